@@ -86,7 +86,7 @@ impl<'a> Agent<'a> {
             self.deal(shared, deal, &mut range)?;
         }
         for step in self.kernel.schedule.steps(plan.body) {
-            if let Step::Look(channel) = step {
+            if let Step::ConsumerTryWait(channel) = step {
                 self.seen.remove(channel);
             }
         }
@@ -173,7 +173,7 @@ impl<'a> Agent<'a> {
         self.give_results(op, carried)?;
         for step in waits {
             match step {
-                Step::Land(land) => self.land(shared, land)?,
+                Step::MmaWait(land) => self.land(shared, land)?,
                 _ => return Err(broken("more than waits on the way out of a loop")),
             }
         }

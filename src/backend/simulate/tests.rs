@@ -97,11 +97,11 @@ fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
                 all.push(changed);
             };
             match step {
-                Step::BeginTurn { .. } | Step::EndTurn(_) => without(&mut |steps| drop(steps.remove(at))),
-                Step::Multiply(plan) if plan.turn.is_one() => {
+                Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => without(&mut |steps| drop(steps.remove(at))),
+                Step::Mma(plan) if plan.turn.is_one() => {
                     for turn in [InTurn { begins: false, ..plan.turn }, InTurn { ends: false, ..plan.turn }] {
                         without(&mut |steps| {
-                            if let Step::Multiply(plan) = &mut steps[at] {
+                            if let Step::Mma(plan) = &mut steps[at] {
                                 plan.turn = turn;
                             }
                         });

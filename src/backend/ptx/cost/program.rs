@@ -296,17 +296,20 @@ impl Writer<'_, '_> {
     fn has_turns(&self, body: BodyId) -> bool {
         let steps = self.schedule.steps(body);
         let is_turn = |step: &Step| match step {
-            Step::Multiply(plan) => plan.turn.is_one(),
-            step => matches!(step, Step::BeginTurn { .. }),
+            Step::Mma(plan) => plan.turn.is_one(),
+            step => matches!(step, Step::ExpOrderWait { .. }),
         };
-        steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Within(Within::Meet { .. })))
+        steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Sub(Within::Meet { .. })))
     }
 
     fn push(&self, acts: &mut Vec<Act>, step: &Step, label: String, what: What) {
         let reads = match step {
-            Step::Do(_) | Step::Send(_) | Step::Combine(_) | Step::Strip(_) | Step::Multiply(_) | Step::For(_) => {
-                self.prices.context.read_by(step)
-            }
+            Step::Exec(_)
+            | Step::TmaStore(_)
+            | Step::PrivatizedAtomic(_)
+            | Step::StripMine(_)
+            | Step::Mma(_)
+            | Step::For(_) => self.prices.context.read_by(step),
             _ => Vec::new(),
         };
         let folds = step.ops().iter().any(|&id| {
@@ -322,10 +325,10 @@ impl Writer<'_, '_> {
             |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
-            Step::Within(Within::Land) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
+            Step::Sub(Within::Land) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
             // What else a step does within is in the price of its op.
-            Step::Let(_) | Step::End(_) | Step::Within(_) => {}
-            &Step::Do(id) | &Step::Combine(id) => {
+            Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
+            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
                 let price = self.prices.op(id);
                 let arrives = if price.arrives { context.module.op(id).results.clone() } else { Vec::new() };
                 let what = What::Work {
@@ -340,13 +343,13 @@ impl Writer<'_, '_> {
                     self.push(acts, step, name(id), what);
                 }
             }
-            &Step::Own(id) | &Step::Get(id) => {
+            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
                 let tile = context.module.op(id).results[0];
                 let bytes = crate::backend::ptx::plan::extent(context.module, tile).1 as f64 / self.prices.groups;
                 let demand = Demand::of(Unit::Shared, bytes / self.prices.weights.shared);
                 self.push(acts, step, name(id), work(demand));
             }
-            Step::Strip(strip) => {
+            Step::StripMine(strip) => {
                 let (mut demand, mut behind) = (Demand::default(), Demand::default());
                 let mut meets = 0;
                 let mut arrives = false;
@@ -363,7 +366,7 @@ impl Writer<'_, '_> {
                 let what = What::Work { demand, behind, stores: !arrives, meets, arrives: Vec::new(), waits: arrives };
                 self.push(acts, step, format!("strip {first}"), what);
             }
-            Step::Send(send) => {
+            Step::TmaStore(send) => {
                 let id = send.op;
                 let (price, bytes) = self.prices.send(id);
                 let (demand, behind, meets) = (price.demand, price.behind, price.meets);
@@ -374,25 +377,27 @@ impl Writer<'_, '_> {
                 let far = Demand::of(Unit::Memory, bytes / weights.memory);
                 acts.push(Act::new(What::Send { near, far }, name(id)));
             }
-            Step::Multiply(plan) => self.multiply(step, plan, acts),
-            &Step::Fill(channel) => self.push(acts, step, format!("fill {channel}"), What::Fill(channel)),
-            &Step::Take(channel) => self.push(acts, step, format!("take {channel}"), What::Take(channel)),
-            Step::Await(wait) => self.push(acts, step, format!("await {}", wait.channel), What::Await(wait.channel)),
-            Step::Land(land) => {
+            Step::Mma(plan) => self.multiply(step, plan, acts),
+            &Step::Produce(channel) => self.push(acts, step, format!("fill {channel}"), What::Fill(channel)),
+            &Step::Advance(channel) => self.push(acts, step, format!("take {channel}"), What::Take(channel)),
+            Step::ConsumerWait(wait) => {
+                self.push(acts, step, format!("await {}", wait.channel), What::Await(wait.channel))
+            }
+            Step::MmaWait(land) => {
                 let label = format!("land {}", land.product.index());
                 self.push(acts, step, label, What::Land { younger: land.younger });
             }
-            Step::Look(_) => {}
-            Step::BeginTurn { exponentials, .. } => {
+            Step::ConsumerTryWait(_) => {}
+            Step::ExpOrderWait { exponentials, .. } => {
                 self.push(acts, step, "turn work".to_owned(), What::BeginTurn);
                 self.exponentials = Some(*exponentials);
             }
-            Step::EndTurn(_) => self.pass_work(acts),
-            Step::Give(channels) => {
+            Step::ExpOrderArrive(_) => self.pass_work(acts),
+            Step::ConsumerRelease(channels) => {
                 self.push(acts, step, format!("give {}", all(channels)), What::Give(channels.clone()));
             }
-            &Step::Turn(turn) => self.push(acts, step, format!("turn {turn}"), What::Turn(turn)),
-            &Step::Pass(turn) => self.push(acts, step, format!("pass {turn}"), What::Pass(turn)),
+            &Step::OrderWait(turn) => self.push(acts, step, format!("turn {turn}"), What::Turn(turn)),
+            &Step::OrderArrive(turn) => self.push(acts, step, format!("pass {turn}"), What::Pass(turn)),
             Step::For(plan) => self.for_loop(step, plan, acts),
             Step::Loop(plan) => {
                 let list = self.body(plan.body);

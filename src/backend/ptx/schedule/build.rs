@@ -106,7 +106,7 @@ impl Builder<'_, '_> {
             if let Some(run) = runs.at(self.context, next) {
                 next += run.parts.len();
                 let layout = self.schedule.layout_id(run.layout);
-                steps.push(Step::Strip(Rc::new(Strip {
+                steps.push(Step::StripMine(Rc::new(Strip {
                     layout,
                     piece: run.piece,
                     parts: run.parts,
@@ -114,11 +114,11 @@ impl Builder<'_, '_> {
                 })));
                 continue;
             }
-            steps.extend(self.roles().and_then(|roles| roles.lent_to(id)).map(Step::Take));
+            steps.extend(self.roles().and_then(|roles| roles.lent_to(id)).map(Step::Advance));
             steps.push(self.step(id));
             let given = self.given_by(id);
             if !given.is_empty() {
-                steps.push(Step::Give(given));
+                steps.push(Step::ConsumerRelease(given));
             }
             next += 1;
         }
@@ -130,16 +130,18 @@ impl Builder<'_, '_> {
         let op = context.module.op(id);
         let lent = self.roles().and_then(|roles| roles.lent_to(id)).filter(|_| self.acts == Acts::Load);
         if let Some(channel) = lent {
-            return Step::Fill(channel);
+            return Step::Produce(channel);
         }
         match op.code {
-            _ if context.deferred.contains(&id) => Step::Let(id),
-            Opcode::FToF if self.is_fetched(op.results[0]) => Step::Let(id),
-            Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => Step::Let(id),
-            Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Let(id),
-            Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Let(id),
+            _ if context.deferred.contains(&id) => Step::Deferred(id),
+            Opcode::FToF if self.is_fetched(op.results[0]) => Step::Deferred(id),
+            Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => {
+                Step::Deferred(id)
+            }
+            Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
+            Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
-            Opcode::AtomicRmw if context.combined.contains(&id) => Step::Combine(id),
+            Opcode::AtomicRmw if context.combined.contains(&id) => Step::PrivatizedAtomic(id),
             Opcode::StoreView | Opcode::AtomicRedView if context.boxed.contains_key(&id) => self.send(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {
@@ -152,14 +154,16 @@ impl Builder<'_, '_> {
                 Step::If { op: id, arms, quiet: context.is_quiet(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
-            code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => Step::Let(id),
-            _ => Step::Do(id),
+            code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => {
+                Step::Deferred(id)
+            }
+            _ => Step::Exec(id),
         }
     }
 
     fn send(&mut self, id: OpId) -> Step {
         let Boxed { layout, tile, outbox } = self.context.boxed[&id].clone();
-        Step::Send(Box::new(Send { op: id, layout: self.schedule.layout_id(&layout), tile, outbox }))
+        Step::TmaStore(Box::new(Send { op: id, layout: self.schedule.layout_id(&layout), tile, outbox }))
     }
 
     /// The channels that are done with their stages after this op.
@@ -178,23 +182,23 @@ impl Builder<'_, '_> {
         if let Some(last) = products.last_mut() {
             last.gives = self.given_by(id);
         }
-        products.into_iter().map(|product| Step::Multiply(Box::new(product))).collect()
+        products.into_iter().map(|product| Step::Mma(Box::new(product))).collect()
     }
 
     fn load(&self, id: OpId) -> Step {
         let channel = self.roles().and_then(|roles| roles.members.get(&id).or_else(|| roles.riders.get(&id)).copied());
         let Some((channel, roles)) = channel.map(|channel| channel as u32).zip(self.roles()) else {
             return match () {
-                () if self.staged.contains(&id) => Step::Let(id),
-                () if self.own.contains(&id) => Step::Own(id),
-                () => Step::Do(id),
+                () if self.staged.contains(&id) => Step::Deferred(id),
+                () if self.own.contains(&id) => Step::LocalLoadThreadPrivate(id),
+                () => Step::Exec(id),
             };
         };
         match self.acts {
-            Acts::Load if roles.filled_at(channel) == Some(id) => Step::Fill(channel),
-            Acts::Math if roles.taken_at(channel) == Some(id) => Step::Take(channel),
-            Acts::Math if roles.riders.contains_key(&id) => Step::Get(id),
-            Acts::Load | Acts::Math | Acts::All => Step::Let(id),
+            Acts::Load if roles.filled_at(channel) == Some(id) => Step::Produce(channel),
+            Acts::Math if roles.taken_at(channel) == Some(id) => Step::Advance(channel),
+            Acts::Math if roles.riders.contains_key(&id) => Step::LocalLoad(id),
+            Acts::Load | Acts::Math | Acts::All => Step::Deferred(id),
         }
     }
 
@@ -266,11 +270,15 @@ impl Builder<'_, '_> {
         let mut with_turns = Vec::with_capacity(steps.len() + 4);
         for (at, step) in steps.into_iter().enumerate() {
             with_turns.extend(
-                all().filter(|(_, span)| span.is_some_and(|(first, _)| first == at)).map(|(turn, _)| Step::Turn(turn)),
+                all()
+                    .filter(|(_, span)| span.is_some_and(|(first, _)| first == at))
+                    .map(|(turn, _)| Step::OrderWait(turn)),
             );
             with_turns.push(step);
             with_turns.extend(
-                all().filter(|(_, span)| span.is_some_and(|(_, last)| last == at)).map(|(turn, _)| Step::Pass(turn)),
+                all()
+                    .filter(|(_, span)| span.is_some_and(|(_, last)| last == at))
+                    .map(|(turn, _)| Step::OrderArrive(turn)),
             );
         }
         self.schedule.bodies[body.0 as usize] = with_turns;
@@ -279,7 +287,7 @@ impl Builder<'_, '_> {
     /// Does a step take stages or wait for them, itself or in its bodies?
     fn uses_rings(&self, step: &Step) -> bool {
         let inside = step.bodies().iter().flat_map(|&body| self.schedule.steps(body));
-        matches!(step, Step::Take(_) | Step::Multiply(_)) || inside.into_iter().any(|inner| self.uses_rings(inner))
+        matches!(step, Step::Advance(_) | Step::Mma(_)) || inside.into_iter().any(|inner| self.uses_rings(inner))
     }
 
     fn for_loop(&mut self, id: OpId) -> Step {

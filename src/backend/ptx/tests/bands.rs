@@ -154,9 +154,9 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 mutants.push((what, with_steps(schedule, body, change)));
             };
-            let Step::Multiply(plan) = step else { continue };
+            let Step::Mma(plan) = step else { continue };
             let turn = |steps: &mut Vec<Step>, begins: bool, ends: bool| {
-                if let Step::Multiply(plan) = &mut steps[at] {
+                if let Step::Mma(plan) = &mut steps[at] {
                     (plan.turn.begins, plan.turn.ends) = (begins, ends);
                 }
             };
@@ -165,10 +165,10 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                     with("a turn ends that has not begun", &|steps| turn(steps, false, false));
                     with("a turn ends twice", &|steps| turn(steps, true, true));
                     with("the warps of a band meet", &|steps| {
-                        steps.insert(at, Step::Within(Within::Meet { always: true }))
+                        steps.insert(at, Step::Sub(Within::Meet { always: true }))
                     });
                     with("a stage is waited for by who has a turn", &|steps| {
-                        let land = steps.iter().position(|step| matches!(step, Step::Land(_))).unwrap();
+                        let land = steps.iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
                         let land = steps.remove(land);
                         steps.insert(at + 1, land);
                     });

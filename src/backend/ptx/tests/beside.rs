@@ -204,17 +204,17 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
         vec![("rounds".to_owned(), products_in_rounds(true), CompileOptions::default())],
         |name, context, body, schedule| {
             context.check_schedule(body, schedule).unwrap();
-            let looks = |step: &Step| matches!(step, Step::Look(_));
+            let looks = |step: &Step| matches!(step, Step::ConsumerTryWait(_));
             assert!(!schedule.bodies.iter().flatten().any(looks), "{}", schedule.to_text(context.module));
             if !name.ends_with("sm_90a") {
                 return;
             }
             // Neither before the early end nor behind it.
-            let takes = |steps: &Vec<Step>| steps.contains(&Step::Take(0));
+            let takes = |steps: &Vec<Step>| steps.contains(&Step::Advance(0));
             let around = schedule.bodies.iter().position(takes).unwrap();
-            let landed = schedule.bodies[around].iter().position(|step| matches!(step, Step::Land(_))).unwrap();
+            let landed = schedule.bodies[around].iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
             for at in landed..schedule.bodies[around].len() {
-                let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::Look(0)));
+                let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::ConsumerTryWait(0)));
                 assert!(context.check_schedule(body, &changed).is_err(), "a look at step {at}");
                 count += 1;
             }
@@ -243,21 +243,21 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
                 mutants.push((what, with_steps(schedule, body, change)));
             };
             match *step {
-                Step::Look(channel) => {
-                    with("a look at a channel of elsewhere", &|steps| steps[at] = Step::Look(channel - 1));
-                    with("a look twice", &|steps| steps.insert(at, Step::Look(channel)));
+                Step::ConsumerTryWait(channel) => {
+                    with("a look at a channel of elsewhere", &|steps| steps[at] = Step::ConsumerTryWait(channel - 1));
+                    with("a look twice", &|steps| steps.insert(at, Step::ConsumerTryWait(channel)));
                     with("a look before the stage is taken", &|steps| {
                         let look = steps.remove(at);
                         steps.insert(0, look);
                     });
                 }
-                Step::Land(land @ Land { keeps: true, .. }) => {
-                    with("no stage is kept", &|steps| steps[at] = Step::Land(Land { keeps: false, ..land }));
+                Step::MmaWait(land @ Land { keeps: true, .. }) => {
+                    with("no stage is kept", &|steps| steps[at] = Step::MmaWait(Land { keeps: false, ..land }));
                 }
-                Step::Land(land @ Land { behind: Some(_), .. }) => {
-                    with("stages are kept for ever", &|steps| steps[at] = Step::Land(Land { behind: None, ..land }));
+                Step::MmaWait(land @ Land { behind: Some(_), .. }) => {
+                    with("stages are kept for ever", &|steps| steps[at] = Step::MmaWait(Land { behind: None, ..land }));
                     with("a wait behind what is not there", &|steps| {
-                        steps[at] = Step::Land(Land { behind: stored, ..land });
+                        steps[at] = Step::MmaWait(Land { behind: stored, ..land });
                     });
                 }
                 _ => {}
@@ -265,7 +265,7 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
         }
     }
     let outside = schedule.bodies.iter().position(|steps| steps.iter().any(|step| matches!(step, Step::For(_))));
-    let changed = with_steps(schedule, outside.unwrap(), &|steps| steps.insert(0, Step::Look(0)));
+    let changed = with_steps(schedule, outside.unwrap(), &|steps| steps.insert(0, Step::ConsumerTryWait(0)));
     mutants.push(("a look outside of loops", changed));
     mutants
 }

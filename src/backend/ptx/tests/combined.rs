@@ -66,7 +66,7 @@ fn an_array_is_combined_alone_or_not_at_all() {
         let mut seen = 0;
         each_schedule_of(vec![kernel], |name, context, body, schedule| {
             let text = schedule.to_text(context.module);
-            let combines = schedule.bodies.iter().flatten().any(|step| matches!(step, Step::Combine(_)));
+            let combines = schedule.bodies.iter().flatten().any(|step| matches!(step, Step::PrivatizedAtomic(_)));
             assert_eq!((schedule.private.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
             context.check_schedule(body, schedule).unwrap();
             seen += 1;
@@ -75,7 +75,7 @@ fn an_array_is_combined_alone_or_not_at_all() {
             let atomic = |step: &&mut Step| step.op().is_some_and(|id| context.module.op(id).code == Opcode::AtomicRmw);
             let step = other.bodies.iter_mut().flatten().find(atomic).unwrap();
             let id = step.op().unwrap();
-            *step = if combines { Step::Do(id) } else { Step::Combine(id) };
+            *step = if combines { Step::Exec(id) } else { Step::PrivatizedAtomic(id) };
             assert!(context.check_schedule(body, &other).is_err());
         });
         assert_eq!(seen, 2);

@@ -78,27 +78,31 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             };
             let is_lent = |channel: u32| channel as usize == lent;
             match step {
-                Step::Take(channel) if is_lent(*channel) => with("boxes in no stage", &|steps| drop(steps.remove(at))),
-                Step::Await(wait) if is_lent(wait.channel) => {
+                Step::Advance(channel) if is_lent(*channel) => {
+                    with("boxes in no stage", &|steps| drop(steps.remove(at)))
+                }
+                Step::ConsumerWait(wait) if is_lent(wait.channel) => {
                     with("boxes in a stage that others may have", &|steps| drop(steps.remove(at)));
                     with("boxes before the wait", &|steps| {
-                        let send = steps.iter().position(|step| matches!(step, Step::Send(_))).unwrap();
+                        let send = steps.iter().position(|step| matches!(step, Step::TmaStore(_))).unwrap();
                         let wait = steps.remove(at);
                         steps.insert(send, wait);
                     });
                 }
-                Step::Within(Within::Drain { written: false }) if matches!(steps.get(at + 1), Some(Step::Give(_))) => {
+                Step::Sub(Within::Drain { written: false })
+                    if matches!(steps.get(at + 1), Some(Step::ConsumerRelease(_))) =>
+                {
                     with("the stage comes back unread", &|steps| drop(steps.remove(at)));
                 }
-                Step::Give(channels) if is_lent(channels[0]) => {
+                Step::ConsumerRelease(channels) if is_lent(channels[0]) => {
                     with("the stage never comes back", &|steps| drop(steps.remove(at)));
                 }
-                Step::Fill(channel) if is_lent(*channel) => with("no stage comes", &|steps| drop(steps.remove(at))),
-                Step::Send(send) => {
+                Step::Produce(channel) if is_lent(*channel) => with("no stage comes", &|steps| drop(steps.remove(at))),
+                Step::TmaStore(send) => {
                     let mut with_outbox = |what, change: &dyn Fn(&mut Outbox)| {
                         let mut send = send.clone();
                         change(send.outbox.as_mut().unwrap());
-                        with(what, &|steps| steps[at] = Step::Send(send.clone()));
+                        with(what, &|steps| steps[at] = Step::TmaStore(send.clone()));
                     };
                     with_outbox("the stage of another channel", &|outbox| outbox.stage = Some(0));
                     with_outbox("boxes in no stage, but where stages are", &|outbox| outbox.stage = None);

@@ -12,7 +12,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for body in 0..schedule.bodies.len() {
         for at in 0..schedule.bodies[body].len() {
-            let Step::Within(within) = schedule.bodies[body][at] else { continue };
+            let Step::Sub(within) = schedule.bodies[body][at] else { continue };
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
                 change(&mut changed.bodies[body]);
@@ -32,11 +32,11 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             let next = &schedule.bodies[body][at + 1];
             let before = at.checked_sub(1).map(|before| &schedule.bodies[body][before]);
             // What the copy engine has written it has read.
-            let drained = at > 1 && schedule.bodies[body][at - 2] == Step::Within(Within::Drain { written: true });
-            let meets = |step: &Step| matches!(step, Step::Within(Within::Meet { .. }));
+            let drained = at > 1 && schedule.bodies[body][at - 2] == Step::Sub(Within::Drain { written: true });
+            let meets = |step: &Step| matches!(step, Step::Sub(Within::Meet { .. }));
             // Whether products or the copy engine are waited for first is no matter.
-            let waits = within == Within::Land && matches!(next, Step::Within(Within::Drain { .. }));
-            if matches!(within, Within::Meet { .. } | Within::Land) && next != &Step::Within(within) && !waits {
+            let waits = within == Within::Land && matches!(next, Step::Sub(Within::Drain { .. }));
+            if matches!(within, Within::Meet { .. } | Within::Land) && next != &Step::Sub(within) && !waits {
                 change("a meeting, or what comes before it, is too late", &|steps| steps.swap(at, at + 1));
             }
             if let Within::Meet { .. } = within
@@ -45,11 +45,11 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 change("a meeting is too early", &|steps| steps.swap(at - 1, at));
             }
             // What the copy engine sends from there may lie anywhere.
-            let mut parts = schedule.bodies[body][at..].iter().take_while(|step| matches!(step, Step::Within(_)));
-            let is_read = parts.any(|step| matches!(step, Step::Within(Within::Read(_))));
+            let mut parts = schedule.bodies[body][at..].iter().take_while(|step| matches!(step, Step::Sub(_)));
+            let is_read = parts.any(|step| matches!(step, Step::Sub(Within::Read(_))));
             let others = instead(schedule, within).into_iter();
             for (what, other) in others.filter(|(what, _)| is_read || *what != NOBODY_READS) {
-                change(what, &|steps| steps[at] = Step::Within(other));
+                change(what, &|steps| steps[at] = Step::Sub(other));
             }
         }
     }

@@ -45,7 +45,7 @@ fn read(module: Module, options: CompileOptions) -> usize {
     each_schedule_of(vec![("levels".to_owned(), module, options)], |name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap();
         let steps = schedule.bodies.iter().flatten();
-        let count = steps.filter(|step| matches!(step, Step::Get(_))).count();
+        let count = steps.filter(|step| matches!(step, Step::LocalLoad(_))).count();
         assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
         found += count;
     });
@@ -73,9 +73,9 @@ fn they_are_read_where_they_are_used() {
         let mut inner = schedule.steps(agent.body).iter().flat_map(Step::bodies);
         let steps = schedule.steps(*inner.next().expect("a loop"));
         let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
-        let product = place(&|step| matches!(step, Step::Multiply(_)));
-        let get = place(&|step| matches!(step, Step::Get(_)));
-        assert!(product < get && matches!(steps[get + 1], Step::Let(_)), "{name}");
+        let product = place(&|step| matches!(step, Step::Mma(_)));
+        let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+        assert!(product < get && matches!(steps[get + 1], Step::Deferred(_)), "{name}");
     });
     let text = check(&levels(DType::F32, 64, false)).pop().unwrap().text;
     // Eight pairs of neighbours, and nothing from the array itself.
@@ -93,9 +93,9 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
             let Some(agent) = schedule.agent(Acts::Math).filter(|_| name.ends_with("sm_90a")) else { return };
             let inner = *schedule.steps(agent.body).iter().flat_map(Step::bodies).next().expect("a loop");
             let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
-            let product = place(&|step| matches!(step, Step::Multiply(plan) if !plan.gives.is_empty()));
-            let get = place(&|step| matches!(step, Step::Get(_)));
-            let land = place(&|step| matches!(step, Step::Land(_)));
+            let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.gives.is_empty()));
+            let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+            let land = place(&|step| matches!(step, Step::MmaWait(_)));
             assert!(product < get && get < land, "{name}");
             context.check_schedule(body, schedule).unwrap();
             // Behind the landing the stage is another's.

@@ -197,7 +197,7 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
     for body in 0..schedule.bodies.len() {
         for at in 0..schedule.bodies[body].len() {
             let step = &schedule.bodies[body][at];
-            if step.is_wait() != waits || matches!(step, Step::Within(_) | Step::Look(_)) {
+            if step.is_wait() != waits || matches!(step, Step::Sub(_) | Step::ConsumerTryWait(_)) {
                 continue;
             }
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
@@ -206,9 +206,9 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
                 mutants.push((what, changed));
             };
             let kind = match step {
-                Step::Take(_) | Step::Fill(_) | Step::Give(_) => "a step of a ring is dropped",
-                Step::Await(_) | Step::Land(_) => "a wait is dropped",
-                Step::Turn(_) | Step::Pass(_) => "a turn is not taken, or never ends",
+                Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) => "a step of a ring is dropped",
+                Step::ConsumerWait(_) | Step::MmaWait(_) => "a wait is dropped",
+                Step::OrderWait(_) | Step::OrderArrive(_) => "a turn is not taken, or never ends",
                 _ => "a step is dropped",
             };
             change(kind, &|steps| drop(steps.remove(at)));
@@ -216,7 +216,7 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             change(kind, &|steps| steps.insert(at, steps[at].clone()));
             // Behind the next step, with what that does within.
             let mut rest = schedule.bodies[body][at + 1..].iter().zip(at + 1..);
-            let next = rest.find(|(next, _)| !matches!(next, Step::Within(_)));
+            let next = rest.find(|(next, _)| !matches!(next, Step::Sub(_)));
             if let Some((_, place)) = next.filter(|(next, _)| needs(context, schedule, next, step)) {
                 let kind = if waits { "a wait comes too late" } else { "a step comes after what needs it" };
                 change(kind, &|steps| {
@@ -224,13 +224,13 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
                     steps.insert(place, step);
                 });
             }
-            if let Step::Multiply(plan) = step
+            if let Step::Mma(plan) = step
                 && let [first, rest @ ..] = &plan.ops[..]
                 && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.gives))
             {
                 let single = Multiply { gives: plan.gives.clone(), ..Multiply::of(*first) };
-                let rest = rest.iter().map(|&id| Step::Multiply(Box::new(Multiply::of(id))));
-                let parts: Vec<Step> = [Step::Multiply(Box::new(single))].into_iter().chain(rest).collect();
+                let rest = rest.iter().map(|&id| Step::Mma(Box::new(Multiply::of(id))));
+                let parts: Vec<Step> = [Step::Mma(Box::new(single))].into_iter().chain(rest).collect();
                 change("stages come back before the last product", &|steps| {
                     steps.splice(at..=at, parts.clone());
                 });
@@ -247,25 +247,27 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
 fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
     let mut others: Vec<(&'static str, Step)> = Vec::new();
     match step {
-        Step::Take(channel) => others.push(("another channel", Step::Take(channel + 1))),
-        Step::Fill(channel) => others.push(("another channel", Step::Fill(channel + 1))),
-        Step::Give(channels) => others.push(("another channel", Step::Give(vec![channels[0] + 1]))),
-        Step::Await(wait) => {
-            others.push(("tiles of another channel", Step::Await(Await { channel: wait.channel + 1, ..*wait })));
+        Step::Advance(channel) => others.push(("another channel", Step::Advance(channel + 1))),
+        Step::Produce(channel) => others.push(("another channel", Step::Produce(channel + 1))),
+        Step::ConsumerRelease(channels) => {
+            others.push(("another channel", Step::ConsumerRelease(vec![channels[0] + 1])))
         }
-        Step::Land(land) => lands_instead(context, land, &mut |what, land| others.push((what, Step::Land(land)))),
-        Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
-            others.push((what, Step::Multiply(Box::new(plan))));
+        Step::ConsumerWait(wait) => {
+            others.push(("tiles of another channel", Step::ConsumerWait(Await { channel: wait.channel + 1, ..*wait })));
+        }
+        Step::MmaWait(land) => lands_instead(context, land, &mut |what, land| others.push((what, Step::MmaWait(land)))),
+        Step::Mma(plan) => products_instead(context, plan, &mut |what, plan| {
+            others.push((what, Step::Mma(Box::new(plan))));
         }),
-        &Step::Do(id) | &Step::Own(id) | &Step::Get(id) | &Step::Combine(id) => {
-            others.push(("nothing is done", Step::Let(id)))
+        &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) | &Step::PrivatizedAtomic(id) => {
+            others.push(("nothing is done", Step::Deferred(id)))
         }
-        Step::Send(send) => others.push(("nothing is done", Step::Let(send.op))),
-        &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
-            others.push(("a tile that is fetched is loaded", Step::Do(id)));
+        Step::TmaStore(send) => others.push(("nothing is done", Step::Deferred(send.op))),
+        &Step::Deferred(id) if context.module.op(id).code == Opcode::LoadView => {
+            others.push(("a tile that is fetched is loaded", Step::Exec(id)));
         }
-        Step::Strip(strip) => strips::instead(context, strip, &mut |what, strip| {
-            others.push((what, Step::Strip(Rc::new(strip))));
+        Step::StripMine(strip) => strips::instead(context, strip, &mut |what, strip| {
+            others.push((what, Step::StripMine(Rc::new(strip))));
         }),
         Step::If { op, arms, quiet: false } => {
             others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), quiet: true }));
@@ -422,17 +424,19 @@ fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(
 /// All that a step does, also in its bodies.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
-        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => vec![id],
-        &Step::Combine(id) | &Step::End(id) => vec![id],
-        Step::Send(send) => vec![send.op],
-        Step::Multiply(plan) => plan.ops.clone(),
+        &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => vec![id],
+        &Step::PrivatizedAtomic(id) | &Step::End(id) => vec![id],
+        Step::TmaStore(send) => vec![send.op],
+        Step::Mma(plan) => plan.ops.clone(),
         &Step::If { op, .. } => vec![op],
-        Step::Strip(strip) => strip.ops().collect(),
+        Step::StripMine(strip) => strip.ops().collect(),
         Step::For(step) => vec![step.op],
         Step::Loop(step) => vec![step.op],
-        Step::Take(_) | Step::Fill(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => Vec::new(),
-        Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => Vec::new(),
-        Step::BeginTurn { .. } | Step::EndTurn(_) => Vec::new(),
+        Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) | Step::ConsumerWait(_) | Step::MmaWait(_) => {
+            Vec::new()
+        }
+        Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Vec::new(),
+        Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => Vec::new(),
     };
     for &body in step.bodies() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
@@ -459,12 +463,12 @@ fn needs(context: &Context<'_>, schedule: &Schedule, late: &Step, early: &Step) 
         all_ops(schedule, step).iter().any(reads)
     };
     match (early, late) {
-        (&Step::Take(channel), Step::Await(wait)) => return channel == wait.channel,
-        (&Step::Take(channel), late) => return of_channel(channel, late),
-        (Step::Await(wait), late) => return of_channel(wait.channel, late),
-        (Step::Land(_), late) => return !late.is_wait(),
-        (Step::Multiply(_), Step::Land(_)) => return true,
-        (early, Step::Give(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
+        (&Step::Advance(channel), Step::ConsumerWait(wait)) => return channel == wait.channel,
+        (&Step::Advance(channel), late) => return of_channel(channel, late),
+        (Step::ConsumerWait(wait), late) => return of_channel(wait.channel, late),
+        (Step::MmaWait(_), late) => return !late.is_wait(),
+        (Step::Mma(_), Step::MmaWait(_)) => return true,
+        (early, Step::ConsumerRelease(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
         _ => {}
     }
     // Of the agent that loads, loops carry only what it needs.

@@ -23,10 +23,10 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for (body, steps) in schedule.bodies.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
-            let Step::Send(send) = step else { continue };
+            let Step::TmaStore(send) = step else { continue };
             instead(send, &mut |what, send| {
                 let mut changed = schedule.clone();
-                changed.bodies[body][at] = Step::Send(Box::new(send));
+                changed.bodies[body][at] = Step::TmaStore(Box::new(send));
                 mutants.push((what, changed));
             });
         }
@@ -110,10 +110,10 @@ fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
             assert_eq!(sends(schedule), count, "{name}:\n{}", schedule.to_text(context.module));
             context.check_schedule(body, schedule).unwrap();
             let mut mixed = schedule.clone();
-            let Some(step) = mixed.bodies.iter_mut().flatten().find(|step| matches!(step, Step::Send(_))) else {
+            let Some(step) = mixed.bodies.iter_mut().flatten().find(|step| matches!(step, Step::TmaStore(_))) else {
                 return;
             };
-            *step = Step::Do(step.op().unwrap());
+            *step = Step::Exec(step.op().unwrap());
             let problem = context.check_schedule(body, &mixed).unwrap_err();
             assert!(problem.contains("others access the array"), "{problem}");
         });

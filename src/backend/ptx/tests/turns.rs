@@ -21,7 +21,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for (body, steps) in schedule.bodies.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
-            let Step::Multiply(plan) = step else { continue };
+            let Step::Mma(plan) = step else { continue };
             let what = match () {
                 () if !groups => "turns of groups that there are not",
                 () if dealt => "turns of groups that are teams",
@@ -29,7 +29,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             };
             assert!(!plan.turn.is_one(), "{what}");
             let mut changed = schedule.clone();
-            if let Step::Multiply(plan) = &mut changed.bodies[body][at] {
+            if let Step::Mma(plan) = &mut changed.bodies[body][at] {
                 plan.turn = InTurn { begins: true, ends: true };
             }
             mutants.push((what, changed));
@@ -42,33 +42,35 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 /// The same of turns to work.
 fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
     let steps = &schedule.bodies[body];
-    let Some(begin) = steps.iter().position(|step| matches!(step, Step::BeginTurn { .. })) else { return Vec::new() };
+    let Some(begin) = steps.iter().position(|step| matches!(step, Step::ExpOrderWait { .. })) else {
+        return Vec::new();
+    };
     let with = |what, change: &dyn Fn(&mut Vec<Step>)| {
         let mut changed = schedule.clone();
         change(&mut changed.bodies[body]);
         (what, changed)
     };
-    let end = steps.iter().position(|step| matches!(step, Step::EndTurn(_))).expect("an end");
-    let product = steps.iter().position(|step| matches!(step, Step::Multiply(_))).expect("a product");
-    let (Step::BeginTurn { exponentials, late }, Step::EndTurn(_)) = (&steps[begin], &steps[end]) else {
+    let end = steps.iter().position(|step| matches!(step, Step::ExpOrderArrive(_))).expect("an end");
+    let product = steps.iter().position(|step| matches!(step, Step::Mma(_))).expect("a product");
+    let (Step::ExpOrderWait { exponentials, late }, Step::ExpOrderArrive(_)) = (&steps[begin], &steps[end]) else {
         unreachable!()
     };
     let other = Value(exponentials.0 - 1);
     let mut mutants = vec![
-        with("a turn ends behind other values", &|steps| steps[end] = Step::EndTurn(other)),
+        with("a turn ends behind other values", &|steps| steps[end] = Step::ExpOrderArrive(other)),
         with("a turn is for other values", &|steps| {
-            steps[begin] = Step::BeginTurn { exponentials: other, late: *late };
-            steps[end] = Step::EndTurn(other);
+            steps[begin] = Step::ExpOrderWait { exponentials: other, late: *late };
+            steps[end] = Step::ExpOrderArrive(other);
         }),
         with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
         with("turns at products beside turns to work", &|steps| {
-            if let Step::Multiply(plan) = &mut steps[product] {
+            if let Step::Mma(plan) = &mut steps[product] {
                 plan.turn = InTurn { begins: true, ends: true };
             }
         }),
     ];
     if !late {
-        let late = Step::BeginTurn { exponentials: *exponentials, late: true };
+        let late = Step::ExpOrderWait { exponentials: *exponentials, late: true };
         mutants.push(with("a turn is late without a late wait", &|steps| steps[begin] = late.clone()));
     }
     mutants
@@ -80,7 +82,7 @@ fn in_turn(module: Module, options: CompileOptions) -> usize {
     each_schedule_of(vec![("turns".to_owned(), module, options)], |name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap();
         let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
-            Step::Multiply(plan) => Some(plan.turn.is_one()),
+            Step::Mma(plan) => Some(plan.turn.is_one()),
             _ => None,
         });
         let count = products.filter(|&turn| turn).count();

@@ -18,10 +18,10 @@ impl Context<'_> {
     pub fn read_by(&self, step: &Step) -> Vec<Value> {
         let module = self.module;
         let values = match step {
-            &Step::Do(id) | &Step::Combine(id) => self.operands_within(id),
-            Step::Send(send) => self.operands_within(send.op),
-            Step::Strip(strip) => self.read_by_strip(strip),
-            Step::Multiply(plan) => self.read_by_products(plan),
+            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.operands_within(id),
+            Step::TmaStore(send) => self.operands_within(send.op),
+            Step::StripMine(strip) => self.read_by_strip(strip),
+            Step::Mma(plan) => self.read_by_products(plan),
             Step::For(step) => {
                 let op = module.op(step.op);
                 let bounds = (0..3).flat_map(|group| op.group(group));
@@ -36,10 +36,18 @@ impl Context<'_> {
             &Step::If { op, quiet: true, .. } => self.operands_within(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_end(id),
-            Step::Let(_) | Step::Own(_) | Step::Get(_) | Step::Fill(_) | Step::Take(_) => Vec::new(),
-            Step::Await(_) | Step::Land(_) | Step::Give(_) | Step::Turn(_) | Step::Pass(_) => Vec::new(),
-            Step::Look(_) | Step::Within(_) | Step::BeginTurn { .. } => Vec::new(),
-            &Step::EndTurn(value) => vec![value],
+            Step::Deferred(_)
+            | Step::LocalLoadThreadPrivate(_)
+            | Step::LocalLoad(_)
+            | Step::Produce(_)
+            | Step::Advance(_) => Vec::new(),
+            Step::ConsumerWait(_)
+            | Step::MmaWait(_)
+            | Step::ConsumerRelease(_)
+            | Step::OrderWait(_)
+            | Step::OrderArrive(_) => Vec::new(),
+            Step::ConsumerTryWait(_) | Step::Sub(_) | Step::ExpOrderWait { .. } => Vec::new(),
+            &Step::ExpOrderArrive(value) => vec![value],
         };
         self.with_sources(values)
     }
@@ -58,12 +66,12 @@ impl Context<'_> {
     /// stage is wanted that they have.
     pub fn lands_all(&self, schedule: &Schedule, step: &Step) -> bool {
         match step {
-            Step::For(_) | Step::Loop(_) | Step::Give(_) => true,
+            Step::For(_) | Step::Loop(_) | Step::ConsumerRelease(_) => true,
             Step::If { quiet, .. } => !quiet,
             // Threads print in turn.
-            &Step::Do(id) => self.module.op(id).code == Opcode::Print,
+            &Step::Exec(id) => self.module.op(id).code == Opcode::Print,
             // The producer waits for the only stage, which products that still run would give back after this one.
-            &Step::Take(channel) => schedule.roles.as_ref().is_some_and(|roles| roles.only_stage(channel)),
+            &Step::Advance(channel) => schedule.roles.as_ref().is_some_and(|roles| roles.only_stage(channel)),
             _ => false,
         }
     }

@@ -184,41 +184,46 @@ impl Lines<'_> {
 
     fn step(&mut self, depth: usize, word: &str, rest: &str) -> Parsed<Step> {
         Ok(match word {
-            "let" => Step::Let(op(rest)?),
-            "do" => Step::Do(op(rest)?),
-            "own" => Step::Own(op(rest)?),
-            "get" => Step::Get(op(rest)?),
-            "combine" => Step::Combine(op(rest)?),
-            "send" => Step::Send(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
+            "let" => Step::Deferred(op(rest)?),
+            "do" => Step::Exec(op(rest)?),
+            "own" => Step::LocalLoadThreadPrivate(op(rest)?),
+            "get" => Step::LocalLoad(op(rest)?),
+            "combine" => Step::PrivatizedAtomic(op(rest)?),
+            "send" => Step::TmaStore(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
             "end" => Step::End(op(rest)?),
-            "fill" => Step::Fill(number(rest)?.0),
-            "take" => Step::Take(number(rest)?.0),
+            "fill" => Step::Produce(number(rest)?.0),
+            "take" => Step::Advance(number(rest)?.0),
             "await" => {
                 let (late, rest) = has_word(rest, "late ");
-                Step::Await(Await { channel: number(rest)?.0, late })
+                Step::ConsumerWait(Await { channel: number(rest)?.0, late })
             }
-            "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => {
-                Step::Within(within(word, rest)?)
-            }
-            "land" if rest == "all" => Step::Within(Within::Land),
+            "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => Step::Sub(within(word, rest)?),
+            "land" if rest == "all" => Step::Sub(Within::Land),
             "land" => {
                 let (late, rest) = has_word(rest, "late ");
                 let (carried, rest) = has_word(rest, "carried ");
                 let younger = number(after(rest, "younger ")?)?.0 as usize;
                 let behind = rest.split_once(" behind %").map(|(_, value)| number(value)).transpose()?;
                 let behind = behind.map(|(value, _)| Value(value));
-                Step::Land(Land { product: op(rest)?, carried, younger, late, keeps: rest.contains(" keeps"), behind })
+                Step::MmaWait(Land {
+                    product: op(rest)?,
+                    carried,
+                    younger,
+                    late,
+                    keeps: rest.contains(" keeps"),
+                    behind,
+                })
             }
-            "give" => Step::Give(numbers(rest)?),
-            "look" => Step::Look(number(rest)?.0),
+            "give" => Step::ConsumerRelease(numbers(rest)?),
+            "look" => Step::ConsumerTryWait(number(rest)?.0),
             "turn" if rest.contains("work for %") => {
                 let exponentials = Value(number(after(rest, "work for %")?)?.0);
-                Step::BeginTurn { exponentials, late: rest.starts_with("late ") }
+                Step::ExpOrderWait { exponentials, late: rest.starts_with("late ") }
             }
-            "pass" if rest.starts_with("work") => Step::EndTurn(Value(number(after(rest, "behind %")?)?.0)),
-            "turn" => Step::Turn(turn(rest)?),
-            "pass" => Step::Pass(turn(rest)?),
-            "multiply" => Step::Multiply(Box::new(self.multiply(depth, rest)?)),
+            "pass" if rest.starts_with("work") => Step::ExpOrderArrive(Value(number(after(rest, "behind %")?)?.0)),
+            "turn" => Step::OrderWait(turn(rest)?),
+            "pass" => Step::OrderArrive(turn(rest)?),
+            "multiply" => Step::Mma(Box::new(self.multiply(depth, rest)?)),
             "strip" => self.strip(depth, rest)?,
             "for" => {
                 let hoisted = self.hoisted(depth)?;
@@ -292,7 +297,7 @@ impl Lines<'_> {
         let gives = rest.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         let gives = gives.into_iter().map(Value).collect();
         // `strip as L0, …`
-        Ok(Step::Strip(Rc::new(Strip { layout: layout(rest)?, piece, parts, gives })))
+        Ok(Step::StripMine(Rc::new(Strip { layout: layout(rest)?, piece, parts, gives })))
     }
 
     fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<Multiply> {

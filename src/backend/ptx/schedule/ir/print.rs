@@ -149,33 +149,35 @@ impl Printer<'_> {
 
     fn step(&mut self, step: &Step) {
         match step {
-            &Step::Let(id) => self.op("let", id),
-            &Step::Do(id) => self.op("do", id),
-            &Step::Own(id) => self.op("own", id),
-            &Step::Get(id) => self.op("get", id),
-            Step::Send(send) => self.send(send),
-            &Step::Combine(id) => self.op("combine", id),
+            &Step::Deferred(id) => self.op("let", id),
+            &Step::Exec(id) => self.op("do", id),
+            &Step::LocalLoadThreadPrivate(id) => self.op("own", id),
+            &Step::LocalLoad(id) => self.op("get", id),
+            Step::TmaStore(send) => self.send(send),
+            &Step::PrivatizedAtomic(id) => self.op("combine", id),
             &Step::End(id) => self.op("end", id),
-            Step::Multiply(plan) => self.multiply(plan),
-            Step::Fill(channel) => self.line(format_args!("fill {channel}")),
-            Step::Take(channel) => self.line(format_args!("take {channel}")),
-            Step::Await(Await { channel, late }) => self.line(format_args!("await {}{channel}", word("late ", *late))),
-            Step::Land(Land { product, carried, younger, late, keeps, behind }) => {
+            Step::Mma(plan) => self.multiply(plan),
+            Step::Produce(channel) => self.line(format_args!("fill {channel}")),
+            Step::Advance(channel) => self.line(format_args!("take {channel}")),
+            Step::ConsumerWait(Await { channel, late }) => {
+                self.line(format_args!("await {}{channel}", word("late ", *late)))
+            }
+            Step::MmaWait(Land { product, carried, younger, late, keeps, behind }) => {
                 let (late, carried) = (word("late ", *late), word("carried ", *carried));
                 let behind = behind.map_or(String::new(), |value| format!(" behind %{}", value.index()));
                 let keeps = word(" keeps", *keeps);
                 self.line(format_args!("land {late}{carried}{} younger {younger}{keeps}{behind}", product.index()));
             }
-            Step::Look(channel) => self.line(format_args!("look {channel}")),
-            Step::Give(channels) => self.line(format_args!("give {}", join(channels, ", "))),
-            Step::Within(within) => self.line(format_args!("{within}")),
-            Step::Turn(turn) => self.line(format_args!("turn {turn}")),
-            Step::Pass(turn) => self.line(format_args!("pass {turn}")),
-            Step::BeginTurn { exponentials, late } => {
+            Step::ConsumerTryWait(channel) => self.line(format_args!("look {channel}")),
+            Step::ConsumerRelease(channels) => self.line(format_args!("give {}", join(channels, ", "))),
+            Step::Sub(within) => self.line(format_args!("{within}")),
+            Step::OrderWait(turn) => self.line(format_args!("turn {turn}")),
+            Step::OrderArrive(turn) => self.line(format_args!("pass {turn}")),
+            Step::ExpOrderWait { exponentials, late } => {
                 self.line(format_args!("turn {}work for %{}", word("late ", *late), exponentials.index()));
             }
-            Step::EndTurn(value) => self.line(format_args!("pass work behind %{}", value.index())),
-            Step::Strip(strip) => {
+            Step::ExpOrderArrive(value) => self.line(format_args!("pass work behind %{}", value.index())),
+            Step::StripMine(strip) => {
                 let gives = join(strip.gives.iter().map(|value| format!("%{}", value.index())), ", ");
                 let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
                 self.line(format_args!("strip as {}, {} slots a piece{gives}", strip.layout, strip.piece));

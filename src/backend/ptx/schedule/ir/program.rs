@@ -71,44 +71,44 @@ pub enum Acts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A value without instructions: computed where it is used, another view of one, or left where it was fetched to.
-    Let(OpId),
+    Deferred(OpId),
     /// An op, complete when done, by the threads of the agent.
-    Do(OpId),
+    Exec(OpId),
     /// A run of ops, a few slots of their tiles at a time.
-    Strip(Rc<Strip>),
+    StripMine(Rc<Strip>),
     /// A load of what the thread itself has copied to a stage.
-    Own(OpId),
+    LocalLoadThreadPrivate(OpId),
     /// A load of a small tile that has come to a stage with others.
-    Get(OpId),
+    LocalLoad(OpId),
     /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
-    Send(Box<Send>),
+    TmaStore(Box<Send>),
     /// An atomic that the block combines in the copy of its array.
-    Combine(OpId),
-    Multiply(Box<Multiply>),
+    PrivatizedAtomic(OpId),
+    Mma(Box<Multiply>),
     /// Waits for the next stage of a channel to be free, and has its loads copied there.
-    Fill(u32),
+    Produce(u32),
     /// Learns where the next tiles of a channel will be.
-    Take(u32),
+    Advance(u32),
     /// Waits for the tiles of a channel to be there.
-    Await(Await),
+    ConsumerWait(Await),
     /// Waits for products that run on their own.
-    Land(Land),
+    MmaWait(Land),
     /// Asks whether the next tiles of a channel are there: the wait for them asks again only if they were not.
-    Look(u32),
+    ConsumerTryWait(u32),
     /// Gives back the stages of channels that only regions have used.
-    Give(Vec<u32>),
+    ConsumerRelease(Vec<u32>),
     /// Waits until the other team has passed this turn in the iteration before.
-    Turn(Turn),
+    OrderWait(Turn),
     /// Gives the other team its turn, in the next iteration.
-    Pass(Turn),
+    OrderArrive(Turn),
     /// Waits until the other group of the agent has ended its turn: these exponentials they compute one after the other. `late`: the
     /// instruction stands where that of the late wait behind it does.
-    BeginTurn {
+    ExpOrderWait {
         exponentials: Value,
         late: bool,
     },
     /// The other group has its turn, when these have been computed.
-    EndTurn(Value),
+    ExpOrderArrive(Value),
     For(Box<For>),
     Loop(Box<Loop>),
     /// `quiet`: its branches only compute, so products run on beside them.
@@ -118,7 +118,7 @@ pub enum Step {
         quiet: bool,
     },
     /// A part of the next step.
-    Within(Within),
+    Sub(Within),
     /// The end of a region or of the kernel.
     End(OpId),
 }
@@ -341,18 +341,18 @@ impl Schedule {
 
     /// Do they compute exponentials in turn?
     pub fn works_in_turn(&self) -> bool {
-        self.bodies.iter().flatten().any(|step| matches!(step, Step::BeginTurn { .. } | Step::EndTurn(_)))
+        self.bodies.iter().flatten().any(|step| matches!(step, Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_)))
     }
 
     /// Do they issue products of this body in turn?
     pub fn multiplies_in_turn(&self, body: BodyId) -> bool {
-        self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.turn.is_one()))
+        self.steps(body).iter().any(|step| matches!(step, Step::Mma(plan) if plan.turn.is_one()))
     }
 
     /// The stores by the copy engine.
     pub fn sends(&self) -> impl Iterator<Item = &Send> {
         let steps = self.bodies.iter().flatten();
-        steps.filter_map(|step| if let Step::Send(send) = step { Some(&**send) } else { None })
+        steps.filter_map(|step| if let Step::TmaStore(send) = step { Some(&**send) } else { None })
     }
 
     /// The agent that is this one.
@@ -364,30 +364,32 @@ impl Schedule {
 impl Step {
     /// Is it a wait?
     pub fn is_wait(&self) -> bool {
-        matches!(self, Step::Await(_) | Step::Land(_))
+        matches!(self, Step::ConsumerWait(_) | Step::MmaWait(_))
     }
 
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => Some(id),
-            &Step::Combine(id) | &Step::End(id) => Some(id),
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
+                Some(id)
+            }
+            &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
-            Step::Send(send) => Some(send.op),
+            Step::TmaStore(send) => Some(send.op),
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
-            Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
-            Step::Look(_) => None,
-            Step::BeginTurn { .. } | Step::EndTurn(_) => None,
-            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => None,
+            Step::Mma(_) | Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => None,
+            Step::ConsumerTryWait(_) => None,
+            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => None,
+            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::OrderWait(_) | Step::OrderArrive(_) | Step::Sub(_) => None,
         }
     }
 
     /// The ops that a step does, without loads of channels and those in its bodies.
     pub fn ops(&self) -> Vec<OpId> {
         match self {
-            Step::Strip(strip) => strip.ops().collect(),
-            Step::Multiply(plan) => plan.ops.clone(),
+            Step::StripMine(strip) => strip.ops().collect(),
+            Step::Mma(plan) => plan.ops.clone(),
             step => step.op().into_iter().collect(),
         }
     }

@@ -44,9 +44,9 @@ impl Way<'_, '_> {
         let outside = std::mem::replace(&mut self.body, body);
         for step in std::mem::take(&mut self.schedule.bodies[body.0 as usize]) {
             match &step {
-                Step::Within(_) => continue,
-                Step::Await(_) => {}
-                Step::Land(land) => {
+                Step::Sub(_) => continue,
+                Step::ConsumerWait(_) => {}
+                Step::MmaWait(land) => {
                     self.due.push_back((land.younger, self.waits.len()));
                     self.waits.push(Wait { body, at: self.steps.len(), finds: false });
                     if !land.late {
@@ -74,7 +74,7 @@ impl Way<'_, '_> {
         if within.iter().all(|one| matches!(one, Within::Access(_))) {
             within.clear();
         }
-        self.steps.extend(within.into_iter().map(Step::Within));
+        self.steps.extend(within.into_iter().map(Step::Sub));
     }
 
     /// A body that need not run: what it brings is forgotten.
@@ -86,26 +86,26 @@ impl Way<'_, '_> {
 
     fn step(&mut self, step: &Step) {
         match step {
-            &Step::Do(id) => {
+            &Step::Exec(id) => {
                 self.op(id);
                 self.all_made(id);
             }
-            &Step::Own(id) | &Step::Get(id) => self.all_made(id),
-            &Step::Combine(id) => {
+            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => self.all_made(id),
+            &Step::PrivatizedAtomic(id) => {
                 self.combine(id);
                 self.all_made(id);
             }
-            Step::Send(send) => self.send(send),
-            Step::Strip(strip) => self.strip(strip),
-            Step::Multiply(plan) => self.products(plan),
+            Step::TmaStore(send) => self.send(send),
+            Step::StripMine(strip) => self.strip(strip),
+            Step::Mma(plan) => self.products(plan),
             Step::For(plan) => self.for_loop(plan),
             Step::Loop(plan) => self.endless_loop(plan),
             Step::If { op, arms, quiet } => self.branches(*op, arms, *quiet),
             &Step::End(id) => self.terminator(id),
-            Step::Give(channels) => self.give(channels),
-            Step::Let(_) | Step::Fill(_) | Step::Take(_) | Step::Turn(_) | Step::Pass(_) => {}
-            Step::Await(_) | Step::Land(_) | Step::Look(_) | Step::Within(_) => {}
-            Step::BeginTurn { .. } | Step::EndTurn(_) => {}
+            Step::ConsumerRelease(channels) => self.give(channels),
+            Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait(_) | Step::OrderArrive(_) => {}
+            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => {}
+            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => {}
         }
     }
 

@@ -22,7 +22,7 @@ impl Context<'_> {
             return Vec::new();
         }
         let products = steps.iter().filter_map(|step| match step {
-            Step::Multiply(plan) => Some(&**plan),
+            Step::Mma(plan) => Some(&**plan),
             _ => None,
         });
         products.filter_map(|plan| self.orbit_of(plan, exit, body)).collect()
@@ -80,8 +80,8 @@ impl Context<'_> {
     /// May threads meet in a step of such a branch, because it asks for a tile that other warps have?
     pub fn meets(&self, step: &Step) -> bool {
         match step {
-            &Step::Do(id) | &Step::End(id) => self.asks_other_warps(id),
-            Step::Strip(strip) => strip.ops().any(|id| self.asks_other_warps(id)),
+            &Step::Exec(id) | &Step::End(id) => self.asks_other_warps(id),
+            Step::StripMine(strip) => strip.ops().any(|id| self.asks_other_warps(id)),
             _ => false,
         }
     }

@@ -34,7 +34,7 @@ impl Context<'_> {
         for (body, [first, last]) in found {
             let steps = &mut schedule.bodies[body.0 as usize];
             for (at, begins) in [(first, true), (last, false)] {
-                if let Step::Multiply(plan) = &mut steps[at] {
+                if let Step::Mma(plan) = &mut steps[at] {
                     plan.turn.begins |= begins;
                     plan.turn.ends |= !begins;
                 }
@@ -49,7 +49,7 @@ impl Context<'_> {
     /// iteration that has issued them, and nothing is waited for between.
     fn span_of(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
-        let runs = |step: &Step| matches!(step, Step::Multiply(plan) if self.run_on(&plan.ops));
+        let runs = |step: &Step| matches!(step, Step::Mma(plan) if self.run_on(&plan.ops));
         let (first, last) = (steps.iter().position(runs)?, steps.iter().rposition(runs)?);
         (first < last && plan.orbits.is_empty() && steps[first..last].iter().all(may_be_in_turn))
             .then_some([first, last])
@@ -58,16 +58,16 @@ impl Context<'_> {
     /// The place of the one product of a loop, if it lands in the iteration that has issued it.
     fn gap_behind(&self, schedule: &Schedule, plan: &For) -> Option<usize> {
         let steps = schedule.steps(plan.body);
-        if steps.iter().any(|step| matches!(step, Step::Within(_)) || !step.bodies().is_empty()) {
+        if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.bodies().is_empty()) {
             return None;
         }
         let mut products = steps.iter().enumerate().filter_map(|(at, step)| match step {
-            Step::Multiply(plan) => Some((at, plan)),
+            Step::Mma(plan) => Some((at, plan)),
             _ => None,
         });
         let (at, product) = products.next().filter(|_| products.next().is_none())?;
         let lands =
-            |step: &Step| matches!(step, Step::Land(land) if Some(land.product) == product.last() && !land.carried);
+            |step: &Step| matches!(step, Step::MmaWait(land) if Some(land.product) == product.last() && !land.carried);
         (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 
@@ -84,8 +84,8 @@ impl Context<'_> {
 /// May a group do this in its turn? Where it waits, others do not have to go on first.
 pub fn may_be_in_turn(step: &Step) -> bool {
     match step {
-        Step::Multiply(_) | Step::Let(_) | Step::Do(_) | Step::Take(_) | Step::Await(_) => true,
-        Step::Within(within) => !within.is_shared(),
+        Step::Mma(_) | Step::Deferred(_) | Step::Exec(_) | Step::Advance(_) | Step::ConsumerWait(_) => true,
+        Step::Sub(within) => !within.is_shared(),
         _ => false,
     }
 }

@@ -33,10 +33,10 @@ impl Context<'_> {
             let Some((before, scaled)) = self.late_wait(schedule, steps, at) else { continue };
             let Some((last, value)) = self.goes_first(steps, at, scaled) else { continue };
             let steps = &mut schedule.bodies[body.0 as usize];
-            if let Step::Land(land) = &mut steps[before] {
+            if let Step::MmaWait(land) = &mut steps[before] {
                 land.keeps = true;
             }
-            if let Step::Land(land) = &mut steps[at] {
+            if let Step::MmaWait(land) = &mut steps[at] {
                 (land.late, land.behind) = (false, Some(value));
             }
             // The wait and the step that it is for.
@@ -48,17 +48,15 @@ impl Context<'_> {
     /// If here is a wait for a product that was issued behind another one, and the work on that is more than what the product computes: the
     /// wait for the other one, which gives back stages of which there are others, and the op that needs this one.
     fn late_wait(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
-        let (&Step::Land(land), &Step::Do(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
+        let (&Step::MmaWait(land), &Step::Exec(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
         let (place, before) = steps[..at].iter().enumerate().rev().find_map(|(place, step)| match step {
-            Step::Land(other) if other.younger == 1 && !other.carried && !other.late => Some((place, other.product)),
+            Step::MmaWait(other) if other.younger == 1 && !other.carried && !other.late => Some((place, other.product)),
             _ => None,
         })?;
         // Of an only stage the producer waits for the end of the work.
         let others = |channel: &u32| schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(*channel));
         let gives = |step: &Step| match step {
-            Step::Multiply(plan) if plan.last() == Some(before) => {
-                !plan.gives.is_empty() && plan.gives.iter().all(others)
-            }
+            Step::Mma(plan) if plan.last() == Some(before) => !plan.gives.is_empty() && plan.gives.iter().all(others),
             _ => false,
         };
         let size = |product: OpId| {
@@ -77,19 +75,20 @@ impl Context<'_> {
     /// The last step that is done before a wait, and what it computes.
     fn goes_first(&self, steps: &[Step], at: usize, scaled: OpId) -> Option<(usize, Value)> {
         let module = self.module;
-        let Step::Land(land) = &steps[at] else { return None };
+        let Step::MmaWait(land) = &steps[at] else { return None };
         let later: HashSet<Value> =
             [land.product, scaled].iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
         let mut chain: Vec<(usize, Value)> = Vec::new();
         for (place, step) in steps.iter().enumerate().skip(at + 2) {
-            let (&Step::Do(id) | &Step::Let(id)) = step else { break };
+            let (&Step::Exec(id) | &Step::Deferred(id)) = step else { break };
             let op = module.op(id);
-            let only_computes = op.code.is_elementwise() || op.code == Opcode::Extract || matches!(step, Step::Let(_));
+            let only_computes =
+                op.code.is_elementwise() || op.code == Opcode::Extract || matches!(step, Step::Deferred(_));
             if !only_computes || op.operands.iter().any(|value| later.contains(value)) {
                 break;
             }
             let goes_on = chain.last().is_none_or(|(_, sum)| op.operands.contains(sum));
-            if op.code == Opcode::AddF && goes_on && matches!(step, Step::Do(_)) {
+            if op.code == Opcode::AddF && goes_on && matches!(step, Step::Exec(_)) {
                 chain.push((place, op.results[0]));
             }
         }

@@ -68,7 +68,7 @@ impl Waits<'_, '_> {
         let around = std::mem::take(&mut self.steps);
         for step in std::mem::take(&mut self.schedule.bodies[body.0 as usize]) {
             self.before(&step, ending);
-            let (take, product) = (matches!(step, Step::Take(_)), matches!(step, Step::Multiply(_)));
+            let (take, product) = (matches!(step, Step::Advance(_)), matches!(step, Step::Mma(_)));
             match &step {
                 Step::For(step) => self.around_for(step),
                 Step::Loop(step) => self.body(step.body, &Ending::Landed),
@@ -126,12 +126,12 @@ impl Waits<'_, '_> {
             if all {
                 // A loop or branch computes bounds and conditions first, and what brings a tile what it is made of.
                 let late = matches!(ending, Ending::Beside);
-                self.land(0, late || !matches!(step, Step::Give(_) | Step::Take(_) | Step::Do(_)));
+                self.land(0, late || !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_)));
             }
         }
         match step {
-            Step::Multiply(plan) => self.await_operands(plan),
-            &Step::Get(load) => self.await_rider(load),
+            Step::Mma(plan) => self.await_operands(plan),
+            &Step::LocalLoad(load) => self.await_rider(load),
             _ => {}
         }
     }
@@ -141,7 +141,7 @@ impl Waits<'_, '_> {
         let channel =
             self.schedule.roles.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
         if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
-            self.steps.push(Step::Await(Await { channel, late: false }));
+            self.steps.push(Step::ConsumerWait(Await { channel, late: false }));
         }
     }
 
@@ -153,7 +153,7 @@ impl Waits<'_, '_> {
                 let roles = self.schedule.roles.as_deref();
                 let channel = load.and_then(|load| roles?.members.get(&load)).map(|&channel| channel as u32);
                 if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
-                    self.steps.push(Step::Await(Await { channel, late: true }));
+                    self.steps.push(Step::ConsumerWait(Await { channel, late: true }));
                 }
             }
         }
@@ -162,15 +162,15 @@ impl Waits<'_, '_> {
     /// After the step that came last.
     fn after_last(&mut self) {
         match self.steps.last() {
-            Some(&Step::Take(channel)) => {
+            Some(&Step::Advance(channel)) => {
                 let early = self.schedule.roles.as_ref().is_some_and(|roles| roles.channels[channel as usize].early);
                 self.arrived.remove(&channel);
                 if early {
                     self.arrived.insert(channel);
-                    self.steps.push(Step::Await(Await { channel, late: false }));
+                    self.steps.push(Step::ConsumerWait(Await { channel, late: false }));
                 }
             }
-            Some(Step::Multiply(plan)) if self.context.run_on(&plan.ops) => {
+            Some(Step::Mma(plan)) if self.context.run_on(&plan.ops) => {
                 let Some(product) = plan.last() else { return };
                 let results = self.context.results_of(&plan.ops);
                 self.flying.push(Flight { product, results, carried: false });
@@ -217,6 +217,6 @@ impl Waits<'_, '_> {
         let Some(landed) = self.flying.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
         let Flight { product, carried, .. } = self.flying[landed - 1];
         self.flying.drain(..landed);
-        self.steps.push(Step::Land(Land { product, carried, younger, late, keeps: false, behind: None }));
+        self.steps.push(Step::MmaWait(Land { product, carried, younger, late, keeps: false, behind: None }));
     }
 }

@@ -27,15 +27,14 @@ impl Context<'_> {
         let plain = loops.iter().filter(|plan| plan.orbits.is_empty() && plan.rounds.is_none_or(|rounds| rounds == 1));
         let found: Vec<(BodyId, usize, u32)> = plain.filter_map(place).collect();
         for (body, at, channel) in found {
-            schedule.bodies[body.0 as usize].insert(at, Step::Look(channel));
+            schedule.bodies[body.0 as usize].insert(at, Step::ConsumerTryWait(channel));
         }
     }
 
     /// Are there several products, of narrow operands? One is done before the next one has been issued, and to ask takes longer than
     /// to wait.
     fn has_narrow_products(&self, steps: &[Step]) -> bool {
-        let products =
-            || steps.iter().filter_map(|step| if let Step::Multiply(plan) = step { plan.last() } else { None });
+        let products = || steps.iter().filter_map(|step| if let Step::Mma(plan) = step { plan.last() } else { None });
         let narrow = |id: OpId| self.element_type(self.module.op(id).operands[0]).storage_bits() < WIDE_BITS;
         products().count() > 1 && products().all(narrow)
     }
@@ -47,7 +46,7 @@ impl Context<'_> {
         let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.ring);
         let steps = schedule.steps_within(plan.body).into_iter();
         let taken: Vec<u32> = steps
-            .filter_map(|step| if let &Step::Take(other) = step { Some(other) } else { None })
+            .filter_map(|step| if let &Step::Advance(other) = step { Some(other) } else { None })
             .filter(|&other| ring(other) == ring(channel))
             .collect();
         let whole = !self.ends_early(self.module.op(plan.op).regions[0]);
@@ -58,14 +57,14 @@ impl Context<'_> {
 /// Where a look stands in a body, if anywhere, and the channel that it is for: behind the last product that lands, for tiles that the
 /// first one of the next iteration waits for.
 fn place_of_look(steps: &[Step]) -> Option<(usize, u32)> {
-    let first = steps.iter().position(|step| matches!(step, Step::Multiply(_)))?;
+    let first = steps.iter().position(|step| matches!(step, Step::Mma(_)))?;
     let channel = steps[..first].iter().find_map(|step| match step {
-        Step::Await(Await { channel, .. }) => Some(*channel),
+        Step::ConsumerWait(Await { channel, .. }) => Some(*channel),
         _ => None,
     })?;
-    let last = steps.iter().rposition(|step| matches!(step, Step::Land(Land { carried: false, .. })))?;
+    let last = steps.iter().rposition(|step| matches!(step, Step::MmaWait(Land { carried: false, .. })))?;
     // What is left to the next step comes there. Where that is the end, there was work before.
-    let next = last + steps.iter().skip(last).position(|step| !(step.is_wait() || matches!(step, Step::Within(_))))?;
+    let next = last + steps.iter().skip(last).position(|step| !(step.is_wait() || matches!(step, Step::Sub(_))))?;
     let at = if matches!(steps[next], Step::End(_)) { last } else { next + 1 };
     (first < last).then_some((at, channel))
 }

@@ -86,9 +86,9 @@ impl<'a> Walk<'a, '_> {
                 _ if step.is_wait() && self.acts == Acts::Load => {
                     return Err("a wait of an agent that has nothing to wait for".to_owned());
                 }
-                Step::Land(land) => self.land(land)?,
-                Step::Await(wait) => self.await_tiles(wait, body)?,
-                Step::Within(within) => {
+                Step::MmaWait(land) => self.land(land)?,
+                Step::ConsumerWait(wait) => self.await_tiles(wait, body)?,
+                Step::Sub(within) => {
                     self.part_of_step(within)?;
                     continue;
                 }
@@ -102,7 +102,8 @@ impl<'a> Walk<'a, '_> {
                     self.step(step, body, ending)?;
                 }
             }
-            late = matches!(step, Step::Land(Land { late: true, .. }) | Step::Await(Await { late: true, .. }));
+            late =
+                matches!(step, Step::MmaWait(Land { late: true, .. }) | Step::ConsumerWait(Await { late: true, .. }));
         }
         if late { Err("a wait is left to a step that does not come".to_owned()) } else { Ok(()) }
     }
@@ -188,11 +189,11 @@ impl<'a> Walk<'a, '_> {
 
     fn step(&mut self, step: &'a Step, body: BodyId, ending: Ending<'_>) -> Checked {
         match step {
-            &Step::Take(channel) => self.take(channel, body),
-            Step::Give(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
-            Step::Multiply(plan) => self.multiply(plan),
-            &Step::Get(load) => self.get(load),
-            Step::Send(send) => self.send(send),
+            &Step::Advance(channel) => self.take(channel, body),
+            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
+            Step::Mma(plan) => self.multiply(plan),
+            &Step::LocalLoad(load) => self.get(load),
+            Step::TmaStore(send) => self.send(send),
             Step::For(step) => self.around_for(step),
             Step::Loop(step) => self.inside(step.body, Ending::Nothing),
             Step::If { arms, quiet, .. } => {
@@ -321,7 +322,7 @@ impl<'a> Walk<'a, '_> {
         self.flying = in_orbit(&|carried| op.results.get(carried).copied());
         for wait in step.leave.map_or(&[][..], |leave| self.schedule.steps(leave)) {
             match wait {
-                Step::Land(land) if !land.late => self.land(land)?,
+                Step::MmaWait(land) if !land.late => self.land(land)?,
                 _ => return fault(step.op, "does more on the way out than wait for products"),
             }
         }

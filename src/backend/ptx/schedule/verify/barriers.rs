@@ -98,13 +98,13 @@ enum Form<'a> {
 impl<'a> Form<'a> {
     fn of(schedule: &'a Schedule, step: &'a Step) -> Option<Form<'a>> {
         Some(match step {
-            Step::Within(Within::Land | Within::Meet { always: false }) => return None,
-            Step::Within(Within::Write(place)) => Form::Write(place.bytes),
-            Step::Within(Within::Read(place)) => Form::Read(place.bytes),
-            &Step::Within(Within::Bring(Bring { value, to, how, plan })) => {
+            Step::Sub(Within::Land | Within::Meet { always: false }) => return None,
+            Step::Sub(Within::Write(place)) => Form::Write(place.bytes),
+            Step::Sub(Within::Read(place)) => Form::Read(place.bytes),
+            &Step::Sub(Within::Bring(Bring { value, to, how, plan })) => {
                 Form::Bring(value, to, how, schedule.changes.get(plan as usize).map(|change| &**change))
             }
-            Step::Within(within) => Form::Other(within),
+            Step::Sub(within) => Form::Other(within),
             step if step.is_wait() => return None,
             step => Form::Step(step.op()),
         })
@@ -114,7 +114,7 @@ impl<'a> Form<'a> {
 /// Does no step of a body do anything within?
 fn meets_nobody(schedule: &Schedule, body: BodyId) -> Checked {
     for step in schedule.steps(body) {
-        if matches!(step, Step::Within(_)) {
+        if matches!(step, Step::Sub(_)) {
             return Err("one lane meets others".to_owned());
         }
         step.bodies().iter().try_for_each(|&body| meets_nobody(schedule, body))?;
@@ -139,7 +139,7 @@ impl Walk<'_, '_> {
         let mut within: Vec<Within> = Vec::new();
         for step in self.schedule.steps(body) {
             match step {
-                Step::Within(one) => within.push(*one),
+                Step::Sub(one) => within.push(*one),
                 step if step.is_wait() => {}
                 step => {
                     let within = std::mem::take(&mut within);
@@ -217,17 +217,17 @@ impl Walk<'_, '_> {
     fn accesses(&mut self, step: &Step, within: &[Within]) -> Checked {
         let sends = within.iter().any(|one| matches!(one, Within::Parts { .. } | Within::Drain { .. }));
         let ops = match step {
-            Step::Send(_) if sends => {
+            Step::TmaStore(_) if sends => {
                 self.touched.sent.extend(written_last(within));
                 return Ok(());
             }
-            Step::Do(_) | Step::Send(_) | Step::Combine(_) | Step::Strip(_) => step.ops(),
+            Step::Exec(_) | Step::TmaStore(_) | Step::PrivatizedAtomic(_) | Step::StripMine(_) => step.ops(),
             _ => return Ok(()),
         };
         let said = |id: &OpId| within.contains(&Within::Access(*id));
         ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&Within::Access(id)))?;
         // Pieces of a strip go on behind what came between its beginning and them.
-        let goes_on = matches!(step, Step::Strip(_));
+        let goes_on = matches!(step, Step::StripMine(_));
         ops.into_iter().filter(|id| goes_on || !said(id)).for_each(|id| self.note(id));
         Ok(())
     }

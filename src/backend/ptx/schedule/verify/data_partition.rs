@@ -24,7 +24,7 @@ impl Context<'_> {
             return Err("bands of rows have other warps, teams or pairs of blocks".to_owned());
         }
         let meets = |step: &Step| match step {
-            Step::Within(within) => within.is_shared(),
+            Step::Sub(within) => within.is_shared(),
             _ => false,
         };
         if schedule.bodies.iter().flatten().any(meets) {

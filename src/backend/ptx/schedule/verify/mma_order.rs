@@ -15,7 +15,7 @@ impl Context<'_> {
             self.check_works(steps, may_be && self.bands == 1)?;
             let mut has_turn = false;
             for step in steps {
-                let Step::Multiply(plan) = step else {
+                let Step::Mma(plan) = step else {
                     if has_turn && !may_be_in_turn(step) {
                         return Err(format!("a turn does not end before op {:?}", step.op().map(|id| id.index())));
                     }

@@ -13,7 +13,7 @@ impl Context<'_> {
             return Err(format!("products are split as {:?} instead of {planned:?}", schedule.products));
         }
         let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
-            Step::Multiply(plan) => Some(&plan.ops),
+            Step::Mma(plan) => Some(&plan.ops),
             _ => None,
         });
         match products.flatten().find(|id| planned.iter().all(|(planned, _)| planned != *id)) {

@@ -65,13 +65,13 @@ impl Context<'_> {
         let (mut turns, mut has_turn) = (0, false);
         for step in schedule.steps(body) {
             match step {
-                Step::Turn(this) if *this == turn => {
+                Step::OrderWait(this) if *this == turn => {
                     if has_turn {
                         return fault(around, "a turn begins within a turn");
                     }
                     (turns, has_turn) = (turns + 1, true);
                 }
-                Step::Pass(this) if *this == turn => {
+                Step::OrderArrive(this) if *this == turn => {
                     if !has_turn {
                         return fault(around, "a turn ends that has not begun");
                     }
@@ -92,12 +92,12 @@ impl Context<'_> {
         if let Some(id) = step.ops().into_iter().find(|&id| turn == Turn::Memory && !has_turn && self.has_noticed(id)) {
             return fault(around, &format!("op {} is done out of turn", id.index()));
         }
-        if turn == Turn::Rings && !has_turn && matches!(step, Step::Take(_) | Step::Await(_)) {
+        if turn == Turn::Rings && !has_turn && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
             return fault(around, "a stage is taken or waited for out of turn");
         }
         let inside = step.bodies().iter().flat_map(|&body| schedule.steps(body));
         for inner in inside {
-            if matches!(inner, Step::Turn(_) | Step::Pass(_)) {
+            if matches!(inner, Step::OrderWait(_) | Step::OrderArrive(_)) {
                 return fault(around, "a turn begins or ends in a loop or branch");
             }
             self.is_in_turn(schedule, inner, (around, turn, has_turn))?;

@@ -15,7 +15,7 @@ impl Context<'_> {
     pub fn check_combined(&self, body: BlockId, schedule: &Schedule) -> Checked {
         let steps = schedule.bodies.iter().flatten();
         let combined: Vec<OpId> =
-            steps.filter_map(|step| if let &Step::Combine(id) = step { Some(id) } else { None }).collect();
+            steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect();
         let Some(private) = schedule.private else {
             return match combined.first() {
                 Some(id) => Err(format!("op {} is combined, and there is no copy of its array", id.index())),

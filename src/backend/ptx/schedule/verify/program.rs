@@ -224,13 +224,13 @@ impl<'a, 'm> Walk<'a, 'm> {
 
     fn step(&mut self, body: BodyId, step: &Step) -> Checked {
         match step {
-            &Step::Take(channel) | &Step::Fill(channel) => self.go_through(body, step, channel)?,
-            Step::Give(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
-            Step::Strip(strip) => {
+            &Step::Advance(channel) | &Step::Produce(channel) => self.go_through(body, step, channel)?,
+            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
+            Step::StripMine(strip) => {
                 steps::strip(self.context, self.schedule, strip)?;
                 for &(id, part) in &strip.parts {
                     if part == Part::Piece {
-                        self.kind_fits(&Step::Do(id), id)?;
+                        self.kind_fits(&Step::Exec(id), id)?;
                     }
                     self.reads(id)?;
                     self.there.extend(&self.context.module.op(id).results);
@@ -243,7 +243,7 @@ impl<'a, 'm> Walk<'a, 'm> {
                     steps::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
                 }
             }
-            Step::Land(Land { product, behind: Some(value), .. }) if !self.there.contains(value) => {
+            Step::MmaWait(Land { product, behind: Some(value), .. }) if !self.there.contains(value) => {
                 return Err(format!(
                     "op {} is waited for behind %{}, which is not there",
                     product.index(),
@@ -255,7 +255,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             }
             _ => {}
         }
-        if let Step::Multiply(plan) = step {
+        if let Step::Mma(plan) = step {
             return self.multiply(body, step, plan);
         }
         if let Some(id) = step.op() {
@@ -286,25 +286,25 @@ impl<'a, 'm> Walk<'a, 'm> {
     fn kind_fits(&self, step: &Step, id: OpId) -> Checked {
         let op = self.context.module.op(id);
         let fits = match step {
-            Step::Let(_) => self.makes_nothing(id),
-            Step::Own(_) => self.ahead.get(&id) == Some(&true),
-            Step::Get(_) => self.acts == Acts::Math && self.rides(id),
-            Step::Send(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
-            Step::Combine(_) => op.code == Opcode::AtomicRmw,
-            Step::Multiply(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
+            Step::Deferred(_) => self.makes_nothing(id),
+            Step::LocalLoadThreadPrivate(_) => self.ahead.get(&id) == Some(&true),
+            Step::LocalLoad(_) => self.acts == Acts::Math && self.rides(id),
+            Step::TmaStore(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
+            Step::PrivatizedAtomic(_) => op.code == Opcode::AtomicRmw,
+            Step::Mma(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
             Step::For(_) => op.code == Opcode::For,
             Step::Loop(_) => op.code == Opcode::Loop,
             Step::If { .. } => op.code == Opcode::If,
             Step::End(_) => op.code.spec().effect == Effect::Terminator,
-            Step::Do(_) => {
+            Step::Exec(_) => {
                 let other = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop | Opcode::If);
                 let ends = op.code.spec().effect == Effect::Terminator;
                 let fetched = self.channel_of(id).is_some() || self.rides(id) || self.ahead.contains_key(&id);
                 !(other || ends || fetched)
             }
-            Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => true,
-            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => true,
-            Step::Look(_) | Step::BeginTurn { .. } | Step::EndTurn(_) => true,
+            Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => true,
+            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::OrderWait(_) | Step::OrderArrive(_) | Step::Sub(_) => true,
+            Step::ConsumerTryWait(_) | Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => true,
         };
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }
@@ -356,7 +356,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     fn go_through(&mut self, body: BodyId, step: &Step, channel: u32) -> Checked {
-        let right = if matches!(step, Step::Take(_)) { Acts::Math } else { Acts::Load };
+        let right = if matches!(step, Step::Advance(_)) { Acts::Math } else { Acts::Load };
         let plan = self.roles().and_then(|roles| roles.channels.get(channel as usize));
         let (Some(plan), true) = (plan, right == self.acts) else { return Err(format!("no channel {channel} here")) };
         if !self.gone_through.insert(channel) || self.held.contains_key(&channel) {
@@ -415,8 +415,8 @@ impl<'a, 'm> Walk<'a, 'm> {
 fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let roles = schedule.roles.as_ref();
     match step {
-        &Step::Take(channel) => roles.and_then(|roles| roles.taken_at(channel)).into_iter().collect(),
-        &Step::Fill(channel) => roles.and_then(|roles| roles.filled_at(channel)).into_iter().collect(),
+        &Step::Advance(channel) => roles.and_then(|roles| roles.taken_at(channel)).into_iter().collect(),
+        &Step::Produce(channel) => roles.and_then(|roles| roles.filled_at(channel)).into_iter().collect(),
         step => step.ops(),
     }
 }

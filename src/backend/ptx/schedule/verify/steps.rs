@@ -110,7 +110,8 @@ pub fn ahead(context: &Context<'_>, id: OpId, ahead: &Ahead, steps: &[Step]) -> 
     let mut taken: Vec<(usize, usize)> = Vec::new();
     for copy in &ahead.copies {
         let (load, bytes) = (copy.load, bytes_of(context, copy));
-        let here = |step: &Step| *step == if copy.own { Step::Own(load) } else { Step::Let(load) };
+        let here =
+            |step: &Step| *step == if copy.own { Step::LocalLoadThreadPrivate(load) } else { Step::Deferred(load) };
         if !steps.iter().any(here) || !context.is_steady(load) {
             return fault(load, "is copied ahead, and not read from its stage, or it may change");
         }
@@ -127,7 +128,7 @@ pub fn ahead(context: &Context<'_>, id: OpId, ahead: &Ahead, steps: &[Step]) -> 
         taken.push((copy.offset, end));
     }
     let alone = |id: &OpId| context.inference.runs_alone(*id);
-    let lone = |step: &Step| matches!(step, Step::Multiply(plan) if plan.ops.iter().any(alone));
+    let lone = |step: &Step| matches!(step, Step::Mma(plan) if plan.ops.iter().any(alone));
     if steps.iter().any(lone) && !ahead.asynchronous {
         return fault(id, "fills stages that products may still be reading");
     }
@@ -213,7 +214,7 @@ pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &Orb
     let module = context.module;
     let id = orbit.product;
     let plan = schedule.steps(step.body).iter().find_map(|step| match step {
-        Step::Multiply(plan) if plan.last() == Some(id) => Some(plan),
+        Step::Mma(plan) if plan.last() == Some(id) => Some(plan),
         _ => None,
     });
     let Some(plan) = plan.filter(|plan| plan.gives == orbit.gives) else {

@@ -10,10 +10,10 @@ impl Context<'_> {
         let loops = schedule.loops(Acts::Math);
         for (body, steps) in schedule.bodies.iter().enumerate() {
             for (at, step) in steps.iter().enumerate() {
-                let &Step::Look(channel) = step else { continue };
+                let &Step::ConsumerTryWait(channel) = step else { continue };
                 let around = loops.iter().find(|plan| plan.body.0 as usize == body);
-                let is_ahead = steps[..at].contains(&Step::Take(channel));
-                let is_alone = steps.iter().filter(|step| matches!(step, Step::Look(_))).count() == 1;
+                let is_ahead = steps[..at].contains(&Step::Advance(channel));
+                let is_alone = steps.iter().filter(|step| matches!(step, Step::ConsumerTryWait(_))).count() == 1;
                 if !(is_ahead && is_alone && around.is_some_and(|plan| self.may_look(schedule, plan, channel))) {
                     return Err(format!("a look at channel {channel} may be one at another stage than it takes next"));
                 }
