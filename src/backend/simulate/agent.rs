@@ -10,7 +10,7 @@ use super::meetings::Meetings;
 use super::rings::Place;
 use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
-use crate::backend::ptx::schedule::{Acts, BodyId, For, Land, Loop, Step, Turn as TeamTurn};
+use crate::backend::ptx::schedule::{Acts, BodyId, For, Loop, MmaWait, Step, Turn as TeamTurn};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its products land.
@@ -230,16 +230,16 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// It is for others than those that land; those of [`Agent::land_one`].
-    pub fn land(&mut self, shared: &mut Shared<'a>, land: &Land) -> Result<(), Fault> {
-        let Some(count) = self.flights.len().checked_sub(land.younger).filter(|&count| count > 0) else {
+    pub fn land(&mut self, shared: &mut Shared<'a>, land: &MmaWait) -> Result<(), Fault> {
+        let Some(count) = self.flights.len().checked_sub(land.pending).filter(|&count| count > 0) else {
             return Ok(());
         };
         let youngest = &self.flights[count - 1];
-        if (youngest.last, youngest.carried) != (land.product, land.carried) {
-            let [wanted, landed] = [land.product, youngest.last].map(|id| id.index());
+        if (youngest.last, youngest.carried) != (land.mma, land.from_previous_iteration) {
+            let [wanted, landed] = [land.mma, youngest.last].map(|id| id.index());
             return Err(broken(format!("op {wanted} is waited for, and op {landed} is the last one that lands")));
         }
-        let (keeps, gives) = (land.keeps, land.behind.is_some());
+        let (keeps, gives) = (land.defer_release, land.release_after.is_some());
         if gives {
             std::mem::take(&mut self.kept).into_iter().try_for_each(|place| shared.rings.give(place, self.team))?;
         }

@@ -384,8 +384,8 @@ impl Writer<'_, '_> {
                 self.push(acts, step, format!("await {}", wait.channel), What::Await(wait.channel))
             }
             Step::MmaWait(land) => {
-                let label = format!("land {}", land.product.index());
-                self.push(acts, step, label, What::Land { younger: land.younger });
+                let label = format!("land {}", land.mma.index());
+                self.push(acts, step, label, What::Land { younger: land.pending });
             }
             Step::ConsumerTryWait(_) => {}
             Step::ExpOrderWait { exponentials, .. } => {

@@ -43,7 +43,7 @@ impl Lowering<'_> {
             }
             let id = self.op_of(step);
             let done = self.step(step, id).and_then(|()| self.mirror(id));
-            if !(step.is_wait() || matches!(step, Step::End(_) | Step::ExpOrderWait { late: true, .. })) {
+            if !(step.is_wait() || matches!(step, Step::End(_) | Step::ExpOrderWait { sunk: true, .. })) {
                 self.come_due();
             }
             // A step that fails does not do all that it would.
@@ -72,7 +72,7 @@ impl Lowering<'_> {
             &Step::If { op, .. } => op,
             &Step::Produce(channel) => roles().filled_for(channel).expect("an op"),
             &Step::Advance(channel) => roles().taken_for(channel).expect("an op"),
-            Step::MmaWait(land) => land.product,
+            Step::MmaWait(land) => land.mma,
             &Step::ConsumerTryWait(channel) => roles().taken_at(channel).expect("a load"),
             Step::ConsumerWait(wait) => roles().taken_for(wait.channel).expect("an op"),
             Step::OrderWait(_) | Step::OrderArrive(_) => roles().deal.as_ref().expect("teams").around,
@@ -99,7 +99,7 @@ impl Lowering<'_> {
                 self.pass_turn(*turn);
                 return Ok(());
             }
-            &Step::ExpOrderWait { late, .. } => {
+            &Step::ExpOrderWait { sunk: late, .. } => {
                 self.begin_turn(late);
                 return Ok(());
             }
@@ -135,7 +135,7 @@ impl Lowering<'_> {
             }
             Step::For(plan) => lowering.for_loop(plan),
             Step::Loop(plan) => lowering.endless_loop(plan),
-            Step::If { arms, quiet, .. } => lowering.branches(id, arms, *quiet),
+            Step::If { arms, pure: quiet, .. } => lowering.branches(id, arms, *quiet),
             Step::Exec(_) => lowering.lower_op(id),
             Step::Deferred(_)
             | Step::StripMine(_)

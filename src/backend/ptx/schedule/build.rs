@@ -151,7 +151,7 @@ impl Builder<'_, '_> {
             }
             Opcode::If => {
                 let arms = op.regions.iter().map(|&region| self.block(region)).collect();
-                Step::If { op: id, arms, quiet: context.is_quiet(id) }
+                Step::If { op: id, arms, pure: context.is_pure(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
             code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => {

@@ -45,7 +45,7 @@ pub use ir::privatized_array::{NEAR, Private, WORDS};
 #[cfg(test)]
 pub use ir::program::InTurn;
 pub use ir::program::{
-    Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
+    Acts, BodyId, ConsumerWait, For, Issue, LayoutId, Loop, MmaWait, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
 };
 pub use ir::sub_step::{Bring, Change, Within};
 pub use ir::tma_store::{Outbox, Parts, Send};

@@ -3,7 +3,7 @@
 use super::schedules::each_schedule_of;
 use super::thin::scaled;
 use super::*;
-use crate::backend::ptx::schedule::{Context, Land, Schedule, Step};
+use crate::backend::ptx::schedule::{Context, MmaWait, Schedule, Step};
 
 /// The softmax of products with rows of another array, times a third one: sums over `depth` columns for each of so many keys, and `numbers` columns
 /// a row. `meets`: what is largest in a column, which warps share, counts for all of it.
@@ -251,13 +251,17 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
                         steps.insert(0, look);
                     });
                 }
-                Step::MmaWait(land @ Land { keeps: true, .. }) => {
-                    with("no stage is kept", &|steps| steps[at] = Step::MmaWait(Land { keeps: false, ..land }));
+                Step::MmaWait(land @ MmaWait { defer_release: true, .. }) => {
+                    with("no stage is kept", &|steps| {
+                        steps[at] = Step::MmaWait(MmaWait { defer_release: false, ..land })
+                    });
                 }
-                Step::MmaWait(land @ Land { behind: Some(_), .. }) => {
-                    with("stages are kept for ever", &|steps| steps[at] = Step::MmaWait(Land { behind: None, ..land }));
+                Step::MmaWait(land @ MmaWait { release_after: Some(_), .. }) => {
+                    with("stages are kept for ever", &|steps| {
+                        steps[at] = Step::MmaWait(MmaWait { release_after: None, ..land })
+                    });
                     with("a wait behind what is not there", &|steps| {
-                        steps[at] = Step::MmaWait(Land { behind: stored, ..land });
+                        steps[at] = Step::MmaWait(MmaWait { release_after: stored, ..land });
                     });
                 }
                 _ => {}

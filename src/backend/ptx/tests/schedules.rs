@@ -8,7 +8,7 @@ use super::waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
-use crate::backend::ptx::schedule::{Await, Context, Land, Multiply, Orbit, Roles, Schedule, Step};
+use crate::backend::ptx::schedule::{ConsumerWait, Context, MmaWait, Multiply, Orbit, Roles, Schedule, Step};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
 
@@ -253,7 +253,10 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
             others.push(("another channel", Step::ConsumerRelease(vec![channels[0] + 1])))
         }
         Step::ConsumerWait(wait) => {
-            others.push(("tiles of another channel", Step::ConsumerWait(Await { channel: wait.channel + 1, ..*wait })));
+            others.push((
+                "tiles of another channel",
+                Step::ConsumerWait(ConsumerWait { channel: wait.channel + 1, ..*wait }),
+            ));
         }
         Step::MmaWait(land) => lands_instead(context, land, &mut |what, land| others.push((what, Step::MmaWait(land)))),
         Step::Mma(plan) => products_instead(context, plan, &mut |what, plan| {
@@ -269,8 +272,8 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::StripMine(strip) => strips::instead(context, strip, &mut |what, strip| {
             others.push((what, Step::StripMine(Rc::new(strip))));
         }),
-        Step::If { op, arms, quiet: false } => {
-            others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), quiet: true }));
+        Step::If { op, arms, pure: false } => {
+            others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), pure: true }));
         }
         Step::For(step) => {
             let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::For)| {
@@ -334,15 +337,18 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
 }
 
 /// Waits for products that are wrong in place of this one.
-fn lands_instead(context: &Context<'_>, land: &Land, add: &mut dyn FnMut(&'static str, Land)) {
-    add("more products run on", Land { younger: land.younger + 1, ..*land });
-    if land.younger > 0 {
-        add("fewer products run on", Land { younger: land.younger - 1, ..*land });
-        add("a stage is kept longer", Land { late: true, ..*land });
+fn lands_instead(context: &Context<'_>, land: &MmaWait, add: &mut dyn FnMut(&'static str, MmaWait)) {
+    add("more products run on", MmaWait { pending: land.pending + 1, ..*land });
+    if land.pending > 0 {
+        add("fewer products run on", MmaWait { pending: land.pending - 1, ..*land });
+        add("a stage is kept longer", MmaWait { sunk: true, ..*land });
     }
-    add("the product of another iteration", Land { carried: !land.carried, ..*land });
+    add(
+        "the product of another iteration",
+        MmaWait { from_previous_iteration: !land.from_previous_iteration, ..*land },
+    );
     let other = context.module.block(context.module.entries[0].body).ops[0];
-    add("a wait for another op", Land { product: other, ..*land });
+    add("a wait for another op", MmaWait { mma: other, ..*land });
 }
 
 /// Rings and channels that are wrong in place of these.

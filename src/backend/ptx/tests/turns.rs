@@ -52,14 +52,15 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
     };
     let end = steps.iter().position(|step| matches!(step, Step::ExpOrderArrive(_))).expect("an end");
     let product = steps.iter().position(|step| matches!(step, Step::Mma(_))).expect("a product");
-    let (Step::ExpOrderWait { exponentials, late }, Step::ExpOrderArrive(_)) = (&steps[begin], &steps[end]) else {
+    let (Step::ExpOrderWait { exponentials, sunk: late }, Step::ExpOrderArrive(_)) = (&steps[begin], &steps[end])
+    else {
         unreachable!()
     };
     let other = Value(exponentials.0 - 1);
     let mut mutants = vec![
         with("a turn ends behind other values", &|steps| steps[end] = Step::ExpOrderArrive(other)),
         with("a turn is for other values", &|steps| {
-            steps[begin] = Step::ExpOrderWait { exponentials: other, late: *late };
+            steps[begin] = Step::ExpOrderWait { exponentials: other, sunk: *late };
             steps[end] = Step::ExpOrderArrive(other);
         }),
         with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
@@ -70,7 +71,7 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
         }),
     ];
     if !late {
-        let late = Step::ExpOrderWait { exponentials: *exponentials, late: true };
+        let late = Step::ExpOrderWait { exponentials: *exponentials, sunk: true };
         mutants.push(with("a turn is late without a late wait", &|steps| steps[begin] = late.clone()));
     }
     mutants

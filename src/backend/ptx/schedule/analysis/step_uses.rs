@@ -33,7 +33,7 @@ impl Context<'_> {
                 hoisted.chain(module.op(step.op).group(0)).copied().collect()
             }
             // Products run on beside a quiet branch: what either branch reads has landed before.
-            &Step::If { op, quiet: true, .. } => self.operands_within(op),
+            &Step::If { op, pure: true, .. } => self.operands_within(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_end(id),
             Step::Deferred(_)
@@ -67,7 +67,7 @@ impl Context<'_> {
     pub fn lands_all(&self, schedule: &Schedule, step: &Step) -> bool {
         match step {
             Step::For(_) | Step::Loop(_) | Step::ConsumerRelease(_) => true,
-            Step::If { quiet, .. } => !quiet,
+            Step::If { pure: quiet, .. } => !quiet,
             // Threads print in turn.
             &Step::Exec(id) => self.module.op(id).code == Opcode::Print,
             // The producer waits for the only stage, which products that still run would give back after this one.

@@ -9,7 +9,7 @@ use super::cp_async::{Ahead, Copy, Piece};
 use super::pipelines::{Deal, Roles, Takes};
 use super::privatized_array::Private;
 use super::program::{
-    Acts, Agent, Await, BodyId, For, InTurn, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn,
+    Acts, Agent, BodyId, ConsumerWait, For, InTurn, Issue, LayoutId, Loop, MmaWait, Multiply, Orbit, Part, Turn,
 };
 use super::program::{Schedule, Step, Strip};
 use super::sub_step::{Bring, How, Within};
@@ -195,7 +195,7 @@ impl Lines<'_> {
             "take" => Step::Advance(number(rest)?.0),
             "await" => {
                 let (late, rest) = has_word(rest, "late ");
-                Step::ConsumerWait(Await { channel: number(rest)?.0, late })
+                Step::ConsumerWait(ConsumerWait { channel: number(rest)?.0, sunk: late })
             }
             "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => Step::Sub(within(word, rest)?),
             "land" if rest == "all" => Step::Sub(Within::Land),
@@ -205,20 +205,20 @@ impl Lines<'_> {
                 let younger = number(after(rest, "younger ")?)?.0 as usize;
                 let behind = rest.split_once(" behind %").map(|(_, value)| number(value)).transpose()?;
                 let behind = behind.map(|(value, _)| Value(value));
-                Step::MmaWait(Land {
-                    product: op(rest)?,
-                    carried,
-                    younger,
-                    late,
-                    keeps: rest.contains(" keeps"),
-                    behind,
+                Step::MmaWait(MmaWait {
+                    mma: op(rest)?,
+                    from_previous_iteration: carried,
+                    pending: younger,
+                    sunk: late,
+                    defer_release: rest.contains(" keeps"),
+                    release_after: behind,
                 })
             }
             "give" => Step::ConsumerRelease(numbers(rest)?),
             "look" => Step::ConsumerTryWait(number(rest)?.0),
             "turn" if rest.contains("work for %") => {
                 let exponentials = Value(number(after(rest, "work for %")?)?.0);
-                Step::ExpOrderWait { exponentials, late: rest.starts_with("late ") }
+                Step::ExpOrderWait { exponentials, sunk: rest.starts_with("late ") }
             }
             "pass" if rest.starts_with("work") => Step::ExpOrderArrive(Value(number(after(rest, "behind %")?)?.0)),
             "turn" => Step::OrderWait(turn(rest)?),
@@ -257,7 +257,7 @@ impl Lines<'_> {
                 if self.lines.next_if_eq(&(depth, "else")).is_some() {
                     arms.push(self.body(depth)?);
                 }
-                Step::If { op: op(rest.trim_start_matches("quiet "))?, arms, quiet }
+                Step::If { op: op(rest.trim_start_matches("quiet "))?, arms, pure: quiet }
             }
             _ => return Err("an unknown step".to_owned()),
         })

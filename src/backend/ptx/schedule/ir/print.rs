@@ -8,7 +8,9 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use super::cp_async::{Ahead, Copy};
 use super::pipelines::{Deal, Roles, TEAMS};
 use super::privatized_array::Private;
-use super::program::{Acts, Await, BodyId, InTurn, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
+use super::program::{
+    Acts, BodyId, ConsumerWait, InTurn, Issue, LayoutId, MmaWait, Multiply, Part, Schedule, Step, Turn,
+};
 use super::tma_store::{Outbox, Parts, Send};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::ir::{Module, OpId, Type, Value};
@@ -159,10 +161,17 @@ impl Printer<'_> {
             Step::Mma(plan) => self.multiply(plan),
             Step::Produce(channel) => self.line(format_args!("fill {channel}")),
             Step::Advance(channel) => self.line(format_args!("take {channel}")),
-            Step::ConsumerWait(Await { channel, late }) => {
+            Step::ConsumerWait(ConsumerWait { channel, sunk: late }) => {
                 self.line(format_args!("await {}{channel}", word("late ", *late)))
             }
-            Step::MmaWait(Land { product, carried, younger, late, keeps, behind }) => {
+            Step::MmaWait(MmaWait {
+                mma: product,
+                from_previous_iteration: carried,
+                pending: younger,
+                sunk: late,
+                defer_release: keeps,
+                release_after: behind,
+            }) => {
                 let (late, carried) = (word("late ", *late), word("carried ", *carried));
                 let behind = behind.map_or(String::new(), |value| format!(" behind %{}", value.index()));
                 let keeps = word(" keeps", *keeps);
@@ -173,7 +182,7 @@ impl Printer<'_> {
             Step::Sub(within) => self.line(format_args!("{within}")),
             Step::OrderWait(turn) => self.line(format_args!("turn {turn}")),
             Step::OrderArrive(turn) => self.line(format_args!("pass {turn}")),
-            Step::ExpOrderWait { exponentials, late } => {
+            Step::ExpOrderWait { exponentials, sunk: late } => {
                 self.line(format_args!("turn {}work for %{}", word("late ", *late), exponentials.index()));
             }
             Step::ExpOrderArrive(value) => self.line(format_args!("pass work behind %{}", value.index())),
@@ -218,7 +227,7 @@ impl Printer<'_> {
                 self.depth -= 1;
                 self.body(step.body);
             }
-            Step::If { op, arms, quiet } => {
+            Step::If { op, arms, pure: quiet } => {
                 self.op(if *quiet { "if quiet" } else { "if" }, *op);
                 for (index, &arm) in arms.iter().enumerate() {
                     if index > 0 {

@@ -90,9 +90,9 @@ pub enum Step {
     /// Learns where the next tiles of a channel will be.
     Advance(u32),
     /// Waits for the tiles of a channel to be there.
-    ConsumerWait(Await),
+    ConsumerWait(ConsumerWait),
     /// Waits for products that run on their own.
-    MmaWait(Land),
+    MmaWait(MmaWait),
     /// Asks whether the next tiles of a channel are there: the wait for them asks again only if they were not.
     ConsumerTryWait(u32),
     /// Gives back the stages of channels that only regions have used.
@@ -105,7 +105,7 @@ pub enum Step {
     /// instruction stands where that of the late wait behind it does.
     ExpOrderWait {
         exponentials: Value,
-        late: bool,
+        sunk: bool,
     },
     /// The other group has its turn, when these have been computed.
     ExpOrderArrive(Value),
@@ -115,7 +115,7 @@ pub enum Step {
     If {
         op: OpId,
         arms: Vec<BodyId>,
-        quiet: bool,
+        pure: bool,
     },
     /// A part of the next step.
     Sub(Within),
@@ -139,28 +139,28 @@ impl Turn {
 
 /// A wait for the tiles of a channel, in the stage that was taken last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Await {
+pub struct ConsumerWait {
     pub channel: u32,
     /// Where the next step brings the first of them: what it does before that needs none.
-    pub late: bool,
+    pub sunk: bool,
 }
 
 /// A wait for a product that runs on its own, or for several that were issued together, and for all that were issued before.
 /// They give back their stages then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Land {
+pub struct MmaWait {
     /// The last one of those that are issued together.
-    pub product: OpId,
+    pub mma: OpId,
     /// The one that the iteration before has issued.
-    pub carried: bool,
+    pub from_previous_iteration: bool,
     /// So many that were issued after it run on.
-    pub younger: usize,
+    pub pending: usize,
     /// Where the next step comes to need it: what it does before that may go on beside the product.
-    pub late: bool,
+    pub sunk: bool,
     /// Its stages come back with those of the next wait that stands behind a value.
-    pub keeps: bool,
+    pub defer_release: bool,
     /// What is computed before, and before the stages come back: the assembler may not leave it for later.
-    pub behind: Option<Value>,
+    pub release_after: Option<Value>,
 }
 
 /// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.

@@ -47,9 +47,9 @@ impl Way<'_, '_> {
                 Step::Sub(_) => continue,
                 Step::ConsumerWait(_) => {}
                 Step::MmaWait(land) => {
-                    self.due.push_back((land.younger, self.waits.len()));
+                    self.due.push_back((land.pending, self.waits.len()));
                     self.waits.push(Wait { body, at: self.steps.len(), finds: false });
-                    if !land.late {
+                    if !land.sunk {
                         self.come_due();
                     }
                 }
@@ -100,7 +100,7 @@ impl Way<'_, '_> {
             Step::Mma(plan) => self.products(plan),
             Step::For(plan) => self.for_loop(plan),
             Step::Loop(plan) => self.endless_loop(plan),
-            Step::If { op, arms, quiet } => self.branches(*op, arms, *quiet),
+            Step::If { op, arms, pure: quiet } => self.branches(*op, arms, *quiet),
             &Step::End(id) => self.terminator(id),
             Step::ConsumerRelease(channels) => self.give(channels),
             Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait(_) | Step::OrderArrive(_) => {}
@@ -315,7 +315,7 @@ impl Way<'_, '_> {
                 _ => &around.results[..],
             };
             self.assign(targets, &op.operands);
-            let beside = op.code == Opcode::Yield && self.context.is_quiet(owner);
+            let beside = op.code == Opcode::Yield && self.context.is_pure(owner);
             if !beside {
                 self.come_due();
             }

@@ -27,9 +27,9 @@ impl Context<'_> {
         let found: Vec<_> = schedule.loops(Acts::Math).into_iter().filter_map(of_loop).collect();
         for (body, (begin, end, exponentials)) in found {
             let steps = &mut schedule.bodies[body.0 as usize];
-            let late = is_late(&steps[begin]);
+            let late = is_sunk(&steps[begin]);
             steps.insert(end, Step::ExpOrderArrive(exponentials));
-            steps.insert(begin, Step::ExpOrderWait { exponentials, late });
+            steps.insert(begin, Step::ExpOrderWait { exponentials, sunk: late });
         }
     }
 
@@ -55,7 +55,7 @@ impl Context<'_> {
             return None;
         }
         // A late wait for a product ends a block of code, and to that the exponents belong.
-        let begin = steps[first..].iter().position(is_late).map_or(first, |at| first + at);
+        let begin = steps[first..].iter().position(is_sunk).map_or(first, |at| first + at);
         let parts_before = |at: usize| steps[..at].iter().rev().take_while(|step| matches!(step, Step::Sub(_))).count();
         let (begin, end) = (begin - parts_before(begin), steps.len() - 1);
         let end = end - parts_before(end);
@@ -81,8 +81,8 @@ impl Context<'_> {
 }
 
 /// A late wait for products.
-pub fn is_late(step: &Step) -> bool {
-    matches!(step, Step::MmaWait(land) if land.late)
+pub fn is_sunk(step: &Step) -> bool {
+    matches!(step, Step::MmaWait(land) if land.sunk)
 }
 
 /// May a group do this in its turn to work? It waits for nothing but its own products.

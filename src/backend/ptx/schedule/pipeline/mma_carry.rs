@@ -62,7 +62,7 @@ impl Context<'_> {
     }
 
     /// Are there two branches that only compute, so that products may run on beside them?
-    pub fn is_quiet(&self, id: OpId) -> bool {
+    pub fn is_pure(&self, id: OpId) -> bool {
         let regions = &self.module.op(id).regions;
         let mut quiet = regions.len() == 2;
         for &region in regions {

@@ -66,8 +66,7 @@ impl Context<'_> {
             _ => None,
         });
         let (at, product) = products.next().filter(|_| products.next().is_none())?;
-        let lands =
-            |step: &Step| matches!(step, Step::MmaWait(land) if Some(land.product) == product.last() && !land.carried);
+        let lands = |step: &Step| matches!(step, Step::MmaWait(land) if Some(land.mma) == product.last() && !land.from_previous_iteration);
         (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 

@@ -34,10 +34,10 @@ impl Context<'_> {
             let Some((last, value)) = self.goes_first(steps, at, scaled) else { continue };
             let steps = &mut schedule.bodies[body.0 as usize];
             if let Step::MmaWait(land) = &mut steps[before] {
-                land.keeps = true;
+                land.defer_release = true;
             }
             if let Step::MmaWait(land) = &mut steps[at] {
-                (land.late, land.behind) = (false, Some(value));
+                (land.sunk, land.release_after) = (false, Some(value));
             }
             // The wait and the step that it is for.
             steps[at..=last].rotate_left(2);
@@ -50,7 +50,9 @@ impl Context<'_> {
     fn late_wait(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
         let (&Step::MmaWait(land), &Step::Exec(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
         let (place, before) = steps[..at].iter().enumerate().rev().find_map(|(place, step)| match step {
-            Step::MmaWait(other) if other.younger == 1 && !other.carried && !other.late => Some((place, other.product)),
+            Step::MmaWait(other) if other.pending == 1 && !other.from_previous_iteration && !other.sunk => {
+                Some((place, other.mma))
+            }
             _ => None,
         })?;
         // Of an only stage the producer waits for the end of the work.
@@ -67,8 +69,8 @@ impl Context<'_> {
             let operands = self.module.op(product).operands[..2].iter();
             operands.copied().all(|value| self.element_type(value).storage_bits() == OPERAND_BITS)
         };
-        let is_last = land.late && !land.carried && land.younger == 0;
-        let pays = wide(land.product) && size(before) >= size(land.product) && steps[..place].iter().any(gives);
+        let is_last = land.sunk && !land.from_previous_iteration && land.pending == 0;
+        let pays = wide(land.mma) && size(before) >= size(land.mma) && steps[..place].iter().any(gives);
         (is_last && pays).then_some((place, scaled))
     }
 
@@ -77,7 +79,7 @@ impl Context<'_> {
         let module = self.module;
         let Step::MmaWait(land) = &steps[at] else { return None };
         let later: HashSet<Value> =
-            [land.product, scaled].iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
+            [land.mma, scaled].iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
         let mut chain: Vec<(usize, Value)> = Vec::new();
         for (place, step) in steps.iter().enumerate().skip(at + 2) {
             let (&Step::Exec(id) | &Step::Deferred(id)) = step else { break };

@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Await, BodyId, For, Land, Multiply, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, ConsumerWait, For, MmaWait, Multiply, Schedule, Step};
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.
@@ -72,7 +72,7 @@ impl Waits<'_, '_> {
             match &step {
                 Step::For(step) => self.around_for(step),
                 Step::Loop(step) => self.body(step.body, &Ending::Landed),
-                Step::If { arms, quiet: true, .. } => self.quiet_arms(arms),
+                Step::If { arms, pure: true, .. } => self.quiet_arms(arms),
                 Step::If { arms, .. } => arms.iter().for_each(|&arm| self.body(arm, &Ending::Landed)),
                 _ => {}
             }
@@ -141,7 +141,7 @@ impl Waits<'_, '_> {
         let channel =
             self.schedule.roles.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
         if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
-            self.steps.push(Step::ConsumerWait(Await { channel, late: false }));
+            self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
         }
     }
 
@@ -153,7 +153,7 @@ impl Waits<'_, '_> {
                 let roles = self.schedule.roles.as_deref();
                 let channel = load.and_then(|load| roles?.members.get(&load)).map(|&channel| channel as u32);
                 if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
-                    self.steps.push(Step::ConsumerWait(Await { channel, late: true }));
+                    self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: true }));
                 }
             }
         }
@@ -167,7 +167,7 @@ impl Waits<'_, '_> {
                 self.arrived.remove(&channel);
                 if early {
                     self.arrived.insert(channel);
-                    self.steps.push(Step::ConsumerWait(Await { channel, late: false }));
+                    self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
                 }
             }
             Some(Step::Mma(plan)) if self.context.run_on(&plan.ops) => {
@@ -217,6 +217,13 @@ impl Waits<'_, '_> {
         let Some(landed) = self.flying.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
         let Flight { product, carried, .. } = self.flying[landed - 1];
         self.flying.drain(..landed);
-        self.steps.push(Step::MmaWait(Land { product, carried, younger, late, keeps: false, behind: None }));
+        self.steps.push(Step::MmaWait(MmaWait {
+            mma: product,
+            from_previous_iteration: carried,
+            pending: younger,
+            sunk: late,
+            defer_release: false,
+            release_after: None,
+        }));
     }
 }

@@ -5,7 +5,7 @@
 //! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Await, BodyId, For, Land, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, ConsumerWait, For, MmaWait, Schedule, Step};
 use crate::ir::OpId;
 
 /// Products of narrower operands are done early.
@@ -59,10 +59,11 @@ impl Context<'_> {
 fn place_of_look(steps: &[Step]) -> Option<(usize, u32)> {
     let first = steps.iter().position(|step| matches!(step, Step::Mma(_)))?;
     let channel = steps[..first].iter().find_map(|step| match step {
-        Step::ConsumerWait(Await { channel, .. }) => Some(*channel),
+        Step::ConsumerWait(ConsumerWait { channel, .. }) => Some(*channel),
         _ => None,
     })?;
-    let last = steps.iter().rposition(|step| matches!(step, Step::MmaWait(Land { carried: false, .. })))?;
+    let last =
+        steps.iter().rposition(|step| matches!(step, Step::MmaWait(MmaWait { from_previous_iteration: false, .. })))?;
     // What is left to the next step comes there. Where that is the end, there was work before.
     let next = last + steps.iter().skip(last).position(|step| !(step.is_wait() || matches!(step, Step::Sub(_))))?;
     let at = if matches!(steps[next], Step::End(_)) { last } else { next + 1 };

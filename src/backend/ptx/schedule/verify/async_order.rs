@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, Await, BodyId, For, Land, Multiply, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{
+    Acts, Agent, BodyId, ConsumerWait, For, MmaWait, Multiply, Schedule, Step,
+};
 use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::backend::ptx::schedule::ir::tma_store::Send;
 use crate::ir::{OpId, Value};
@@ -102,8 +104,10 @@ impl<'a> Walk<'a, '_> {
                     self.step(step, body, ending)?;
                 }
             }
-            late =
-                matches!(step, Step::MmaWait(Land { late: true, .. }) | Step::ConsumerWait(Await { late: true, .. }));
+            late = matches!(
+                step,
+                Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })
+            );
         }
         if late { Err("a wait is left to a step that does not come".to_owned()) } else { Ok(()) }
     }
@@ -134,27 +138,24 @@ impl<'a> Walk<'a, '_> {
         self.acts == Acts::Math && self.flying.len() > 1 && issued
     }
 
-    fn land(&mut self, land: &Land) -> Checked {
-        let this = |flight: &Flight| (flight.product, flight.carried) == (land.product, land.carried);
-        let position = self.flying.len().checked_sub(land.younger + 1);
+    fn land(&mut self, land: &MmaWait) -> Checked {
+        let this = |flight: &Flight| (flight.product, flight.carried) == (land.mma, land.from_previous_iteration);
+        let position = self.flying.len().checked_sub(land.pending + 1);
         match position.filter(|&position| this(&self.flying[position])) {
-            Some(_) if land.late && self.is_crowded() => fault(land.product, "keeps its stage longer than it needs it"),
+            Some(_) if land.sunk && self.is_crowded() => fault(land.mma, "keeps its stage longer than it needs it"),
             Some(position) => {
                 let landed = self.flying.drain(..=position).flat_map(|flight| flight.gives);
-                match (land.keeps, land.behind) {
+                match (land.defer_release, land.release_after) {
                     (true, _) => self.kept.extend(landed),
                     (false, Some(_)) if self.kept.is_empty() => {
-                        return fault(
-                            land.product,
-                            "is waited for behind a value, and no stage comes back behind that",
-                        );
+                        return fault(land.mma, "is waited for behind a value, and no stage comes back behind that");
                     }
                     (false, Some(_)) => self.kept.clear(),
                     (false, None) => {}
                 }
                 Ok(())
             }
-            None => fault(land.product, &format!("is not in flight with {} younger ones", land.younger)),
+            None => fault(land.mma, &format!("is not in flight with {} younger ones", land.pending)),
         }
     }
 
@@ -175,7 +176,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn await_tiles(&mut self, wait: &Await, body: BodyId) -> Checked {
+    fn await_tiles(&mut self, wait: &ConsumerWait, body: BodyId) -> Checked {
         match self.held.get_mut(&wait.channel) {
             Some(stage) if stage.body == body && !stage.arrived => {
                 stage.arrived = true;
@@ -196,7 +197,7 @@ impl<'a> Walk<'a, '_> {
             Step::TmaStore(send) => self.send(send),
             Step::For(step) => self.around_for(step),
             Step::Loop(step) => self.inside(step.body, Ending::Nothing),
-            Step::If { arms, quiet, .. } => {
+            Step::If { arms, pure: quiet, .. } => {
                 let ending = if *quiet { Ending::Beside } else { Ending::Nothing };
                 let (before, mut after) = (self.flying.clone(), None);
                 for &arm in arms {
@@ -322,7 +323,7 @@ impl<'a> Walk<'a, '_> {
         self.flying = in_orbit(&|carried| op.results.get(carried).copied());
         for wait in step.leave.map_or(&[][..], |leave| self.schedule.steps(leave)) {
             match wait {
-                Step::MmaWait(land) if !land.late => self.land(land)?,
+                Step::MmaWait(land) if !land.sunk => self.land(land)?,
                 _ => return fault(step.op, "does more on the way out than wait for products"),
             }
         }

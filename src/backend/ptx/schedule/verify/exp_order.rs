@@ -3,7 +3,7 @@
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::Step;
-use crate::backend::ptx::schedule::pipeline::exp_order::{is_late, may_be_work};
+use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_work};
 
 impl Context<'_> {
     /// Does each turn to work end in the body where it begins, behind exponentials of its own body, with nothing between that waits for others? Turns
@@ -14,7 +14,7 @@ impl Context<'_> {
         let multiplied = steps.iter().any(|step| matches!(step, Step::Mma(plan) if plan.turn.is_one()));
         let mut turn = None;
         for (at, step) in steps.iter().enumerate() {
-            let late = steps[at + 1..].iter().find(|step| !matches!(step, Step::Sub(_))).is_some_and(is_late);
+            let late = steps[at + 1..].iter().find(|step| !matches!(step, Step::Sub(_))).is_some_and(is_sunk);
             match *step {
                 Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) if !may_be => {
                     return fault("is one where nobody else has turns");
@@ -23,7 +23,7 @@ impl Context<'_> {
                     return fault("is beside one at products");
                 }
                 Step::ExpOrderWait { .. } if turn.is_some() => return fault("begins within another one"),
-                Step::ExpOrderWait { late: true, .. } if !late => {
+                Step::ExpOrderWait { sunk: true, .. } if !late => {
                     return fault("begins late, and no late wait is next");
                 }
                 Step::ExpOrderWait { exponentials, .. } if is_here(exponentials) => turn = Some(exponentials),

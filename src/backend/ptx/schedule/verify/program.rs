@@ -22,7 +22,7 @@ use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, Land, Multiply, Part, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, MmaWait, Multiply, Part, Schedule, Step};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
@@ -243,14 +243,14 @@ impl<'a, 'm> Walk<'a, 'm> {
                     steps::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
                 }
             }
-            Step::MmaWait(Land { product, behind: Some(value), .. }) if !self.there.contains(value) => {
+            Step::MmaWait(MmaWait { mma: product, release_after: Some(value), .. }) if !self.there.contains(value) => {
                 return Err(format!(
                     "op {} is waited for behind %{}, which is not there",
                     product.index(),
                     value.index()
                 ));
             }
-            &Step::If { op, quiet: true, .. } if !self.context.is_quiet(op) => {
+            &Step::If { op, pure: true, .. } if !self.context.is_pure(op) => {
                 return Err(format!("the branches of op {} do more than compute", op.index()));
             }
             _ => {}
