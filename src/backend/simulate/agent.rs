@@ -10,7 +10,7 @@ use super::meetings::Meetings;
 use super::rings::Place;
 use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
-use crate::backend::ptx::schedule::{Acts, BodyId, For, Loop, MmaWait, Step, Turn as TeamTurn};
+use crate::backend::ptx::schedule::{Acts, BodyId, For, Loop, MmaWait, OrderPoint as TeamTurn, Step};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its products land.

@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    Acts, Step, Strip, TEAMS, Turn as TeamTurn, Within, box_order, is_computed_where_used,
+    Acts, OrderPoint as TeamTurn, Step, Strip, TEAMS, Within, box_order, is_computed_where_used,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
@@ -35,7 +35,7 @@ impl<'a> Agent<'a> {
                 let passed = shared.passed[turn as usize];
                 Ok((passed < before).then(|| format!("turn {turn}: {passed} of {before} have ended")))
             }
-            Step::Mma(plan) if plan.turn.begins => Ok(self.waits_for_turn(shared)),
+            Step::Mma(plan) if plan.order.acquire => Ok(self.waits_for_turn(shared)),
             Step::ExpOrderWait { .. } => Ok(self.waits_for_turn(shared)),
             Step::Sub(Within::Meet { .. }) if self.kernel.groups > 1 => {
                 let all = shared.meetings.iter().all(|&meetings| meetings > self.met);
@@ -176,7 +176,7 @@ impl<'a> Agent<'a> {
             Step::ExpOrderArrive(_) => self.end_turn(shared)?,
             &Step::OrderWait(turn) => self.turns[turn as usize] += 1,
             &Step::OrderArrive(turn) => {
-                while turn == TeamTurn::Memory && !self.sends.is_empty() {
+                while turn == TeamTurn::SideEffects && !self.sends.is_empty() {
                     self.store_first()?;
                 }
                 shared.passed[turn as usize] += 1;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use self::launch::Launch;
 use super::{Simulation, groups};
 use crate::backend::cpu::{Program, RunOptions};
-use crate::backend::ptx::schedule::{Context, InTurn, Schedule, Step};
+use crate::backend::ptx::schedule::{Context, OrderSpan, Schedule, Step};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
 use crate::backend::ptx::tests::{bands, matmul, meetings, turns};
 use crate::backend::ptx::{CompileOptions, Scheduled};
@@ -98,11 +98,12 @@ fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
             };
             match step {
                 Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => without(&mut |steps| drop(steps.remove(at))),
-                Step::Mma(plan) if plan.turn.is_one() => {
-                    for turn in [InTurn { begins: false, ..plan.turn }, InTurn { ends: false, ..plan.turn }] {
+                Step::Mma(plan) if plan.order.is_some() => {
+                    for turn in [OrderSpan { acquire: false, ..plan.order }, OrderSpan { release: false, ..plan.order }]
+                    {
                         without(&mut |steps| {
                             if let Step::Mma(plan) = &mut steps[at] {
-                                plan.turn = turn;
+                                plan.order = turn;
                             }
                         });
                     }
@@ -118,8 +119,8 @@ fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
 fn groups_go_for_themselves_and_their_turns_are_noticed() {
     let mut changes = 0;
     each(turns::kernels(), |name, context, body, schedule, launch| {
-        assert_eq!(schedule.has_turns(), name.ends_with("sm_90a"), "{name}");
-        if !schedule.has_turns() {
+        assert_eq!(schedule.has_order_barriers(), name.ends_with("sm_90a"), "{name}");
+        if !schedule.has_order_barriers() {
             return;
         }
         assert_eq!(groups::count(context, body, schedule), 2, "{name}");

@@ -7,7 +7,9 @@ use super::prices::Prices;
 use super::trips::{Launched, trips};
 use super::weights::Weights;
 use crate::backend::ptx::plan::GROUP_WARPS;
-use crate::backend::ptx::schedule::{Acts, BodyId, Context, For, Multiply, Part, Schedule, Step, Takes, Turn, Within};
+use crate::backend::ptx::schedule::{
+    Acts, BodyId, Context, For, MmaGroup, OrderPoint, Part, Schedule, Step, Takes, Within,
+};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and of those around others.
@@ -54,8 +56,8 @@ pub enum What {
         younger: usize,
     },
     Give(Vec<u32>),
-    Turn(Turn),
-    Pass(Turn),
+    Turn(OrderPoint),
+    Pass(OrderPoint),
     /// Waits until the group before has ended its turn.
     BeginTurn,
     /// The next group has its turn; `multiplied`: when tensor cores have done the products that were issued last.
@@ -296,7 +298,7 @@ impl Writer<'_, '_> {
     fn has_turns(&self, body: BodyId) -> bool {
         let steps = self.schedule.steps(body);
         let is_turn = |step: &Step| match step {
-            Step::Mma(plan) => plan.turn.is_one(),
+            Step::Mma(plan) => plan.order.is_some(),
             step => matches!(step, Step::ExpOrderWait { .. }),
         };
         steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Sub(Within::Meet { .. })))
@@ -432,7 +434,7 @@ impl Writer<'_, '_> {
         (plain, count)
     }
 
-    fn multiply(&mut self, step: &Step, plan: &Multiply, acts: &mut Vec<Act>) {
+    fn multiply(&mut self, step: &Step, plan: &MmaGroup, acts: &mut Vec<Act>) {
         let context = self.prices.context;
         let Some(last) = plan.last() else { return };
         let roles = self.schedule.roles.as_deref();
@@ -469,17 +471,17 @@ impl Writer<'_, '_> {
         let asynchronous = context.inference.runs_alone(last);
         if !asynchronous {
             self.push(acts, step, name, work(runs));
-            if !plan.gives.is_empty() {
-                acts.push(Act::new(What::Give(plan.gives.clone()), "give".to_owned()));
+            if !plan.releases.is_empty() {
+                acts.push(Act::new(What::Give(plan.releases.clone()), "give".to_owned()));
             }
             return;
         }
         let waits = !context.run_on(&plan.ops);
-        if plan.turn.begins {
+        if plan.order.acquire {
             acts.push(Act::new(What::BeginTurn, "turn products".to_owned()));
         }
-        self.push(acts, step, name.clone(), What::Product { runs, least, waits, gives: plan.gives.clone() });
-        if plan.turn.ends {
+        self.push(acts, step, name.clone(), What::Product { runs, least, waits, gives: plan.releases.clone() });
+        if plan.order.release {
             acts.push(Act::new(What::EndTurn { multiplied: true }, "pass products".to_owned()));
         }
         if after.alone() > 0.0 {

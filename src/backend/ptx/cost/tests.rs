@@ -203,7 +203,7 @@ fn turns_of_a_schedule_are_acts() {
             let programs = subject.programs(weights(Target::SM_90A));
             let count = |is: fn(&What) -> bool| programs.lists.iter().flatten().filter(|act| is(&act.what)).count();
             let begins = count(|what| matches!(what, What::BeginTurn));
-            (begins, count(|what| matches!(what, What::EndTurn { .. })), subject.schedule.has_turns())
+            (begins, count(|what| matches!(what, What::EndTurn { .. })), subject.schedule.has_order_barriers())
         };
         let options = CompileOptions { choice: Choice::Nothing, ..options };
         let found = with_plan(&module, Target::SM_90A, &options, Launched::default(), look).unwrap();

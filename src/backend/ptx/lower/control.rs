@@ -272,7 +272,7 @@ impl Lowering<'_> {
     /// where products take turns, and once a kernel what depends on the number of a thread.
     fn hoist(&mut self, body: BodyId, head: usize) {
         // Bands have no registers for all of it.
-        if self.schedule.multiplies_in_turn(body) && self.context.bands == 1 {
+        if self.schedule.orders_mma(body) && self.context.bands == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
         let outermost = !self.loops.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::Context;
 use super::ir::pipelines::Roles;
-use super::ir::program::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip, Turn};
+use super::ir::program::{Acts, Agent, BodyId, For, LayoutId, Loop, OrderPoint, Schedule, Step, Strip};
 use super::ir::tma_store::{Boxed, Send};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -180,7 +180,7 @@ impl Builder<'_, '_> {
         let fetched = |value| self.is_fetched(value);
         let mut products = self.context.issued(id, self.roles(), &fetched, self.shared.free());
         if let Some(last) = products.last_mut() {
-            last.gives = self.given_by(id);
+            last.releases = self.given_by(id);
         }
         products.into_iter().map(|product| Step::Mma(Box::new(product))).collect()
     }
@@ -259,14 +259,14 @@ impl Builder<'_, '_> {
     /// What teams do in turn comes between a turn and the end of it.
     fn take_turns(&mut self, body: BodyId) {
         let steps = std::mem::take(&mut self.schedule.bodies[body.0 as usize]);
-        let spans = Turn::ALL.map(|turn| {
+        let spans = OrderPoint::ALL.map(|turn| {
             let of_turn = |step: &Step| match turn {
-                Turn::Rings => self.uses_rings(step),
-                Turn::Memory => step.ops().into_iter().any(|id| self.context.has_noticed(id)),
+                OrderPoint::Pipeline => self.uses_rings(step),
+                OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.context.has_noticed(id)),
             };
             Some((steps.iter().position(of_turn)?, steps.iter().rposition(of_turn)?))
         });
-        let all = || Turn::ALL.into_iter().zip(spans);
+        let all = || OrderPoint::ALL.into_iter().zip(spans);
         let mut with_turns = Vec::with_capacity(steps.len() + 4);
         for (at, step) in steps.into_iter().enumerate() {
             with_turns.extend(

@@ -43,9 +43,10 @@ pub use ir::pipelines::Channel;
 pub use ir::pipelines::{Box, Deal, Pairs, RingPlan, Roles, Streamed, TEAMS, Takes};
 pub use ir::privatized_array::{NEAR, Private, WORDS};
 #[cfg(test)]
-pub use ir::program::InTurn;
+pub use ir::program::OrderSpan;
 pub use ir::program::{
-    Acts, BodyId, ConsumerWait, For, Issue, LayoutId, Loop, MmaWait, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
+    Acts, BodyId, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, Orbit, OrderPoint, Part, Schedule,
+    Step, Strip,
 };
 pub use ir::sub_step::{Bring, Change, Within};
 pub use ir::tma_store::{Outbox, Parts, Send};

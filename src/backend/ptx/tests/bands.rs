@@ -157,10 +157,10 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             let Step::Mma(plan) = step else { continue };
             let turn = |steps: &mut Vec<Step>, begins: bool, ends: bool| {
                 if let Step::Mma(plan) = &mut steps[at] {
-                    (plan.turn.begins, plan.turn.ends) = (begins, ends);
+                    (plan.order.acquire, plan.order.release) = (begins, ends);
                 }
             };
-            match (plan.turn.begins, plan.turn.ends) {
+            match (plan.order.acquire, plan.order.release) {
                 (true, false) => {
                     with("a turn ends that has not begun", &|steps| turn(steps, false, false));
                     with("a turn ends twice", &|steps| turn(steps, true, true));

@@ -93,7 +93,7 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
             let Some(agent) = schedule.agent(Acts::Math).filter(|_| name.ends_with("sm_90a")) else { return };
             let inner = *schedule.steps(agent.body).iter().flat_map(Step::bodies).next().expect("a loop");
             let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
-            let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.gives.is_empty()));
+            let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
             let get = place(&|step| matches!(step, Step::LocalLoad(_)));
             let land = place(&|step| matches!(step, Step::MmaWait(_)));
             assert!(product < get && get < land, "{name}");

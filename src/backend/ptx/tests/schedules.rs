@@ -8,7 +8,7 @@ use super::waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
-use crate::backend::ptx::schedule::{ConsumerWait, Context, MmaWait, Multiply, Orbit, Roles, Schedule, Step};
+use crate::backend::ptx::schedule::{ConsumerWait, Context, MmaGroup, MmaWait, Orbit, Roles, Schedule, Step};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
 
@@ -226,10 +226,10 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             }
             if let Step::Mma(plan) = step
                 && let [first, rest @ ..] = &plan.ops[..]
-                && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.gives))
+                && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.releases))
             {
-                let single = Multiply { gives: plan.gives.clone(), ..Multiply::of(*first) };
-                let rest = rest.iter().map(|&id| Step::Mma(Box::new(Multiply::of(id))));
+                let single = MmaGroup { releases: plan.releases.clone(), ..MmaGroup::of(*first) };
+                let rest = rest.iter().map(|&id| Step::Mma(Box::new(MmaGroup::of(id))));
                 let parts: Vec<Step> = [Step::Mma(Box::new(single))].into_iter().chain(rest).collect();
                 change("stages come back before the last product", &|steps| {
                     steps.splice(at..=at, parts.clone());
@@ -394,20 +394,20 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 /// Groups of products that are wrong in place of this one.
-fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(&'static str, Multiply)) {
-    let mut with = |what, change: &dyn Fn(&mut Multiply)| {
+fn products_instead(context: &Context<'_>, plan: &MmaGroup, add: &mut dyn FnMut(&'static str, MmaGroup)) {
+    let mut with = |what, change: &dyn Fn(&mut MmaGroup)| {
         let mut changed = plan.clone();
         change(&mut changed);
         add(what, changed);
     };
-    if let Some(&first) = plan.gives.first() {
-        with("a product gives nothing back", &|plan| plan.gives.clear());
-        with("another channel", &|plan| plan.gives = vec![first + 1]);
-        with("a stage is given back twice", &|plan| plan.gives.push(first));
+    if let Some(&first) = plan.releases.first() {
+        with("a product gives nothing back", &|plan| plan.releases.clear());
+        with("another channel", &|plan| plan.releases = vec![first + 1]);
+        with("a stage is given back twice", &|plan| plan.releases.push(first));
     }
     with("a product is not issued", &|plan| plan.issue.truncate(plan.issue.len() - 1));
     with("a product is issued twice", &|plan| plan.issue.push(plan.issue[0]));
-    with("a product is wider than nothing", &|plan| plan.issue[0].widens = true);
+    with("a product is wider than nothing", &|plan| plan.issue[0].extends_n = true);
     if plan.ops.len() > 1 {
         with("a product of a group is left out", &|plan| {
             let last = plan.ops.len() - 1;
@@ -419,7 +419,7 @@ fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(
         let [before, this] = [at - 1, at].map(|at| plan.ops[plan.issue[at].op]);
         let module = context.module;
         if module.op(this).operands[0] != module.op(before).operands[0] {
-            with("products of different operands are one instruction", &|plan| plan.issue[at].widens = true);
+            with("products of different operands are one instruction", &|plan| plan.issue[at].extends_n = true);
         }
         if module.op(this).operands[2] == module.op(before).results[0] {
             with("a product adds to what is not there yet", &|plan| plan.issue.swap(at - 1, at));

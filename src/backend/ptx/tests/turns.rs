@@ -4,7 +4,7 @@ use super::beside::softmax_of;
 use super::schedules::each_schedule_of;
 use super::thin::{scaled, scaled_tiles};
 use super::*;
-use crate::backend::ptx::schedule::{Acts, InTurn, Schedule, Step};
+use crate::backend::ptx::schedule::{Acts, OrderSpan, Schedule, Step};
 
 /// Kernels whose groups take turns: at products, and at exponentials.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
@@ -27,10 +27,10 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 () if dealt => "turns of groups that are teams",
                 () => continue,
             };
-            assert!(!plan.turn.is_one(), "{what}");
+            assert!(!plan.order.is_some(), "{what}");
             let mut changed = schedule.clone();
             if let Step::Mma(plan) = &mut changed.bodies[body][at] {
-                plan.turn = InTurn { begins: true, ends: true };
+                plan.order = OrderSpan { acquire: true, release: true };
             }
             mutants.push((what, changed));
         }
@@ -66,7 +66,7 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
         with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
         with("turns at products beside turns to work", &|steps| {
             if let Step::Mma(plan) = &mut steps[product] {
-                plan.turn = InTurn { begins: true, ends: true };
+                plan.order = OrderSpan { acquire: true, release: true };
             }
         }),
     ];
@@ -83,7 +83,7 @@ fn in_turn(module: Module, options: CompileOptions) -> usize {
     each_schedule_of(vec![("turns".to_owned(), module, options)], |name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap();
         let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
-            Step::Mma(plan) => Some(plan.turn.is_one()),
+            Step::Mma(plan) => Some(plan.order.is_some()),
             _ => None,
         });
         let count = products.filter(|&turn| turn).count();

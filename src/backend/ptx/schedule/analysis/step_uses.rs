@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::deferred_values::is_computed_where_used;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Multiply, Schedule, Step, Strip};
+use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, Strip};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;
@@ -90,7 +90,7 @@ impl Context<'_> {
     }
 
     /// Operands first, then accumulators.
-    fn read_by_products(&self, plan: &Multiply) -> Vec<Value> {
+    fn read_by_products(&self, plan: &MmaGroup) -> Vec<Value> {
         let operands = |id: &OpId| &self.module.op(*id).operands;
         let mut values: Vec<Value> = plan.ops.iter().flat_map(|id| &operands(id)[..2]).copied().collect();
         let made = |value: Value| self.module.defining_op(value).is_some_and(|id| plan.ops.contains(&id));

@@ -9,7 +9,8 @@ use super::cp_async::{Ahead, Copy, Piece};
 use super::pipelines::{Deal, Roles, Takes};
 use super::privatized_array::Private;
 use super::program::{
-    Acts, Agent, BodyId, ConsumerWait, For, InTurn, Issue, LayoutId, Loop, MmaWait, Multiply, Orbit, Part, Turn,
+    Acts, Agent, BodyId, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, Orbit, OrderPoint, OrderSpan,
+    Part,
 };
 use super::program::{Schedule, Step, Strip};
 use super::sub_step::{Bring, How, Within};
@@ -117,8 +118,8 @@ fn private(text: &str) -> Parsed<Private> {
     Ok(Private { first: OpId(first), root: Value(root), mode, place, copies })
 }
 
-fn turn(word: &str) -> Parsed<Turn> {
-    Turn::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
+fn turn(word: &str) -> Parsed<OrderPoint> {
+    OrderPoint::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
 }
 
 impl Lines<'_> {
@@ -300,18 +301,18 @@ impl Lines<'_> {
         Ok(Step::StripMine(Rc::new(Strip { layout: layout(rest)?, piece, parts, gives })))
     }
 
-    fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<Multiply> {
+    fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<MmaGroup> {
         let (head, single) = match rest.split_once(':') {
             Some((head, _)) => (head, numbers(head)?.pop()),
             None => (rest, None),
         };
         let is = |what: &str| head.starts_with("in turn") || head.starts_with(what);
-        let turn = InTurn { begins: is("where a turn begins"), ends: is("where a turn ends") };
+        let turn = OrderSpan { acquire: is("where a turn begins"), release: is("where a turn ends") };
         let mut gives = head.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         if let Some(id) = single {
             // The last number is the op's.
             gives.pop();
-            return Ok(Multiply { gives, turn, ..Multiply::of(OpId(id)) });
+            return Ok(MmaGroup { releases: gives, order: turn, ..MmaGroup::of(OpId(id)) });
         }
         let (mut ops, mut issue) = (Vec::new(), Vec::new());
         while let Some((_, word, text)) = self.inner(depth, &["product", "issue"]) {
@@ -322,10 +323,10 @@ impl Lines<'_> {
             for part in text.split(", ") {
                 let id = op(part)?;
                 let op = ops.iter().position(|&op| op == id).ok_or("a product that is not one of them")?;
-                issue.push(Issue { op, widens: part.ends_with("wider") });
+                issue.push(MmaIssue { op, extends_n: part.ends_with("wider") });
             }
         }
-        Ok(Multiply { ops, issue, gives, turn })
+        Ok(MmaGroup { ops, issue, releases: gives, order: turn })
     }
 
     fn hoisted(&mut self, depth: usize) -> Parsed<Vec<(Value, LayoutId)>> {

@@ -9,7 +9,7 @@ use super::cp_async::{Ahead, Copy};
 use super::pipelines::{Deal, Roles, TEAMS};
 use super::privatized_array::Private;
 use super::program::{
-    Acts, BodyId, ConsumerWait, InTurn, Issue, LayoutId, MmaWait, Multiply, Part, Schedule, Step, Turn,
+    Acts, BodyId, ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Part, Schedule, Step,
 };
 use super::tma_store::{Outbox, Parts, Send};
 use crate::backend::ptx::boxed::BoxedTile;
@@ -25,11 +25,11 @@ impl Display for Acts {
     }
 }
 
-impl Display for Turn {
+impl Display for OrderPoint {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Turn::Rings => "rings",
-            Turn::Memory => "memory",
+            OrderPoint::Pipeline => "rings",
+            OrderPoint::SideEffects => "memory",
         })
     }
 }
@@ -258,13 +258,13 @@ impl Printer<'_> {
     }
 
     /// A product, or several: each, and in which order they are issued.
-    fn multiply(&mut self, plan: &Multiply) {
-        let gives = join(&plan.gives, ", ");
+    fn multiply(&mut self, plan: &MmaGroup) {
+        let gives = join(&plan.releases, ", ");
         let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
-        let in_turn = match plan.turn {
-            InTurn { begins: true, ends: true } => " in turn",
-            InTurn { begins: true, .. } => " where a turn begins",
-            InTurn { ends: true, .. } => " where a turn ends",
+        let in_turn = match plan.order {
+            OrderSpan { acquire: true, release: true } => " in turn",
+            OrderSpan { acquire: true, .. } => " where a turn begins",
+            OrderSpan { release: true, .. } => " where a turn ends",
             _ => "",
         };
         if let [op] = plan.ops[..] {
@@ -273,9 +273,9 @@ impl Printer<'_> {
         self.line(format_args!("multiply{in_turn} together{gives}"));
         self.depth += 1;
         plan.ops.iter().for_each(|&id| self.op("product", id));
-        let part = |issue: &Issue| {
+        let part = |issue: &MmaIssue| {
             let op = plan.ops.get(issue.op).map_or(u32::MAX, |op| op.0);
-            if issue.widens { format!("{op} wider") } else { op.to_string() }
+            if issue.extends_n { format!("{op} wider") } else { op.to_string() }
         };
         self.line(format_args!("issue {}", join(plan.issue.iter().map(part), ", ")));
         self.depth -= 1;

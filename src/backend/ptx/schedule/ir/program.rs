@@ -84,7 +84,7 @@ pub enum Step {
     TmaStore(Box<Send>),
     /// An atomic that the block combines in the copy of its array.
     PrivatizedAtomic(OpId),
-    Mma(Box<Multiply>),
+    Mma(Box<MmaGroup>),
     /// Waits for the next stage of a channel to be free, and has its loads copied there.
     Produce(u32),
     /// Learns where the next tiles of a channel will be.
@@ -98,9 +98,9 @@ pub enum Step {
     /// Gives back the stages of channels that only regions have used.
     ConsumerRelease(Vec<u32>),
     /// Waits until the other team has passed this turn in the iteration before.
-    OrderWait(Turn),
+    OrderWait(OrderPoint),
     /// Gives the other team its turn, in the next iteration.
-    OrderArrive(Turn),
+    OrderArrive(OrderPoint),
     /// Waits until the other group of the agent has ended its turn: these exponentials they compute one after the other. `late`: the
     /// instruction stands where that of the late wait behind it does.
     ExpOrderWait {
@@ -125,16 +125,16 @@ pub enum Step {
 
 /// What teams do in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum OrderPoint {
     /// Waiting for stages: one round of a ring is all that a barrier can tell from the next one.
-    Rings,
+    Pipeline,
     /// What others could notice.
-    Memory,
+    SideEffects,
 }
 
-impl Turn {
+impl OrderPoint {
     /// All of them.
-    pub const ALL: [Turn; 2] = [Turn::Rings, Turn::Memory];
+    pub const ALL: [OrderPoint; 2] = [OrderPoint::Pipeline, OrderPoint::SideEffects];
 }
 
 /// A wait for the tiles of a channel, in the stage that was taken last.
@@ -165,51 +165,51 @@ pub struct MmaWait {
 
 /// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Multiply {
+pub struct MmaGroup {
     /// In the order of the program.
     pub ops: Vec<OpId>,
     /// All of them, as they are issued.
-    pub issue: Vec<Issue>,
+    pub issue: Vec<MmaIssue>,
     /// Channels that give back their stages: at once, or, where products run on their own, when these have landed.
-    pub gives: Vec<u32>,
+    pub releases: Vec<u32>,
     /// The groups of warps issue them one after the other: in each iteration the first one before the next one, and the last one before
     /// the first one in the next.
-    pub turn: InTurn,
+    pub order: OrderSpan,
 }
 
 /// What products are to the turn of their group: one turn may be for all from one step to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InTurn {
+pub struct OrderSpan {
     /// It begins before they are issued.
-    pub begins: bool,
+    pub acquire: bool,
     /// It ends when they are issued.
-    pub ends: bool,
+    pub release: bool,
 }
 
-impl InTurn {
+impl OrderSpan {
     /// Does a turn begin or end?
-    pub fn is_one(self) -> bool {
-        self != InTurn::default()
+    pub fn is_some(self) -> bool {
+        self != OrderSpan::default()
     }
 }
 
 /// One of the products of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issue {
+pub struct MmaIssue {
     /// Its place among them.
     pub op: usize,
     /// Is it one instruction with the one before?
-    pub widens: bool,
+    pub extends_n: bool,
 }
 
-impl Multiply {
+impl MmaGroup {
     /// One product.
-    pub fn of(op: OpId) -> Multiply {
-        Multiply {
+    pub fn of(op: OpId) -> MmaGroup {
+        MmaGroup {
             ops: vec![op],
-            issue: vec![Issue { op: 0, widens: false }],
-            gives: Vec::new(),
-            turn: InTurn::default(),
+            issue: vec![MmaIssue { op: 0, extends_n: false }],
+            releases: Vec::new(),
+            order: OrderSpan::default(),
         }
     }
 
@@ -335,18 +335,18 @@ impl Schedule {
     }
 
     /// Do groups of warps take turns?
-    pub fn has_turns(&self) -> bool {
-        self.works_in_turn() || (0..self.bodies.len() as u32).any(|body| self.multiplies_in_turn(BodyId(body)))
+    pub fn has_order_barriers(&self) -> bool {
+        self.orders_exp() || (0..self.bodies.len() as u32).any(|body| self.orders_mma(BodyId(body)))
     }
 
     /// Do they compute exponentials in turn?
-    pub fn works_in_turn(&self) -> bool {
+    pub fn orders_exp(&self) -> bool {
         self.bodies.iter().flatten().any(|step| matches!(step, Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_)))
     }
 
     /// Do they issue products of this body in turn?
-    pub fn multiplies_in_turn(&self, body: BodyId) -> bool {
-        self.steps(body).iter().any(|step| matches!(step, Step::Mma(plan) if plan.turn.is_one()))
+    pub fn orders_mma(&self, body: BodyId) -> bool {
+        self.steps(body).iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()))
     }
 
     /// The stores by the copy engine.

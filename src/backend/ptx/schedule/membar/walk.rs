@@ -4,7 +4,7 @@ use super::state::{Wait, Way};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::Part;
 use crate::backend::ptx::schedule::ir::program::{
-    Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip,
+    Acts, BodyId, For, LayoutId, Loop, MmaGroup, Orbit, Schedule, Step, Strip,
 };
 use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -154,7 +154,7 @@ impl Way<'_, '_> {
     }
 
     /// Products that are issued together.
-    fn products(&mut self, plan: &Multiply) {
+    fn products(&mut self, plan: &MmaGroup) {
         self.operands(&plan.ops);
         self.come_due();
         if self.context.run_on(&plan.ops) {

@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{InTurn, Issue, Multiply};
+use crate::backend::ptx::schedule::ir::program::{MmaGroup, MmaIssue, OrderSpan};
 use crate::ir::{OpId, Value};
 use crate::pass::sums;
 
@@ -30,23 +30,23 @@ impl Context<'_> {
         roles: Option<&Roles>,
         is_there: &dyn Fn(Value) -> bool,
         room: u32,
-    ) -> Vec<Multiply> {
+    ) -> Vec<MmaGroup> {
         let members = self.bundles.with(product);
         let together = self.add_up_in_place(&members) && self.operand_bytes(&members, is_there) <= room;
         if together || members.len() == 1 {
-            return vec![Multiply {
+            return vec![MmaGroup {
                 issue: self.issue_order(&members, roles),
                 ops: members.to_vec(),
-                gives: Vec::new(),
-                turn: InTurn::default(),
+                releases: Vec::new(),
+                order: OrderSpan::default(),
             }];
         }
-        members.iter().map(|&member| Multiply::of(member)).collect()
+        members.iter().map(|&member| MmaGroup::of(member)).collect()
     }
 
     /// The order in which products are issued together, and which of them widen the one before: the sums of one left operand
     /// whose right operands are neighbours in each step are one wide sum.
-    fn issue_order(&self, members: &[OpId], roles: Option<&Roles>) -> Vec<Issue> {
+    fn issue_order(&self, members: &[OpId], roles: Option<&Roles>) -> Vec<MmaIssue> {
         let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
         let sums: Vec<Vec<usize>> =
             sums(self.module, members).iter().map(|sum| sum.iter().map(position).collect()).collect();
@@ -61,9 +61,9 @@ impl Context<'_> {
                 _ => wide.push(vec![sum]),
             }
         }
-        let steps = |sums: Vec<&Vec<usize>>| -> Vec<Issue> {
+        let steps = |sums: Vec<&Vec<usize>>| -> Vec<MmaIssue> {
             let each = |step: usize| {
-                sums.iter().enumerate().map(move |(index, sum)| Issue { op: sum[step], widens: index > 0 })
+                sums.iter().enumerate().map(move |(index, sum)| MmaIssue { op: sum[step], extends_n: index > 0 })
             };
             (0..sums[0].len()).flat_map(|step| each(step).collect::<Vec<_>>()).collect()
         };

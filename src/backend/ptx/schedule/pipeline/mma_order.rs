@@ -35,12 +35,12 @@ impl Context<'_> {
             let steps = &mut schedule.bodies[body.0 as usize];
             for (at, begins) in [(first, true), (last, false)] {
                 if let Step::Mma(plan) = &mut steps[at] {
-                    plan.turn.begins |= begins;
-                    plan.turn.ends |= !begins;
+                    plan.order.acquire |= begins;
+                    plan.order.release |= !begins;
                 }
             }
         }
-        if self.bands == 1 && !schedule.has_turns() {
+        if self.bands == 1 && !schedule.has_order_barriers() {
             self.place_works(schedule);
         }
     }

@@ -58,7 +58,9 @@ impl Context<'_> {
         // Of an only stage the producer waits for the end of the work.
         let others = |channel: &u32| schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(*channel));
         let gives = |step: &Step| match step {
-            Step::Mma(plan) if plan.last() == Some(before) => !plan.gives.is_empty() && plan.gives.iter().all(others),
+            Step::Mma(plan) if plan.last() == Some(before) => {
+                !plan.releases.is_empty() && plan.releases.iter().all(others)
+            }
             _ => false,
         };
         let size = |product: OpId| {

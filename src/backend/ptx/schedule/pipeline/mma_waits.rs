@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, ConsumerWait, For, MmaWait, Multiply, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, ConsumerWait, For, MmaGroup, MmaWait, Schedule, Step};
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.
@@ -146,7 +146,7 @@ impl Waits<'_, '_> {
     }
 
     /// The first use of streamed tiles.
-    fn await_operands(&mut self, plan: &Multiply) {
+    fn await_operands(&mut self, plan: &MmaGroup) {
         for &id in &plan.ops {
             for &value in &self.context.module.op(id).operands[..2] {
                 let load = self.context.load_behind(value);

@@ -9,7 +9,7 @@ use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
 use crate::backend::ptx::schedule::ir::program::{
-    Acts, Agent, BodyId, ConsumerWait, For, MmaWait, Multiply, Schedule, Step,
+    Acts, Agent, BodyId, ConsumerWait, For, MmaGroup, MmaWait, Schedule, Step,
 };
 use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::backend::ptx::schedule::ir::tma_store::Send;
@@ -261,7 +261,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn multiply(&mut self, plan: &Multiply) -> Checked {
+    fn multiply(&mut self, plan: &MmaGroup) -> Checked {
         let mut reads = Vec::new();
         for &id in &plan.ops {
             let operands = &self.context.module.op(id).operands[..2];
@@ -274,14 +274,14 @@ impl<'a> Walk<'a, '_> {
                 return fault(last, &format!("reads tiles of channel {channel} that have not been waited for"));
             }
         }
-        plan.gives.iter().try_for_each(|&channel| self.give(channel))?;
+        plan.releases.iter().try_for_each(|&channel| self.give(channel))?;
         let Some(product) = plan.last() else { return Ok(()) };
         if self.context.run_on(&plan.ops) {
             let results = plan.ops.iter().map(|&id| self.context.module.op(id).results[0]).collect();
-            self.flying.push(Flight { product, results, carried: false, reads, gives: plan.gives.clone() });
+            self.flying.push(Flight { product, results, carried: false, reads, gives: plan.releases.clone() });
             return Ok(());
         }
-        match self.flying.iter().find(|flight| flight.reads.iter().any(|channel| plan.gives.contains(channel))) {
+        match self.flying.iter().find(|flight| flight.reads.iter().any(|channel| plan.releases.contains(channel))) {
             Some(flight) => fault(flight.product, "has not landed where its stage is given back"),
             None => Ok(()),
         }

@@ -11,7 +11,7 @@ impl Context<'_> {
     pub fn check_works(&self, steps: &[Step], may_be: bool) -> Checked {
         let fault = |what: &str| Err(format!("a turn to work {what}"));
         let is_here = |value| steps.iter().any(|step| self.exponentials(step) == Some(value));
-        let multiplied = steps.iter().any(|step| matches!(step, Step::Mma(plan) if plan.turn.is_one()));
+        let multiplied = steps.iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()));
         let mut turn = None;
         for (at, step) in steps.iter().enumerate() {
             let late = steps[at + 1..].iter().find(|step| !matches!(step, Step::Sub(_))).is_some_and(is_sunk);

@@ -22,13 +22,13 @@ impl Context<'_> {
                     continue;
                 };
                 let fault = |what: &str| Err(format!("op {} {what}", plan.ops[0].index()));
-                if plan.turn.is_one() && !(may_be && self.run_on(&plan.ops)) {
+                if plan.order.is_some() && !(may_be && self.run_on(&plan.ops)) {
                     return fault("is issued in turn, and nobody else has turns");
                 }
-                if plan.turn.begins && has_turn || plan.turn.ends && !(has_turn || plan.turn.begins) {
+                if plan.order.acquire && has_turn || plan.order.release && !(has_turn || plan.order.acquire) {
                     return fault("begins a turn within a turn, or ends one that has not begun");
                 }
-                has_turn = (has_turn || plan.turn.begins) && !plan.turn.ends;
+                has_turn = (has_turn || plan.order.acquire) && !plan.order.release;
             }
             if has_turn {
                 return Err("a turn does not end".to_owned());

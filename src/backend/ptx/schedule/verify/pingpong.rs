@@ -3,7 +3,7 @@
 use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::{Deal, Takes};
-use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, For, Schedule, Step, Turn};
+use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, For, OrderPoint, Schedule, Step};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
 fn fault(id: OpId, what: &str) -> Checked {
@@ -57,11 +57,11 @@ impl Context<'_> {
                 return fault(inner, "it goes round more often in one than in another");
             }
         }
-        Turn::ALL.into_iter().try_for_each(|turn| self.takes_turns(schedule, (plan.op, plan.body), turn))
+        OrderPoint::ALL.into_iter().try_for_each(|turn| self.takes_turns(schedule, (plan.op, plan.body), turn))
     }
 
     /// Is all that teams do in turn between this turn and its end?
-    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, BodyId), turn: Turn) -> Checked {
+    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, BodyId), turn: OrderPoint) -> Checked {
         let (mut turns, mut has_turn) = (0, false);
         for step in schedule.steps(body) {
             match step {
@@ -88,11 +88,18 @@ impl Context<'_> {
     }
 
     /// Does a step, with its bodies, do nothing that its team may not?
-    fn is_in_turn(&self, schedule: &Schedule, step: &Step, (around, turn, has_turn): (OpId, Turn, bool)) -> Checked {
-        if let Some(id) = step.ops().into_iter().find(|&id| turn == Turn::Memory && !has_turn && self.has_noticed(id)) {
+    fn is_in_turn(
+        &self,
+        schedule: &Schedule,
+        step: &Step,
+        (around, turn, has_turn): (OpId, OrderPoint, bool),
+    ) -> Checked {
+        if let Some(id) =
+            step.ops().into_iter().find(|&id| turn == OrderPoint::SideEffects && !has_turn && self.has_noticed(id))
+        {
             return fault(around, &format!("op {} is done out of turn", id.index()));
         }
-        if turn == Turn::Rings && !has_turn && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
+        if turn == OrderPoint::Pipeline && !has_turn && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
             return fault(around, "a stage is taken or waited for out of turn");
         }
         let inside = step.bodies().iter().flat_map(|&body| schedule.steps(body));

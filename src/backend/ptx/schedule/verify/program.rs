@@ -22,7 +22,7 @@ use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, MmaWait, Multiply, Part, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, MmaGroup, MmaWait, Part, Schedule, Step};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
@@ -270,7 +270,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Products that are issued together, in order; then their stages come back.
-    fn multiply(&mut self, body: BodyId, step: &Step, plan: &Multiply) -> Checked {
+    fn multiply(&mut self, body: BodyId, step: &Step, plan: &MmaGroup) -> Checked {
         for &id in &plan.ops {
             self.kind_fits(step, id)?;
             self.reads(id)?;
@@ -279,7 +279,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         let ahead = &self.ahead;
         let fetched = |load: OpId| self.channel_of(load).is_some() || ahead.get(&load) == Some(&false);
         steps::together(self.context, self.roles(), plan, (&fetched, self.bytes_ahead))?;
-        plan.gives.iter().try_for_each(|&channel| self.give(body, channel))
+        plan.releases.iter().try_for_each(|&channel| self.give(body, channel))
     }
 
     /// Is the op one that a step of this kind does?

@@ -7,7 +7,7 @@ use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::cp_async::{Ahead, Copy};
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, For, Multiply, Orbit, Part, Schedule, Step, Strip};
+use crate::backend::ptx::schedule::ir::program::{Acts, For, MmaGroup, Orbit, Part, Schedule, Step, Strip};
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
@@ -171,7 +171,7 @@ fn bytes_of(context: &Context<'_>, copy: &Copy) -> usize {
 pub fn together(
     context: &Context<'_>,
     roles: Option<&Roles>,
-    plan: &Multiply,
+    plan: &MmaGroup,
     (fetched, ahead): (&dyn Fn(OpId) -> bool, u32),
 ) -> Checked {
     let (module, ops) = (context.module, &plan.ops);
@@ -184,7 +184,7 @@ pub fn together(
     for (at, issue) in plan.issue.iter().enumerate() {
         let id = ops[issue.op];
         let before = at.checked_sub(1).map(|before| ops[plan.issue[before].op]);
-        if issue.widens && !before.is_some_and(|before| context.widens(before, id, roles)) {
+        if issue.extends_n && !before.is_some_and(|before| context.widens(before, id, roles)) {
             return fault(id, "is one instruction with the one before, and does not stand behind it");
         }
         let operands = &module.op(id).operands;
@@ -217,7 +217,7 @@ pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &Orb
         Step::Mma(plan) if plan.last() == Some(id) => Some(plan),
         _ => None,
     });
-    let Some(plan) = plan.filter(|plan| plan.gives == orbit.gives) else {
+    let Some(plan) = plan.filter(|plan| plan.releases == orbit.gives) else {
         return fault(id, "gives back other stages than the loop carries");
     };
     let body = module.op(step.op).regions[0];
