@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    Acts, OrderPoint as TeamTurn, Step, Strip, TEAMS, Within, box_order, is_computed_where_used,
+    Acts, OrderPoint as TeamTurn, Step, StripMine, TEAMS, Within, box_order, is_computed_where_used,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
@@ -213,7 +213,7 @@ impl<'a> Agent<'a> {
         self.frame.step(id)
     }
 
-    fn strip(&mut self, strip: &Strip) -> Result<(), Fault> {
+    fn strip(&mut self, strip: &StripMine) -> Result<(), Fault> {
         let module = self.kernel.module;
         let inside = strip.inside(module);
         for id in strip.ops() {

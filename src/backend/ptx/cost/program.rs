@@ -8,7 +8,7 @@ use super::trips::{Launched, trips};
 use super::weights::Weights;
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    Acts, BodyId, Context, For, MmaGroup, OrderPoint, Part, Schedule, Step, Takes, Within,
+    Acts, BodyId, Context, For, MmaGroup, OrderPoint, Schedule, Step, StripRole, Takes, Within,
 };
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -355,8 +355,8 @@ impl Writer<'_, '_> {
                 let (mut demand, mut behind) = (Demand::default(), Demand::default());
                 let mut meets = 0;
                 let mut arrives = false;
-                for &(id, part) in &strip.parts {
-                    if part == Part::Piece {
+                for &(id, part) in &strip.ops {
+                    if part == StripRole::Body {
                         let price = self.prices.op(id);
                         demand += price.demand;
                         behind += price.behind;

@@ -67,7 +67,7 @@ impl Lowering<'_> {
             &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => id,
             &Step::PrivatizedAtomic(id) | &Step::End(id) => id,
             Step::TmaStore(send) => send.op,
-            Step::StripMine(strip) => strip.parts[0].0,
+            Step::StripMine(strip) => strip.ops[0].0,
             Step::Mma(plan) => plan.ops[plan.ops.len() - 1],
             &Step::If { op, .. } => op,
             &Step::Produce(channel) => roles().filled_for(channel).expect("an op"),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::Context;
 use super::ir::pipelines::Roles;
-use super::ir::program::{Acts, Agent, BodyId, For, LayoutId, Loop, OrderPoint, Schedule, Step, Strip};
+use super::ir::program::{Acts, Agent, BodyId, For, LayoutId, Loop, OrderPoint, Schedule, Step, StripMine};
 use super::ir::tma_store::{Boxed, Send};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -106,11 +106,11 @@ impl Builder<'_, '_> {
             if let Some(run) = runs.at(self.context, next) {
                 next += run.parts.len();
                 let layout = self.schedule.layout_id(run.layout);
-                steps.push(Step::StripMine(Rc::new(Strip {
+                steps.push(Step::StripMine(Rc::new(StripMine {
                     layout,
-                    piece: run.piece,
-                    parts: run.parts,
-                    gives: run.gives,
+                    registers_per_iteration: run.piece,
+                    ops: run.parts,
+                    live_out: run.gives,
                 })));
                 continue;
             }

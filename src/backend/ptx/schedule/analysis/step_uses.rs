@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::deferred_values::is_computed_where_used;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, Strip};
+use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, StripMine};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;
@@ -84,7 +84,7 @@ impl Context<'_> {
         values
     }
 
-    fn read_by_strip(&self, strip: &Strip) -> Vec<Value> {
+    fn read_by_strip(&self, strip: &StripMine) -> Vec<Value> {
         let done = strip.ops().filter(|&id| !is_computed_where_used(self, id));
         done.flat_map(|id| self.operands_within(id)).collect()
     }

@@ -10,9 +10,9 @@ use super::pipelines::{Deal, Roles, Takes};
 use super::privatized_array::Private;
 use super::program::{
     Acts, Agent, BodyId, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, Orbit, OrderPoint, OrderSpan,
-    Part,
+    StripRole,
 };
-use super::program::{Schedule, Step, Strip};
+use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{Bring, How, Within};
 use super::tma_store::{Outbox, Parts, Send};
 use crate::backend::ptx::boxed::BoxedTile;
@@ -289,16 +289,21 @@ impl Lines<'_> {
         let mut parts = Vec::new();
         while let Some((_, word, text)) = self.inner(depth, &["piece", "name", "before"]) {
             let part = match word.as_str() {
-                "piece" => Part::Piece,
-                "name" => Part::Name,
-                _ => Part::Before,
+                "piece" => StripRole::Body,
+                "name" => StripRole::View,
+                _ => StripRole::Preheader,
             };
             parts.push((op(&text)?, part));
         }
         let gives = rest.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         let gives = gives.into_iter().map(Value).collect();
         // `strip as L0, …`
-        Ok(Step::StripMine(Rc::new(Strip { layout: layout(rest)?, piece, parts, gives })))
+        Ok(Step::StripMine(Rc::new(StripMine {
+            layout: layout(rest)?,
+            registers_per_iteration: piece,
+            ops: parts,
+            live_out: gives,
+        })))
     }
 
     fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<MmaGroup> {

@@ -9,7 +9,7 @@ use super::cp_async::{Ahead, Copy};
 use super::pipelines::{Deal, Roles, TEAMS};
 use super::privatized_array::Private;
 use super::program::{
-    Acts, BodyId, ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Part, Schedule, Step,
+    Acts, BodyId, ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, Step, StripRole,
 };
 use super::tma_store::{Outbox, Parts, Send};
 use crate::backend::ptx::boxed::BoxedTile;
@@ -187,15 +187,18 @@ impl Printer<'_> {
             }
             Step::ExpOrderArrive(value) => self.line(format_args!("pass work behind %{}", value.index())),
             Step::StripMine(strip) => {
-                let gives = join(strip.gives.iter().map(|value| format!("%{}", value.index())), ", ");
+                let gives = join(strip.live_out.iter().map(|value| format!("%{}", value.index())), ", ");
                 let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
-                self.line(format_args!("strip as {}, {} slots a piece{gives}", strip.layout, strip.piece));
+                self.line(format_args!(
+                    "strip as {}, {} slots a piece{gives}",
+                    strip.layout, strip.registers_per_iteration
+                ));
                 self.depth += 1;
-                for &(id, part) in &strip.parts {
+                for &(id, part) in &strip.ops {
                     let word = match part {
-                        Part::Piece => "piece",
-                        Part::Name => "name",
-                        Part::Before => "before",
+                        StripRole::Body => "piece",
+                        StripRole::View => "name",
+                        StripRole::Preheader => "before",
                     };
                     self.op(word, id);
                 }

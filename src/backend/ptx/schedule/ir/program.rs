@@ -75,7 +75,7 @@ pub enum Step {
     /// An op, complete when done, by the threads of the agent.
     Exec(OpId),
     /// A run of ops, a few slots of their tiles at a time.
-    StripMine(Rc<Strip>),
+    StripMine(Rc<StripMine>),
     /// A load of what the thread itself has copied to a stage.
     LocalLoadThreadPrivate(OpId),
     /// A load of a small tile that has come to a stage with others.
@@ -221,40 +221,40 @@ impl MmaGroup {
 
 /// A run of ops, piece by piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Strip {
+pub struct StripMine {
     /// The layout of its tiles.
     pub layout: LayoutId,
     /// Slots of one piece.
-    pub piece: usize,
+    pub registers_per_iteration: usize,
     /// The ops of the run in order.
-    pub parts: Vec<(OpId, Part)>,
+    pub ops: Vec<(OpId, StripRole)>,
     /// Tiles that it makes for later steps: whole when the last piece is done. The others live for a piece.
-    pub gives: Vec<Value>,
+    pub live_out: Vec<Value>,
 }
 
-impl Strip {
+impl StripMine {
     /// Its ops in order.
     pub fn ops(&self) -> impl Iterator<Item = OpId> {
-        self.parts.iter().map(|&(id, _)| id)
+        self.ops.iter().map(|&(id, _)| id)
     }
 
     /// Tiles that it makes, and other names of them.
     pub fn inside(&self, module: &Module) -> HashSet<Value> {
         let made =
-            self.parts.iter().filter(|&&(id, part)| part != Part::Before && module.op(id).code != Opcode::Reduce);
+            self.ops.iter().filter(|&&(id, part)| part != StripRole::Preheader && module.op(id).code != Opcode::Reduce);
         made.flat_map(|&(id, _)| module.op(id).results.iter().copied()).collect()
     }
 }
 
 /// What an op is to a strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum StripRole {
     /// Is done for each piece.
-    Piece,
+    Body,
     /// Gives a tile another shape: the same elements in the same slots.
-    Name,
+    View,
     /// Has no instructions, or computes scalars: before the pieces.
-    Before,
+    Preheader,
 }
 
 /// A `for`.

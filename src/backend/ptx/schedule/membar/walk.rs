@@ -2,9 +2,9 @@
 
 use super::state::{Wait, Way};
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::Part;
+use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
-    Acts, BodyId, For, LayoutId, Loop, MmaGroup, Orbit, Schedule, Step, Strip,
+    Acts, BodyId, For, LayoutId, Loop, MmaGroup, Orbit, Schedule, Step, StripMine,
 };
 use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -116,19 +116,19 @@ impl Way<'_, '_> {
         tiles.for_each(|&result| self.made(result));
     }
 
-    fn strip(&mut self, strip: &Strip) {
+    fn strip(&mut self, strip: &StripMine) {
         let context = self.context;
         let module = context.module;
         let inside = strip.inside(module);
         let own = self.schedule.layout(strip.layout).clone();
-        for &(id, part) in &strip.parts {
+        for &(id, part) in &strip.ops {
             let op = module.op(id);
             let values: &[Value] = match part {
-                Part::Piece if op.code == Opcode::LoadView => &[],
-                Part::Piece if op.code == Opcode::StoreView => op.group(0),
-                Part::Piece => &op.operands,
+                StripRole::Body if op.code == Opcode::LoadView => &[],
+                StripRole::Body if op.code == Opcode::StoreView => op.group(0),
+                StripRole::Body => &op.operands,
                 // Scalars, and what has no instructions: no tile of its own.
-                Part::Name | Part::Before => {
+                StripRole::View | StripRole::Preheader => {
                     self.op(id);
                     continue;
                 }
@@ -142,11 +142,11 @@ impl Way<'_, '_> {
                 _ => {}
             }
         }
-        for &value in &strip.gives {
+        for &value in &strip.live_out {
             self.tiles[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
         }
         strip.ops().for_each(|id| self.note_access(id));
-        let last = strip.parts.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
+        let last = strip.ops.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
         if let Some(id) = last {
             self.end_reduction(id);
             self.all_made(id);

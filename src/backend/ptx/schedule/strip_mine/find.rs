@@ -13,7 +13,7 @@ use super::eligibility::Role;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
-use crate::backend::ptx::schedule::ir::program::Part;
+use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
@@ -94,7 +94,7 @@ pub struct Found<'a> {
     /// Slots of one piece.
     pub piece: usize,
     /// The ops of the run in order.
-    pub parts: Vec<(OpId, Part)>,
+    pub parts: Vec<(OpId, StripRole)>,
     /// Tiles that it makes for what comes later.
     pub gives: Vec<Value>,
 }
@@ -237,9 +237,9 @@ impl Runs {
         };
         let Kind::Tile(class) = self.entries[start].kind else { return None };
         let part = |position: usize| match self.entries[position].kind {
-            Kind::Tile(_) => Part::Piece,
-            Kind::Name(maker) if maker >= start => Part::Name,
-            Kind::Name(_) | Kind::Beside | Kind::End => Part::Before,
+            Kind::Tile(_) => StripRole::Body,
+            Kind::Name(maker) if maker >= start => StripRole::View,
+            Kind::Name(_) | Kind::Beside | Kind::End => StripRole::Preheader,
         };
         let parts = (start..end).map(|position| (self.entries[position].id, part(position))).collect();
         let gives = self.gives(context, start..end);

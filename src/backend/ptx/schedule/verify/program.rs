@@ -22,7 +22,7 @@ use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, MmaGroup, MmaWait, Part, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, MmaGroup, MmaWait, Schedule, Step, StripRole};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
@@ -228,8 +228,8 @@ impl<'a, 'm> Walk<'a, 'm> {
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
             Step::StripMine(strip) => {
                 steps::strip(self.context, self.schedule, strip)?;
-                for &(id, part) in &strip.parts {
-                    if part == Part::Piece {
+                for &(id, part) in &strip.ops {
+                    if part == StripRole::Body {
                         self.kind_fits(&Step::Exec(id), id)?;
                     }
                     self.reads(id)?;

@@ -7,7 +7,7 @@ use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::cp_async::{Ahead, Copy};
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, For, MmaGroup, Orbit, Part, Schedule, Step, Strip};
+use crate::backend::ptx::schedule::ir::program::{Acts, For, MmaGroup, Orbit, Schedule, Step, StripMine, StripRole};
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
@@ -19,18 +19,18 @@ fn fault(id: OpId, what: &str) -> Checked {
 }
 
 /// May these ops be done piece by piece? What a piece makes is gone when the next one comes, and pieces come in any order.
-pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &Strip) -> Checked {
+pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &StripMine) -> Checked {
     let module = context.module;
     let registers = schedule.layout(strip.layout).num_registers();
-    if !strip.piece.is_power_of_two() || 2 * strip.piece > registers {
-        return Err(format!("pieces of {} slots of {registers}", strip.piece));
+    if !strip.registers_per_iteration.is_power_of_two() || 2 * strip.registers_per_iteration > registers {
+        return Err(format!("pieces of {} slots of {registers}", strip.registers_per_iteration));
     }
     let inside = strip.inside(module);
     let mut uses = std::collections::HashMap::new();
     let mut touches: Vec<(OpId, Touch)> = Vec::new();
-    for (place, &(id, part)) in strip.parts.iter().enumerate() {
+    for (place, &(id, part)) in strip.ops.iter().enumerate() {
         let op = module.op(id);
-        if part == Part::Before {
+        if part == StripRole::Preheader {
             if op.operands.iter().any(|operand| inside.contains(operand)) {
                 return fault(id, "comes before the pieces that make what it reads");
             }
@@ -39,10 +39,10 @@ pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &Strip) -> Check
         for operand in op.operands.iter().filter(|operand| inside.contains(operand)) {
             *uses.entry(*operand).or_insert(0) += 1;
         }
-        if part == Part::Name {
+        if part == StripRole::View {
             continue;
         }
-        if op.code == Opcode::Reduce && place + 1 < strip.parts.len() {
+        if op.code == Opcode::Reduce && place + 1 < strip.ops.len() {
             return fault(id, "reduces pieces, and is not the last of them");
         }
         let numbers = op.results.iter().chain(&op.operands).filter(|&&value| is_tile(context, value));
@@ -63,11 +63,11 @@ pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &Strip) -> Check
         all > uses.get(*value).copied().unwrap_or(0) && !matches!(module.ty(**value), Type::Token)
     };
     let left: HashSet<Value> = inside.iter().filter(leaves).map(|&value| whole(strip, module, value)).collect();
-    if let Some(value) = left.iter().find(|value| !strip.gives.contains(value)) {
+    if let Some(value) = left.iter().find(|value| !strip.live_out.contains(value)) {
         return Err(format!("%{} is used outside of its strip, which does not give it", value.index()));
     }
-    for (at, value) in strip.gives.iter().enumerate() {
-        if !left.contains(value) || strip.gives[..at].contains(value) {
+    for (at, value) in strip.live_out.iter().enumerate() {
+        if !left.contains(value) || strip.live_out[..at].contains(value) {
             return Err(format!("%{} is given by a strip, and not asked for, or given twice", value.index()));
         }
     }
@@ -75,8 +75,8 @@ pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &Strip) -> Check
 }
 
 /// The value that an op of a strip makes, and that this is, perhaps under another name from there.
-fn whole(strip: &Strip, module: &Module, mut value: Value) -> Value {
-    let name = |value: Value| module.defining_op(value).filter(|&id| strip.parts.contains(&(id, Part::Name)));
+fn whole(strip: &StripMine, module: &Module, mut value: Value) -> Value {
+    let name = |value: Value| module.defining_op(value).filter(|&id| strip.ops.contains(&(id, StripRole::View)));
     while let Some(id) = name(value) {
         value = module.op(id).operands[0];
     }
