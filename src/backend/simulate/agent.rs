@@ -336,9 +336,10 @@ impl<'a> Agent<'a> {
     /// Has each thread copied its own elements of this load?
     pub fn is_own(&self, load: OpId) -> bool {
         self.levels.iter().any(|level| match &level.kind {
-            Kind::For { plan, .. } => {
-                plan.ahead.as_ref().is_some_and(|ahead| ahead.copies.iter().any(|copy| copy.own && copy.load == load))
-            }
+            Kind::For { plan, .. } => plan
+                .cp_async
+                .as_ref()
+                .is_some_and(|ahead| ahead.copies.iter().any(|copy| copy.own && copy.load == load)),
             _ => false,
         })
     }

@@ -6,7 +6,7 @@ use super::agent::{Agent, Kind, Level, Passed, Turn};
 use super::copies::Copies;
 use super::fault::{Fault, broken};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, Deal, For, LayoutId, Loop, Orbit, Step, TEAMS};
+use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, CarriedMma, Deal, For, LayoutId, Loop, Step, TEAMS};
 use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Agent<'a> {
@@ -24,7 +24,11 @@ impl<'a> Agent<'a> {
 
     /// What is passed on: values, and of those that products add up where they stand (`to`: in which arguments) who
     /// computes them. `orbits`: of a loop that says which.
-    fn passed(&mut self, values: &[Value], (to, orbits): (&[Value], Option<&[Orbit]>)) -> Result<Vec<Passed>, Fault> {
+    fn passed(
+        &mut self,
+        values: &[Value],
+        (to, orbits): (&[Value], Option<&[CarriedMma]>),
+    ) -> Result<Vec<Passed>, Fault> {
         let mut all = Vec::with_capacity(values.len());
         for (position, &value) in values.iter().enumerate() {
             if let Some((flight, promise)) = self.running.get(&value)
@@ -41,12 +45,12 @@ impl<'a> Agent<'a> {
     }
 
     /// Does a loop carry this sum of products in flight at this position?
-    fn may_carry(&self, orbits: Option<&[Orbit]>, (number, value): (u64, Value), position: usize) -> bool {
+    fn may_carry(&self, orbits: Option<&[CarriedMma]>, (number, value): (u64, Value), position: usize) -> bool {
         let Some(orbits) = orbits else { return true };
         let Some(flight) = self.flights.iter().find(|flight| flight.number == number) else { return false };
         let sums = self.kernel.context.results_of(&flight.ops);
-        let of_flight = orbits.iter().filter(|orbit| orbit.product == flight.last);
-        let mut carried = of_flight.flat_map(|orbit| orbit.carried.iter().zip(&sums));
+        let of_flight = orbits.iter().filter(|orbit| orbit.mma == flight.last);
+        let mut carried = of_flight.flat_map(|orbit| orbit.accumulators.iter().zip(&sums));
         carried.any(|(&carried, &sum)| carried == position && sum == value)
     }
 
@@ -82,7 +86,7 @@ impl<'a> Agent<'a> {
         let op = module.op(plan.op);
         (0..3).try_for_each(|group| self.need(op.group(group)[0]))?;
         let mut range = self.frame.range(plan.op)?;
-        if let Some(deal) = &plan.deal {
+        if let Some(deal) = &plan.pingpong {
             self.deal(shared, deal, &mut range)?;
         }
         for step in self.kernel.schedule.steps(plan.body) {
@@ -93,7 +97,7 @@ impl<'a> Agent<'a> {
         let [at, upper, _] = range;
         self.before_loop(&plan.hoisted)?;
         let carried = self.passed(op.group(3), (&[], None))?;
-        let copies = match &plan.ahead {
+        let copies = match &plan.cp_async {
             Some(ahead) => Some(self.start_copies(shared, plan, ahead, range)?),
             None => None,
         };
@@ -150,7 +154,7 @@ impl<'a> Agent<'a> {
         self.is_there(args, &carried)?;
         args.iter().zip(carried).for_each(|(&arg, passed)| self.receive(arg, passed));
         let Some((plan, _, range, turn, Some(copies))) = head else { return Ok(()) };
-        let Some(ahead) = &plan.ahead else { return Ok(()) };
+        let Some(ahead) = &plan.cp_async else { return Ok(()) };
         if ahead.meets {
             self.meetings.meet();
         }
@@ -303,8 +307,8 @@ impl<'a> Agent<'a> {
         values: &[Value],
     ) -> Result<Turn, Fault> {
         let args = &self.kernel.module.block(self.levels[target].block).args;
-        let until_head = plan.ahead.is_some() && self.acts == Acts::All;
-        let orbits = if until_head { None } else { Some(&plan.orbits[..]) };
+        let until_head = plan.cp_async.is_some() && self.acts == Acts::All;
+        let orbits = if until_head { None } else { Some(&plan.carried_mmas[..]) };
         let carried = self.passed(values, (&args[1..], orbits))?;
         self.keep_orbits(plan);
         self.leave(target + 1);
@@ -317,10 +321,10 @@ impl<'a> Agent<'a> {
         *at += step;
         *turn += 1;
         let goes_on = *at < upper;
-        if plan.deal.is_some() {
+        if plan.pingpong.is_some() {
             self.skip(shared);
         }
-        if let (Some(copies), Some(ahead)) = (copies, &plan.ahead)
+        if let (Some(copies), Some(ahead)) = (copies, &plan.cp_async)
             && ahead.meets
         {
             self.refill(shared, plan, copies, range, before)?;
@@ -329,7 +333,7 @@ impl<'a> Agent<'a> {
             self.begin_round(shared, carried)?;
         } else {
             self.leave(target);
-            let waits = plan.leave.map_or(&[][..], |body| self.kernel.schedule.steps(body));
+            let waits = plan.epilogue.map_or(&[][..], |body| self.kernel.schedule.steps(body));
             self.leave_for(shared, copies, (plan.op, carried), waits)?;
         }
         Ok(Turn::Went)
@@ -338,8 +342,8 @@ impl<'a> Agent<'a> {
     /// Products that are still in flight give back what the loop carries for them.
     fn keep_orbits(&mut self, plan: &For) {
         for flight in &mut self.flights {
-            let orbit = plan.orbits.iter().find(|orbit| orbit.product == flight.last);
-            let carried = orbit.map_or(&[][..], |orbit| &orbit.gives);
+            let orbit = plan.carried_mmas.iter().find(|orbit| orbit.mma == flight.last);
+            let carried = orbit.map_or(&[][..], |orbit| &orbit.releases);
             flight.gives.retain(|(channel, _)| carried.contains(channel));
             flight.carried = true;
         }
@@ -398,7 +402,7 @@ impl<'a> Agent<'a> {
     ) -> Result<(), Fault> {
         let module = self.kernel.module;
         let at = lower + i128::from(turn) * step;
-        let Some(ahead) = plan.ahead.as_ref().filter(|_| at < upper) else {
+        let Some(ahead) = plan.cp_async.as_ref().filter(|_| at < upper) else {
             return shared.copies(copies)?.begin(turn, None);
         };
         let counter = module.block(module.op(plan.op).regions[0]).args[0];

@@ -17,7 +17,7 @@ use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 pub fn count(context: &Context<'_>, body: BlockId, schedule: &Schedule) -> usize {
     let Some(agent) = schedule.agent(Acts::Math) else { return 1 };
     let alone = schedule.roles.as_ref().is_none_or(|roles| roles.crews() == 1);
-    let ahead = schedule.loops(Acts::Math).into_iter().any(|plan| plan.ahead.is_some());
+    let ahead = schedule.loops(Acts::Math).into_iter().any(|plan| plan.cp_async.is_some());
     let warps = agent.warps.len() as u32;
     match alone && !ahead && warps.is_multiple_of(GROUP_WARPS) && Accesses::of(context, body).never_meet() {
         true => (warps / GROUP_WARPS).max(1) as usize,

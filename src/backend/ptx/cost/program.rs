@@ -499,19 +499,19 @@ impl Writer<'_, '_> {
             self.push(acts, step, "for".to_owned(), work(Demand::time(0.0)));
         }
         let list = self.body(plan.body);
-        if plan.ahead.as_ref().is_some_and(|ahead| ahead.asynchronous) {
+        if plan.cp_async.as_ref().is_some_and(|ahead| ahead.asynchronous) {
             let what = What::Land { younger: 0 };
             self.programs.lists[list].insert(0, Act::new(what, "land all".to_owned()));
         }
-        let leave = plan.leave.map(|leave| self.body(leave));
-        let ahead = plan.ahead.as_ref().map(|ahead| AheadPlan {
+        let leave = plan.epilogue.map(|leave| self.body(leave));
+        let ahead = plan.cp_async.as_ref().map(|ahead| AheadPlan {
             stages: ahead.stages,
             issue: self.prices.copies(ahead.stage_bytes as f64),
             bytes: ahead.stage_bytes as f64 / self.prices.groups,
             meets: ahead.meets,
             operands: ahead.meets,
         });
-        let deal = plan.deal.as_ref().map(|deal| deal.takes.clone());
+        let deal = plan.pingpong.as_ref().map(|deal| deal.takes.clone());
         self.round(plan.op, list, leave, ahead, acts);
         if let Some(round) = self.programs.rounds.last_mut() {
             round.deal = deal;

@@ -192,19 +192,19 @@ impl Lowering<'_> {
         self.bring_all(&plan.hoisted)?;
         let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.carried_in(arg, body)).collect();
         self.assign(&carried, op.group(3))?;
-        let dealt = match &plan.deal {
+        let dealt = match &plan.pingpong {
             Some(deal) => Some(self.deal(deal, [lower, upper, step], ty)?),
             None => None,
         };
         let (lower, step) = dealt.as_ref().map_or((lower, step), |dealt| (dealt.first, dealt.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
-        let running = match &plan.ahead {
+        let running = match &plan.cp_async {
             Some(ahead) => Some(self.start_pipeline(id, Rc::clone(ahead), counter, upper, step, ty)?),
             None => None,
         };
         self.come_due();
-        let orbits = self.start_orbits(id, &plan.orbits);
+        let orbits = self.start_orbits(id, &plan.carried_mmas);
         let schedule = Rc::clone(&self.schedule);
         self.see(schedule.steps(plan.body), true);
         let enter = match &dealt {
@@ -213,13 +213,13 @@ impl Lowering<'_> {
         };
         self.b.bra_if(enter, true, end, true);
         let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
-        if let Some(count) = plan.rounds.filter(|&count| count > 1) {
+        if let Some(count) = plan.unroll.filter(|&count| count > 1) {
             let apart = self.context.rounds_apart(id, count).ok_or(OTHERWISE)?;
             self.rounds(&Rounds { count, apart }, &turning);
         }
         let before = self.b.num_lines();
         self.b.place(head);
-        if plan.rounds.is_some() {
+        if plan.unroll.is_some() {
             self.b.pragma("nounroll");
         }
         self.single(args[0], counter.into());
@@ -252,7 +252,7 @@ impl Lowering<'_> {
         self.hoist(plan.body, before);
         self.see(schedule.steps(plan.body), false);
         self.leave_orbits(&orbits);
-        if let Some(leave) = plan.leave {
+        if let Some(leave) = plan.epilogue {
             self.body(leave);
         }
         if let Some(running) = &running {

@@ -211,22 +211,22 @@ impl Lowering<'_> {
     }
 
     /// Registers for what products that stay in flight have to give back.
-    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::Orbit]) -> Vec<Orbit> {
+    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<Orbit> {
         let module = self.module;
         let body = module.op(id).regions[0];
         let mut orbits = Vec::new();
         for plan in plans {
-            let paired: Vec<bool> = plan.gives.iter().map(|&channel| self.is_paired(channel)).collect();
+            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.is_paired(channel)).collect();
             let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
             let releases = releases.collect();
             let args = &module.block(body).args;
             let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
             orbits.push(Orbit {
-                arguments: plan.carried.iter().map(|&carried| args[carried + 1]).collect(),
-                results: plan.carried.iter().map(|&carried| exit.operands[carried]).collect(),
-                after: plan.carried.iter().map(|&carried| module.op(id).results[carried]).collect(),
+                arguments: plan.accumulators.iter().map(|&carried| args[carried + 1]).collect(),
+                results: plan.accumulators.iter().map(|&carried| exit.operands[carried]).collect(),
+                after: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
                 releases,
-                place: module.op(plan.product).loc.0,
+                place: module.op(plan.mma).loc.0,
             });
         }
         orbits

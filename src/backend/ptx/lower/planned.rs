@@ -98,7 +98,7 @@ impl<'m> Lowering<'m> {
         let mut ahead = 0;
         for step in schedule.bodies.iter().flatten() {
             if let Step::For(plan) = step {
-                ahead = ahead.max(plan.ahead.as_ref().map_or(0, |ahead| ahead.bytes()));
+                ahead = ahead.max(plan.cp_async.as_ref().map_or(0, |ahead| ahead.bytes()));
             }
         }
         let warps = inference.num_warps as u32;

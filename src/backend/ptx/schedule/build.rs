@@ -305,7 +305,7 @@ impl Builder<'_, '_> {
         }
         let steps = self.block(body);
         let orbits = match self.acts {
-            Acts::Math => context.orbits_of(id, self.schedule.steps(steps)),
+            Acts::Math => context.carried_mmas_of(id, self.schedule.steps(steps)),
             Acts::All | Acts::Load => Vec::new(),
         };
         (self.own, self.staged) = before;
@@ -319,7 +319,16 @@ impl Builder<'_, '_> {
             self.take_turns(steps);
         }
         let plain = self.acts != Acts::Load && ahead.is_none() && orbits.is_empty() && deal.is_none();
-        let rounds = context.rounds_of(id, plain);
-        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, deal, rounds, body: steps, leave }))
+        let rounds = context.unroll_factor(id, plain);
+        Step::For(Box::new(For {
+            op: id,
+            hoisted,
+            cp_async: ahead,
+            carried_mmas: orbits,
+            pingpong: deal,
+            unroll: rounds,
+            body: steps,
+            epilogue: leave,
+        }))
     }
 }

@@ -8,7 +8,7 @@ use super::waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
-use crate::backend::ptx::schedule::{ConsumerWait, Context, MmaGroup, MmaWait, Orbit, Roles, Schedule, Step};
+use crate::backend::ptx::schedule::{CarriedMma, ConsumerWait, Context, MmaGroup, MmaWait, Roles, Schedule, Step};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
 
@@ -281,35 +281,37 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
                 change(&mut changed);
                 others.push((what, Step::For(changed)));
             };
-            for at in 0..step.orbits.len() {
-                with("a product carries no stage", &|step| step.orbits[at].gives = vec![7]);
-                with("a product adds to another value", &|step| step.orbits[at].carried[0] += 1);
-                with("a sum is not carried", &|step| step.orbits[at].carried.clear());
-                if step.orbits[at].carried.len() > 1 {
-                    with("sums change places", &|step| step.orbits[at].carried.swap(0, 1));
+            for at in 0..step.carried_mmas.len() {
+                with("a product carries no stage", &|step| step.carried_mmas[at].releases = vec![7]);
+                with("a product adds to another value", &|step| step.carried_mmas[at].accumulators[0] += 1);
+                with("a sum is not carried", &|step| step.carried_mmas[at].accumulators.clear());
+                if step.carried_mmas[at].accumulators.len() > 1 {
+                    with("sums change places", &|step| step.carried_mmas[at].accumulators.swap(0, 1));
                 }
             }
-            if let Some(Orbit { carried, gives, .. }) = step.orbits.first().cloned() {
+            if let Some(CarriedMma { accumulators: carried, releases: gives, .. }) = step.carried_mmas.first().cloned()
+            {
                 let other = context.module.block(context.module.entries[0].body).ops[0];
                 with("another op is in orbit", &|step| {
-                    step.orbits[0] = Orbit { product: other, carried: carried.clone(), gives: gives.clone() };
+                    step.carried_mmas[0] =
+                        CarriedMma { mma: other, accumulators: carried.clone(), releases: gives.clone() };
                 });
             }
-            if step.leave.is_some() {
-                with("nothing is waited for on the way out", &|step| step.leave = None);
+            if step.epilogue.is_some() {
+                with("nothing is waited for on the way out", &|step| step.epilogue = None);
             }
-            if step.deal.is_some() {
-                with("no iterations are dealt", &|step| step.deal = None);
+            if step.pingpong.is_some() {
+                with("no iterations are dealt", &|step| step.pingpong = None);
             }
-            for at in 0..step.deal.as_ref().map_or(0, |deal| deal.takes.len()) {
-                with("a stage more is skipped", &|step| step.deal.as_mut().unwrap().takes[at].once += 1);
-                with("a loop is not skipped", &|step| step.deal.as_mut().unwrap().takes[at].loops.clear());
+            for at in 0..step.pingpong.as_ref().map_or(0, |deal| deal.takes.len()) {
+                with("a stage more is skipped", &|step| step.pingpong.as_mut().unwrap().takes[at].once += 1);
+                with("a loop is not skipped", &|step| step.pingpong.as_mut().unwrap().takes[at].loops.clear());
             }
-            let Some(ahead) = &step.ahead else { return others };
+            let Some(ahead) = &step.cp_async else { return others };
             let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Ahead)| {
                 let mut changed = crate::backend::ptx::schedule::Ahead::clone(ahead);
                 change(&mut changed);
-                with(what, &|step| step.ahead = Some(Rc::new(changed.clone())));
+                with(what, &|step| step.cp_async = Some(Rc::new(changed.clone())));
             };
             with_ahead("one stage", &|ahead| ahead.stages = 1);
             with_ahead("more stages than fit", &|ahead| ahead.stages = 1 << 14);
@@ -329,7 +331,7 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
             if !ahead.slice.is_empty() {
                 with_ahead("an index is not computed", &|ahead| ahead.slice.truncate(ahead.slice.len() - 1));
             }
-            with("no copies ahead", &|step| step.ahead = None);
+            with("no copies ahead", &|step| step.cp_async = None);
         }
         _ => {}
     }
@@ -364,10 +366,10 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         with("a stage is too small", &|roles| roles.channels[at].stage_bytes -= 1024);
         with("a ring has no stages", &|roles| roles.rings[channel.ring].stages = 0);
         with("stages of a ring are too small", &|roles| roles.rings[channel.ring].stage_bytes -= 1024);
-        let in_orbit = |orbit: &Orbit| orbit.gives.contains(&(at as u32));
+        let in_orbit = |orbit: &CarriedMma| orbit.releases.contains(&(at as u32));
         let mut steps = schedule.bodies.iter().flatten();
         if roles.rings[channel.ring].stages > 1
-            && steps.any(|step| matches!(step, Step::For(step) if step.orbits.iter().any(in_orbit)))
+            && steps.any(|step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(in_orbit)))
         {
             with("a ring has one stage, and two are held", &|roles| roles.rings[channel.ring].stages = 1);
         }

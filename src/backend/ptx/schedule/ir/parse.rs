@@ -9,8 +9,8 @@ use super::cp_async::{Ahead, Copy, Piece};
 use super::pipelines::{Deal, Roles, Takes};
 use super::privatized_array::Private;
 use super::program::{
-    Acts, Agent, BodyId, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, Orbit, OrderPoint, OrderSpan,
-    StripRole,
+    Acts, Agent, BodyId, CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint,
+    OrderSpan, StripRole,
 };
 use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{Bring, How, Within};
@@ -233,7 +233,7 @@ impl Lines<'_> {
                 while let Some((_, _, text)) = self.inner(depth, &["orbit"]) {
                     let (carried, gives) = after(&text, "carried ")?.split_once(';').ok_or("no stages")?;
                     let carried = numbers(carried)?.into_iter().map(|number| number as usize).collect();
-                    orbits.push(Orbit { product: op(&text)?, carried, gives: numbers(gives)? });
+                    orbits.push(CarriedMma { mma: op(&text)?, accumulators: carried, releases: numbers(gives)? });
                 }
                 let mut takes = Vec::new();
                 while let Some((_, _, text)) = self.inner(depth, &["dealt"]) {
@@ -246,7 +246,16 @@ impl Lines<'_> {
                 let rounds = rounds.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
                 let body = self.body(depth)?;
                 let leave = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
-                Step::For(Box::new(For { op: around, hoisted, ahead, orbits, deal, rounds, body, leave }))
+                Step::For(Box::new(For {
+                    op: around,
+                    hoisted,
+                    cp_async: ahead,
+                    carried_mmas: orbits,
+                    pingpong: deal,
+                    unroll: rounds,
+                    body,
+                    epilogue: leave,
+                }))
             }
             "loop" => {
                 let hoisted = self.hoisted(depth)?;

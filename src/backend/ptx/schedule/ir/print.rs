@@ -208,17 +208,17 @@ impl Printer<'_> {
                 self.op("for", step.op);
                 self.depth += 1;
                 self.hoisted(&step.hoisted);
-                step.ahead.iter().for_each(|ahead| self.ahead(ahead));
-                for orbit in &step.orbits {
-                    let gives = join(&orbit.gives, ", ");
-                    let carried = join(&orbit.carried, ", ");
-                    self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.product.index()));
+                step.cp_async.iter().for_each(|ahead| self.ahead(ahead));
+                for orbit in &step.carried_mmas {
+                    let gives = join(&orbit.releases, ", ");
+                    let carried = join(&orbit.accumulators, ", ");
+                    self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.mma.index()));
                 }
-                step.deal.iter().for_each(|deal| self.deal(deal));
-                step.rounds.iter().for_each(|rounds| self.line(format_args!("rounds {rounds}")));
+                step.pingpong.iter().for_each(|deal| self.deal(deal));
+                step.unroll.iter().for_each(|rounds| self.line(format_args!("rounds {rounds}")));
                 self.depth -= 1;
                 self.body(step.body);
-                if let Some(leave) = step.leave {
+                if let Some(leave) = step.epilogue {
                     self.line(format_args!("leave"));
                     self.body(leave);
                 }

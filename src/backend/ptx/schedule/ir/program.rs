@@ -264,16 +264,16 @@ pub struct For {
     /// Values from outside that the body uses in another layout: converted once, ahead of the loop.
     pub hoisted: Vec<(Value, LayoutId)>,
     /// Copies that run ahead.
-    pub ahead: Option<Rc<Ahead>>,
+    pub cp_async: Option<Rc<Ahead>>,
     /// Products that stay in flight over the back edge.
-    pub orbits: Vec<Orbit>,
+    pub carried_mmas: Vec<CarriedMma>,
     /// Iterations are dealt to teams.
-    pub deal: Option<Deal>,
+    pub pingpong: Option<Deal>,
     /// So many rounds stand one after another; one: the assembler leaves them one by one.
-    pub rounds: Option<u32>,
+    pub unroll: Option<u32>,
     pub body: BodyId,
     /// What those that left the body wait for; who never entered it has nothing to wait for.
-    pub leave: Option<BodyId>,
+    pub epilogue: Option<BodyId>,
 }
 
 /// A `loop`.
@@ -287,13 +287,13 @@ pub struct Loop {
 
 /// Products that accumulate in place from iteration to iteration, and land in the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Orbit {
+pub struct CarriedMma {
     /// The last one of those that are issued together.
-    pub product: OpId,
+    pub mma: OpId,
     /// Which of the loop's carried values their sums add to.
-    pub carried: Vec<usize>,
+    pub accumulators: Vec<usize>,
     /// The channels that they give back then.
-    pub gives: Vec<u32>,
+    pub releases: Vec<u32>,
 }
 
 impl Schedule {

@@ -4,7 +4,7 @@ use super::state::{Wait, Way};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
-    Acts, BodyId, For, LayoutId, Loop, MmaGroup, Orbit, Schedule, Step, StripMine,
+    Acts, BodyId, CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, Step, StripMine,
 };
 use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -219,16 +219,16 @@ impl Way<'_, '_> {
         let args = &context.module.block(body).args;
         self.bring_all(&plan.hoisted);
         self.assign(&args[1..], op.group(3));
-        let slab = plan.ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
-        if let (Some(ahead), None) = (&plan.ahead, slab) {
+        let slab = plan.cp_async.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
+        if let (Some(ahead), None) = (&plan.cp_async, slab) {
             self.no_room(ahead.bytes());
         }
         self.write(slab);
         let before = self.enter_loop(body);
         self.bind(args);
         let mark = self.further.len();
-        let of_all = plan.ahead.as_ref().filter(|ahead| ahead.meets);
-        self.running = in_orbit(&plan.orbits, |carried| args[carried + 1]);
+        let of_all = plan.cp_async.as_ref().filter(|ahead| ahead.meets);
+        self.running = in_orbit(&plan.carried_mmas, |carried| args[carried + 1]);
         if let Some(ahead) = of_all {
             self.running.clear();
             self.met();
@@ -236,8 +236,8 @@ impl Way<'_, '_> {
         }
         self.region(plan.body);
         self.further.truncate(mark);
-        self.running = in_orbit(&plan.orbits, |carried| op.results[carried]);
-        if let Some(leave) = plan.leave {
+        self.running = in_orbit(&plan.carried_mmas, |carried| op.results[carried]);
+        if let Some(leave) = plan.epilogue {
             self.body(leave);
         }
         if let Some(ahead) = of_all {
@@ -325,6 +325,6 @@ impl Way<'_, '_> {
 }
 
 /// Products that the iteration before has issued: the sums of each.
-fn in_orbit(orbits: &[Orbit], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
-    orbits.iter().map(|orbit| orbit.carried.iter().map(|&carried| sum(carried)).collect()).collect()
+fn in_orbit(orbits: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
+    orbits.iter().map(|orbit| orbit.accumulators.iter().map(|&carried| sum(carried)).collect()).collect()
 }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{MmaGroup, Orbit, Step};
+use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::{Conversion, Layout};
 use crate::pass::sums;
 
 impl Context<'_> {
     /// The products of a loop body that accumulate in place from iteration to iteration. `steps`: those of the body.
-    pub fn orbits_of(&self, id: OpId, steps: &[Step]) -> Vec<Orbit> {
+    pub fn carried_mmas_of(&self, id: OpId, steps: &[Step]) -> Vec<CarriedMma> {
         let module = self.module;
         let op = module.op(id);
         let body = op.regions[0];
@@ -29,7 +29,7 @@ impl Context<'_> {
     }
 
     /// The way round of some of them, whose loop ends its iterations with `exit`.
-    fn orbit_of(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<Orbit> {
+    fn orbit_of(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let product = plan.last()?;
         let runs_on = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
         if !runs_on(product) || self.bundles.with(product)[..] != plan.ops[..] {
@@ -37,7 +37,7 @@ impl Context<'_> {
         }
         let sums = sums(self.module, &plan.ops);
         let carried = sums.iter().map(|sum| self.carried_sum(sum, body, exit)).collect::<Option<_>>()?;
-        Some(Orbit { product, carried, gives: plan.releases.clone() })
+        Some(CarriedMma { mma: product, accumulators: carried, releases: plan.releases.clone() })
     }
 
     /// The position of the carried value that products add up on in place, from iteration to iteration, if there is one.

@@ -51,7 +51,7 @@ impl Context<'_> {
         let steps = schedule.steps(plan.body);
         let runs = |step: &Step| matches!(step, Step::Mma(plan) if self.run_on(&plan.ops));
         let (first, last) = (steps.iter().position(runs)?, steps.iter().rposition(runs)?);
-        (first < last && plan.orbits.is_empty() && steps[first..last].iter().all(may_be_in_turn))
+        (first < last && plan.carried_mmas.is_empty() && steps[first..last].iter().all(may_be_in_turn))
             .then_some([first, last])
     }
 

@@ -188,24 +188,24 @@ impl Waits<'_, '_> {
         let block = self.context.module.block(op.regions[0]);
         let exit = block.ops.last().map(|&exit| self.context.module.op(exit));
         let of = |values: &[Value]| -> Vec<Vec<Value>> {
-            let orbits = step.orbits.iter();
-            orbits.map(|orbit| orbit.carried.iter().map(|&carried| values[carried]).collect()).collect()
+            let orbits = step.carried_mmas.iter();
+            orbits.map(|orbit| orbit.accumulators.iter().map(|&carried| values[carried]).collect()).collect()
         };
         let flights = |results: Vec<Vec<Value>>| -> Vec<Flight> {
-            let orbits = step.orbits.iter().zip(results);
-            orbits.map(|(orbit, results)| Flight { product: orbit.product, results, carried: true }).collect()
+            let orbits = step.carried_mmas.iter().zip(results);
+            orbits.map(|(orbit, results)| Flight { product: orbit.mma, results, carried: true }).collect()
         };
         // Copies that run ahead of it for all threads wait at the head for whatever runs.
-        let lands_at_head = step.ahead.as_ref().is_some_and(|ahead| ahead.meets);
+        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.meets);
         let ending = match exit {
-            Some(exit) if !step.orbits.is_empty() => Ending::InOrbit(of(&exit.operands)),
+            Some(exit) if !step.carried_mmas.is_empty() => Ending::InOrbit(of(&exit.operands)),
             _ if lands_at_head && self.acts == Acts::All => Ending::RunsOn,
             _ => Ending::Landed,
         };
         self.flying = if lands_at_head { Vec::new() } else { flights(of(&block.args[1..])) };
         self.body(step.body, &ending);
         self.flying = flights(of(&op.results));
-        if let Some(leave) = step.leave {
+        if let Some(leave) = step.epilogue {
             let around = std::mem::take(&mut self.steps);
             self.land(0, false);
             self.schedule.bodies[leave.0 as usize] = std::mem::replace(&mut self.steps, around);

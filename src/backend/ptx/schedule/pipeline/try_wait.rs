@@ -24,7 +24,8 @@ impl Context<'_> {
             (others && self.may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
         };
         let loops = schedule.loops(Acts::Math);
-        let plain = loops.iter().filter(|plan| plan.orbits.is_empty() && plan.rounds.is_none_or(|rounds| rounds == 1));
+        let plain =
+            loops.iter().filter(|plan| plan.carried_mmas.is_empty() && plan.unroll.is_none_or(|rounds| rounds == 1));
         let found: Vec<(BodyId, usize, u32)> = plain.filter_map(place).collect();
         for (body, at, channel) in found {
             schedule.bodies[body.0 as usize].insert(at, Step::ConsumerTryWait(channel));
@@ -50,7 +51,7 @@ impl Context<'_> {
             .filter(|&other| ring(other) == ring(channel))
             .collect();
         let whole = !self.ends_early(self.module.op(plan.op).regions[0]);
-        plan.deal.is_none() && whole && taken == [channel]
+        plan.pingpong.is_none() && whole && taken == [channel]
     }
 }
 

@@ -128,7 +128,7 @@ const NOTHING_AHEAD: &str = "its loads cannot be copied ahead, or there is no ro
 /// Stages of copies ahead, by loop.
 fn copied_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
     let loops = schedule.bodies.iter().flatten().filter_map(|step| match step {
-        Step::For(plan) => Some((plan.op, plan.ahead.as_ref()?.stages as u32)),
+        Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),
         _ => None,
     });
     loops.collect()

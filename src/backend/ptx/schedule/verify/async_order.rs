@@ -302,26 +302,26 @@ impl<'a> Walk<'a, '_> {
         let op = self.context.module.op(step.op);
         let args = &self.context.module.block(op.regions[0]).args;
         let in_orbit = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<Flight> {
-            let flight = |orbit: &crate::backend::ptx::schedule::Orbit| Flight {
-                product: orbit.product,
-                results: orbit.carried.iter().filter_map(|&carried| of(carried)).collect(),
+            let flight = |orbit: &crate::backend::ptx::schedule::CarriedMma| Flight {
+                product: orbit.mma,
+                results: orbit.accumulators.iter().filter_map(|&carried| of(carried)).collect(),
                 carried: true,
                 reads: Vec::new(),
-                gives: orbit.gives.clone(),
+                gives: orbit.releases.clone(),
             };
-            step.orbits.iter().map(flight).collect()
+            step.carried_mmas.iter().map(flight).collect()
         };
         // Copies that run ahead of the loop for all threads wait at the head, and on the way out, for whatever runs.
-        let lands_at_head = step.ahead.as_ref().is_some_and(|ahead| ahead.meets);
+        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.meets);
         let ending = match () {
-            () if !step.orbits.is_empty() => Ending::Orbits(step),
+            () if !step.carried_mmas.is_empty() => Ending::Orbits(step),
             () if lands_at_head && self.acts == Acts::All => Ending::Anything,
             () => Ending::Nothing,
         };
         self.flying = if lands_at_head { Vec::new() } else { in_orbit(&|carried| args.get(carried + 1).copied()) };
         self.inside(step.body, ending)?;
         self.flying = in_orbit(&|carried| op.results.get(carried).copied());
-        for wait in step.leave.map_or(&[][..], |leave| self.schedule.steps(leave)) {
+        for wait in step.epilogue.map_or(&[][..], |leave| self.schedule.steps(leave)) {
             match wait {
                 Step::MmaWait(land) if !land.sunk => self.land(land)?,
                 _ => return fault(step.op, "does more on the way out than wait for products"),
@@ -339,9 +339,9 @@ impl<'a> Walk<'a, '_> {
         let stays = |flight: &Flight| match ending {
             Ending::Nothing => false,
             Ending::Anything | Ending::Beside => true,
-            Ending::Orbits(step) => step.orbits.iter().any(|orbit| {
+            Ending::Orbits(step) => step.carried_mmas.iter().any(|orbit| {
                 let carries = |&carried: &usize| exit.get(carried).is_some_and(|value| flight.results.contains(value));
-                orbit.product == flight.product && orbit.carried.iter().all(carries)
+                orbit.mma == flight.product && orbit.accumulators.iter().all(carries)
             }),
         };
         match self.flying.iter().find(|flight| !stays(flight)) {

@@ -144,7 +144,8 @@ impl Walk<'_, '_> {
                 step => {
                     let within = std::mem::take(&mut within);
                     self.parts(step, &within)?;
-                    let slab = matches!(step, Step::For(plan) if plan.ahead.is_some()).then(|| written_last(&within));
+                    let slab =
+                        matches!(step, Step::For(plan) if plan.cp_async.is_some()).then(|| written_last(&within));
                     self.stages.extend(slab.flatten());
                     self.step(step)?;
                     if slab.flatten().is_some() {
@@ -263,7 +264,7 @@ impl Walk<'_, '_> {
         let module = self.context.module;
         match step {
             Step::For(plan) => {
-                let meets = plan.ahead.as_ref().is_some_and(|ahead| ahead.meets);
+                let meets = plan.cp_async.as_ref().is_some_and(|ahead| ahead.meets);
                 self.rounds((plan.op, plan.body), meets)?;
             }
             Step::Loop(plan) => self.rounds((plan.op, plan.body), false)?,

@@ -16,8 +16,8 @@ impl Context<'_> {
         let wanted = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
         let mut found = 0;
         for agent in &schedule.agents {
-            for plan in schedule.loops(agent.acts).into_iter().filter(|plan| plan.deal.is_some()) {
-                if plan.deal.as_ref() != wanted || agent.acts != Acts::Math {
+            for plan in schedule.loops(agent.acts).into_iter().filter(|plan| plan.pingpong.is_some()) {
+                if plan.pingpong.as_ref() != wanted || agent.acts != Acts::Math {
                     return fault(plan.op, "not as the roles have it");
                 }
                 found += 1;
@@ -29,7 +29,7 @@ impl Context<'_> {
 
     fn is_dealt_well(&self, body: BlockId, schedule: &Schedule, plan: &For, way: &[Mark]) -> Checked {
         let (module, op) = (self.module, self.module.op(plan.op));
-        let Some(Deal { around, takes }) = &plan.deal else { return Ok(()) };
+        let Some(Deal { around, takes }) = &plan.pingpong else { return Ok(()) };
         let block = module.block(op.regions[0]);
         if *around != plan.op || self.op_blocks[around.index()] != Some(body) {
             return fault(plan.op, "it is another loop");

@@ -237,9 +237,11 @@ impl<'a, 'm> Walk<'a, 'm> {
                 }
             }
             Step::For(step) => {
-                step.orbits.iter().try_for_each(|orbit| steps::orbit(self.context, self.schedule, step, orbit))?;
+                step.carried_mmas
+                    .iter()
+                    .try_for_each(|orbit| steps::orbit(self.context, self.schedule, step, orbit))?;
                 steps::rounds(self.context, self.acts, step)?;
-                if let Some(ahead) = &step.ahead {
+                if let Some(ahead) = &step.cp_async {
                     steps::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
                 }
             }
@@ -337,7 +339,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
         let before = (self.ahead.clone(), self.bytes_ahead);
         if let Step::For(step) = step
-            && let Some(ahead) = &step.ahead
+            && let Some(ahead) = &step.cp_async
         {
             self.bytes_ahead += ahead.bytes();
             self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, copy.own)));

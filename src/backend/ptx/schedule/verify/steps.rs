@@ -7,7 +7,9 @@ use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::cp_async::{Ahead, Copy};
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, For, MmaGroup, Orbit, Schedule, Step, StripMine, StripRole};
+use crate::backend::ptx::schedule::ir::program::{
+    Acts, CarriedMma, For, MmaGroup, Schedule, Step, StripMine, StripRole,
+};
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
@@ -210,14 +212,14 @@ pub fn together(
 }
 
 /// May products land in the next iteration?
-pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &Orbit) -> Checked {
+pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &CarriedMma) -> Checked {
     let module = context.module;
-    let id = orbit.product;
+    let id = orbit.mma;
     let plan = schedule.steps(step.body).iter().find_map(|step| match step {
         Step::Mma(plan) if plan.last() == Some(id) => Some(plan),
         _ => None,
     });
-    let Some(plan) = plan.filter(|plan| plan.releases == orbit.gives) else {
+    let Some(plan) = plan.filter(|plan| plan.releases == orbit.releases) else {
         return fault(id, "gives back other stages than the loop carries");
     };
     let body = module.op(step.op).regions[0];
@@ -232,14 +234,15 @@ pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &Orb
             && [start, end].iter().all(|value| context.use_counts[value.index()] == 1)
     };
     let alone = plan.ops.iter().all(|&id| context.inference.runs_alone(id));
-    let right = alone && sums.len() == orbit.carried.len() && sums.iter().zip(&orbit.carried).all(lands);
+    let right = alone && sums.len() == orbit.accumulators.len() && sums.iter().zip(&orbit.accumulators).all(lands);
     if right { Ok(()) } else { fault(id, "cannot land in the next iteration") }
 }
 
 /// May so many rounds of a loop stand one after another?
 pub fn rounds(context: &Context<'_>, acts: Acts, step: &For) -> Checked {
-    let plain = acts != Acts::Load && step.ahead.is_none() && step.orbits.is_empty() && step.deal.is_none();
-    match step.rounds {
+    let plain =
+        acts != Acts::Load && step.cp_async.is_none() && step.carried_mmas.is_empty() && step.pingpong.is_none();
+    match step.unroll {
         None | Some(1) => Ok(()),
         Some(rounds) if plain && context.can_write_out(step.op, rounds) => Ok(()),
         Some(_) => fault(step.op, "does not go on from one round right to the next"),
