@@ -10,7 +10,7 @@ use super::meetings::Meetings;
 use super::rings::Place;
 use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
-use crate::backend::ptx::schedule::{Acts, BodyId, For, Loop, MmaWait, OrderPoint as TeamTurn, Step};
+use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint as TeamTurn, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its products land.
@@ -73,7 +73,7 @@ pub enum Kind<'a> {
 pub struct Level<'a> {
     pub kind: Kind<'a>,
     pub block: BlockId,
-    pub body: BodyId,
+    pub body: SeqId,
     pub next: usize,
     /// Memory of its own that was there before.
     pub allocations: usize,
@@ -89,7 +89,7 @@ pub enum Turn {
 
 /// An agent.
 pub struct Agent<'a> {
-    pub acts: Acts,
+    pub acts: WarpRole,
     pub kernel: &'a Kernel<'a>,
     pub frame: Frame<'a>,
     pub levels: Vec<Level<'a>>,
@@ -125,9 +125,9 @@ pub struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    pub fn new(kernel: &'a Kernel<'a>, (acts, team): (Acts, usize), body: BodyId, id: [u32; 3]) -> Agent<'a> {
+    pub fn new(kernel: &'a Kernel<'a>, (acts, team): (WarpRole, usize), body: SeqId, id: [u32; 3]) -> Agent<'a> {
         let mut frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
-        if acts == Acts::Math && kernel.context.bands > 1 {
+        if acts == WarpRole::Consumer && kernel.context.bands > 1 {
             frame.set_band(team as u32);
         }
         let entry = Level { kind: Kind::Entry, block: kernel.body, body, next: 0, allocations: 0 };

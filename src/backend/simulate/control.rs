@@ -6,7 +6,7 @@ use super::agent::{Agent, Kind, Level, Passed, Turn};
 use super::copies::Copies;
 use super::fault::{Fault, broken};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, CarriedMma, Deal, For, LayoutId, Loop, Step, TEAMS};
+use crate::backend::ptx::schedule::{Ahead, CarriedMma, Deal, For, LayoutId, Loop, SeqId, Step, TEAMS, WarpRole};
 use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Agent<'a> {
@@ -15,7 +15,7 @@ impl<'a> Agent<'a> {
     fn before_loop(&mut self, hoisted: &[(Value, LayoutId)]) -> Result<(), Fault> {
         for &(value, _) in hoisted {
             self.need(value)?;
-            if self.acts != Acts::Load && !self.frame.is_known(value) && self.fetched(value).is_none() {
+            if self.acts != WarpRole::Producer && !self.frame.is_known(value) && self.fetched(value).is_none() {
                 return Err(broken(format!("%{} is converted ahead of a loop, and not there", value.index())));
             }
         }
@@ -69,7 +69,7 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    fn enter(&mut self, kind: Kind<'a>, op: OpId, region: usize, body: BodyId) -> Result<(), Fault> {
+    fn enter(&mut self, kind: Kind<'a>, op: OpId, region: usize, body: SeqId) -> Result<(), Fault> {
         let block = self.kernel.module.op(op).regions.get(region).copied();
         let block = block.ok_or_else(|| broken(format!("op {} has no such region", op.index())))?;
         let allocations = self.frame.allocations();
@@ -224,7 +224,7 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Its condition is not there.
-    pub fn branch(&mut self, op: OpId, arms: &[BodyId]) -> Result<(), Fault> {
+    pub fn branch(&mut self, op: OpId, arms: &[SeqId]) -> Result<(), Fault> {
         let condition = self.kernel.module.op(op).operands[0];
         self.need(condition)?;
         let arm = usize::from(self.frame.number(condition, Sign::Unsigned)? == 0);
@@ -307,7 +307,7 @@ impl<'a> Agent<'a> {
         values: &[Value],
     ) -> Result<Turn, Fault> {
         let args = &self.kernel.module.block(self.levels[target].block).args;
-        let until_head = plan.cp_async.is_some() && self.acts == Acts::All;
+        let until_head = plan.cp_async.is_some() && self.acts == WarpRole::All;
         let orbits = if until_head { None } else { Some(&plan.carried_mmas[..]) };
         let carried = self.passed(values, (&args[1..], orbits))?;
         self.keep_orbits(plan);

@@ -9,15 +9,15 @@
 //! themselves: there the groups go as one.
 
 use crate::backend::ptx::GROUP_WARPS;
-use crate::backend::ptx::schedule::{Acts, Context, Schedule, Touch};
+use crate::backend::ptx::schedule::{Context, Schedule, Touch, WarpRole};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 
 /// Groups of a schedule that go for themselves: 1 where they go as one.
 pub fn count(context: &Context<'_>, body: BlockId, schedule: &Schedule) -> usize {
-    let Some(agent) = schedule.agent(Acts::Math) else { return 1 };
-    let alone = schedule.roles.as_ref().is_none_or(|roles| roles.crews() == 1);
-    let ahead = schedule.loops(Acts::Math).into_iter().any(|plan| plan.cp_async.is_some());
+    let Some(agent) = schedule.partition(WarpRole::Consumer) else { return 1 };
+    let alone = schedule.warp_spec.as_ref().is_none_or(|roles| roles.crews() == 1);
+    let ahead = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
     let warps = agent.warps.len() as u32;
     match alone && !ahead && warps.is_multiple_of(GROUP_WARPS) && Accesses::of(context, body).never_meet() {
         true => (warps / GROUP_WARPS).max(1) as usize,

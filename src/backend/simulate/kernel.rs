@@ -7,7 +7,7 @@ use super::groups;
 use crate::backend::ParamWord;
 use crate::backend::cpu::{Memory, Program};
 use crate::backend::ptx::Scheduled;
-use crate::backend::ptx::schedule::{Acts, Context, Roles, Schedule, Touch};
+use crate::backend::ptx::schedule::{Context, Roles, Schedule, Touch, WarpRole};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Value};
 
@@ -62,7 +62,7 @@ impl<'a> Kernel<'a> {
     }
 
     pub fn roles(&self) -> Option<&'a Roles> {
-        self.schedule.roles.as_deref()
+        self.schedule.warp_spec.as_deref()
     }
 
     /// The channel of a streamed load.
@@ -76,8 +76,8 @@ impl<'a> Kernel<'a> {
     }
 
     /// May the agent find nothing in this value where a loop or branch passes it on?
-    pub fn may_lack(&self, acts: Acts, value: Value) -> bool {
-        acts == Acts::Load && self.roles().is_some_and(|roles| !roles.carried.contains(&value))
+    pub fn may_lack(&self, acts: WarpRole, value: Value) -> bool {
+        acts == WarpRole::Producer && self.roles().is_some_and(|roles| !roles.carried.contains(&value))
     }
 
     /// The channel with this number.

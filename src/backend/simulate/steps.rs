@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    Acts, OrderPoint as TeamTurn, Step, StripMine, TEAMS, Within, box_order, is_computed_where_used,
+    OrderPoint as TeamTurn, Step, StripMine, TEAMS, WarpRole, Within, box_order, is_computed_where_used,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
@@ -72,7 +72,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// Those of [`Agent::next_step`].
     pub fn arrive(&self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        if self.acts == Acts::Math && matches!(self.next_step()?, Some(Step::Sub(Within::Meet { .. }))) {
+        if self.acts == WarpRole::Consumer && matches!(self.next_step()?, Some(Step::Sub(Within::Meet { .. }))) {
             shared.meetings[self.team] = self.met + 1;
         }
         Ok(())
@@ -278,7 +278,7 @@ impl<'a> Agent<'a> {
     }
 
     fn fill(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
-        if self.acts != Acts::Load {
+        if self.acts != WarpRole::Producer {
             return Err(broken("who multiplies fills a stage"));
         }
         let plan = self.kernel.channel(channel)?;
@@ -312,7 +312,7 @@ impl<'a> Agent<'a> {
     }
 
     fn take(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
-        if self.acts != Acts::Math {
+        if self.acts != WarpRole::Consumer {
             return Err(broken("who loads takes a stage"));
         }
         let plan = self.kernel.channel(channel)?;

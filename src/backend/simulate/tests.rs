@@ -57,7 +57,7 @@ fn schedules_do_what_their_kernels_do() {
             return;
         }
         count += 1;
-        streamed += usize::from(schedule.roles.is_some());
+        streamed += usize::from(schedule.warp_spec.is_some());
         if let Err(error) = run(context, body, schedule, launch, &ORDERS) {
             failed.push(format!("{name}: {error}\n{}", schedule.to_text(context.module)));
         }
@@ -89,11 +89,11 @@ fn bands_do_together_what_the_whole_kernel_does() {
 /// A schedule with each begin and each end of a turn left out.
 fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
     let mut all = Vec::new();
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut without = |changes: &mut dyn FnMut(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
-                changes(&mut changed.bodies[body]);
+                changes(&mut changed.sequences[body]);
                 all.push(changed);
             };
             match step {

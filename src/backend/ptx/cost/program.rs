@@ -8,7 +8,7 @@ use super::trips::{Launched, trips};
 use super::weights::Weights;
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    Acts, BodyId, Context, For, MmaGroup, OrderPoint, Schedule, Step, StripRole, Takes, Within,
+    Context, For, MmaGroup, OrderPoint, Schedule, SeqId, Step, StripRole, Takes, WarpRole, Within,
 };
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -117,7 +117,7 @@ pub struct Programs {
 
 /// An agent: so many teams, each of so many groups of warps that go through its program on their own.
 pub struct AgentPlan {
-    pub acts: Acts,
+    pub acts: WarpRole,
     pub list: usize,
     pub teams: u32,
     pub groups: u32,
@@ -159,7 +159,7 @@ impl Programs {
             channels: Vec::new(),
         };
         let known = trips(context.module, body, launched);
-        if let Some(roles) = schedule.roles.as_deref() {
+        if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.rings = roles
                 .rings
                 .iter()
@@ -177,31 +177,34 @@ impl Programs {
             }
         }
         let multiplies = !context.inference.products.is_empty();
-        for agent in &schedule.agents {
+        for agent in &schedule.partitions {
             let warps = agent.warps.end - agent.warps.start;
-            let teams =
-                if agent.acts == Acts::Math { schedule.roles.as_ref().map_or(1, |roles| roles.teams()) } else { 1 };
+            let teams = if agent.role == WarpRole::Consumer {
+                schedule.warp_spec.as_ref().map_or(1, |roles| roles.teams())
+            } else {
+                1
+            };
             // Four warps are those that one instruction multiplies for, or one for each scheduler.
-            let groups = match agent.acts {
-                Acts::Load => 1,
+            let groups = match agent.role {
+                WarpRole::Producer => 1,
                 _ if multiplies => (warps / teams / GROUP_WARPS).max(1),
                 _ => 1,
             };
-            let each = if agent.acts == Acts::Load { 1 } else { warps / teams / groups };
+            let each = if agent.role == WarpRole::Producer { 1 } else { warps / teams / groups };
             // Each band has tiles of its own.
-            let bands = if agent.acts == Acts::Math { context.bands } else { 1 };
+            let bands = if agent.role == WarpRole::Consumer { context.bands } else { 1 };
             let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer = Writer {
                 prices,
                 schedule,
                 known: &known,
-                loads: agent.acts == Acts::Load,
+                loads: agent.role == WarpRole::Producer,
                 exponentials: None,
                 programs: &mut programs,
             };
             let list = writer.body(agent.body);
             let in_turn = if bands > 1 { bands } else { groups };
-            programs.agents.push(AgentPlan { acts: agent.acts, list, teams, groups, warps: each, in_turn });
+            programs.agents.push(AgentPlan { acts: agent.role, list, teams, groups, warps: each, in_turn });
         }
         programs
     }
@@ -267,7 +270,7 @@ impl Act {
 }
 
 impl Writer<'_, '_> {
-    fn body(&mut self, body: BodyId) -> usize {
+    fn body(&mut self, body: SeqId) -> usize {
         let mut acts = Vec::new();
         self.steps(body, &mut acts);
         if self.has_turns(body) {
@@ -283,7 +286,7 @@ impl Writer<'_, '_> {
         self.programs.lists.len() - 1
     }
 
-    fn steps(&mut self, body: BodyId, acts: &mut Vec<Act>) {
+    fn steps(&mut self, body: SeqId, acts: &mut Vec<Act>) {
         let schedule = self.schedule;
         for step in schedule.steps(body) {
             self.step(step, acts);
@@ -295,7 +298,7 @@ impl Writer<'_, '_> {
     }
 
     /// Returns true if groups take turns in a body, and threads do not meet there.
-    fn has_turns(&self, body: BodyId) -> bool {
+    fn has_turns(&self, body: SeqId) -> bool {
         let steps = self.schedule.steps(body);
         let is_turn = |step: &Step| match step {
             Step::Mma(plan) => plan.order.is_some(),
@@ -437,7 +440,7 @@ impl Writer<'_, '_> {
     fn multiply(&mut self, step: &Step, plan: &MmaGroup, acts: &mut Vec<Act>) {
         let context = self.prices.context;
         let Some(last) = plan.last() else { return };
-        let roles = self.schedule.roles.as_deref();
+        let roles = self.schedule.warp_spec.as_deref();
         let fetched = |value: Value| {
             let load = context.load_behind(value);
             load.is_some_and(|load| roles.is_some_and(|roles| roles.members.contains_key(&load)))
@@ -529,7 +532,7 @@ impl Writer<'_, '_> {
         }
         let known = self.known.get(&op).copied();
         let trips = known.unwrap_or(ASSUMED[usize::from(outer)]);
-        let deal = self.schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
+        let deal = self.schedule.warp_spec.as_ref().and_then(|roles| roles.deal.as_ref());
         let is_dealt = deal.is_some_and(|deal| deal.around == op);
         let most = if is_dealt { DEALT } else { FOLLOWED[usize::from(outer)] };
         let followed = (trips.ceil() as u32).min(most);

@@ -6,7 +6,7 @@ use super::demand::{Demand, PART, Unit};
 use super::machine::{Shared, TurnEnd, Units};
 use super::program::{Act, Programs, Round, What};
 use super::queue::{FAR, NEAR, PRODUCTS, QUEUES, Queue};
-use crate::backend::ptx::schedule::Acts;
+use crate::backend::ptx::schedule::WarpRole;
 use crate::ir::Value;
 
 /// Most parts of one act.
@@ -520,6 +520,6 @@ impl Walker {
 
     /// Is it one of those that load?
     pub fn loads(&self, programs: &Programs) -> bool {
-        programs.agents[self.agent].acts == Acts::Load
+        programs.agents[self.agent].acts == WarpRole::Producer
     }
 }

@@ -12,7 +12,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Steady;
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{BodyId, For, LayoutId, Loop};
+use crate::backend::ptx::schedule::{For, LayoutId, Loop, SeqId};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         self.thread.truncate(mark.thread);
     }
 
-    fn region(&mut self, body: BodyId) {
+    fn region(&mut self, body: SeqId) {
         let mark = self.mark();
         self.body(body);
         self.release(mark);
@@ -270,7 +270,7 @@ impl Lowering<'_> {
 
     /// Moves what each round of a loop computes alike, and where tensor cores wait for the threads, in front of it: all of that
     /// where products take turns, and once a kernel what depends on the number of a thread.
-    fn hoist(&mut self, body: BodyId, head: usize) {
+    fn hoist(&mut self, body: SeqId, head: usize) {
         // Bands have no registers for all of it.
         if self.schedule.orders_mma(body) && self.context.bands == 1 {
             self.b.hoist_steady(head, Steady::All);
@@ -332,7 +332,7 @@ impl Lowering<'_> {
     }
 
     /// `if`.
-    pub fn branches(&mut self, id: OpId, arms: &[BodyId], quiet: bool) -> Lowered {
+    pub fn branches(&mut self, id: OpId, arms: &[SeqId], quiet: bool) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{Lowering, start};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
-use crate::backend::ptx::schedule::{Acts, Context, Schedule, Step};
+use crate::backend::ptx::schedule::{Context, Schedule, Step, WarpRole};
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::error::Diagnostic;
@@ -59,7 +59,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
             lowering.clear_private();
             if !lowering.plans_only {
-                lowering.run(Acts::All);
+                lowering.run(WarpRole::All);
             }
         }
     }
@@ -91,12 +91,12 @@ impl<'m> Lowering<'m> {
 
     /// Tile blocks that fit on a multiprocessor, as far as that is known before there is code.
     pub fn blocks(&self, body: BlockId) -> u32 {
-        if self.schedule.roles.is_some() {
+        if self.schedule.warp_spec.is_some() {
             return self.context.blocks_of_roles();
         }
         let (inference, schedule) = (&self.context.inference, &self.schedule);
         let mut ahead = 0;
-        for step in schedule.bodies.iter().flatten() {
+        for step in schedule.sequences.iter().flatten() {
             if let Step::For(plan) = step {
                 ahead = ahead.max(plan.cp_async.as_ref().map_or(0, |ahead| ahead.bytes()));
             }

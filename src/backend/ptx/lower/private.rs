@@ -20,7 +20,7 @@ use crate::layout::Layout;
 impl Lowering<'_> {
     /// Clears the copy of an array, if there is one.
     pub fn clear_private(&mut self) {
-        let Some(private) = self.schedule.private else { return };
+        let Some(private) = self.schedule.privatized else { return };
         self.clear(Buffer { bytes: private.bytes(), ..private.place });
         self.barrier();
     }
@@ -28,7 +28,7 @@ impl Lowering<'_> {
     /// An atomic through the copy.
     pub fn combine_atomic(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let private = self.schedule.private.ok_or(OTHERWISE)?;
+        let private = self.schedule.privatized.ok_or(OTHERWISE)?;
         let (_, offsets) = array_and_offsets(self.module, op.operands[0]).ok_or(OTHERWISE)?;
         let layout = self.access_layout(id)?;
         let values = self.get(op.operands[1], &layout)?;
@@ -172,7 +172,7 @@ impl Lowering<'_> {
 
     /// Adds what the block has combined to the array, at its end.
     pub fn flush_private(&mut self) -> Lowered {
-        let Some(private) = self.schedule.private else { return Ok(()) };
+        let Some(private) = self.schedule.privatized else { return Ok(()) };
         self.for_op(private.first, |lowering| lowering.flush_copies(private))
     }
 

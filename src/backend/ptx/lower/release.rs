@@ -34,7 +34,8 @@ impl Lowering<'_> {
 
     /// Gives back stages that only regions have used, or that were lent to a store: the boxes of a warp have been read then.
     pub fn give(&mut self, channels: &[u32]) -> Lowered {
-        if self.schedule.roles.as_ref().is_some_and(|roles| channels.iter().any(|&channel| roles.is_lent(channel))) {
+        if self.schedule.warp_spec.as_ref().is_some_and(|roles| channels.iter().any(|&channel| roles.is_lent(channel)))
+        {
             self.drain()?;
             self.b.bar_warp_sync();
         }

@@ -19,7 +19,7 @@ use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
+use crate::backend::ptx::schedule::{BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles, WarpRole};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -178,7 +178,7 @@ impl Lowering<'_> {
         let idle = self.b.new_label();
         self.b.bra_if(works, true, idle, false);
         self.start_rings(None);
-        self.run(Acts::Load);
+        self.run(WarpRole::Producer);
         self.b.place(idle);
         self.b.ret();
         self.role = Role::All;
@@ -238,7 +238,7 @@ impl Lowering<'_> {
         let aside = self.b.new_label();
         self.rings.as_mut().expect("rings").aside = Some((never, aside));
         self.start_turns();
-        self.run(Acts::Math);
+        self.run(WarpRole::Consumer);
         self.b.place(aside);
         self.b.trap();
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering};
-use crate::backend::ptx::schedule::{Acts, BodyId, Roles, Step};
+use crate::backend::ptx::schedule::{Roles, SeqId, Step, WarpRole};
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, OpId};
 
@@ -28,13 +28,13 @@ impl Lowering<'_> {
     }
 
     /// Lowers the program of an agent.
-    pub fn run(&mut self, acts: Acts) {
-        let agent = self.schedule.agent(acts).map(|agent| agent.body);
+    pub fn run(&mut self, acts: WarpRole) {
+        let agent = self.schedule.partition(acts).map(|agent| agent.body);
         self.body(agent.expect("an agent of the schedule"));
     }
 
     /// Lowers the steps of a body in order; a failed one is reported and skipped.
-    pub fn body(&mut self, body: BodyId) {
+    pub fn body(&mut self, body: SeqId) {
         let schedule = Rc::clone(&self.schedule);
         for step in schedule.steps(body) {
             if let Step::Sub(within) = step {
@@ -62,7 +62,7 @@ impl Lowering<'_> {
 
     /// The op that a step is for; of several, the one at whose place its code comes.
     fn op_of(&self, step: &Step) -> OpId {
-        let roles = || self.schedule.roles.as_ref().expect("roles");
+        let roles = || self.schedule.warp_spec.as_ref().expect("roles");
         match step {
             &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => id,
             &Step::PrivatizedAtomic(id) | &Step::End(id) => id,

@@ -84,7 +84,7 @@ impl Lowering<'_> {
             Some(Within::Bring(Bring { value: brought, to, plan, .. }))
                 if brought == value && self.schedule.layout(to).is_same(wanted) =>
             {
-                Ok(Rc::clone(&self.schedule.changes[plan as usize]))
+                Ok(Rc::clone(&self.schedule.conversions[plan as usize]))
             }
             _ => Err(OTHERWISE.to_owned()),
         }
@@ -125,6 +125,6 @@ impl Lowering<'_> {
 
     /// Where a buffer is of the team that is lowered.
     fn of_team(&self, buffer: Buffer) -> Buffer {
-        Buffer { offset: buffer.offset + self.team.index * self.schedule.team_bytes, ..buffer }
+        Buffer { offset: buffer.offset + self.team.index * self.schedule.smem_bytes_per_group, ..buffer }
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::Context;
 use super::ir::pipelines::Roles;
-use super::ir::program::{Acts, Agent, BodyId, For, LayoutId, Loop, OrderPoint, Schedule, Step, StripMine};
+use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
 use super::ir::tma_store::{Boxed, Send};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -17,7 +17,7 @@ struct Builder<'a, 'm> {
     context: &'a Context<'m>,
     /// What is reserved here. Copies that run ahead of the loops around have reserved their stages.
     shared: SharedMemory,
-    acts: Acts,
+    acts: WarpRole,
     /// Loads of which the threads have their own elements in a stage, in the loops around.
     own: HashSet<OpId>,
     /// Loads whose tiles stand in stages as operands, in the loops around.
@@ -31,14 +31,19 @@ impl Context<'_> {
     pub fn schedule(&self, body: BlockId, roles: Option<Rc<Roles>>, shared: &SharedMemory) -> Schedule {
         let warps = self.consumer_warps();
         let agents = match roles {
-            Some(_) => vec![(Acts::Math, 0..warps), (Acts::Load, warps..warps + self.producer_warps())],
-            None => vec![(Acts::All, 0..warps)],
+            Some(_) => vec![(WarpRole::Consumer, 0..warps), (WarpRole::Producer, warps..warps + self.producer_warps())],
+            None => vec![(WarpRole::All, 0..warps)],
         };
-        let schedule = Schedule { roles, private: self.private, products: self.splits(body), ..Schedule::default() };
+        let schedule = Schedule {
+            warp_spec: roles,
+            privatized: self.private,
+            mma_partitions: self.splits(body),
+            ..Schedule::default()
+        };
         let mut builder = Builder {
             context: self,
             shared: shared.clone(),
-            acts: Acts::All,
+            acts: WarpRole::All,
             own: HashSet::new(),
             staged: HashSet::new(),
             schedule,
@@ -46,7 +51,7 @@ impl Context<'_> {
         for (acts, warps) in agents {
             builder.acts = acts;
             let body = builder.block(body);
-            builder.schedule.agents.push(Agent { acts, warps, body });
+            builder.schedule.partitions.push(Partition { role: acts, warps, body });
         }
         self.place_waits(&mut builder.schedule);
         self.place_meetings(&mut builder.schedule, shared);
@@ -59,19 +64,19 @@ impl Context<'_> {
 
 impl Builder<'_, '_> {
     fn roles(&self) -> Option<&Roles> {
-        self.schedule.roles.as_deref()
+        self.schedule.warp_spec.as_deref()
     }
 
-    fn empty_body(&mut self) -> BodyId {
-        self.schedule.bodies.push(Vec::new());
-        BodyId(self.schedule.bodies.len() as u32 - 1)
+    fn empty_body(&mut self) -> SeqId {
+        self.schedule.sequences.push(Vec::new());
+        SeqId(self.schedule.sequences.len() as u32 - 1)
     }
 
-    fn block(&mut self, block: BlockId) -> BodyId {
+    fn block(&mut self, block: BlockId) -> SeqId {
         let id = self.empty_body();
         let ops = &self.context.module.block(block).ops;
-        let steps = if self.acts == Acts::Load { self.of_slice(ops) } else { self.of_all(ops) };
-        self.schedule.bodies[id.0 as usize] = steps;
+        let steps = if self.acts == WarpRole::Producer { self.of_slice(ops) } else { self.of_all(ops) };
+        self.schedule.sequences[id.0 as usize] = steps;
         id
     }
 
@@ -128,7 +133,7 @@ impl Builder<'_, '_> {
     fn step(&mut self, id: OpId) -> Step {
         let context = self.context;
         let op = context.module.op(id);
-        let lent = self.roles().and_then(|roles| roles.lent_to(id)).filter(|_| self.acts == Acts::Load);
+        let lent = self.roles().and_then(|roles| roles.lent_to(id)).filter(|_| self.acts == WarpRole::Producer);
         if let Some(channel) = lent {
             return Step::Produce(channel);
         }
@@ -195,10 +200,10 @@ impl Builder<'_, '_> {
             };
         };
         match self.acts {
-            Acts::Load if roles.filled_at(channel) == Some(id) => Step::Produce(channel),
-            Acts::Math if roles.taken_at(channel) == Some(id) => Step::Advance(channel),
-            Acts::Math if roles.riders.contains_key(&id) => Step::LocalLoad(id),
-            Acts::Load | Acts::Math | Acts::All => Step::Deferred(id),
+            WarpRole::Producer if roles.filled_at(channel) == Some(id) => Step::Produce(channel),
+            WarpRole::Consumer if roles.taken_at(channel) == Some(id) => Step::Advance(channel),
+            WarpRole::Consumer if roles.riders.contains_key(&id) => Step::LocalLoad(id),
+            WarpRole::Producer | WarpRole::Consumer | WarpRole::All => Step::Deferred(id),
         }
     }
 
@@ -243,7 +248,7 @@ impl Builder<'_, '_> {
 
     /// What a loop with this body uses from outside in other layouts.
     fn hoisted(&mut self, body: BlockId) -> Vec<(Value, LayoutId)> {
-        if self.acts == Acts::Load {
+        if self.acts == WarpRole::Producer {
             return Vec::new();
         }
         let mut hoisted = Vec::new();
@@ -257,8 +262,8 @@ impl Builder<'_, '_> {
     }
 
     /// What teams do in turn comes between a turn and the end of it.
-    fn take_turns(&mut self, body: BodyId) {
-        let steps = std::mem::take(&mut self.schedule.bodies[body.0 as usize]);
+    fn take_turns(&mut self, body: SeqId) {
+        let steps = std::mem::take(&mut self.schedule.sequences[body.0 as usize]);
         let spans = OrderPoint::ALL.map(|turn| {
             let of_turn = |step: &Step| match turn {
                 OrderPoint::Pipeline => self.uses_rings(step),
@@ -281,7 +286,7 @@ impl Builder<'_, '_> {
                     .map(|(turn, _)| Step::OrderArrive(turn)),
             );
         }
-        self.schedule.bodies[body.0 as usize] = with_turns;
+        self.schedule.sequences[body.0 as usize] = with_turns;
     }
 
     /// Does a step take stages or wait for them, itself or in its bodies?
@@ -295,8 +300,8 @@ impl Builder<'_, '_> {
         let body = context.module.op(id).regions[0];
         let hoisted = self.hoisted(body);
         let ahead = match self.acts {
-            Acts::Load => None,
-            acts => context.copies_ahead(id, (acts == Acts::All, self.roles()), &self.shared).map(Rc::new),
+            WarpRole::Producer => None,
+            acts => context.copies_ahead(id, (acts == WarpRole::All, self.roles()), &self.shared).map(Rc::new),
         };
         let slab: Option<Buffer> = ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
         let before = (self.own.clone(), self.staged.clone());
@@ -305,8 +310,8 @@ impl Builder<'_, '_> {
         }
         let steps = self.block(body);
         let orbits = match self.acts {
-            Acts::Math => context.carried_mmas_of(id, self.schedule.steps(steps)),
-            Acts::All | Acts::Load => Vec::new(),
+            WarpRole::Consumer => context.carried_mmas_of(id, self.schedule.steps(steps)),
+            WarpRole::All | WarpRole::Producer => Vec::new(),
         };
         (self.own, self.staged) = before;
         if let Some(slab) = slab {
@@ -314,11 +319,11 @@ impl Builder<'_, '_> {
         }
         let leave = (!orbits.is_empty()).then(|| self.empty_body());
         let deal = self.roles().and_then(|roles| roles.deal.clone());
-        let deal = deal.filter(|deal| deal.around == id && self.acts == Acts::Math);
+        let deal = deal.filter(|deal| deal.around == id && self.acts == WarpRole::Consumer);
         if deal.is_some() {
             self.take_turns(steps);
         }
-        let plain = self.acts != Acts::Load && ahead.is_none() && orbits.is_empty() && deal.is_none();
+        let plain = self.acts != WarpRole::Producer && ahead.is_none() && orbits.is_empty() && deal.is_none();
         let rounds = context.unroll_factor(id, plain);
         Step::For(Box::new(For {
             op: id,

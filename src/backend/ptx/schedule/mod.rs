@@ -45,8 +45,8 @@ pub use ir::privatized_array::{NEAR, Private, WORDS};
 #[cfg(test)]
 pub use ir::program::OrderSpan;
 pub use ir::program::{
-    Acts, BodyId, CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule,
-    Step, StripMine, StripRole,
+    CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId, Step,
+    StripMine, StripRole, WarpRole,
 };
 pub use ir::sub_step::{Bring, Change, Within};
 pub use ir::tma_store::{Outbox, Parts, Send};

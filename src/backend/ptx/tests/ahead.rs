@@ -122,7 +122,7 @@ fn with_branch(end: Opcode) -> Module {
 fn the_checker_refuses_copies_ahead_of_iterations_that_end_early() {
     let kernel = |end| vec![("branch".to_owned(), with_branch(end), CompileOptions::default())];
     let copies = |schedule: &Schedule| {
-        schedule.bodies.iter().flatten().any(|step| matches!(step, Step::For(plan) if plan.cp_async.is_some()))
+        schedule.sequences.iter().flatten().any(|step| matches!(step, Step::For(plan) if plan.cp_async.is_some()))
     };
     let mut whole = None;
     each_schedule_of(kernel(Opcode::Yield), |name, _, _, schedule| {

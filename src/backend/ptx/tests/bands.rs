@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::beside::{softmax, softmax_of, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Acts, Roles, Schedule, Step, Within};
+use crate::backend::ptx::schedule::{Roles, Schedule, Step, WarpRole, Within};
 use crate::pass::bands;
 
 /// Attention of so many rows.
@@ -116,7 +116,7 @@ fn stored_twice(in_place: bool) -> Module {
 /// Schedules that are wrong, each with what was changed.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let roles = schedule.roles.as_deref().unwrap();
+    let roles = schedule.warp_spec.as_deref().unwrap();
     let banded = |roles: &Roles| {
         let all = roles.channels.iter().enumerate();
         let mut loads = all.flat_map(|(at, channel)| (0..channel.loads.len()).map(move |load| [at, load]));
@@ -125,7 +125,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut with_roles = |what, change: &dyn Fn(&mut Roles)| {
         let (mut changed, mut roles) = (schedule.clone(), roles.clone());
         change(&mut roles);
-        changed.roles = Some(Rc::new(roles));
+        changed.warp_spec = Some(Rc::new(roles));
         mutants.push((what, changed));
     };
     let [at, load] = banded(roles);
@@ -147,9 +147,9 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     });
     with_roles("the tile of a band stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[1].at += 1024);
     let mut fewer = schedule.clone();
-    fewer.agents.iter_mut().find(|agent| agent.acts == Acts::Math).unwrap().warps.end -= 4;
+    fewer.partitions.iter_mut().find(|agent| agent.role == WarpRole::Consumer).unwrap().warps.end -= 4;
     mutants.push(("a band without warps", fewer));
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 mutants.push((what, with_steps(schedule, body, change)));

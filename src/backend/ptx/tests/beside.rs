@@ -205,15 +205,15 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
         |name, context, body, schedule| {
             context.check_schedule(body, schedule).unwrap();
             let looks = |step: &Step| matches!(step, Step::ConsumerTryWait(_));
-            assert!(!schedule.bodies.iter().flatten().any(looks), "{}", schedule.to_text(context.module));
+            assert!(!schedule.sequences.iter().flatten().any(looks), "{}", schedule.to_text(context.module));
             if !name.ends_with("sm_90a") {
                 return;
             }
             // Neither before the early end nor behind it.
             let takes = |steps: &Vec<Step>| steps.contains(&Step::Advance(0));
-            let around = schedule.bodies.iter().position(takes).unwrap();
-            let landed = schedule.bodies[around].iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
-            for at in landed..schedule.bodies[around].len() {
+            let around = schedule.sequences.iter().position(takes).unwrap();
+            let landed = schedule.sequences[around].iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
+            for at in landed..schedule.sequences[around].len() {
                 let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::ConsumerTryWait(0)));
                 assert!(context.check_schedule(body, &changed).is_err(), "a look at step {at}");
                 count += 1;
@@ -226,7 +226,7 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
 /// The schedule with other steps in one of its bodies.
 pub fn with_steps(schedule: &Schedule, body: usize, change: &dyn Fn(&mut Vec<Step>)) -> Schedule {
     let mut changed = schedule.clone();
-    change(&mut changed.bodies[body]);
+    change(&mut changed.sequences[body]);
     changed
 }
 
@@ -237,7 +237,7 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
     let module = context.module;
     let ops = &module.block(module.entries[0].body).ops;
     let stored = ops.iter().rfind(|&&id| module.op(id).code == Opcode::DivF).map(|&id| module.op(id).results[0]);
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 mutants.push((what, with_steps(schedule, body, change)));
@@ -268,7 +268,7 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
             }
         }
     }
-    let outside = schedule.bodies.iter().position(|steps| steps.iter().any(|step| matches!(step, Step::For(_))));
+    let outside = schedule.sequences.iter().position(|steps| steps.iter().any(|step| matches!(step, Step::For(_))));
     let changed = with_steps(schedule, outside.unwrap(), &|steps| steps.insert(0, Step::ConsumerTryWait(0)));
     mutants.push(("a look outside of loops", changed));
     mutants

@@ -41,8 +41,8 @@ pub fn counts(also_read: bool) -> Module {
 /// Schedules whose copy is another one, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let Some(private) = schedule.private else { return mutants };
-    let mut add = |what, private| mutants.push((what, Schedule { private, ..schedule.clone() }));
+    let Some(private) = schedule.privatized else { return mutants };
+    let mut add = |what, private| mutants.push((what, Schedule { privatized: private, ..schedule.clone() }));
     add("there is no copy of an array", None);
     let mut with = |what, change: &dyn Fn(&mut Private)| {
         let mut changed = private;
@@ -66,14 +66,14 @@ fn an_array_is_combined_alone_or_not_at_all() {
         let mut seen = 0;
         each_schedule_of(vec![kernel], |name, context, body, schedule| {
             let text = schedule.to_text(context.module);
-            let combines = schedule.bodies.iter().flatten().any(|step| matches!(step, Step::PrivatizedAtomic(_)));
-            assert_eq!((schedule.private.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
+            let combines = schedule.sequences.iter().flatten().any(|step| matches!(step, Step::PrivatizedAtomic(_)));
+            assert_eq!((schedule.privatized.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
             context.check_schedule(body, schedule).unwrap();
             seen += 1;
             // Who says otherwise is refused.
             let mut other = schedule.clone();
             let atomic = |step: &&mut Step| step.op().is_some_and(|id| context.module.op(id).code == Opcode::AtomicRmw);
-            let step = other.bodies.iter_mut().flatten().find(atomic).unwrap();
+            let step = other.sequences.iter_mut().flatten().find(atomic).unwrap();
             let id = step.op().unwrap();
             *step = if combines { Step::Exec(id) } else { Step::PrivatizedAtomic(id) };
             assert!(context.check_schedule(body, &other).is_err());

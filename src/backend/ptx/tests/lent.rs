@@ -60,18 +60,18 @@ fn a_stage_that_was_lent_comes_back_when_it_has_been_read() {
 /// Schedules that are wrong, each with what was changed.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let roles = schedule.roles.as_deref().unwrap();
+    let roles = schedule.warp_spec.as_deref().unwrap();
     let lent = roles.channels.len() - 1;
     let mut with_roles = |what, change: &dyn Fn(&mut Roles)| {
         let (mut changed, mut roles) = (schedule.clone(), roles.clone());
         change(&mut roles);
-        changed.roles = Some(Rc::new(roles));
+        changed.warp_spec = Some(Rc::new(roles));
         mutants.push((what, changed));
     };
     with_roles("a stage is lent to another op", &|roles| roles.channels[lent].lent_to = Some(roles.channels[0].last));
     with_roles("no stage is lent", &|roles| roles.channels[lent].lent_to = None);
     with_roles("a stage of another ring", &|roles| roles.channels[lent].ring = 1);
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 mutants.push((what, with_steps(schedule, body, change)));

@@ -10,12 +10,12 @@ const NOBODY_READS: &str = "a place is written that nobody reads";
 /// Schedules whose steps do something else within, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    for body in 0..schedule.bodies.len() {
-        for at in 0..schedule.bodies[body].len() {
-            let Step::Sub(within) = schedule.bodies[body][at] else { continue };
+    for body in 0..schedule.sequences.len() {
+        for at in 0..schedule.sequences[body].len() {
+            let Step::Sub(within) = schedule.sequences[body][at] else { continue };
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
-                change(&mut changed.bodies[body]);
+                change(&mut changed.sequences[body]);
                 mutants.push((what, changed));
             };
             let [dropped, doubled] = match within {
@@ -29,10 +29,10 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             };
             change(dropped, &|steps| drop(steps.remove(at)));
             change(doubled, &|steps| steps.insert(at, steps[at].clone()));
-            let next = &schedule.bodies[body][at + 1];
-            let before = at.checked_sub(1).map(|before| &schedule.bodies[body][before]);
+            let next = &schedule.sequences[body][at + 1];
+            let before = at.checked_sub(1).map(|before| &schedule.sequences[body][before]);
             // What the copy engine has written it has read.
-            let drained = at > 1 && schedule.bodies[body][at - 2] == Step::Sub(Within::Drain { written: true });
+            let drained = at > 1 && schedule.sequences[body][at - 2] == Step::Sub(Within::Drain { written: true });
             let meets = |step: &Step| matches!(step, Step::Sub(Within::Meet { .. }));
             // Whether products or the copy engine are waited for first is no matter.
             let waits = within == Within::Land && matches!(next, Step::Sub(Within::Drain { .. }));
@@ -45,7 +45,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 change("a meeting is too early", &|steps| steps.swap(at - 1, at));
             }
             // What the copy engine sends from there may lie anywhere.
-            let mut parts = schedule.bodies[body][at..].iter().take_while(|step| matches!(step, Step::Sub(_)));
+            let mut parts = schedule.sequences[body][at..].iter().take_while(|step| matches!(step, Step::Sub(_)));
             let is_read = parts.any(|step| matches!(step, Step::Sub(Within::Read(_))));
             let others = instead(schedule, within).into_iter();
             for (what, other) in others.filter(|(what, _)| is_read || *what != NOBODY_READS) {
@@ -62,7 +62,7 @@ fn instead(schedule: &Schedule, within: Within) -> Vec<(&'static str, Within)> {
     match within {
         Within::Write(place) => vec![
             (NOBODY_READS, Within::Write(moved(place, place.bytes))),
-            ("there is no memory where a step writes", Within::Write(moved(place, schedule.memory.budget()))),
+            ("there is no memory where a step writes", Within::Write(moved(place, schedule.smem.budget()))),
             ("a place is too small", Within::Write(Buffer { bytes: place.bytes - 128, ..place })),
         ],
         Within::Read(place) => vec![("a place is read that nobody has written", Within::Read(moved(place, 128)))],

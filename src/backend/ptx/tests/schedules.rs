@@ -164,8 +164,8 @@ fn text_says_all_of_a_schedule() {
     let (mut count, mut words) = (0, HashSet::new());
     each_schedule(|name, context, _, schedule| {
         let text = schedule.to_text(context.module);
-        let back = Schedule::parse(&text, schedule.roles.clone()).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
-        assert_eq!((&back.agents, &back.bodies), (&schedule.agents, &schedule.bodies), "{name}:\n{text}");
+        let back = Schedule::parse(&text, schedule.warp_spec.clone()).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+        assert_eq!((&back.partitions, &back.sequences), (&schedule.partitions, &schedule.sequences), "{name}:\n{text}");
         assert_eq!(back.to_text(context.module), text, "{name}");
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
         words.extend(text.contains("slots a piece gives %").then(|| "a strip that gives".to_owned()));
@@ -194,15 +194,15 @@ fn text_says_all_of_a_schedule() {
 /// same, is not among them.
 pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    for body in 0..schedule.bodies.len() {
-        for at in 0..schedule.bodies[body].len() {
-            let step = &schedule.bodies[body][at];
+    for body in 0..schedule.sequences.len() {
+        for at in 0..schedule.sequences[body].len() {
+            let step = &schedule.sequences[body][at];
             if step.is_wait() != waits || matches!(step, Step::Sub(_) | Step::ConsumerTryWait(_)) {
                 continue;
             }
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
-                change(&mut changed.bodies[body]);
+                change(&mut changed.sequences[body]);
                 mutants.push((what, changed));
             };
             let kind = match step {
@@ -215,7 +215,7 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             let kind = if waits { "a wait is done twice" } else { "a step is done twice" };
             change(kind, &|steps| steps.insert(at, steps[at].clone()));
             // Behind the next step, with what that does within.
-            let mut rest = schedule.bodies[body][at + 1..].iter().zip(at + 1..);
+            let mut rest = schedule.sequences[body][at + 1..].iter().zip(at + 1..);
             let next = rest.find(|(next, _)| !matches!(next, Step::Sub(_)));
             if let Some((_, place)) = next.filter(|(next, _)| needs(context, schedule, next, step)) {
                 let kind = if waits { "a wait comes too late" } else { "a step comes after what needs it" };
@@ -356,18 +356,18 @@ fn lands_instead(context: &Context<'_>, land: &MmaWait, add: &mut dyn FnMut(&'st
 /// Rings and channels that are wrong in place of these.
 pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let Some(roles) = &schedule.roles else { return mutants };
+    let Some(roles) = &schedule.warp_spec else { return mutants };
     let mut with = |what, change: &dyn Fn(&mut Roles)| {
         let mut changed = Roles::clone(roles);
         change(&mut changed);
-        mutants.push((what, Schedule { roles: Some(Rc::new(changed)), ..schedule.clone() }));
+        mutants.push((what, Schedule { warp_spec: Some(Rc::new(changed)), ..schedule.clone() }));
     };
     for (at, channel) in roles.channels.iter().enumerate() {
         with("a stage is too small", &|roles| roles.channels[at].stage_bytes -= 1024);
         with("a ring has no stages", &|roles| roles.rings[channel.ring].stages = 0);
         with("stages of a ring are too small", &|roles| roles.rings[channel.ring].stage_bytes -= 1024);
         let in_orbit = |orbit: &CarriedMma| orbit.releases.contains(&(at as u32));
-        let mut steps = schedule.bodies.iter().flatten();
+        let mut steps = schedule.sequences.iter().flatten();
         if roles.rings[channel.ring].stages > 1
             && steps.any(|step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(in_orbit)))
         {
@@ -454,7 +454,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
 
 /// Does a product read a stage of one of these channels?
 fn reads_stage_of(context: &Context<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
-    let Some(roles) = &schedule.roles else { return false };
+    let Some(roles) = &schedule.warp_spec else { return false };
     let loads = context.module.op(id).operands.iter().filter_map(|&value| context.load_behind(value));
     let mut behind = loads.filter_map(|load| roles.members.get(&load));
     behind.any(|&channel| channels.contains(&(channel as u32)))
@@ -481,7 +481,7 @@ fn needs(context: &Context<'_>, schedule: &Schedule, late: &Step, early: &Step) 
     }
     // Of the agent that loads, loops carry only what it needs.
     let is_loaders =
-        schedule.agents.len() > 1 && matches!(late, Step::For(_) | Step::Loop(_) | Step::If { .. } | Step::End(_));
+        schedule.partitions.len() > 1 && matches!(late, Step::For(_) | Step::Loop(_) | Step::If { .. } | Step::End(_));
     let made: HashSet<Value> = all_ops(schedule, early).iter().flat_map(|&id| module.op(id).results.clone()).collect();
     let tiles = |value: &&Value| !matches!(module.ty(**value), Type::Token);
     let reads = |id: &OpId| module.op(*id).operands.iter().filter(tiles).any(|value| made.contains(value));
@@ -494,7 +494,7 @@ fn the_checker_refuses_every_change() {
     let mut missed = Vec::new();
     each_schedule(|name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
-        let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
+        let steps: usize = schedule.sequences.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
         let others =

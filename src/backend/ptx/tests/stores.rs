@@ -21,12 +21,12 @@ fn with_bits(tile: &BoxedTile, change: impl FnOnce(&mut Vec<u32>)) -> Option<Box
 /// Schedules whose stores are other ones, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let Step::TmaStore(send) = step else { continue };
             instead(send, &mut |what, send| {
                 let mut changed = schedule.clone();
-                changed.bodies[body][at] = Step::TmaStore(Box::new(send));
+                changed.sequences[body][at] = Step::TmaStore(Box::new(send));
                 mutants.push((what, changed));
             });
         }
@@ -110,7 +110,7 @@ fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
             assert_eq!(sends(schedule), count, "{name}:\n{}", schedule.to_text(context.module));
             context.check_schedule(body, schedule).unwrap();
             let mut mixed = schedule.clone();
-            let Some(step) = mixed.bodies.iter_mut().flatten().find(|step| matches!(step, Step::TmaStore(_))) else {
+            let Some(step) = mixed.sequences.iter_mut().flatten().find(|step| matches!(step, Step::TmaStore(_))) else {
                 return;
             };
             *step = Step::Exec(step.op().unwrap());

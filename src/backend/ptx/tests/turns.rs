@@ -4,7 +4,7 @@ use super::beside::softmax_of;
 use super::schedules::each_schedule_of;
 use super::thin::{scaled, scaled_tiles};
 use super::*;
-use crate::backend::ptx::schedule::{Acts, OrderSpan, Schedule, Step};
+use crate::backend::ptx::schedule::{OrderSpan, Schedule, Step, WarpRole};
 
 /// Kernels whose groups take turns: at products, and at exponentials.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
@@ -15,11 +15,11 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
 
 /// Schedules with turns that nobody else has, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let bands = schedule.roles.as_ref().is_some_and(|roles| roles.bands > 1);
-    let groups = bands || schedule.agent(Acts::Math).is_some_and(|agent| agent.warps.len() == 8);
-    let dealt = schedule.roles.as_ref().is_some_and(|roles| roles.deal.is_some());
+    let bands = schedule.warp_spec.as_ref().is_some_and(|roles| roles.bands > 1);
+    let groups = bands || schedule.partition(WarpRole::Consumer).is_some_and(|agent| agent.warps.len() == 8);
+    let dealt = schedule.warp_spec.as_ref().is_some_and(|roles| roles.deal.is_some());
     let mut mutants = Vec::new();
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let Step::Mma(plan) = step else { continue };
             let what = match () {
@@ -29,7 +29,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             };
             assert!(!plan.order.is_some(), "{what}");
             let mut changed = schedule.clone();
-            if let Step::Mma(plan) = &mut changed.bodies[body][at] {
+            if let Step::Mma(plan) = &mut changed.sequences[body][at] {
                 plan.order = OrderSpan { acquire: true, release: true };
             }
             mutants.push((what, changed));
@@ -41,13 +41,13 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 
 /// The same of turns to work.
 fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
-    let steps = &schedule.bodies[body];
+    let steps = &schedule.sequences[body];
     let Some(begin) = steps.iter().position(|step| matches!(step, Step::ExpOrderWait { .. })) else {
         return Vec::new();
     };
     let with = |what, change: &dyn Fn(&mut Vec<Step>)| {
         let mut changed = schedule.clone();
-        change(&mut changed.bodies[body]);
+        change(&mut changed.sequences[body]);
         (what, changed)
     };
     let end = steps.iter().position(|step| matches!(step, Step::ExpOrderArrive(_))).expect("an end");
@@ -82,7 +82,7 @@ fn in_turn(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
     each_schedule_of(vec![("turns".to_owned(), module, options)], |name, context, body, schedule| {
         context.check_schedule(body, schedule).unwrap();
-        let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
+        let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
             Step::Mma(plan) => Some(plan.order.is_some()),
             _ => None,
         });

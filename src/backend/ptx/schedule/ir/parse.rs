@@ -9,8 +9,8 @@ use super::cp_async::{Ahead, Copy, Piece};
 use super::pipelines::{Deal, Roles, Takes};
 use super::privatized_array::Private;
 use super::program::{
-    Acts, Agent, BodyId, CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint,
-    OrderSpan, StripRole,
+    CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Partition,
+    SeqId, StripRole, WarpRole,
 };
 use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{Bring, How, Within};
@@ -33,7 +33,7 @@ impl Schedule {
     pub fn parse(text: &str, roles: Option<Rc<Roles>>) -> Parsed<Schedule> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         let lines: Vec<_> = lines.map(|line| (line.len() - line.trim_start().len(), line.trim())).collect();
-        let schedule = Schedule { roles, ..Schedule::default() };
+        let schedule = Schedule { warp_spec: roles, ..Schedule::default() };
         let mut parser = Lines { lines: lines.into_iter().peekable(), schedule };
         while let Some((_, line)) = parser.lines.next() {
             parser.top(line).map_err(|problem| format!("{problem}: {line}"))?;
@@ -78,8 +78,11 @@ fn has_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
     text.strip_prefix(word).map_or((false, text), |rest| (true, rest))
 }
 
-fn acts(word: &str) -> Parsed<Acts> {
-    [Acts::All, Acts::Math, Acts::Load].into_iter().find(|acts| acts.to_string() == word).ok_or("no agent".to_owned())
+fn acts(word: &str) -> Parsed<WarpRole> {
+    [WarpRole::All, WarpRole::Consumer, WarpRole::Producer]
+        .into_iter()
+        .find(|acts| acts.to_string() == word)
+        .ok_or("no agent".to_owned())
 }
 
 /// A part of a step.
@@ -131,17 +134,17 @@ impl Lines<'_> {
                 let (name, rest) = rest.split_once(": warps ").ok_or("no warps")?;
                 let (start, rest) = number(rest)?;
                 let (end, _) = number(after(rest, "..")?)?;
-                self.schedule.agents.push(Agent { acts: acts(name)?, warps: start..end, body: BodyId(0) });
+                self.schedule.partitions.push(Partition { role: acts(name)?, warps: start..end, body: SeqId(0) });
             }
             "program" => {
                 let body = self.body(0)?;
                 let acts = acts(rest)?;
-                let agent = self.schedule.agents.iter_mut().find(|agent| agent.acts == acts);
+                let agent = self.schedule.partitions.iter_mut().find(|agent| agent.role == acts);
                 agent.ok_or("a program of no agent")?.body = body;
             }
             "product" => {
                 let (id, form) = rest.split_once(": ").ok_or("no product")?;
-                self.schedule.products.push((op(id)?, form.to_owned()));
+                self.schedule.mma_partitions.push((op(id)?, form.to_owned()));
             }
             "layout" => {
                 let shape: Vec<i64> = list(rest, "")?.into_iter().map(i64::from).collect();
@@ -151,9 +154,9 @@ impl Lines<'_> {
             "shared" => {
                 let numbers = numbers(rest)?;
                 self.schedule.shared_bytes = numbers[0];
-                self.schedule.team_bytes = numbers.get(1).copied().unwrap_or(0);
+                self.schedule.smem_bytes_per_group = numbers.get(1).copied().unwrap_or(0);
             }
-            "combined" => self.schedule.private = Some(private(rest)?),
+            "combined" => self.schedule.privatized = Some(private(rest)?),
             "ring" | "channel" | "load" => {}
             _ => return Err("an unknown line".to_owned()),
         }
@@ -172,14 +175,14 @@ impl Lines<'_> {
     }
 
     /// The steps that stand further in than this.
-    fn body(&mut self, depth: usize) -> Parsed<BodyId> {
-        let id = BodyId(self.schedule.bodies.len() as u32);
-        self.schedule.bodies.push(Vec::new());
+    fn body(&mut self, depth: usize) -> Parsed<SeqId> {
+        let id = SeqId(self.schedule.sequences.len() as u32);
+        self.schedule.sequences.push(Vec::new());
         let mut steps = Vec::new();
         while let Some((depth, word, rest)) = self.inner(depth, &[]) {
             steps.push(self.step(depth, &word, &rest).map_err(|problem| format!("{problem}: {word} {rest}"))?);
         }
-        self.schedule.bodies[id.0 as usize] = steps;
+        self.schedule.sequences[id.0 as usize] = steps;
         Ok(id)
     }
 

@@ -9,18 +9,19 @@ use super::cp_async::{Ahead, Copy};
 use super::pipelines::{Deal, Roles, TEAMS};
 use super::privatized_array::Private;
 use super::program::{
-    Acts, BodyId, ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, Step, StripRole,
+    ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, Step, StripRole,
+    WarpRole,
 };
 use super::tma_store::{Outbox, Parts, Send};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::ir::{Module, OpId, Type, Value};
 
-impl Display for Acts {
+impl Display for WarpRole {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Acts::All => "all",
-            Acts::Math => "math",
-            Acts::Load => "load",
+            WarpRole::All => "all",
+            WarpRole::Consumer => "math",
+            WarpRole::Producer => "load",
         })
     }
 }
@@ -53,15 +54,15 @@ impl Schedule {
     /// The whole schedule of a module's entry.
     pub fn to_text(&self, module: &Module) -> String {
         let mut printer = Printer { schedule: self, module, text: String::new(), depth: 0 };
-        if let Some(roles) = &self.roles {
+        if let Some(roles) = &self.warp_spec {
             printer.roles(roles);
         }
-        let each = match self.team_bytes {
+        let each = match self.smem_bytes_per_group {
             0 => String::new(),
             bytes => format!(", {bytes} a team"),
         };
         printer.line(format_args!("shared {} bytes{each}", self.shared_bytes));
-        if let Some(Private { first, root, mode, place, copies }) = self.private {
+        if let Some(Private { first, root, mode, place, copies }) = self.privatized {
             let (array, end) = (root.index(), place.offset + place.bytes);
             let mode = mode.name();
             printer.line(format_args!(
@@ -70,21 +71,21 @@ impl Schedule {
                 place.offset
             ));
         }
-        for agent in &self.agents {
-            let groups = self.roles.as_ref().map_or((1, 1), |roles| (roles.teams(), roles.bands));
-            let form = match (agent.acts, groups) {
-                (Acts::Load, _) => ", one lane".to_owned(),
-                (Acts::Math, (_, bands)) if bands > 1 => format!(", in {bands} bands of rows"),
-                (Acts::Math, (teams, _)) if teams > 1 => format!(", in {teams} teams"),
+        for agent in &self.partitions {
+            let groups = self.warp_spec.as_ref().map_or((1, 1), |roles| (roles.teams(), roles.bands));
+            let form = match (agent.role, groups) {
+                (WarpRole::Producer, _) => ", one lane".to_owned(),
+                (WarpRole::Consumer, (_, bands)) if bands > 1 => format!(", in {bands} bands of rows"),
+                (WarpRole::Consumer, (teams, _)) if teams > 1 => format!(", in {teams} teams"),
                 _ => String::new(),
             };
-            printer.line(format_args!("agent {}: warps {}..{}{form}", agent.acts, agent.warps.start, agent.warps.end));
+            printer.line(format_args!("agent {}: warps {}..{}{form}", agent.role, agent.warps.start, agent.warps.end));
         }
-        for agent in &self.agents {
-            printer.line(format_args!("program {}", agent.acts));
+        for agent in &self.partitions {
+            printer.line(format_args!("program {}", agent.role));
             printer.body(agent.body);
         }
-        for (id, form) in &self.products {
+        for (id, form) in &self.mma_partitions {
             printer.line(format_args!("product {}: {form}", id.index()));
         }
         for (id, layout) in self.layouts.iter().enumerate() {
@@ -136,7 +137,7 @@ impl Printer<'_> {
         }
     }
 
-    fn body(&mut self, body: BodyId) {
+    fn body(&mut self, body: SeqId) {
         self.depth += 1;
         let schedule = self.schedule;
         schedule.steps(body).iter().for_each(|step| self.step(step));

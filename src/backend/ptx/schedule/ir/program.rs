@@ -20,51 +20,51 @@ use crate::layout::Layout;
 
 /// A list of steps of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BodyId(pub u32);
+pub struct SeqId(pub u32);
 
 /// What the tile blocks of a kernel do.
 #[derive(Clone, Default)]
 pub struct Schedule {
     /// The warps of a tile block, by what they run.
-    pub agents: Vec<Agent>,
+    pub partitions: Vec<Partition>,
     /// Steps, by [`BodyId`].
-    pub bodies: Vec<Vec<Step>>,
+    pub sequences: Vec<Vec<Step>>,
     /// Products: of each the instruction, and what of its rows and columns each group of warps does.
-    pub products: Vec<(OpId, String)>,
+    pub mma_partitions: Vec<(OpId, String)>,
     /// Layouts that steps name.
     pub layouts: Vec<Layout>,
     /// Changes of layouts that steps make.
-    pub changes: Vec<Rc<Change>>,
+    pub conversions: Vec<Rc<Change>>,
     /// What of shared memory is reserved for the whole kernel.
-    pub memory: SharedMemory,
+    pub smem: SharedMemory,
     /// Shared memory that the kernel needs.
     pub shared_bytes: u32,
     /// From a buffer of a team to that of the next one.
-    pub team_bytes: u32,
+    pub smem_bytes_per_group: u32,
     /// The copy of an array whose atomics the block combines.
-    pub private: Option<Private>,
+    pub privatized: Option<Private>,
     /// Rings of stages and the loads that go through them, where there are several agents.
-    pub roles: Option<Rc<Roles>>,
+    pub warp_spec: Option<Rc<Roles>>,
 }
 
 /// Warps that run the same program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agent {
-    pub acts: Acts,
+pub struct Partition {
+    pub role: WarpRole,
     /// Of the tile block.
     pub warps: Range<u32>,
-    pub body: BodyId,
+    pub body: SeqId,
 }
 
 /// Who an agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acts {
+pub enum WarpRole {
     /// All warps do everything.
     All,
     /// Everything but the loads that [`Acts::Load`] makes.
-    Math,
+    Consumer,
     /// One lane streams loads.
-    Load,
+    Producer,
 }
 
 /// One thing that an agent does.
@@ -114,7 +114,7 @@ pub enum Step {
     /// `quiet`: its branches only compute, so products run on beside them.
     If {
         op: OpId,
-        arms: Vec<BodyId>,
+        arms: Vec<SeqId>,
         pure: bool,
     },
     /// A part of the next step.
@@ -271,9 +271,9 @@ pub struct For {
     pub pingpong: Option<Deal>,
     /// So many rounds stand one after another; one: the assembler leaves them one by one.
     pub unroll: Option<u32>,
-    pub body: BodyId,
+    pub body: SeqId,
     /// What those that left the body wait for; who never entered it has nothing to wait for.
-    pub epilogue: Option<BodyId>,
+    pub epilogue: Option<SeqId>,
 }
 
 /// A `loop`.
@@ -282,7 +282,7 @@ pub struct Loop {
     pub op: OpId,
     /// As for [`For`].
     pub hoisted: Vec<(Value, LayoutId)>,
-    pub body: BodyId,
+    pub body: SeqId,
 }
 
 /// Products that accumulate in place from iteration to iteration, and land in the next one.
@@ -312,12 +312,12 @@ impl Schedule {
     }
 
     /// The steps of a body.
-    pub fn steps(&self, body: BodyId) -> &[Step] {
-        &self.bodies[body.0 as usize]
+    pub fn steps(&self, body: SeqId) -> &[Step] {
+        &self.sequences[body.0 as usize]
     }
 
     /// The steps of a body and of the bodies in it.
-    pub fn steps_within(&self, body: BodyId) -> Vec<&Step> {
+    pub fn steps_within(&self, body: SeqId) -> Vec<&Step> {
         let (mut bodies, mut found) = (vec![body], Vec::new());
         while let Some(body) = bodies.pop() {
             for step in self.steps(body) {
@@ -329,35 +329,35 @@ impl Schedule {
     }
 
     /// The `for` loops of an agent.
-    pub fn loops(&self, acts: Acts) -> Vec<&For> {
-        let steps = self.agent(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
+    pub fn loops(&self, acts: WarpRole) -> Vec<&For> {
+        let steps = self.partition(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
         steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
     }
 
     /// Do groups of warps take turns?
     pub fn has_order_barriers(&self) -> bool {
-        self.orders_exp() || (0..self.bodies.len() as u32).any(|body| self.orders_mma(BodyId(body)))
+        self.orders_exp() || (0..self.sequences.len() as u32).any(|body| self.orders_mma(SeqId(body)))
     }
 
     /// Do they compute exponentials in turn?
     pub fn orders_exp(&self) -> bool {
-        self.bodies.iter().flatten().any(|step| matches!(step, Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_)))
+        self.sequences.iter().flatten().any(|step| matches!(step, Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_)))
     }
 
     /// Do they issue products of this body in turn?
-    pub fn orders_mma(&self, body: BodyId) -> bool {
+    pub fn orders_mma(&self, body: SeqId) -> bool {
         self.steps(body).iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()))
     }
 
     /// The stores by the copy engine.
     pub fn sends(&self) -> impl Iterator<Item = &Send> {
-        let steps = self.bodies.iter().flatten();
+        let steps = self.sequences.iter().flatten();
         steps.filter_map(|step| if let Step::TmaStore(send) = step { Some(&**send) } else { None })
     }
 
     /// The agent that is this one.
-    pub fn agent(&self, acts: Acts) -> Option<&Agent> {
-        self.agents.iter().find(|agent| agent.acts == acts)
+    pub fn partition(&self, acts: WarpRole) -> Option<&Partition> {
+        self.partitions.iter().find(|agent| agent.role == acts)
     }
 }
 
@@ -395,7 +395,7 @@ impl Step {
     }
 
     /// The bodies of a loop or branch.
-    pub fn bodies(&self) -> &[BodyId] {
+    pub fn bodies(&self) -> &[SeqId] {
         match self {
             Step::For(step) => std::slice::from_ref(&step.body),
             Step::Loop(step) => std::slice::from_ref(&step.body),

@@ -287,7 +287,7 @@ impl Way<'_, '_> {
 
     /// Stages come back: of one that is lent to a store, its boxes have been read.
     pub fn give(&mut self, channels: &[u32]) {
-        let roles = self.schedule.roles.as_ref();
+        let roles = self.schedule.warp_spec.as_ref();
         if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_lent(channel))) {
             self.within.push(Within::Drain { written: false });
         }
@@ -295,7 +295,7 @@ impl Way<'_, '_> {
 
     /// The end of the kernel.
     pub fn leave_kernel(&mut self) {
-        if self.schedule.private.is_some() {
+        if self.schedule.privatized.is_some() {
             self.meet(true);
         }
         if self.shared.is_bulk_reading() || self.sent_by_warps {

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::global_hazards::History;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{BodyId, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{Bring, Change, How, Within};
 use crate::backend::ptx::shared::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Opcode, Value};
@@ -53,7 +53,7 @@ impl Further {
 
 /// A wait for products, and whether it finds some.
 pub struct Wait {
-    pub body: BodyId,
+    pub body: SeqId,
     /// Where it stands there.
     pub at: usize,
     pub finds: bool,
@@ -84,7 +84,7 @@ pub struct Way<'a, 'm> {
     pub due: VecDeque<(usize, usize)>,
     pub waits: Vec<Wait>,
     /// The body that is made, and its steps so far.
-    pub body: BodyId,
+    pub body: SeqId,
     pub steps: Vec<Step>,
     /// What the next step does within.
     pub within: Vec<Within>,
@@ -109,7 +109,7 @@ impl<'a, 'm> Way<'a, 'm> {
             running: Vec::new(),
             due: VecDeque::new(),
             waits: Vec::new(),
-            body: BodyId(0),
+            body: SeqId(0),
             steps: Vec::new(),
             within: Vec::new(),
         }
@@ -231,8 +231,8 @@ impl<'a, 'm> Way<'a, 'm> {
             Change::By(_) | Change::Never => (0, 0),
         };
         let how = change.how();
-        let (to, plan) = (self.schedule.layout_id(wanted), self.schedule.changes.len() as u32);
-        self.schedule.changes.push(std::rc::Rc::new(change));
+        let (to, plan) = (self.schedule.layout_id(wanted), self.schedule.conversions.len() as u32);
+        self.schedule.conversions.push(std::rc::Rc::new(change));
         self.within.push(Within::Bring(Bring { value, to, how, plan }));
         let place = match how {
             How::Sums => self.shared.allocate_for_trip(bytes as u32),

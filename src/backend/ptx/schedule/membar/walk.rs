@@ -4,7 +4,7 @@ use super::state::{Wait, Way};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
-    Acts, BodyId, CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, Step, StripMine,
+    CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -13,13 +13,13 @@ use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 impl Context<'_> {
     /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
     pub fn place_meetings(&self, schedule: &mut Schedule, shared: &SharedMemory) {
-        let agents: Vec<(Acts, BodyId)> = schedule.agents.iter().map(|agent| (agent.acts, agent.body)).collect();
+        let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
         let own = if self.teams > 1 { shared.share(0, self.teams) } else { shared.clone() };
-        schedule.team_bytes = if self.teams > 1 { own.budget() - own.start() } else { 0 };
+        schedule.smem_bytes_per_group = if self.teams > 1 { own.budget() - own.start() } else { 0 };
         schedule.shared_bytes = shared.used();
-        schedule.memory = shared.clone();
+        schedule.smem = shared.clone();
         // Who loads meets nobody.
-        for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != Acts::Load) {
+        for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
             let mut way = Way::new(self, schedule, own.clone());
             for &arg in &self.module.block(self.module.entries[0].body).args {
                 if matches!(self.module.ty(arg), Type::Tile { .. }) {
@@ -28,10 +28,10 @@ impl Context<'_> {
             }
             way.body(body);
             let (waits, used) = (std::mem::take(&mut way.waits), way.shared.used());
-            let others = schedule.team_bytes * (self.teams - 1);
+            let others = schedule.smem_bytes_per_group * (self.teams - 1);
             schedule.shared_bytes = schedule.shared_bytes.max(if used > own.start() { used + others } else { 0 });
             for Wait { body, at, .. } in waits.into_iter().rev().filter(|wait| !wait.finds) {
-                schedule.bodies[body.0 as usize].remove(at);
+                schedule.sequences[body.0 as usize].remove(at);
             }
         }
     }
@@ -39,10 +39,10 @@ impl Context<'_> {
 
 impl Way<'_, '_> {
     /// The steps of a body.
-    fn body(&mut self, body: BodyId) {
+    fn body(&mut self, body: SeqId) {
         let around = (std::mem::take(&mut self.steps), std::mem::take(&mut self.within));
         let outside = std::mem::replace(&mut self.body, body);
-        for step in std::mem::take(&mut self.schedule.bodies[body.0 as usize]) {
+        for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             match &step {
                 Step::Sub(_) => continue,
                 Step::ConsumerWait(_) => {}
@@ -63,7 +63,7 @@ impl Way<'_, '_> {
             }
             self.steps.push(step);
         }
-        self.schedule.bodies[body.0 as usize] = std::mem::replace(&mut self.steps, around.0);
+        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, around.0);
         self.within = around.1;
         self.body = outside;
     }
@@ -78,7 +78,7 @@ impl Way<'_, '_> {
     }
 
     /// A body that need not run: what it brings is forgotten.
-    fn region(&mut self, body: BodyId) {
+    fn region(&mut self, body: SeqId) {
         let mark = self.further.len();
         self.body(body);
         self.further.truncate(mark);
@@ -267,7 +267,7 @@ impl Way<'_, '_> {
         self.bind(&op.results);
     }
 
-    fn branches(&mut self, id: OpId, arms: &[BodyId], _quiet: bool) {
+    fn branches(&mut self, id: OpId, arms: &[SeqId], _quiet: bool) {
         self.come_due();
         let before = (self.shared.clone(), self.history.clone());
         let running = self.running.clone();

@@ -9,7 +9,7 @@
 
 use crate::backend::ptx::plan::extent;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, For, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{For, Schedule, Step, WarpRole};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
@@ -24,9 +24,9 @@ impl Context<'_> {
     /// Has two groups of warps compute exponentials in turn where these take as long as the products of an iteration.
     pub fn place_works(&self, schedule: &mut Schedule) {
         let of_loop = |plan: &For| Some((plan.body, self.work_of(schedule, plan)?));
-        let found: Vec<_> = schedule.loops(Acts::Math).into_iter().filter_map(of_loop).collect();
+        let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
         for (body, (begin, end, exponentials)) in found {
-            let steps = &mut schedule.bodies[body.0 as usize];
+            let steps = &mut schedule.sequences[body.0 as usize];
             let late = is_sunk(&steps[begin]);
             steps.insert(end, Step::ExpOrderArrive(exponentials));
             steps.insert(begin, Step::ExpOrderWait { exponentials, sunk: late });

@@ -11,7 +11,7 @@
 
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, For, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
 /// Groups that take turns.
 pub const GROUPS: u32 = 2;
@@ -24,15 +24,17 @@ impl Context<'_> {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
         }
-        let Some(agent) = schedule.agent(Acts::Math).filter(|agent| self.has_turns(schedule, agent)) else { return };
+        let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|agent| self.has_turns(schedule, agent)) else {
+            return;
+        };
         let of_loop = |plan: &For| {
             let one = self.gap_behind(schedule, plan).map(|at| [at, at]);
             let span = one.or_else(|| if self.bands > 1 { self.span_of(schedule, plan) } else { None });
             Some((plan.body, span?))
         };
-        let found: Vec<(BodyId, [usize; 2])> = schedule.loops(agent.acts).into_iter().filter_map(of_loop).collect();
+        let found: Vec<(SeqId, [usize; 2])> = schedule.loops(agent.role).into_iter().filter_map(of_loop).collect();
         for (body, [first, last]) in found {
-            let steps = &mut schedule.bodies[body.0 as usize];
+            let steps = &mut schedule.sequences[body.0 as usize];
             for (at, begins) in [(first, true), (last, false)] {
                 if let Step::Mma(plan) = &mut steps[at] {
                     plan.order.acquire |= begins;
@@ -71,12 +73,12 @@ impl Context<'_> {
     }
 
     /// May the groups of an agent take turns?
-    pub fn has_turns(&self, schedule: &Schedule, agent: &Agent) -> bool {
-        let dealt = schedule.roles.as_ref().is_none_or(|roles| roles.deal.is_some());
+    pub fn has_turns(&self, schedule: &Schedule, agent: &Partition) -> bool {
+        let dealt = schedule.warp_spec.as_ref().is_none_or(|roles| roles.deal.is_some());
         let warps = agent.warps.len() as u32;
         let groups =
             if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == GROUPS * GROUP_WARPS };
-        agent.acts == Acts::Math && groups && !dealt
+        agent.role == WarpRole::Consumer && groups && !dealt
     }
 }
 

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step, WarpRole};
 use crate::ir::{OpId, Opcode, Value};
 
 /// Of a chain of additions this part goes before the wait: as many exponentials as the product takes that runs meanwhile.
@@ -23,16 +23,16 @@ impl Context<'_> {
     /// Has part of the work on a product done before the wait for the next one. Where threads meet amid that work all products land, so that this
     /// comes when it is known where they do.
     pub fn place_work_beside(&self, schedule: &mut Schedule) {
-        let bodies: Vec<BodyId> = schedule.loops(Acts::Math).iter().map(|plan| plan.body).collect();
+        let bodies: Vec<SeqId> = schedule.loops(WarpRole::Consumer).iter().map(|plan| plan.body).collect();
         bodies.into_iter().for_each(|body| self.work_beside(schedule, body));
     }
 
-    fn work_beside(&self, schedule: &mut Schedule, body: BodyId) {
+    fn work_beside(&self, schedule: &mut Schedule, body: SeqId) {
         let steps = schedule.steps(body);
         for at in 0..steps.len() {
             let Some((before, scaled)) = self.late_wait(schedule, steps, at) else { continue };
             let Some((last, value)) = self.goes_first(steps, at, scaled) else { continue };
-            let steps = &mut schedule.bodies[body.0 as usize];
+            let steps = &mut schedule.sequences[body.0 as usize];
             if let Step::MmaWait(land) = &mut steps[before] {
                 land.defer_release = true;
             }
@@ -56,7 +56,7 @@ impl Context<'_> {
             _ => None,
         })?;
         // Of an only stage the producer waits for the end of the work.
-        let others = |channel: &u32| schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(*channel));
+        let others = |channel: &u32| schedule.warp_spec.as_ref().is_some_and(|roles| !roles.only_stage(*channel));
         let gives = |step: &Step| match step {
             Step::Mma(plan) if plan.last() == Some(before) => {
                 !plan.releases.is_empty() && plan.releases.iter().all(others)

@@ -11,7 +11,9 @@
 use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, ConsumerWait, For, MmaGroup, MmaWait, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{
+    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, Step, WarpRole,
+};
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.
@@ -42,7 +44,7 @@ enum Ending {
 struct Waits<'a, 'm> {
     context: &'a Context<'m>,
     schedule: &'a mut Schedule,
-    acts: Acts,
+    acts: WarpRole,
     /// In the order in which they were issued.
     flying: Vec<Flight>,
     /// Channels whose tiles have been waited for.
@@ -54,8 +56,8 @@ struct Waits<'a, 'm> {
 impl Context<'_> {
     /// Puts waits between the steps of a schedule that has none.
     pub fn place_waits(&self, schedule: &mut Schedule) {
-        let agents: Vec<(Acts, BodyId)> = schedule.agents.iter().map(|agent| (agent.acts, agent.body)).collect();
-        for (acts, body) in agents.into_iter().filter(|&(acts, _)| acts != Acts::Load) {
+        let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
+        for (acts, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
             let (flying, arrived, steps) = (Vec::new(), HashSet::new(), Vec::new());
             let mut waits = Waits { context: self, schedule: &mut *schedule, acts, flying, arrived, steps };
             waits.body(body, &Ending::Landed);
@@ -64,9 +66,9 @@ impl Context<'_> {
 }
 
 impl Waits<'_, '_> {
-    fn body(&mut self, body: BodyId, ending: &Ending) {
+    fn body(&mut self, body: SeqId, ending: &Ending) {
         let around = std::mem::take(&mut self.steps);
-        for step in std::mem::take(&mut self.schedule.bodies[body.0 as usize]) {
+        for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             self.before(&step, ending);
             let (take, product) = (matches!(step, Step::Advance(_)), matches!(step, Step::Mma(_)));
             match &step {
@@ -81,12 +83,12 @@ impl Waits<'_, '_> {
                 self.after_last();
             }
         }
-        self.schedule.bodies[body.0 as usize] = std::mem::replace(&mut self.steps, around);
+        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, around);
     }
 
     /// Branches that only compute. Where they meet, the same products may still run: what one of them waited for, the other one
     /// waits for at its end.
-    fn quiet_arms(&mut self, arms: &[BodyId]) {
+    fn quiet_arms(&mut self, arms: &[SeqId]) {
         let before = self.flying.clone();
         let mut left: Vec<Vec<Flight>> = Vec::new();
         for &arm in arms {
@@ -101,7 +103,7 @@ impl Waits<'_, '_> {
                 let around = std::mem::take(&mut self.steps);
                 self.land(alike, true);
                 let wait = std::mem::replace(&mut self.steps, around);
-                let steps = &mut self.schedule.bodies[arm.0 as usize];
+                let steps = &mut self.schedule.sequences[arm.0 as usize];
                 let end = steps.len() - 1;
                 steps.splice(end..end, wait);
             }
@@ -139,7 +141,7 @@ impl Waits<'_, '_> {
     /// The first use of a small tile that comes with others.
     fn await_rider(&mut self, load: OpId) {
         let channel =
-            self.schedule.roles.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
+            self.schedule.warp_spec.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
         if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
             self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
         }
@@ -150,7 +152,7 @@ impl Waits<'_, '_> {
         for &id in &plan.ops {
             for &value in &self.context.module.op(id).operands[..2] {
                 let load = self.context.load_behind(value);
-                let roles = self.schedule.roles.as_deref();
+                let roles = self.schedule.warp_spec.as_deref();
                 let channel = load.and_then(|load| roles?.members.get(&load)).map(|&channel| channel as u32);
                 if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
                     self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: true }));
@@ -163,7 +165,8 @@ impl Waits<'_, '_> {
     fn after_last(&mut self) {
         match self.steps.last() {
             Some(&Step::Advance(channel)) => {
-                let early = self.schedule.roles.as_ref().is_some_and(|roles| roles.channels[channel as usize].early);
+                let early =
+                    self.schedule.warp_spec.as_ref().is_some_and(|roles| roles.channels[channel as usize].early);
                 self.arrived.remove(&channel);
                 if early {
                     self.arrived.insert(channel);
@@ -174,7 +177,7 @@ impl Waits<'_, '_> {
                 let Some(product) = plan.last() else { return };
                 let results = self.context.results_of(&plan.ops);
                 self.flying.push(Flight { product, results, carried: false });
-                if self.acts == Acts::Math {
+                if self.acts == WarpRole::Consumer {
                     self.land(1, false);
                 }
             }
@@ -199,7 +202,7 @@ impl Waits<'_, '_> {
         let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.meets);
         let ending = match exit {
             Some(exit) if !step.carried_mmas.is_empty() => Ending::InOrbit(of(&exit.operands)),
-            _ if lands_at_head && self.acts == Acts::All => Ending::RunsOn,
+            _ if lands_at_head && self.acts == WarpRole::All => Ending::RunsOn,
             _ => Ending::Landed,
         };
         self.flying = if lands_at_head { Vec::new() } else { flights(of(&block.args[1..])) };
@@ -208,7 +211,7 @@ impl Waits<'_, '_> {
         if let Some(leave) = step.epilogue {
             let around = std::mem::take(&mut self.steps);
             self.land(0, false);
-            self.schedule.bodies[leave.0 as usize] = std::mem::replace(&mut self.steps, around);
+            self.schedule.sequences[leave.0 as usize] = std::mem::replace(&mut self.steps, around);
         }
     }
 

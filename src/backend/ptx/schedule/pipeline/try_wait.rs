@@ -5,7 +5,7 @@
 //! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
 
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, ConsumerWait, For, MmaWait, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::ir::OpId;
 
 /// Products of narrower operands are done early.
@@ -20,15 +20,15 @@ impl Context<'_> {
             if self.has_narrow_products(steps) {
                 return None;
             }
-            let others = schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(channel));
+            let others = schedule.warp_spec.as_ref().is_some_and(|roles| !roles.only_stage(channel));
             (others && self.may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
         };
-        let loops = schedule.loops(Acts::Math);
+        let loops = schedule.loops(WarpRole::Consumer);
         let plain =
             loops.iter().filter(|plan| plan.carried_mmas.is_empty() && plan.unroll.is_none_or(|rounds| rounds == 1));
-        let found: Vec<(BodyId, usize, u32)> = plain.filter_map(place).collect();
+        let found: Vec<(SeqId, usize, u32)> = plain.filter_map(place).collect();
         for (body, at, channel) in found {
-            schedule.bodies[body.0 as usize].insert(at, Step::ConsumerTryWait(channel));
+            schedule.sequences[body.0 as usize].insert(at, Step::ConsumerTryWait(channel));
         }
     }
 
@@ -43,7 +43,7 @@ impl Context<'_> {
     /// Does a loop take one stage of the ring of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
     /// next stage is what it takes next, and who moves on there moves on in every iteration.
     pub fn may_look(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
-        let Some(roles) = &schedule.roles else { return false };
+        let Some(roles) = &schedule.warp_spec else { return false };
         let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.ring);
         let steps = schedule.steps_within(plan.body).into_iter();
         let taken: Vec<u32> = steps

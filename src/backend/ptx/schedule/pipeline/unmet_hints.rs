@@ -38,7 +38,7 @@ impl Context<'_> {
             {
                 unmet.push((id, format!("no producer: {why}")));
             }
-            let dealt = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
+            let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.deal.as_ref());
             if self.hinted_number(id, "teams").is_some_and(|teams| teams > 1)
                 && dealt.is_none_or(|deal| deal.around != id)
             {
@@ -51,7 +51,7 @@ impl Context<'_> {
     /// Stages of the loads of loops that a producer makes: the fewest.
     fn streamed_stages(&self, schedule: &Schedule, structure: &Structure) -> HashMap<OpId, u32> {
         let mut found = HashMap::new();
-        let Some(roles) = &schedule.roles else { return found };
+        let Some(roles) = &schedule.warp_spec else { return found };
         for channel in &roles.channels {
             if let Some(around) = self.loop_of(channel.block, structure) {
                 let stages = roles.rings[channel.ring].stages;
@@ -127,7 +127,7 @@ const NOTHING_AHEAD: &str = "its loads cannot be copied ahead, or there is no ro
 
 /// Stages of copies ahead, by loop.
 fn copied_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
-    let loops = schedule.bodies.iter().flatten().filter_map(|step| match step {
+    let loops = schedule.sequences.iter().flatten().filter_map(|step| match step {
         Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),
         _ => None,
     });

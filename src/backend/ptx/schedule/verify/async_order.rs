@@ -9,7 +9,7 @@ use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
 use crate::backend::ptx::schedule::ir::program::{
-    Acts, Agent, BodyId, ConsumerWait, For, MmaGroup, MmaWait, Schedule, Step,
+    ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::Within;
 use crate::backend::ptx::schedule::ir::tma_store::Send;
@@ -33,7 +33,7 @@ struct Flight {
 #[derive(Clone, Copy)]
 struct Stage {
     /// Where it was taken.
-    body: BodyId,
+    body: SeqId,
     /// Have its tiles been waited for?
     arrived: bool,
 }
@@ -52,7 +52,7 @@ enum Ending<'a> {
 struct Walk<'a, 'm> {
     context: &'a Context<'m>,
     schedule: &'a Schedule,
-    acts: Acts,
+    acts: WarpRole,
     /// In the order in which they were issued.
     flying: Vec<Flight>,
     /// Stages that are held, by channel.
@@ -65,9 +65,9 @@ struct Walk<'a, 'm> {
 
 impl Context<'_> {
     /// Is everything waited for in time?
-    pub fn check_waits(&self, schedule: &Schedule, agent: &Agent) -> Checked {
+    pub fn check_waits(&self, schedule: &Schedule, agent: &Partition) -> Checked {
         let (flying, held, kept, sent) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        let mut walk = Walk { context: self, schedule, acts: agent.acts, flying, held, kept, sent };
+        let mut walk = Walk { context: self, schedule, acts: agent.role, flying, held, kept, sent };
         walk.body(agent.body, Ending::Nothing)
     }
 }
@@ -78,14 +78,14 @@ fn fault(id: OpId, what: &str) -> Checked {
 
 impl<'a> Walk<'a, '_> {
     fn roles(&self) -> Option<&'a Roles> {
-        self.schedule.roles.as_deref()
+        self.schedule.warp_spec.as_deref()
     }
 
-    fn body(&mut self, body: BodyId, ending: Ending<'_>) -> Checked {
+    fn body(&mut self, body: SeqId, ending: Ending<'_>) -> Checked {
         let mut late = false;
         for step in self.schedule.steps(body) {
             match step {
-                _ if step.is_wait() && self.acts == Acts::Load => {
+                _ if step.is_wait() && self.acts == WarpRole::Producer => {
                     return Err("a wait of an agent that has nothing to wait for".to_owned());
                 }
                 Step::MmaWait(land) => self.land(land)?,
@@ -135,7 +135,7 @@ impl<'a> Walk<'a, '_> {
     /// Beside a producer, no other product runs on when one has been issued.
     fn is_crowded(&self) -> bool {
         let issued = self.flying.last().is_some_and(|flight| !flight.carried);
-        self.acts == Acts::Math && self.flying.len() > 1 && issued
+        self.acts == WarpRole::Consumer && self.flying.len() > 1 && issued
     }
 
     fn land(&mut self, land: &MmaWait) -> Checked {
@@ -176,7 +176,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn await_tiles(&mut self, wait: &ConsumerWait, body: BodyId) -> Checked {
+    fn await_tiles(&mut self, wait: &ConsumerWait, body: SeqId) -> Checked {
         match self.held.get_mut(&wait.channel) {
             Some(stage) if stage.body == body && !stage.arrived => {
                 stage.arrived = true;
@@ -188,7 +188,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn step(&mut self, step: &'a Step, body: BodyId, ending: Ending<'_>) -> Checked {
+    fn step(&mut self, step: &'a Step, body: SeqId, ending: Ending<'_>) -> Checked {
         match step {
             &Step::Advance(channel) => self.take(channel, body),
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
@@ -215,7 +215,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// A body that need not run: what it takes and waits for is forgotten.
-    fn inside(&mut self, body: BodyId, ending: Ending<'_>) -> Checked {
+    fn inside(&mut self, body: SeqId, ending: Ending<'_>) -> Checked {
         let before = self.held.clone();
         self.body(body, ending)?;
         self.held = before;
@@ -223,8 +223,8 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// There has to be a stage that is not held, nor kept by products that have not landed.
-    fn take(&mut self, channel: u32, body: BodyId) -> Checked {
-        if self.acts != Acts::Math {
+    fn take(&mut self, channel: u32, body: SeqId) -> Checked {
+        if self.acts != WarpRole::Consumer {
             return Ok(());
         }
         let Some(roles) = self.roles() else { return Ok(()) };
@@ -315,7 +315,7 @@ impl<'a> Walk<'a, '_> {
         let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.meets);
         let ending = match () {
             () if !step.carried_mmas.is_empty() => Ending::Orbits(step),
-            () if lands_at_head && self.acts == Acts::All => Ending::Anything,
+            () if lands_at_head && self.acts == WarpRole::All => Ending::Anything,
             () => Ending::Nothing,
         };
         self.flying = if lands_at_head { Vec::new() } else { in_orbit(&|carried| args.get(carried + 1).copied()) };

@@ -8,7 +8,7 @@
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
 use crate::backend::ptx::schedule::ir::sub_step::{Bring, Change, How, LayoutId, Within};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -52,8 +52,8 @@ impl Context<'_> {
     /// Does each step do within what it has to, and do threads meet where they must and nowhere else?
     pub fn check_meetings(&self, schedule: &Schedule) -> Checked {
         self.has_forms(schedule)?;
-        for Agent { acts, body, .. } in &schedule.agents {
-            if *acts == Acts::Load {
+        for Partition { role: acts, body, .. } in &schedule.partitions {
+            if *acts == WarpRole::Producer {
                 // Who loads meets nobody: there is one lane of it.
                 meets_nobody(schedule, *body)?;
                 continue;
@@ -67,9 +67,9 @@ impl Context<'_> {
     /// Does each step do what its op asks for, but for where that lies and which meetings make it safe?
     fn has_forms(&self, schedule: &Schedule) -> Checked {
         let mut wanted = schedule.clone();
-        wanted.changes.clear();
-        self.place_meetings(&mut wanted, &schedule.memory);
-        for (have, want) in schedule.bodies.iter().zip(&wanted.bodies) {
+        wanted.conversions.clear();
+        self.place_meetings(&mut wanted, &schedule.smem);
+        for (have, want) in schedule.sequences.iter().zip(&wanted.sequences) {
             let mut have = have.iter().filter_map(|step| Form::of(schedule, step));
             let mut want = want.iter().filter_map(|step| Form::of(&wanted, step));
             loop {
@@ -102,7 +102,7 @@ impl<'a> Form<'a> {
             Step::Sub(Within::Write(place)) => Form::Write(place.bytes),
             Step::Sub(Within::Read(place)) => Form::Read(place.bytes),
             &Step::Sub(Within::Bring(Bring { value, to, how, plan })) => {
-                Form::Bring(value, to, how, schedule.changes.get(plan as usize).map(|change| &**change))
+                Form::Bring(value, to, how, schedule.conversions.get(plan as usize).map(|change| &**change))
             }
             Step::Sub(within) => Form::Other(within),
             step if step.is_wait() => return None,
@@ -112,7 +112,7 @@ impl<'a> Form<'a> {
 }
 
 /// Does no step of a body do anything within?
-fn meets_nobody(schedule: &Schedule, body: BodyId) -> Checked {
+fn meets_nobody(schedule: &Schedule, body: SeqId) -> Checked {
     for step in schedule.steps(body) {
         if matches!(step, Step::Sub(_)) {
             return Err("one lane meets others".to_owned());
@@ -135,7 +135,7 @@ fn end(place: Buffer) -> u32 {
 }
 
 impl Walk<'_, '_> {
-    fn body(&mut self, body: BodyId) -> Checked {
+    fn body(&mut self, body: SeqId) -> Checked {
         let mut within: Vec<Within> = Vec::new();
         for step in self.schedule.steps(body) {
             match step {
@@ -196,8 +196,8 @@ impl Walk<'_, '_> {
 
     /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
     fn has_room(&self, part: &Within, before: &[Within]) -> Checked {
-        let memory = &self.schedule.memory;
-        let [own, teams] = [self.schedule.team_bytes, self.context.teams];
+        let memory = &self.schedule.smem;
+        let [own, teams] = [self.schedule.smem_bytes_per_group, self.context.teams];
         let share = if own > 0 { memory.share(0, teams) } else { memory.clone() };
         let most = share.budget().min(self.schedule.shared_bytes.saturating_sub((teams - 1) * own));
         match part {
@@ -290,7 +290,7 @@ impl Walk<'_, '_> {
     }
 
     /// A loop; `meets`: its threads meet at the head of each round.
-    fn rounds(&mut self, (id, body): (OpId, BodyId), meets: bool) -> Checked {
+    fn rounds(&mut self, (id, body): (OpId, SeqId), meets: bool) -> Checked {
         let block = self.context.module.op(id).regions[0];
         let before = self.touched.sent.clone();
         self.anything(block);

@@ -4,22 +4,22 @@ use std::collections::HashSet;
 
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 impl Context<'_> {
     /// Can bands run a schedule side by side?
     pub fn check_bands(&self, body: BlockId, schedule: &Schedule) -> Checked {
-        let bands = schedule.roles.as_ref().map_or(1, |roles| roles.bands);
+        let bands = schedule.warp_spec.as_ref().map_or(1, |roles| roles.bands);
         if bands != self.bands {
             return Err(format!("{bands} bands of rows instead of {}", self.bands));
         }
         if bands == 1 {
             return Ok(());
         }
-        let roles = schedule.roles.as_ref().ok_or("bands of rows, and nobody loads for them")?;
-        let warps = schedule.agent(Acts::Math).map_or(0, |agent| agent.warps.len());
+        let roles = schedule.warp_spec.as_ref().ok_or("bands of rows, and nobody loads for them")?;
+        let warps = schedule.partition(WarpRole::Consumer).map_or(0, |agent| agent.warps.len());
         if warps != bands as usize * self.inference.num_warps || roles.deal.is_some() || roles.pairs.is_some() {
             return Err("bands of rows have other warps, teams or pairs of blocks".to_owned());
         }
@@ -27,7 +27,7 @@ impl Context<'_> {
             Step::Sub(within) => within.is_shared(),
             _ => false,
         };
-        if schedule.bodies.iter().flatten().any(meets) {
+        if schedule.sequences.iter().flatten().any(meets) {
             return Err("the warps of a band meet".to_owned());
         }
         for load in roles.channels.iter().flat_map(|channel| &channel.loads) {

@@ -2,7 +2,7 @@
 
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_turn;
 
 impl Context<'_> {
@@ -10,8 +10,8 @@ impl Context<'_> {
     /// groups? How often a group has its turn does not matter: all do the same, and none begins anew (lowering has the first turn begin with the
     /// program).
     pub fn check_turns(&self, schedule: &Schedule) -> Checked {
-        let may_be = schedule.agent(Acts::Math).is_some_and(|agent| self.has_turns(schedule, agent));
-        for steps in &schedule.bodies {
+        let may_be = schedule.partition(WarpRole::Consumer).is_some_and(|agent| self.has_turns(schedule, agent));
+        for steps in &schedule.sequences {
             self.check_works(steps, may_be && self.bands == 1)?;
             let mut has_turn = false;
             for step in steps {

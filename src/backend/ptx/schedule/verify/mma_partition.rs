@@ -9,10 +9,10 @@ impl Context<'_> {
     /// Is each product that a step issues split as it is planned?
     pub fn check_splits(&self, body: BlockId, schedule: &Schedule) -> Checked {
         let planned = self.splits(body);
-        if schedule.products != planned {
-            return Err(format!("products are split as {:?} instead of {planned:?}", schedule.products));
+        if schedule.mma_partitions != planned {
+            return Err(format!("products are split as {:?} instead of {planned:?}", schedule.mma_partitions));
         }
-        let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
+        let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
             Step::Mma(plan) => Some(&plan.ops),
             _ => None,
         });

@@ -3,7 +3,7 @@
 use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::{Deal, Takes};
-use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, For, OrderPoint, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
 fn fault(id: OpId, what: &str) -> Checked {
@@ -13,11 +13,11 @@ fn fault(id: OpId, what: &str) -> Checked {
 impl Context<'_> {
     /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
     pub fn check_teams(&self, body: BlockId, schedule: &Schedule, way: &[Mark]) -> Checked {
-        let wanted = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
+        let wanted = schedule.warp_spec.as_ref().and_then(|roles| roles.deal.as_ref());
         let mut found = 0;
-        for agent in &schedule.agents {
-            for plan in schedule.loops(agent.acts).into_iter().filter(|plan| plan.pingpong.is_some()) {
-                if plan.pingpong.as_ref() != wanted || agent.acts != Acts::Math {
+        for agent in &schedule.partitions {
+            for plan in schedule.loops(agent.role).into_iter().filter(|plan| plan.pingpong.is_some()) {
+                if plan.pingpong.as_ref() != wanted || agent.role != WarpRole::Consumer {
                     return fault(plan.op, "not as the roles have it");
                 }
                 found += 1;
@@ -61,7 +61,7 @@ impl Context<'_> {
     }
 
     /// Is all that teams do in turn between this turn and its end?
-    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, BodyId), turn: OrderPoint) -> Checked {
+    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, SeqId), turn: OrderPoint) -> Checked {
         let (mut turns, mut has_turn) = (0, false);
         for step in schedule.steps(body) {
             match step {

@@ -13,16 +13,16 @@ impl Context<'_> {
     /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and is there a place for its
     /// copy?
     pub fn check_combined(&self, body: BlockId, schedule: &Schedule) -> Checked {
-        let steps = schedule.bodies.iter().flatten();
+        let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =
             steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect();
-        let Some(private) = schedule.private else {
+        let Some(private) = schedule.privatized else {
             return match combined.first() {
                 Some(id) => Err(format!("op {} is combined, and there is no copy of its array", id.index())),
                 None => Ok(()),
             };
         };
-        if schedule.roles.is_some() || !combined.contains(&private.first) {
+        if schedule.warp_spec.is_some() || !combined.contains(&private.first) {
             return Err("there is a copy of an array, and nobody to work on it".to_owned());
         }
         if let Some(id) = combined.iter().find(|&&id| !self.combines(id, private.root, private.mode)) {
@@ -36,7 +36,7 @@ impl Context<'_> {
             && private.copies <= MOST_COPIES
             && place.offset.is_multiple_of(WIDE_READ)
             && private.bytes() <= place.bytes
-            && place.offset + place.bytes <= schedule.memory.start();
+            && place.offset + place.bytes <= schedule.smem.start();
         if fits { Ok(()) } else { Err("there is no place for so many copies of an array".to_owned()) }
     }
 }

@@ -22,7 +22,9 @@ use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, MmaGroup, MmaWait, Schedule, Step, StripRole};
+use crate::backend::ptx::schedule::ir::program::{
+    MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
+};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
@@ -32,12 +34,13 @@ impl Context<'_> {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn check_schedule(&self, body: BlockId, schedule: &Schedule) -> Checked {
-        let acts: Vec<Acts> = schedule.agents.iter().map(|agent| agent.acts).collect();
-        let wanted: &[Acts] = if schedule.roles.is_some() { &[Acts::Math, Acts::Load] } else { &[Acts::All] };
+        let acts: Vec<WarpRole> = schedule.partitions.iter().map(|agent| agent.role).collect();
+        let wanted: &[WarpRole] =
+            if schedule.warp_spec.is_some() { &[WarpRole::Consumer, WarpRole::Producer] } else { &[WarpRole::All] };
         if acts != wanted {
             return Err(format!("the agents are {acts:?} instead of {wanted:?}"));
         }
-        if let Some(roles) = &schedule.roles {
+        if let Some(roles) = &schedule.warp_spec {
             self.check_stages(body, roles)?;
         }
         self.check_splits(body, schedule)?;
@@ -47,17 +50,17 @@ impl Context<'_> {
         self.check_turns(schedule)?;
         self.check_looks(schedule)?;
         let mut ways = Vec::new();
-        for agent in &schedule.agents {
+        for agent in &schedule.partitions {
             let mut walk = Walk::new(self, schedule, agent);
-            walk.body(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
+            walk.body(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.role))?;
             walk.end()?;
             ways.push(walk.way);
-            self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.acts))?;
+            self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.role))?;
         }
         self.check_meetings(schedule)?;
         let [math, load] = &ways[..] else { return Ok(()) };
         self.check_teams(body, schedule, load)?;
-        for ring in 0..schedule.roles.as_ref().map_or(0, |roles| roles.rings.len()) {
+        for ring in 0..schedule.warp_spec.as_ref().map_or(0, |roles| roles.rings.len()) {
             if of_ring(math, ring) != of_ring(load, ring) {
                 return Err(format!("the agents do not go through ring {ring} in the same order"));
             }
@@ -92,11 +95,11 @@ fn of_ring(way: &[Mark], ring: usize) -> Vec<Mark> {
 struct Walk<'a, 'm> {
     context: &'a Context<'m>,
     schedule: &'a Schedule,
-    acts: Acts,
+    acts: WarpRole,
     /// Values that are there.
     there: HashSet<Value>,
     /// Channels whose stage is held, and the body in which it was taken.
-    held: HashMap<u32, BodyId>,
+    held: HashMap<u32, SeqId>,
     /// Channels that were taken or filled.
     gone_through: HashSet<u32>,
     /// The loads whose tiles the threads have in stages, in the loops around; own elements or not.
@@ -106,11 +109,11 @@ struct Walk<'a, 'm> {
 }
 
 impl<'a, 'm> Walk<'a, 'm> {
-    fn new(context: &'a Context<'m>, schedule: &'a Schedule, agent: &Agent) -> Walk<'a, 'm> {
+    fn new(context: &'a Context<'m>, schedule: &'a Schedule, agent: &Partition) -> Walk<'a, 'm> {
         Walk {
             context,
             schedule,
-            acts: agent.acts,
+            acts: agent.role,
             there: HashSet::new(),
             held: HashMap::new(),
             gone_through: HashSet::new(),
@@ -121,7 +124,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     fn roles(&self) -> Option<&'a Roles> {
-        self.schedule.roles.as_deref()
+        self.schedule.warp_spec.as_deref()
     }
 
     fn channel_of(&self, load: OpId) -> Option<u32> {
@@ -142,7 +145,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// The steps of a body, which do the ops of a block.
-    fn body(&mut self, block: BlockId, body: BodyId) -> Checked {
+    fn body(&mut self, block: BlockId, body: SeqId) -> Checked {
         let ops = &self.context.module.block(block).ops;
         let places: HashMap<OpId, usize> = ops.iter().enumerate().map(|(place, &id)| (id, place)).collect();
         let mut before = self.there.clone();
@@ -179,7 +182,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             let code = module.op(id).code;
             let ends = code.spec().effect == Effect::Terminator || code == Opcode::GdcWait;
             let wanted = match (self.acts, self.roles()) {
-                (Acts::Load, Some(roles)) => ends || roles.slice.contains(&id) || roles.brings(id),
+                (WarpRole::Producer, Some(roles)) => ends || roles.slice.contains(&id) || roles.brings(id),
                 _ => true,
             };
             match (wanted, done.contains(&id)) {
@@ -222,7 +225,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
     }
 
-    fn step(&mut self, body: BodyId, step: &Step) -> Checked {
+    fn step(&mut self, body: SeqId, step: &Step) -> Checked {
         match step {
             &Step::Advance(channel) | &Step::Produce(channel) => self.go_through(body, step, channel)?,
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
@@ -272,7 +275,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Products that are issued together, in order; then their stages come back.
-    fn multiply(&mut self, body: BodyId, step: &Step, plan: &MmaGroup) -> Checked {
+    fn multiply(&mut self, body: SeqId, step: &Step, plan: &MmaGroup) -> Checked {
         for &id in &plan.ops {
             self.kind_fits(step, id)?;
             self.reads(id)?;
@@ -290,7 +293,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         let fits = match step {
             Step::Deferred(_) => self.makes_nothing(id),
             Step::LocalLoadThreadPrivate(_) => self.ahead.get(&id) == Some(&true),
-            Step::LocalLoad(_) => self.acts == Acts::Math && self.rides(id),
+            Step::LocalLoad(_) => self.acts == WarpRole::Consumer && self.rides(id),
             Step::TmaStore(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::PrivatizedAtomic(_) => op.code == Opcode::AtomicRmw,
             Step::Mma(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
@@ -316,7 +319,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         let op = self.context.module.op(id);
         let fetched = |load: OpId| self.channel_of(load).is_some() || self.ahead.get(&load) == Some(&false);
         match op.code {
-            Opcode::LoadView => fetched(id) || self.acts == Acts::Load && self.rides(id),
+            Opcode::LoadView => fetched(id) || self.acts == WarpRole::Producer && self.rides(id),
             _ if self.context.deferred.contains(&id) => true,
             code => {
                 let behind = op.results.first().and_then(|&result| self.context.load_behind(result));
@@ -357,22 +360,22 @@ impl<'a, 'm> Walk<'a, 'm> {
         Ok(())
     }
 
-    fn go_through(&mut self, body: BodyId, step: &Step, channel: u32) -> Checked {
-        let right = if matches!(step, Step::Advance(_)) { Acts::Math } else { Acts::Load };
+    fn go_through(&mut self, body: SeqId, step: &Step, channel: u32) -> Checked {
+        let right = if matches!(step, Step::Advance(_)) { WarpRole::Consumer } else { WarpRole::Producer };
         let plan = self.roles().and_then(|roles| roles.channels.get(channel as usize));
         let (Some(plan), true) = (plan, right == self.acts) else { return Err(format!("no channel {channel} here")) };
         if !self.gone_through.insert(channel) || self.held.contains_key(&channel) {
             return Err(format!("channel {channel} is gone through twice"));
         }
         self.way.push(Mark::Stage(plan.ring, channel));
-        if self.acts == Acts::Math {
+        if self.acts == WarpRole::Consumer {
             self.held.insert(channel, body);
             return Ok(());
         }
         plan.loads.iter().try_for_each(|load| self.reads(load.load))
     }
 
-    fn give(&mut self, body: BodyId, channel: u32) -> Checked {
+    fn give(&mut self, body: SeqId, channel: u32) -> Checked {
         match self.held.remove(&channel) {
             Some(taken) if taken == body => Ok(()),
             Some(_) => Err(format!("the stage of channel {channel} is given back elsewhere than it was taken")),
@@ -389,13 +392,13 @@ impl<'a, 'm> Walk<'a, 'm> {
             let wanted = match (self.acts, self.roles()) {
                 _ if matches!(module.ty(value), Type::Token) => false,
                 // It carries what the slice needs alone.
-                (Acts::Load, Some(_)) => !ends,
+                (WarpRole::Producer, Some(_)) => !ends,
                 _ => true,
             };
             if wanted && !self.there.contains(&value) {
                 return Err(format!("op {} reads %{}, which is not there", id.index(), value.index()));
             }
-            if self.acts != Acts::Load && matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+            if self.acts != WarpRole::Producer && matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
                 self.reads_stage(id, value)?;
             }
         }
@@ -415,7 +418,7 @@ impl<'a, 'm> Walk<'a, 'm> {
 
 /// The ops that a step does, without those in its bodies.
 fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
-    let roles = schedule.roles.as_ref();
+    let roles = schedule.warp_spec.as_ref();
     match step {
         &Step::Advance(channel) => roles.and_then(|roles| roles.taken_at(channel)).into_iter().collect(),
         &Step::Produce(channel) => roles.and_then(|roles| roles.filled_at(channel)).into_iter().collect(),

@@ -8,7 +8,7 @@ use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::cp_async::{Ahead, Copy};
 use crate::backend::ptx::schedule::ir::pipelines::Roles;
 use crate::backend::ptx::schedule::ir::program::{
-    Acts, CarriedMma, For, MmaGroup, Schedule, Step, StripMine, StripRole,
+    CarriedMma, For, MmaGroup, Schedule, Step, StripMine, StripRole, WarpRole,
 };
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
@@ -239,9 +239,11 @@ pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &Car
 }
 
 /// May so many rounds of a loop stand one after another?
-pub fn rounds(context: &Context<'_>, acts: Acts, step: &For) -> Checked {
-    let plain =
-        acts != Acts::Load && step.cp_async.is_none() && step.carried_mmas.is_empty() && step.pingpong.is_none();
+pub fn rounds(context: &Context<'_>, acts: WarpRole, step: &For) -> Checked {
+    let plain = acts != WarpRole::Producer
+        && step.cp_async.is_none()
+        && step.carried_mmas.is_empty()
+        && step.pingpong.is_none();
     match step.unroll {
         None | Some(1) => Ok(()),
         Some(rounds) if plain && context.can_write_out(step.op, rounds) => Ok(()),

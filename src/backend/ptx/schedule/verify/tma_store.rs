@@ -55,7 +55,7 @@ impl Context<'_> {
         }
         let in_stage = |store: OpId| schedule.sends().any(|send| send.op == store && in_stage(send));
         match schedule
-            .roles
+            .warp_spec
             .iter()
             .flat_map(|roles| &roles.channels)
             .filter_map(|channel| channel.lent_to)
@@ -112,7 +112,7 @@ impl Context<'_> {
             return Err("the boxes of warps have no room".to_owned());
         }
         if let Some(channel) = stage {
-            let channel = schedule.roles.iter().find_map(|roles| roles.channels.get(channel as usize));
+            let channel = schedule.warp_spec.iter().find_map(|roles| roles.channels.get(channel as usize));
             let fits = |channel: &Channel| {
                 channel.lent_to == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
             };
@@ -123,11 +123,11 @@ impl Context<'_> {
             };
         }
         // The stages of rings are reserved before them.
-        let rings = schedule.roles.iter().flat_map(|roles| &roles.rings);
+        let rings = schedule.warp_spec.iter().flat_map(|roles| &roles.rings);
         let stages: u32 = rings.map(|ring| ring.stages * ring.stage_bytes).sum();
         if !place.offset.is_multiple_of(BOX_ALIGN)
             || place.offset < stages
-            || place.offset + place.bytes > schedule.memory.start()
+            || place.offset + place.bytes > schedule.smem.start()
         {
             return Err("the place of warps is not theirs".to_owned());
         }

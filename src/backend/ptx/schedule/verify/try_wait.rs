@@ -2,13 +2,13 @@
 
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 
 impl Context<'_> {
     /// Does each look ask for the stage that its channel takes next?
     pub fn check_looks(&self, schedule: &Schedule) -> Checked {
-        let loops = schedule.loops(Acts::Math);
-        for (body, steps) in schedule.bodies.iter().enumerate() {
+        let loops = schedule.loops(WarpRole::Consumer);
+        for (body, steps) in schedule.sequences.iter().enumerate() {
             for (at, step) in steps.iter().enumerate() {
                 let &Step::ConsumerTryWait(channel) = step else { continue };
                 let around = loops.iter().find(|plan| plan.body.0 as usize == body);
