@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    OrderPoint as TeamTurn, Step, StripMine, TEAMS, WarpRole, Within, box_order, is_computed_where_used,
+    OrderPoint as TeamTurn, Step, StripMine, SubStep, TEAMS, WarpRole, box_order, is_computed_where_used,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
@@ -37,7 +37,7 @@ impl<'a> Agent<'a> {
             }
             Step::Mma(plan) if plan.order.acquire => Ok(self.waits_for_turn(shared)),
             Step::ExpOrderWait { .. } => Ok(self.waits_for_turn(shared)),
-            Step::Sub(Within::Meet { .. }) if self.kernel.groups > 1 => {
+            Step::Sub(SubStep::Barrier { .. }) if self.kernel.groups > 1 => {
                 let all = shared.meetings.iter().all(|&meetings| meetings > self.met);
                 Ok((!all).then(|| "meet: other groups have not come".to_owned()))
             }
@@ -72,7 +72,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// Those of [`Agent::next_step`].
     pub fn arrive(&self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        if self.acts == WarpRole::Consumer && matches!(self.next_step()?, Some(Step::Sub(Within::Meet { .. }))) {
+        if self.acts == WarpRole::Consumer && matches!(self.next_step()?, Some(Step::Sub(SubStep::Barrier { .. }))) {
             shared.meetings[self.team] = self.met + 1;
         }
         Ok(())
@@ -159,10 +159,10 @@ impl<'a> Agent<'a> {
             Step::MmaWait(land) => self.land(shared, land)?,
             // Where threads meet, products land; what else a step does within is no matter for tiles.
             Step::Sub(part) => {
-                if *part == Within::Land {
+                if *part == SubStep::MmaWaitAll {
                     self.land_all(shared)?;
                 }
-                self.met += u64::from(matches!(part, Within::Meet { .. }));
+                self.met += u64::from(matches!(part, SubStep::Barrier { .. }));
                 self.meetings.come_to(part)?;
             }
             Step::ConsumerRelease(channels) => {

@@ -8,7 +8,7 @@ use super::trips::{Launched, trips};
 use super::weights::Weights;
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    Context, For, MmaGroup, OrderPoint, Schedule, SeqId, Step, StripRole, Takes, WarpRole, Within,
+    Context, For, MmaGroup, OrderPoint, Schedule, SeqId, Step, StripRole, SubStep, Takes, WarpRole,
 };
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -304,7 +304,7 @@ impl Writer<'_, '_> {
             Step::Mma(plan) => plan.order.is_some(),
             step => matches!(step, Step::ExpOrderWait { .. }),
         };
-        steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Sub(Within::Meet { .. })))
+        steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Sub(SubStep::Barrier { .. })))
     }
 
     fn push(&self, acts: &mut Vec<Act>, step: &Step, label: String, what: What) {
@@ -330,7 +330,7 @@ impl Writer<'_, '_> {
             |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
-            Step::Sub(Within::Land) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
+            Step::Sub(SubStep::MmaWaitAll) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
             // What else a step does within is in the price of its op.
             Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {

@@ -95,7 +95,7 @@ use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, ProxyFence, Space, Ty};
 use super::remarks::CodeRemarks;
-use super::schedule::{Context, Schedule, Within};
+use super::schedule::{Context, Schedule, SubStep};
 use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
@@ -132,7 +132,7 @@ pub struct Lowering<'m> {
     views: HashMap<Value, Rc<view::TensorView>>,
     shared: SharedMemory,
     /// What the step that is lowered does within, and has not come to.
-    within: VecDeque<Within>,
+    within: VecDeque<SubStep>,
     /// Memory of the block's own, and where data is in this kernel.
     own: HashMap<OpId, Buffer>,
     data_space: Space,

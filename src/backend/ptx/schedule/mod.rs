@@ -48,7 +48,7 @@ pub use ir::program::{
     CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId, Step,
     StripMine, StripRole, WarpRole,
 };
-pub use ir::sub_step::{Bring, Change, Within};
+pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{Outbox, Parts, Send};
 pub use membar::printf_steps::{SMALL, pieces};
 pub use membar::reduction_steps::{Fold, Images};

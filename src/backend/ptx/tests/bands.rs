@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::beside::{softmax, softmax_of, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Roles, Schedule, Step, WarpRole, Within};
+use crate::backend::ptx::schedule::{Roles, Schedule, Step, SubStep, WarpRole};
 use crate::pass::bands;
 
 /// Attention of so many rows.
@@ -165,7 +165,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                     with("a turn ends that has not begun", &|steps| turn(steps, false, false));
                     with("a turn ends twice", &|steps| turn(steps, true, true));
                     with("the warps of a band meet", &|steps| {
-                        steps.insert(at, Step::Sub(Within::Meet { always: true }))
+                        steps.insert(at, Step::Sub(SubStep::Barrier { always: true }))
                     });
                     with("a stage is waited for by who has a turn", &|steps| {
                         let land = steps.iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::beside::{schedule_of, softmax, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Outbox, Roles, Schedule, Step, Within};
+use crate::backend::ptx::schedule::{Outbox, Roles, Schedule, Step, SubStep};
 
 /// Attention whose stages take all of shared memory: 32 KiB, and two each of 32 and of 64 KiB.
 fn large() -> Module {
@@ -89,7 +89,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                         steps.insert(send, wait);
                     });
                 }
-                Step::Sub(Within::Drain { written: false })
+                Step::Sub(SubStep::TmaStoreWait { written: false })
                     if matches!(steps.get(at + 1), Some(Step::ConsumerRelease(_))) =>
                 {
                     with("the stage comes back unread", &|steps| drop(steps.remove(at)));

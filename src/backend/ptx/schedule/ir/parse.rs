@@ -13,7 +13,7 @@ use super::program::{
     SeqId, StripRole, WarpRole,
 };
 use super::program::{Schedule, Step, StripMine};
-use super::sub_step::{Bring, How, Within};
+use super::sub_step::{ConversionKind, ConvertLayout, SubStep};
 use super::tma_store::{Outbox, Parts, Send};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::Buffer;
@@ -86,29 +86,29 @@ fn acts(word: &str) -> Parsed<WarpRole> {
 }
 
 /// A part of a step.
-fn within(word: &str, rest: &str) -> Parsed<Within> {
+fn within(word: &str, rest: &str) -> Parsed<SubStep> {
     let numbers = numbers(rest)?;
     let at = |place: usize| numbers.get(place).copied().ok_or("too few numbers");
     let buffer = || Ok::<_, &str>(Buffer { offset: at(0)?, bytes: at(1)?.saturating_sub(at(0)?) });
     Ok(match word {
         "bring" => {
             let how = match () {
-                () if rest.contains("by name") => How::Name,
-                () if rest.contains("by shuffle") => How::Shuffle,
-                () if rest.contains("sums") => How::Sums,
-                () if rest.contains("never") => How::Never,
-                () => How::Shared(at(2)?),
+                () if rest.contains("by name") => ConversionKind::Registers,
+                () if rest.contains("by shuffle") => ConversionKind::Shuffle,
+                () if rest.contains("sums") => ConversionKind::SmemAffine,
+                () if rest.contains("never") => ConversionKind::Unsupported,
+                () => ConversionKind::Smem(at(2)?),
             };
             let plan = numbers[numbers.len() - 1];
-            Within::Bring(Bring { value: Value(at(0)?), to: LayoutId(at(1)?), how, plan })
+            SubStep::ConvertLayout(ConvertLayout { value: Value(at(0)?), to: LayoutId(at(1)?), kind: how, plan })
         }
-        "write" => Within::Write(buffer()?),
-        "read" => Within::Read(buffer()?),
-        "access" => Within::Access(OpId(at(0)?)),
-        "parts" => Within::Parts { count: at(0)?, beside: at(1)? },
-        "no" => Within::NoRoom { bytes: at(0)?, of: at(1)? },
-        "drain" => Within::Drain { written: rest == "writes" },
-        _ => Within::Meet { always: rest == "always" },
+        "write" => SubStep::SmemWrite(buffer()?),
+        "read" => SubStep::SmemRead(buffer()?),
+        "access" => SubStep::GlobalAccess(OpId(at(0)?)),
+        "parts" => SubStep::Split { count: at(0)?, beside: at(1)? },
+        "no" => SubStep::SmemOverflow { bytes: at(0)?, of: at(1)? },
+        "drain" => SubStep::TmaStoreWait { written: rest == "writes" },
+        _ => SubStep::Barrier { always: rest == "always" },
     })
 }
 
@@ -202,7 +202,7 @@ impl Lines<'_> {
                 Step::ConsumerWait(ConsumerWait { channel: number(rest)?.0, sunk: late })
             }
             "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => Step::Sub(within(word, rest)?),
-            "land" if rest == "all" => Step::Sub(Within::Land),
+            "land" if rest == "all" => Step::Sub(SubStep::MmaWaitAll),
             "land" => {
                 let (late, rest) = has_word(rest, "late ");
                 let (carried, rest) = has_word(rest, "carried ");

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::cp_async::Ahead;
 use super::pipelines::{Deal, Roles};
 use super::privatized_array::Private;
-use super::sub_step::{Change, Within};
+use super::sub_step::{ConversionPlan, SubStep};
 use super::tma_store::Send;
 
 pub use super::sub_step::LayoutId;
@@ -34,7 +34,7 @@ pub struct Schedule {
     /// Layouts that steps name.
     pub layouts: Vec<Layout>,
     /// Changes of layouts that steps make.
-    pub conversions: Vec<Rc<Change>>,
+    pub conversions: Vec<Rc<ConversionPlan>>,
     /// What of shared memory is reserved for the whole kernel.
     pub smem: SharedMemory,
     /// Shared memory that the kernel needs.
@@ -118,7 +118,7 @@ pub enum Step {
         pure: bool,
     },
     /// A part of the next step.
-    Sub(Within),
+    Sub(SubStep),
     /// The end of a region or of the kernel.
     End(OpId),
 }

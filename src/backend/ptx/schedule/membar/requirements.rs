@@ -6,7 +6,7 @@ use super::reduction_steps::Images;
 use super::scratch::size_of;
 use super::state::Way;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
-use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::{Parts, Send};
 use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
 use crate::dtype::DType;
@@ -256,22 +256,22 @@ impl Way<'_, '_> {
         if send.outbox.is_some() {
             self.get(value, &layout);
             let again = !self.boxes_stored.insert(root);
-            self.within.push(Within::Drain { written: again && ordered });
+            self.within.push(SubStep::TmaStoreWait { written: again && ordered });
             return;
         }
         if let Some(parts) = Parts::of_block(&send.tile, &self.shared) {
             let at = self.within.len();
             self.get(value, &layout);
             if let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, BOX_ALIGN) {
-                self.within.insert(at, Within::Parts { count: parts.count, beside: parts.slots });
+                self.within.insert(at, SubStep::Split { count: parts.count, beside: parts.slots });
                 if !self.boxes_stored.insert(root) && ordered {
-                    self.within.push(Within::Drain { written: true });
+                    self.within.push(SubStep::TmaStoreWait { written: true });
                     self.shared.bulk_waited();
                 }
                 if self.shared.write(buffer) {
                     self.meet(false);
                 }
-                self.within.push(Within::Write(buffer));
+                self.within.push(SubStep::SmemWrite(buffer));
                 let meetings = if parts.slots == 1 { 2 * parts.count - 1 } else { parts.count };
                 (0..meetings).for_each(|_| self.meet(true));
                 self.shared.bulk_read(buffer);
@@ -289,7 +289,7 @@ impl Way<'_, '_> {
     pub fn give(&mut self, channels: &[u32]) {
         let roles = self.schedule.warp_spec.as_ref();
         if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_lent(channel))) {
-            self.within.push(Within::Drain { written: false });
+            self.within.push(SubStep::TmaStoreWait { written: false });
         }
     }
 
@@ -299,7 +299,7 @@ impl Way<'_, '_> {
             self.meet(true);
         }
         if self.shared.is_bulk_reading() || self.sent_by_warps {
-            self.within.push(Within::Drain { written: false });
+            self.within.push(SubStep::TmaStoreWait { written: false });
         }
     }
 }

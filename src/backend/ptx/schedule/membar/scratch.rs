@@ -3,7 +3,7 @@
 use super::reduction_steps::{Fold, Images};
 use super::state::Way;
 use crate::backend::ptx::infer::{AxisBits, Handing, ScanOrder, block_layout, block_number, thread_images};
-use crate::backend::ptx::schedule::ir::sub_step::{Change, Within};
+use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::shared::{Buffer, run_bytes, shared_type};
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
@@ -97,7 +97,7 @@ impl Way<'_, '_> {
             let wanted = context.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
             let bits = shared_type(context.element_type(source)).storage_bits();
             let plan = SharedPlan::new(&held, &wanted, bits, self.room());
-            self.change(result, &wanted, Change::By(Conversion::Shared(plan)));
+            self.change(result, &wanted, ConversionPlan::Layout(Conversion::Shared(plan)));
         }
     }
 
@@ -118,7 +118,7 @@ impl Way<'_, '_> {
         }
         let (count, size) = (held.num_elements(), size_of(dtype));
         let rounds = (count * size).div_ceil(self.room().max(size)).next_power_of_two().min(count);
-        self.within.push(Within::Parts { count: rounds as u32, beside: 1 });
+        self.within.push(SubStep::Split { count: rounds as u32, beside: 1 });
         let buffer = self.scratch(count / rounds * size);
         for _ in 0..rounds {
             self.write(buffer);
@@ -144,7 +144,7 @@ impl Way<'_, '_> {
         // Reading the copies costs less than counting.
         let most = (elements / (2 * bins)).min(MOST_COPIES).min(room / row).max(1);
         let copies = 1 << most.ilog2();
-        self.within.push(Within::Parts { count: rounds as u32, beside: copies as u32 });
+        self.within.push(SubStep::Split { count: rounds as u32, beside: copies as u32 });
         let buffer = self.scratch(copies * row * 4);
         for _ in 0..rounds {
             // Zeros, then counts.
@@ -200,7 +200,7 @@ impl Way<'_, '_> {
             }
         }
         if !self.shared.let_go() {
-            self.within.push(Within::NoRoom { bytes, of: self.shared.free() });
+            self.within.push(SubStep::SmemOverflow { bytes, of: self.shared.free() });
             return;
         }
         buffers.sort_unstable_by_key(|buffer| buffer.map(|buffer| buffer.offset));

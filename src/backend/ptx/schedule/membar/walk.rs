@@ -6,7 +6,7 @@ use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
     CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
 };
-use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
@@ -71,7 +71,7 @@ impl Way<'_, '_> {
     /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody has to say.
     fn close_within(&mut self) {
         let mut within = std::mem::take(&mut self.within);
-        if within.iter().all(|one| matches!(one, Within::Access(_))) {
+        if within.iter().all(|one| matches!(one, SubStep::GlobalAccess(_))) {
             within.clear();
         }
         self.steps.extend(within.into_iter().map(Step::Sub));

@@ -11,7 +11,7 @@ use crate::backend::ptx::schedule::ir::pipelines::Roles;
 use crate::backend::ptx::schedule::ir::program::{
     ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, WarpRole,
 };
-use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::Send;
 use crate::ir::{OpId, Value};
 
@@ -160,18 +160,18 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
-    fn part_of_step(&mut self, within: &Within) -> Checked {
+    fn part_of_step(&mut self, within: &SubStep) -> Checked {
         match (within, self.flying.first()) {
-            (Within::Land, None) => Err("products land where none is in flight".to_owned()),
-            (Within::Land, _) => {
+            (SubStep::MmaWaitAll, None) => Err("products land where none is in flight".to_owned()),
+            (SubStep::MmaWaitAll, _) => {
                 self.flying.clear();
                 Ok(())
             }
-            (Within::Drain { .. }, _) => {
+            (SubStep::TmaStoreWait { .. }, _) => {
                 self.sent.clear();
                 Ok(())
             }
-            (Within::Meet { .. }, Some(flight)) => fault(flight.product, "has not landed where threads meet"),
+            (SubStep::Barrier { .. }, Some(flight)) => fault(flight.product, "has not landed where threads meet"),
             _ => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
-use crate::backend::ptx::schedule::ir::sub_step::{Bring, Change, How, LayoutId, Within};
+use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -89,8 +89,8 @@ impl Context<'_> {
 enum Form<'a> {
     Write(u32),
     Read(u32),
-    Bring(Value, LayoutId, How, Option<&'a Change>),
-    Other(&'a Within),
+    Bring(Value, LayoutId, ConversionKind, Option<&'a ConversionPlan>),
+    Other(&'a SubStep),
     /// The step itself: what comes before it belongs to it.
     Step(Option<OpId>),
 }
@@ -98,10 +98,10 @@ enum Form<'a> {
 impl<'a> Form<'a> {
     fn of(schedule: &'a Schedule, step: &'a Step) -> Option<Form<'a>> {
         Some(match step {
-            Step::Sub(Within::Land | Within::Meet { always: false }) => return None,
-            Step::Sub(Within::Write(place)) => Form::Write(place.bytes),
-            Step::Sub(Within::Read(place)) => Form::Read(place.bytes),
-            &Step::Sub(Within::Bring(Bring { value, to, how, plan })) => {
+            Step::Sub(SubStep::MmaWaitAll | SubStep::Barrier { always: false }) => return None,
+            Step::Sub(SubStep::SmemWrite(place)) => Form::Write(place.bytes),
+            Step::Sub(SubStep::SmemRead(place)) => Form::Read(place.bytes),
+            &Step::Sub(SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan })) => {
                 Form::Bring(value, to, how, schedule.conversions.get(plan as usize).map(|change| &**change))
             }
             Step::Sub(within) => Form::Other(within),
@@ -126,8 +126,8 @@ fn meets(places: &[Buffer], place: Buffer) -> bool {
     places.iter().any(|other| other.offset < place.offset + place.bytes && place.offset < end(*other))
 }
 
-fn written_last(within: &[Within]) -> Option<Buffer> {
-    within.iter().rev().find_map(|one| if let Within::Write(place) = one { Some(*place) } else { None })
+fn written_last(within: &[SubStep]) -> Option<Buffer> {
+    within.iter().rev().find_map(|one| if let SubStep::SmemWrite(place) = one { Some(*place) } else { None })
 }
 
 fn end(place: Buffer) -> u32 {
@@ -136,7 +136,7 @@ fn end(place: Buffer) -> u32 {
 
 impl Walk<'_, '_> {
     fn body(&mut self, body: SeqId) -> Checked {
-        let mut within: Vec<Within> = Vec::new();
+        let mut within: Vec<SubStep> = Vec::new();
         for step in self.schedule.steps(body) {
             match step {
                 Step::Sub(one) => within.push(*one),
@@ -158,16 +158,16 @@ impl Walk<'_, '_> {
     }
 
     /// What a step does within.
-    fn parts(&mut self, step: &Step, within: &[Within]) -> Checked {
+    fn parts(&mut self, step: &Step, within: &[SubStep]) -> Checked {
         for (at, one) in within.iter().enumerate() {
             match one {
-                Within::Meet { always } => {
+                SubStep::Barrier { always } => {
                     if !always && self.goes_on(&within[at + 1..]) {
                         return Err("threads meet for nothing".to_owned());
                     }
                     self.touched.meet();
                 }
-                Within::Drain { .. } => {
+                SubStep::TmaStoreWait { .. } => {
                     let sent = std::mem::take(&mut self.touched.sent);
                     self.touched.read.extend(sent);
                 }
@@ -175,9 +175,9 @@ impl Walk<'_, '_> {
                     self.has_room(part, &within[..at])?;
                     self.is_safe(part)?;
                     match part {
-                        Within::Write(place) => self.touched.written.push(*place),
-                        Within::Read(place) => self.touched.read.push(*place),
-                        &Within::Access(id) => self.note(id),
+                        SubStep::SmemWrite(place) => self.touched.written.push(*place),
+                        SubStep::SmemRead(place) => self.touched.read.push(*place),
+                        &SubStep::GlobalAccess(id) => self.note(id),
                         _ => {}
                     }
                 }
@@ -187,27 +187,28 @@ impl Walk<'_, '_> {
     }
 
     /// May what comes next within a step be done without meeting? Several places are read together.
-    fn goes_on(&self, rest: &[Within]) -> bool {
-        let mut parts = rest.iter().filter(|next| !next.synchronises()).peekable();
-        let reads = matches!(parts.peek(), Some(Within::Read(_)));
-        let count = if reads { parts.clone().take_while(|next| matches!(next, Within::Read(_))).count() } else { 1 };
+    fn goes_on(&self, rest: &[SubStep]) -> bool {
+        let mut parts = rest.iter().filter(|next| !next.synchronizes()).peekable();
+        let reads = matches!(parts.peek(), Some(SubStep::SmemRead(_)));
+        let count =
+            if reads { parts.clone().take_while(|next| matches!(next, SubStep::SmemRead(_))).count() } else { 1 };
         parts.take(count).all(|next| self.is_safe(next).is_ok())
     }
 
     /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
-    fn has_room(&self, part: &Within, before: &[Within]) -> Checked {
+    fn has_room(&self, part: &SubStep, before: &[SubStep]) -> Checked {
         let memory = &self.schedule.smem;
         let [own, teams] = [self.schedule.smem_bytes_per_group, self.context.teams];
         let share = if own > 0 { memory.share(0, teams) } else { memory.clone() };
         let most = share.budget().min(self.schedule.shared_bytes.saturating_sub((teams - 1) * own));
         match part {
-            Within::Write(place) if place.offset < share.start() || end(*place) > most => {
+            SubStep::SmemWrite(place) if place.offset < share.start() || end(*place) > most => {
                 Err(format!("nothing may be written from {} to {}", place.offset, end(*place)))
             }
-            Within::Write(place) if meets(&self.stages, *place) => {
+            SubStep::SmemWrite(place) if meets(&self.stages, *place) => {
                 Err(format!("stages of a loop are overwritten from {} to {}", place.offset, end(*place)))
             }
-            Within::Read(place) if !before.contains(&Within::Write(*place)) => {
+            SubStep::SmemRead(place) if !before.contains(&SubStep::SmemWrite(*place)) => {
                 Err(format!("nobody has written from {} to {}", place.offset, end(*place)))
             }
             _ => Ok(()),
@@ -215,8 +216,8 @@ impl Walk<'_, '_> {
     }
 
     /// What a step accesses without saying when, and what it does to the end.
-    fn accesses(&mut self, step: &Step, within: &[Within]) -> Checked {
-        let sends = within.iter().any(|one| matches!(one, Within::Parts { .. } | Within::Drain { .. }));
+    fn accesses(&mut self, step: &Step, within: &[SubStep]) -> Checked {
+        let sends = within.iter().any(|one| matches!(one, SubStep::Split { .. } | SubStep::TmaStoreWait { .. }));
         let ops = match step {
             Step::TmaStore(_) if sends => {
                 self.touched.sent.extend(written_last(within));
@@ -225,8 +226,8 @@ impl Walk<'_, '_> {
             Step::Exec(_) | Step::TmaStore(_) | Step::PrivatizedAtomic(_) | Step::StripMine(_) => step.ops(),
             _ => return Ok(()),
         };
-        let said = |id: &OpId| within.contains(&Within::Access(*id));
-        ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&Within::Access(id)))?;
+        let said = |id: &OpId| within.contains(&SubStep::GlobalAccess(*id));
+        ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&SubStep::GlobalAccess(id)))?;
         // Pieces of a strip go on behind what came between its beginning and them.
         let goes_on = matches!(step, Step::StripMine(_));
         ops.into_iter().filter(|id| goes_on || !said(id)).for_each(|id| self.note(id));
@@ -234,18 +235,20 @@ impl Walk<'_, '_> {
     }
 
     /// May this be done without meeting before it?
-    fn is_safe(&self, within: &Within) -> Checked {
+    fn is_safe(&self, within: &SubStep) -> Checked {
         let Touched { written, read, sent, arrays } = &self.touched;
         let fault = |place: &Buffer, what: &str| Err(format!("{what} from {} to {}", place.offset, end(*place)));
         match within {
-            Within::Write(place) if meets(sent, *place) => fault(place, "the copy engine may still read shared memory"),
-            Within::Write(place) if meets(written, *place) || meets(read, *place) => {
+            SubStep::SmemWrite(place) if meets(sent, *place) => {
+                fault(place, "the copy engine may still read shared memory")
+            }
+            SubStep::SmemWrite(place) if meets(written, *place) || meets(read, *place) => {
                 fault(place, "others may be at work where shared memory is written,")
             }
-            Within::Read(place) if meets(written, *place) => {
+            SubStep::SmemRead(place) if meets(written, *place) => {
                 fault(place, "others may still write where shared memory is read,")
             }
-            &Within::Access(id) => match self.context.access_of(id) {
+            &SubStep::GlobalAccess(id) => match self.context.access_of(id) {
                 Some(touch) if arrays.iter().any(|other| other.conflicts(&touch)) => {
                     Err(format!("others may be at work on what op {} accesses", id.index()))
                 }

@@ -6,7 +6,7 @@
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::{Box, Streamed};
-use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::ir::{OpId, Opcode, Value};
 
 impl Context<'_> {
@@ -49,12 +49,16 @@ impl Context<'_> {
     }
 }
 
-impl Within {
+impl SubStep {
     /// Do the threads of an agent do this together, or in memory that they share?
     pub fn is_shared(&self) -> bool {
         matches!(
             self,
-            Within::Write(_) | Within::Read(_) | Within::Meet { .. } | Within::NoRoom { .. } | Within::Parts { .. }
+            SubStep::SmemWrite(_)
+                | SubStep::SmemRead(_)
+                | SubStep::Barrier { .. }
+                | SubStep::SmemOverflow { .. }
+                | SubStep::Split { .. }
         )
     }
 }
