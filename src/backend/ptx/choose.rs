@@ -265,7 +265,7 @@ fn outcome(
             Subject { context, body: entry.body, schedule, blocks, launched }.cost(weights(target))
         };
         let fewer = usual.filter(|&usual| usual < blocks);
-        let teams = schedule.warp_spec.as_ref().map_or(1, |roles| roles.teams());
+        let teams = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
         let form = (context.inference.num_warps as u32, teams);
         let costs = cost_of(blocks).and_then(|cost| {
             let alike = fewer.map_or(Some(cost.each()), |fewer| Some(cost_of(fewer)?.each()))?;

@@ -6,7 +6,9 @@ use super::agent::{Agent, Kind, Level, Passed, Turn};
 use super::copies::Copies;
 use super::fault::{Fault, broken};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::{Ahead, CarriedMma, Deal, For, LayoutId, Loop, SeqId, Step, TEAMS, WarpRole};
+use crate::backend::ptx::schedule::{
+    Ahead, CarriedMma, For, LayoutId, Loop, PINGPONG_GROUPS, PingPong, SeqId, Step, WarpRole,
+};
 use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Agent<'a> {
@@ -109,11 +111,16 @@ impl<'a> Agent<'a> {
     }
 
     /// The iterations of this team, of a loop with this range.
-    fn deal(&mut self, shared: &mut Shared<'a>, deal: &Deal, [lower, _, step]: &mut [i128; 3]) -> Result<(), Fault> {
+    fn deal(
+        &mut self,
+        shared: &mut Shared<'a>,
+        deal: &PingPong,
+        [lower, _, step]: &mut [i128; 3],
+    ) -> Result<(), Fault> {
         self.skips.clear();
-        for takes in &deal.takes {
-            let mut all = u64::from(takes.once);
-            for &inner in &takes.loops {
+        for takes in &deal.stages_per_iteration {
+            let mut all = u64::from(takes.fixed);
+            for &inner in &takes.per_iteration_of {
                 let op = self.kernel.module.op(inner);
                 (0..3).try_for_each(|group| self.need(op.group(group)[0]))?;
                 let [lower, upper, step] = self.frame.range(inner)?;
@@ -122,7 +129,7 @@ impl<'a> Agent<'a> {
             self.skips.push(all);
         }
         *lower += self.team as i128 * *step;
-        *step *= i128::from(TEAMS);
+        *step *= i128::from(PINGPONG_GROUPS);
         (0..self.team).for_each(|_| self.skip(shared));
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 /// Groups of a schedule that go for themselves: 1 where they go as one.
 pub fn count(context: &Context<'_>, body: BlockId, schedule: &Schedule) -> usize {
     let Some(agent) = schedule.partition(WarpRole::Consumer) else { return 1 };
-    let alone = schedule.warp_spec.as_ref().is_none_or(|roles| roles.crews() == 1);
+    let alone = schedule.warp_spec.as_ref().is_none_or(|roles| roles.consumer_groups() == 1);
     let ahead = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
     let warps = agent.warps.len() as u32;
     match alone && !ahead && warps.is_multiple_of(GROUP_WARPS) && Accesses::of(context, body).never_meet() {

@@ -131,10 +131,14 @@ impl<'a> Agent<'a> {
             if !held.arrived {
                 return Err(broken(format!("the tiles of channel {channel} are read before they are waited for")));
             }
-            let place = self.kernel.roles().and_then(|roles| roles.place_of(load));
+            let place = self.kernel.roles().and_then(|roles| roles.operand_slot(load));
             let place = place.ok_or_else(|| broken(format!("op {} has no place in a stage", load.index())))?;
-            let source =
-                Source::in_panels(plan, place.rows, place.offset as usize + place.of_bands as usize * self.team, form)?;
+            let source = Source::in_panels(
+                plan,
+                place.panel_rows,
+                place.smem_offset as usize + place.partition_stride as usize * self.team,
+                form,
+            )?;
             return Ok(Operand::At(Where::Ring(held.place), source));
         }
         let (number, copy) = self.ahead[&load];

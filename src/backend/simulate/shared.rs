@@ -123,12 +123,12 @@ impl<'a> Shared<'a> {
     /// The stage is still used.
     pub fn fill(&mut self, channel: u32, coordinates: Vec<Vec<Vec<i64>>>) -> Result<(), Fault> {
         let plan = self.kernel.channel(channel)?;
-        let place = self.rings.to_fill(plan.ring, channel)?;
+        let place = self.rings.to_fill(plan.pipeline, channel)?;
         let count = coordinates.iter().map(Vec::len).sum();
         self.rings.fill(place, count, plan.bytes())?;
         for (load, all) in plan.loads.iter().zip(coordinates) {
             for (part, coordinates) in load.boxes.iter().zip(all) {
-                let at = (load.offset + part.at) as usize;
+                let at = (load.smem_offset + part.smem_offset) as usize;
                 self.boxes.push(Arriving { place, map: &load.map, coordinates, at });
             }
         }

@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    OrderPoint as TeamTurn, Step, StripMine, SubStep, TEAMS, WarpRole, box_order, is_computed_where_used,
+    OrderPoint as TeamTurn, PINGPONG_GROUPS, Step, StripMine, SubStep, WarpRole, box_order, is_computed_where_used,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
@@ -21,7 +21,7 @@ impl<'a> Agent<'a> {
         let Some(step) = self.next_step()? else { return Ok(None) };
         match step {
             &Step::Produce(channel) => {
-                let place = shared.rings.to_fill(self.kernel.channel(channel)?.ring, channel)?;
+                let place = shared.rings.to_fill(self.kernel.channel(channel)?.pipeline, channel)?;
                 Ok((!shared.rings.is_free(place)).then(|| format!("fill {channel}: stage {} is not free", place.stage)))
             }
             Step::ConsumerWait(wait) => {
@@ -31,7 +31,7 @@ impl<'a> Agent<'a> {
                 Ok(waits.then(|| format!("await {channel}: the tiles have not arrived in stage {stage}")))
             }
             &Step::OrderWait(turn) => {
-                let before = self.turns[turn as usize] * u64::from(TEAMS) + self.team as u64;
+                let before = self.turns[turn as usize] * u64::from(PINGPONG_GROUPS) + self.team as u64;
                 let passed = shared.passed[turn as usize];
                 Ok((passed < before).then(|| format!("turn {turn}: {passed} of {before} have ended")))
             }
@@ -149,7 +149,7 @@ impl<'a> Agent<'a> {
                 }
             }
             &Step::ConsumerTryWait(channel) => {
-                let ring = self.kernel.channel(channel)?.ring;
+                let ring = self.kernel.channel(channel)?.pipeline;
                 shared.rings.move_on(ring, self.team);
                 let place = shared.rings.to_take(ring, channel, self.team)?;
                 if shared.rings.is_there(place) {
@@ -239,7 +239,7 @@ impl<'a> Agent<'a> {
     fn rider(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
         let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
         let roles = self.kernel.roles().ok_or_else(|| fault("nothing is streamed"))?;
-        let place = roles.ride_of(id).ok_or_else(|| fault("a tile that comes with no others"))?;
+        let place = roles.aux_slot(id).ok_or_else(|| fault("a tile that comes with no others"))?;
         let channel = place.channel as u32;
         let held = self.held.get(&channel).filter(|held| held.arrived).map(|held| held.place);
         // Or a product has it, and gives it back when it has landed.
@@ -251,7 +251,7 @@ impl<'a> Agent<'a> {
         let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.context.inference.num_elements(result));
         let there = shared.rings.stage(stage);
         there.holds(stage.tile, id)?;
-        let bits = (0..count).map(|element| there.read(place.offset as usize + element * bytes, bytes));
+        let bits = (0..count).map(|element| there.read(place.smem_offset as usize + element * bytes, bytes));
         let bits = bits.collect::<Result<Vec<u64>, Fault>>()?;
         self.frame.set(result, Held::of_bits(dtype, bits.into_iter()));
         self.frame.set_tokens(id);
@@ -284,7 +284,7 @@ impl<'a> Agent<'a> {
         let plan = self.kernel.channel(channel)?;
         let mut all = Vec::new();
         for load in &plan.loads {
-            let coordinates = load.boxes.iter().map(|part| self.coordinates(load.load, &part.place));
+            let coordinates = load.boxes.iter().map(|part| self.coordinates(load.load, &part.coord));
             all.push(coordinates.collect::<Result<Vec<Vec<i64>>, Fault>>()?);
             self.frame.set_tokens(load.load);
         }
@@ -316,14 +316,14 @@ impl<'a> Agent<'a> {
             return Err(broken("who loads takes a stage"));
         }
         let plan = self.kernel.channel(channel)?;
-        let place = shared.rings.to_take(plan.ring, channel, self.team)?;
+        let place = shared.rings.to_take(plan.pipeline, channel, self.team)?;
         if self.held.insert(channel, Taken { place, arrived: false }).is_some() {
             return Err(broken(format!("channel {channel} is taken twice")));
         }
         shared.rings.take(place);
         // Who looks ahead moves on there.
         if !self.looks_ahead(channel) {
-            shared.rings.move_on(plan.ring, self.team);
+            shared.rings.move_on(plan.pipeline, self.team);
         }
         plan.loads.iter().for_each(|load| self.frame.set_tokens(load.load));
         Ok(())

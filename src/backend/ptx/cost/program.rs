@@ -8,7 +8,7 @@ use super::trips::{Launched, trips};
 use super::weights::Weights;
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    Context, For, MmaGroup, OrderPoint, Schedule, SeqId, Step, StripRole, SubStep, Takes, WarpRole,
+    Context, For, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
 };
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -86,7 +86,7 @@ pub struct Round {
     /// Does it contain others?
     pub outer: bool,
     /// What each iteration takes of each ring, if they are dealt to teams.
-    pub deal: Option<Vec<Takes>>,
+    pub deal: Option<Vec<StageCount>>,
     pub ahead: Option<AheadPlan>,
     /// Does it contain products?
     pub multiplies: bool,
@@ -161,15 +161,16 @@ impl Programs {
         let known = trips(context.module, body, launched);
         if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.rings = roles
-                .rings
+                .pipelines
                 .iter()
-                .map(|ring| RingPrice { stages: ring.stages as usize, paired: ring.paired })
+                .map(|ring| RingPrice { stages: ring.num_stages as usize, paired: ring.clustered })
                 .collect();
             for channel in &roles.channels {
-                let share =
-                    |load: OpId| if roles.pairs.as_ref().is_some_and(|p| p.may_share(load)) { 0.5 } else { 1.0 };
+                let share = |load: OpId| {
+                    if roles.multicast.as_ref().is_some_and(|p| p.can_multicast(load)) { 0.5 } else { 1.0 }
+                };
                 programs.channels.push(ChannelPrice {
-                    ring: channel.ring,
+                    ring: channel.pipeline,
                     bytes: f64::from(channel.bytes()),
                     fetched: channel.loads.iter().map(|load| f64::from(load.bytes) * share(load.load)).sum(),
                     boxes: channel.loads.iter().map(|load| load.boxes.len() as f64 * share(load.load)).sum(),
@@ -180,7 +181,7 @@ impl Programs {
         for agent in &schedule.partitions {
             let warps = agent.warps.end - agent.warps.start;
             let teams = if agent.role == WarpRole::Consumer {
-                schedule.warp_spec.as_ref().map_or(1, |roles| roles.teams())
+                schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups())
             } else {
                 1
             };
@@ -443,7 +444,7 @@ impl Writer<'_, '_> {
         let roles = self.schedule.warp_spec.as_deref();
         let fetched = |value: Value| {
             let load = context.load_behind(value);
-            load.is_some_and(|load| roles.is_some_and(|roles| roles.members.contains_key(&load)))
+            load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)))
         };
         let (mut before, mut runs, mut after, mut meets) = (Demand::default(), Demand::default(), Demand::default(), 0);
         let mut least = 0.0;
@@ -514,7 +515,7 @@ impl Writer<'_, '_> {
             meets: ahead.meets,
             operands: ahead.meets,
         });
-        let deal = plan.pingpong.as_ref().map(|deal| deal.takes.clone());
+        let deal = plan.pingpong.as_ref().map(|deal| deal.stages_per_iteration.clone());
         self.round(plan.op, list, leave, ahead, acts);
         if let Some(round) = self.programs.rounds.last_mut() {
             round.deal = deal;
@@ -532,8 +533,8 @@ impl Writer<'_, '_> {
         }
         let known = self.known.get(&op).copied();
         let trips = known.unwrap_or(ASSUMED[usize::from(outer)]);
-        let deal = self.schedule.warp_spec.as_ref().and_then(|roles| roles.deal.as_ref());
-        let is_dealt = deal.is_some_and(|deal| deal.around == op);
+        let deal = self.schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
+        let is_dealt = deal.is_some_and(|deal| deal.loop_op == op);
         let most = if is_dealt { DEALT } else { FOLLOWED[usize::from(outer)] };
         let followed = (trips.ceil() as u32).min(most);
         self.programs.rounds.push(Round {

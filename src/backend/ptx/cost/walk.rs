@@ -467,11 +467,11 @@ impl Walker {
         if let Some(takes) = &round.deal {
             self.iteration = iteration;
             for (ring, takes) in takes.iter().enumerate() {
-                let of_loops = takes.loops.iter().map(|&op| {
+                let of_loops = takes.per_iteration_of.iter().map(|&op| {
                     let known = programs.rounds.iter().find(|round| round.op == op);
                     known.map_or(0, |round| round.followed as usize)
                 });
-                self.taken[ring] = iteration * (takes.once as usize + of_loops.sum::<usize>());
+                self.taken[ring] = iteration * (takes.fixed as usize + of_loops.sum::<usize>());
             }
         }
         if let (Some(arrival), Some(ahead)) = (arrival, &round.ahead) {

@@ -141,7 +141,7 @@ impl Lowering<'_> {
 
     /// Rows of the panels in which a streamed tile stands.
     fn rows_in_stage(&self, load: OpId) -> Option<i64> {
-        Some(self.rings.as_ref()?.roles.place_of(load)?.rows)
+        Some(self.rings.as_ref()?.roles.operand_slot(load)?.panel_rows)
     }
 
     /// Waits until what was written to shared memory can be read there, and takes its addresses.

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering};
-use crate::backend::ptx::schedule::{Roles, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::{SeqId, Step, WarpRole, WarpSpecialization};
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, OpId};
 
 impl Lowering<'_> {
     /// Plans what the agents of the kernel do.
-    pub fn plan(&mut self, body: BlockId, roles: Option<Rc<Roles>>) {
+    pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
         self.schedule = Rc::new(self.context.schedule(body, roles, &self.shared));
         if self.context.bands > 1
             && let Err(problem) = self.context.check_bands(body, &self.schedule)
@@ -70,13 +70,13 @@ impl Lowering<'_> {
             Step::StripMine(strip) => strip.ops[0].0,
             Step::Mma(plan) => plan.ops[plan.ops.len() - 1],
             &Step::If { op, .. } => op,
-            &Step::Produce(channel) => roles().filled_for(channel).expect("an op"),
-            &Step::Advance(channel) => roles().taken_for(channel).expect("an op"),
+            &Step::Produce(channel) => roles().producer_anchor_or_store(channel).expect("an op"),
+            &Step::Advance(channel) => roles().consumer_anchor_or_store(channel).expect("an op"),
             Step::MmaWait(land) => land.mma,
-            &Step::ConsumerTryWait(channel) => roles().taken_at(channel).expect("a load"),
-            Step::ConsumerWait(wait) => roles().taken_for(wait.channel).expect("an op"),
-            Step::OrderWait(_) | Step::OrderArrive(_) => roles().deal.as_ref().expect("teams").around,
-            Step::ConsumerRelease(channels) => roles().channels[channels[0] as usize].last,
+            &Step::ConsumerTryWait(channel) => roles().consumer_anchor(channel).expect("a load"),
+            Step::ConsumerWait(wait) => roles().consumer_anchor_or_store(wait.channel).expect("an op"),
+            Step::OrderWait(_) | Step::OrderArrive(_) => roles().pingpong.as_ref().expect("teams").loop_op,
+            Step::ConsumerRelease(channels) => roles().channels[channels[0] as usize].last_use,
             &Step::ExpOrderWait { exponentials, .. } | &Step::ExpOrderArrive(exponentials) => {
                 self.module.defining_op(exponentials).expect("an op")
             }

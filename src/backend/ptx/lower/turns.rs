@@ -11,11 +11,11 @@ use super::Lowering;
 use super::ring::{CONSUMER_BARRIER, Role};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
-use crate::backend::ptx::schedule::{GROUPS, TEAMS};
+use crate::backend::ptx::schedule::{ORDERED_GROUPS, PINGPONG_GROUPS};
 use crate::ir::Value;
 
 /// The barrier of the first group, behind those at which teams meet.
-const FIRST_BARRIER: u32 = CONSUMER_BARRIER + TEAMS;
+const FIRST_BARRIER: u32 = CONSUMER_BARRIER + PINGPONG_GROUPS;
 
 /// The exponential that the end of a turn stands behind, of all of a thread: ptxas puts those behind it, and sums of them, before the barrier, too.
 const LATE: (usize, usize) = (11, 16);
@@ -104,7 +104,7 @@ impl Lowering<'_> {
     }
 
     fn groups(&self) -> u32 {
-        if self.context.bands > 1 { self.context.bands } else { GROUPS }
+        if self.context.bands > 1 { self.context.bands } else { ORDERED_GROUPS }
     }
 
     /// Threads at a barrier: those of two groups.

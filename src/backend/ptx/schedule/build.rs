@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::Context;
-use super::ir::pipelines::Roles;
+use super::ir::pipelines::WarpSpecialization;
 use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
 use super::ir::tma_store::{Boxed, Send};
 use crate::backend::ptx::infer::Source;
@@ -28,7 +28,7 @@ struct Builder<'a, 'm> {
 impl Context<'_> {
     /// The schedule of a kernel with this body. `roles`: what is streamed, if anything is; `shared`: with all that is
     /// reserved for the whole kernel.
-    pub fn schedule(&self, body: BlockId, roles: Option<Rc<Roles>>, shared: &SharedMemory) -> Schedule {
+    pub fn schedule(&self, body: BlockId, roles: Option<Rc<WarpSpecialization>>, shared: &SharedMemory) -> Schedule {
         let warps = self.consumer_warps();
         let agents = match roles {
             Some(_) => vec![(WarpRole::Consumer, 0..warps), (WarpRole::Producer, warps..warps + self.producer_warps())],
@@ -63,7 +63,7 @@ impl Context<'_> {
 }
 
 impl Builder<'_, '_> {
-    fn roles(&self) -> Option<&Roles> {
+    fn roles(&self) -> Option<&WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
     }
 
@@ -92,9 +92,9 @@ impl Builder<'_, '_> {
         // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
-            || self
-                .roles()
-                .is_some_and(|roles| roles.slice.contains(&id) || roles.brings(id) || roles.lent_to(id).is_some())
+            || self.roles().is_some_and(|roles| {
+                roles.producer_ops.contains(&id) || roles.is_producer_load(id) || roles.staging_channel_of(id).is_some()
+            })
     }
 
     fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {
@@ -119,7 +119,7 @@ impl Builder<'_, '_> {
                 })));
                 continue;
             }
-            steps.extend(self.roles().and_then(|roles| roles.lent_to(id)).map(Step::Advance));
+            steps.extend(self.roles().and_then(|roles| roles.staging_channel_of(id)).map(Step::Advance));
             steps.push(self.step(id));
             let given = self.given_by(id);
             if !given.is_empty() {
@@ -133,7 +133,8 @@ impl Builder<'_, '_> {
     fn step(&mut self, id: OpId) -> Step {
         let context = self.context;
         let op = context.module.op(id);
-        let lent = self.roles().and_then(|roles| roles.lent_to(id)).filter(|_| self.acts == WarpRole::Producer);
+        let lent =
+            self.roles().and_then(|roles| roles.staging_channel_of(id)).filter(|_| self.acts == WarpRole::Producer);
         if let Some(channel) = lent {
             return Step::Produce(channel);
         }
@@ -173,7 +174,7 @@ impl Builder<'_, '_> {
 
     /// The channels that are done with their stages after this op.
     fn given_by(&self, id: OpId) -> Vec<u32> {
-        self.roles().map_or(Vec::new(), |roles| roles.given_by(id))
+        self.roles().map_or(Vec::new(), |roles| roles.released_by(id))
     }
 
     /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
@@ -191,7 +192,9 @@ impl Builder<'_, '_> {
     }
 
     fn load(&self, id: OpId) -> Step {
-        let channel = self.roles().and_then(|roles| roles.members.get(&id).or_else(|| roles.riders.get(&id)).copied());
+        let channel = self
+            .roles()
+            .and_then(|roles| roles.operand_channel.get(&id).or_else(|| roles.aux_channel.get(&id)).copied());
         let Some((channel, roles)) = channel.map(|channel| channel as u32).zip(self.roles()) else {
             return match () {
                 () if self.staged.contains(&id) => Step::Deferred(id),
@@ -200,21 +203,21 @@ impl Builder<'_, '_> {
             };
         };
         match self.acts {
-            WarpRole::Producer if roles.filled_at(channel) == Some(id) => Step::Produce(channel),
-            WarpRole::Consumer if roles.taken_at(channel) == Some(id) => Step::Advance(channel),
-            WarpRole::Consumer if roles.riders.contains_key(&id) => Step::LocalLoad(id),
+            WarpRole::Producer if roles.producer_anchor(channel) == Some(id) => Step::Produce(channel),
+            WarpRole::Consumer if roles.consumer_anchor(channel) == Some(id) => Step::Advance(channel),
+            WarpRole::Consumer if roles.aux_channel.contains_key(&id) => Step::LocalLoad(id),
             WarpRole::Producer | WarpRole::Consumer | WarpRole::All => Step::Deferred(id),
         }
     }
 
     /// Is it the load of a small tile that comes with others?
     fn rides(&self, id: OpId) -> bool {
-        self.roles().is_some_and(|roles| roles.riders.contains_key(&id))
+        self.roles().is_some_and(|roles| roles.aux_channel.contains_key(&id))
     }
 
     /// The last op that reads the stage in which a small tile comes.
     fn done_with(&self, load: OpId) -> Option<OpId> {
-        self.roles().and_then(|roles| Some(roles.channels[*roles.riders.get(&load)?].last))
+        self.roles().and_then(|roles| Some(roles.channels[*roles.aux_channel.get(&load)?].last_use))
     }
 
     /// The ops of a block, with small tiles that come with others where they are used first: they stand in registers no longer
@@ -235,7 +238,7 @@ impl Builder<'_, '_> {
 
     /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
     fn is_fetched(&self, value: Value) -> bool {
-        let is_streamed = |load: &OpId| self.roles().is_some_and(|roles| roles.members.contains_key(load));
+        let is_streamed = |load: &OpId| self.roles().is_some_and(|roles| roles.operand_channel.contains_key(load));
         self.context.load_behind(value).is_some_and(|load| is_streamed(&load) || self.staged.contains(&load))
     }
 
@@ -318,8 +321,8 @@ impl Builder<'_, '_> {
             self.shared.release(slab);
         }
         let leave = (!orbits.is_empty()).then(|| self.empty_body());
-        let deal = self.roles().and_then(|roles| roles.deal.clone());
-        let deal = deal.filter(|deal| deal.around == id && self.acts == WarpRole::Consumer);
+        let deal = self.roles().and_then(|roles| roles.pingpong.clone());
+        let deal = deal.filter(|deal| deal.loop_op == id && self.acts == WarpRole::Consumer);
         if deal.is_some() {
             self.take_turns(steps);
         }

@@ -40,7 +40,9 @@ pub use analysis::tensor_maps::{box_order, whole_indices};
 pub use ir::cp_async::{Ahead, Copy};
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
-pub use ir::pipelines::{Box, Deal, Pairs, RingPlan, Roles, Streamed, TEAMS, Takes};
+pub use ir::pipelines::{
+    ClusterMulticast, PINGPONG_GROUPS, PingPong, PipelineDesc, StageCount, TmaBox, TmaLoad, WarpSpecialization,
+};
 pub use ir::privatized_array::{NEAR, Private, WORDS};
 #[cfg(test)]
 pub use ir::program::OrderSpan;
@@ -54,10 +56,10 @@ pub use membar::printf_steps::{SMALL, pieces};
 pub use membar::reduction_steps::{Fold, Images};
 pub use membar::requirements::leaders;
 pub use membar::scratch::APART;
-pub use pipeline::mma_order::GROUPS;
+pub use pipeline::mma_order::ORDERED_GROUPS;
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
-pub use warp_specialize::cluster_multicast::BLOCKS;
+pub use warp_specialize::cluster_multicast::CLUSTER_SIZE;
 
 #[cfg(test)]
 pub use crate::backend::ptx::shared::Buffer;

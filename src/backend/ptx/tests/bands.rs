@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::beside::{softmax, softmax_of, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Roles, Schedule, Step, SubStep, WarpRole};
+use crate::backend::ptx::schedule::{Schedule, Step, SubStep, WarpRole, WarpSpecialization};
 use crate::pass::bands;
 
 /// Attention of so many rows.
@@ -117,35 +117,37 @@ fn stored_twice(in_place: bool) -> Module {
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let roles = schedule.warp_spec.as_deref().unwrap();
-    let banded = |roles: &Roles| {
+    let banded = |roles: &WarpSpecialization| {
         let all = roles.channels.iter().enumerate();
         let mut loads = all.flat_map(|(at, channel)| (0..channel.loads.len()).map(move |load| [at, load]));
-        loads.find(|&[at, load]| roles.channels[at].loads[load].bands > 1).unwrap()
+        loads.find(|&[at, load]| roles.channels[at].loads[load].partitions > 1).unwrap()
     };
-    let mut with_roles = |what, change: &dyn Fn(&mut Roles)| {
+    let mut with_roles = |what, change: &dyn Fn(&mut WarpSpecialization)| {
         let (mut changed, mut roles) = (schedule.clone(), roles.clone());
         change(&mut roles);
         changed.warp_spec = Some(Rc::new(roles));
         mutants.push((what, changed));
     };
     let [at, load] = banded(roles);
-    with_roles("one band", &|roles| roles.bands = 1);
-    with_roles("fewer bands", &|roles| roles.bands = 2);
-    with_roles("the tile of one band", &|roles| roles.channels[at].loads[load].bands = 1);
+    with_roles("one band", &|roles| roles.data_partitions = 1);
+    with_roles("fewer bands", &|roles| roles.data_partitions = 2);
+    with_roles("the tile of one band", &|roles| roles.channels[at].loads[load].partitions = 1);
     with_roles("a tile of all for each band", &|roles| {
-        let other = roles.channels.iter_mut().flat_map(|channel| &mut channel.loads).find(|load| load.bands == 1);
-        other.unwrap().bands = 3;
+        let other = roles.channels.iter_mut().flat_map(|channel| &mut channel.loads).find(|load| load.partitions == 1);
+        other.unwrap().partitions = 3;
     });
     with_roles("a band has the rows of another one", &|roles| {
         let boxes = &mut roles.channels[at].loads[load].boxes;
-        (boxes[1].place, boxes[2].place) = (boxes[2].place.clone(), boxes[1].place.clone());
+        (boxes[1].coord, boxes[2].coord) = (boxes[2].coord.clone(), boxes[1].coord.clone());
     });
     with_roles("the rows of a band do not come", &|roles| {
         let load = &mut roles.channels[at].loads[load];
         load.boxes.pop();
         load.bytes = load.bytes / 3 * 2;
     });
-    with_roles("the tile of a band stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[1].at += 1024);
+    with_roles("the tile of a band stands elsewhere", &|roles| {
+        roles.channels[at].loads[load].boxes[1].smem_offset += 1024
+    });
     let mut fewer = schedule.clone();
     fewer.partitions.iter_mut().find(|agent| agent.role == WarpRole::Consumer).unwrap().warps.end -= 4;
     mutants.push(("a band without warps", fewer));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::beside::{schedule_of, softmax, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Outbox, Roles, Schedule, Step, SubStep};
+use crate::backend::ptx::schedule::{Outbox, Schedule, Step, SubStep, WarpSpecialization};
 
 /// Attention whose stages take all of shared memory: 32 KiB, and two each of 32 and of 64 KiB.
 fn large() -> Module {
@@ -62,15 +62,17 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let roles = schedule.warp_spec.as_deref().unwrap();
     let lent = roles.channels.len() - 1;
-    let mut with_roles = |what, change: &dyn Fn(&mut Roles)| {
+    let mut with_roles = |what, change: &dyn Fn(&mut WarpSpecialization)| {
         let (mut changed, mut roles) = (schedule.clone(), roles.clone());
         change(&mut roles);
         changed.warp_spec = Some(Rc::new(roles));
         mutants.push((what, changed));
     };
-    with_roles("a stage is lent to another op", &|roles| roles.channels[lent].lent_to = Some(roles.channels[0].last));
-    with_roles("no stage is lent", &|roles| roles.channels[lent].lent_to = None);
-    with_roles("a stage of another ring", &|roles| roles.channels[lent].ring = 1);
+    with_roles("a stage is lent to another op", &|roles| {
+        roles.channels[lent].staging_for = Some(roles.channels[0].last_use)
+    });
+    with_roles("no stage is lent", &|roles| roles.channels[lent].staging_for = None);
+    with_roles("a stage of another ring", &|roles| roles.channels[lent].pipeline = 1);
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {

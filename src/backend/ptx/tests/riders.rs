@@ -18,10 +18,12 @@ pub fn kernels() -> [(String, Module, CompileOptions); 2] {
 
 /// Schedules with such tiles elsewhere, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let Some(roles) = schedule.warp_spec.as_ref().filter(|roles| !roles.riders.is_empty()) else { return Vec::new() };
-    let (&load, &channel) = roles.riders.iter().next().expect("a rider");
+    let Some(roles) = schedule.warp_spec.as_ref().filter(|roles| !roles.aux_channel.is_empty()) else {
+        return Vec::new();
+    };
+    let (&load, &channel) = roles.aux_channel.iter().next().expect("a rider");
     let mut mutants = Vec::new();
-    let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Roles)| {
+    let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::WarpSpecialization)| {
         let mut changed = schedule.clone();
         let mut roles = (**roles).clone();
         change(&mut roles);
@@ -29,12 +31,12 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         mutants.push((what, changed));
     };
     let at = roles.channels[channel].loads.iter().position(|streamed| streamed.load == load).expect("its load");
-    with("a small tile begins within a grain", &|roles| roles.channels[channel].loads[at].offset += 64);
-    with("a small tile stands in another one", &|roles| roles.channels[channel].loads[at].offset = 0);
+    with("a small tile begins within a grain", &|roles| roles.channels[channel].loads[at].smem_offset += 64);
+    with("a small tile stands in another one", &|roles| roles.channels[channel].loads[at].smem_offset = 0);
     with("a small tile is copied in part", &|roles| roles.channels[channel].loads[at].map.dims[0].boxed /= 2);
     with("a small tile is called an operand", &|roles| {
-        roles.riders.clear();
-        roles.members.insert(load, channel);
+        roles.aux_channel.clear();
+        roles.operand_channel.insert(load, channel);
     });
     mutants
 }

@@ -8,7 +8,9 @@ use super::waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
-use crate::backend::ptx::schedule::{CarriedMma, ConsumerWait, Context, MmaGroup, MmaWait, Roles, Schedule, Step};
+use crate::backend::ptx::schedule::{
+    CarriedMma, ConsumerWait, Context, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
+};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
 
@@ -303,9 +305,13 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
             if step.pingpong.is_some() {
                 with("no iterations are dealt", &|step| step.pingpong = None);
             }
-            for at in 0..step.pingpong.as_ref().map_or(0, |deal| deal.takes.len()) {
-                with("a stage more is skipped", &|step| step.pingpong.as_mut().unwrap().takes[at].once += 1);
-                with("a loop is not skipped", &|step| step.pingpong.as_mut().unwrap().takes[at].loops.clear());
+            for at in 0..step.pingpong.as_ref().map_or(0, |deal| deal.stages_per_iteration.len()) {
+                with("a stage more is skipped", &|step| {
+                    step.pingpong.as_mut().unwrap().stages_per_iteration[at].fixed += 1
+                });
+                with("a loop is not skipped", &|step| {
+                    step.pingpong.as_mut().unwrap().stages_per_iteration[at].per_iteration_of.clear()
+                });
             }
             let Some(ahead) = &step.cp_async else { return others };
             let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Ahead)| {
@@ -357,38 +363,38 @@ fn lands_instead(context: &Context<'_>, land: &MmaWait, add: &mut dyn FnMut(&'st
 pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     let Some(roles) = &schedule.warp_spec else { return mutants };
-    let mut with = |what, change: &dyn Fn(&mut Roles)| {
-        let mut changed = Roles::clone(roles);
+    let mut with = |what, change: &dyn Fn(&mut WarpSpecialization)| {
+        let mut changed = WarpSpecialization::clone(roles);
         change(&mut changed);
         mutants.push((what, Schedule { warp_spec: Some(Rc::new(changed)), ..schedule.clone() }));
     };
     for (at, channel) in roles.channels.iter().enumerate() {
         with("a stage is too small", &|roles| roles.channels[at].stage_bytes -= 1024);
-        with("a ring has no stages", &|roles| roles.rings[channel.ring].stages = 0);
-        with("stages of a ring are too small", &|roles| roles.rings[channel.ring].stage_bytes -= 1024);
+        with("a ring has no stages", &|roles| roles.pipelines[channel.pipeline].num_stages = 0);
+        with("stages of a ring are too small", &|roles| roles.pipelines[channel.pipeline].stage_bytes -= 1024);
         let in_orbit = |orbit: &CarriedMma| orbit.releases.contains(&(at as u32));
         let mut steps = schedule.sequences.iter().flatten();
-        if roles.rings[channel.ring].stages > 1
+        if roles.pipelines[channel.pipeline].num_stages > 1
             && steps.any(|step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(in_orbit)))
         {
-            with("a ring has one stage, and two are held", &|roles| roles.rings[channel.ring].stages = 1);
+            with("a ring has one stage, and two are held", &|roles| roles.pipelines[channel.pipeline].num_stages = 1);
         }
         for load in 0..channel.loads.len() {
-            with("a tile stands elsewhere", &|roles| roles.channels[at].loads[load].offset += channel.stage_bytes);
+            with("a tile stands elsewhere", &|roles| roles.channels[at].loads[load].smem_offset += channel.stage_bytes);
             if channel.loads[load].boxes.is_empty() {
-                with("a neighbour stands elsewhere", &|roles| roles.channels[at].loads[load].offset += 1024);
+                with("a neighbour stands elsewhere", &|roles| roles.channels[at].loads[load].smem_offset += 1024);
             }
             with("other bytes are announced", &|roles| roles.channels[at].loads[load].bytes += 16);
-            with("a panel has other rows", &|roles| roles.channels[at].loads[load].rows += 8);
+            with("a panel has other rows", &|roles| roles.channels[at].loads[load].panel_rows += 8);
             with("a load is of another channel", &|roles| {
-                let Roles { members, riders, .. } = roles;
+                let WarpSpecialization { operand_channel: members, aux_channel: riders, .. } = roles;
                 let load = &channel.loads[load].load;
                 *members.get_mut(load).or_else(|| riders.get_mut(load)).expect("a load that is streamed") += 1;
             });
             for place in 0..channel.loads[load].boxes.len() {
                 with("a box is left out", &|roles| drop(roles.channels[at].loads[load].boxes.remove(place)));
-                with("a box stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[place].at += 128);
-                with("a box brings another part", &|roles| roles.channels[at].loads[load].boxes[place].place[0] += 8);
+                with("a box stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[place].smem_offset += 128);
+                with("a box brings another part", &|roles| roles.channels[at].loads[load].boxes[place].coord[0] += 8);
             }
         }
     }
@@ -456,7 +462,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
 fn reads_stage_of(context: &Context<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
     let Some(roles) = &schedule.warp_spec else { return false };
     let loads = context.module.op(id).operands.iter().filter_map(|&value| context.load_behind(value));
-    let mut behind = loads.filter_map(|load| roles.members.get(&load));
+    let mut behind = loads.filter_map(|load| roles.operand_channel.get(&load));
     behind.any(|&channel| channels.contains(&(channel as u32)))
 }
 

@@ -15,9 +15,9 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
 
 /// Schedules with turns that nobody else has, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let bands = schedule.warp_spec.as_ref().is_some_and(|roles| roles.bands > 1);
+    let bands = schedule.warp_spec.as_ref().is_some_and(|roles| roles.data_partitions > 1);
     let groups = bands || schedule.partition(WarpRole::Consumer).is_some_and(|agent| agent.warps.len() == 8);
-    let dealt = schedule.warp_spec.as_ref().is_some_and(|roles| roles.deal.is_some());
+    let dealt = schedule.warp_spec.as_ref().is_some_and(|roles| roles.pingpong.is_some());
     let mut mutants = Vec::new();
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {

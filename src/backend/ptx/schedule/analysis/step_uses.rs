@@ -71,7 +71,7 @@ impl Context<'_> {
             // Threads print in turn.
             &Step::Exec(id) => self.module.op(id).code == Opcode::Print,
             // The producer waits for the only stage, which products that still run would give back after this one.
-            &Step::Advance(channel) => schedule.warp_spec.as_ref().is_some_and(|roles| roles.only_stage(channel)),
+            &Step::Advance(channel) => schedule.warp_spec.as_ref().is_some_and(|roles| roles.is_single_stage(channel)),
             _ => false,
         }
     }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::cp_async::{Ahead, Copy, Piece};
-use super::pipelines::{Deal, Roles, Takes};
+use super::pipelines::{PingPong, StageCount, WarpSpecialization};
 use super::privatized_array::Private;
 use super::program::{
     CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Partition,
@@ -30,7 +30,7 @@ struct Lines<'t> {
 
 impl Schedule {
     /// The schedule that a text describes. `roles`: rings and channels.
-    pub fn parse(text: &str, roles: Option<Rc<Roles>>) -> Parsed<Schedule> {
+    pub fn parse(text: &str, roles: Option<Rc<WarpSpecialization>>) -> Parsed<Schedule> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         let lines: Vec<_> = lines.map(|line| (line.len() - line.trim_start().len(), line.trim())).collect();
         let schedule = Schedule { warp_spec: roles, ..Schedule::default() };
@@ -241,10 +241,13 @@ impl Lines<'_> {
                 let mut takes = Vec::new();
                 while let Some((_, _, text)) = self.inner(depth, &["dealt"]) {
                     let [_, _, once, loops @ ..] = &numbers(&text)?[..] else { return Err("no stages".to_owned()) };
-                    takes.push(Takes { once: *once, loops: loops.iter().map(|&id| OpId(id)).collect() });
+                    takes.push(StageCount {
+                        fixed: *once,
+                        per_iteration_of: loops.iter().map(|&id| OpId(id)).collect(),
+                    });
                 }
                 let around = op(rest)?;
-                let deal = (!takes.is_empty()).then_some(Deal { around, takes });
+                let deal = (!takes.is_empty()).then_some(PingPong { loop_op: around, stages_per_iteration: takes });
                 let rounds = self.inner(depth, &["rounds"]);
                 let rounds = rounds.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
                 let body = self.body(depth)?;

@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::cp_async::{Ahead, Copy};
-use super::pipelines::{Deal, Roles, TEAMS};
+use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
 use super::privatized_array::Private;
 use super::program::{
     ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, Step, StripRole,
@@ -72,7 +72,8 @@ impl Schedule {
             ));
         }
         for agent in &self.partitions {
-            let groups = self.warp_spec.as_ref().map_or((1, 1), |roles| (roles.teams(), roles.bands));
+            let groups =
+                self.warp_spec.as_ref().map_or((1, 1), |roles| (roles.pingpong_groups(), roles.data_partitions));
             let form = match (agent.role, groups) {
                 (WarpRole::Producer, _) => ", one lane".to_owned(),
                 (WarpRole::Consumer, (_, bands)) if bands > 1 => format!(", in {bands} bands of rows"),
@@ -110,27 +111,29 @@ impl Printer<'_> {
     }
 
     /// Rings and channels.
-    fn roles(&mut self, roles: &Roles) {
-        for (ring, plan) in roles.rings.iter().enumerate() {
-            let paired = if plan.paired { ", filled by pairs of blocks" } else { "" };
-            self.line(format_args!("ring {ring}: {} stages of {} bytes{paired}", plan.stages, plan.stage_bytes));
+    fn roles(&mut self, roles: &WarpSpecialization) {
+        for (ring, plan) in roles.pipelines.iter().enumerate() {
+            let paired = if plan.clustered { ", filled by pairs of blocks" } else { "" };
+            self.line(format_args!("ring {ring}: {} stages of {} bytes{paired}", plan.num_stages, plan.stage_bytes));
         }
         for (index, channel) in roles.channels.iter().enumerate() {
-            match channel.lent_to {
+            match channel.staging_for {
                 Some(store) => {
-                    self.line(format_args!("channel {index}: ring {}, lent to {}", channel.ring, store.index()))
+                    self.line(format_args!("channel {index}: ring {}, lent to {}", channel.pipeline, store.index()))
                 }
-                None => self.line(format_args!("channel {index}: ring {}, {} bytes", channel.ring, channel.bytes())),
+                None => {
+                    self.line(format_args!("channel {index}: ring {}, {} bytes", channel.pipeline, channel.bytes()))
+                }
             }
             self.depth += 1;
             for load in &channel.loads {
                 let (tile, swizzle) = (tile_text(self.module, self.module.op(load.load).results[0]), load.map.swizzle);
                 let boxes = load.boxes.len();
-                let bands = if load.bands > 1 { format!(", {} bands", load.bands) } else { String::new() };
+                let bands = if load.partitions > 1 { format!(", {} bands", load.partitions) } else { String::new() };
                 self.line(format_args!(
                     "load {} +{}: {tile}, {boxes} boxes, {swizzle:?}{bands}",
                     load.load.index(),
-                    load.offset
+                    load.smem_offset
                 ));
             }
             self.depth -= 1;
@@ -291,10 +294,10 @@ impl Printer<'_> {
         }
     }
 
-    fn deal(&mut self, deal: &Deal) {
-        for (ring, takes) in deal.takes.iter().enumerate() {
-            let loops = join(takes.loops.iter().map(|id| id.index()), ", ");
-            self.line(format_args!("dealt {TEAMS}: ring {ring}: {} + {loops}", takes.once));
+    fn deal(&mut self, deal: &PingPong) {
+        for (ring, takes) in deal.stages_per_iteration.iter().enumerate() {
+            let loops = join(takes.per_iteration_of.iter().map(|id| id.index()), ", ");
+            self.line(format_args!("dealt {PINGPONG_GROUPS}: ring {ring}: {} + {loops}", takes.fixed));
         }
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::cp_async::Ahead;
-use super::pipelines::{Deal, Roles};
+use super::pipelines::{PingPong, WarpSpecialization};
 use super::privatized_array::Private;
 use super::sub_step::{ConversionPlan, SubStep};
 use super::tma_store::Send;
@@ -44,7 +44,7 @@ pub struct Schedule {
     /// The copy of an array whose atomics the block combines.
     pub privatized: Option<Private>,
     /// Rings of stages and the loads that go through them, where there are several agents.
-    pub warp_spec: Option<Rc<Roles>>,
+    pub warp_spec: Option<Rc<WarpSpecialization>>,
 }
 
 /// Warps that run the same program.
@@ -268,7 +268,7 @@ pub struct For {
     /// Products that stay in flight over the back edge.
     pub carried_mmas: Vec<CarriedMma>,
     /// Iterations are dealt to teams.
-    pub pingpong: Option<Deal>,
+    pub pingpong: Option<PingPong>,
     /// So many rounds stand one after another; one: the assembler leaves them one by one.
     pub unroll: Option<u32>,
     pub body: SeqId,

@@ -288,7 +288,7 @@ impl Way<'_, '_> {
     /// Stages come back: of one that is lent to a store, its boxes have been read.
     pub fn give(&mut self, channels: &[u32]) {
         let roles = self.schedule.warp_spec.as_ref();
-        if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_lent(channel))) {
+        if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel))) {
             self.within.push(SubStep::TmaStoreWait { written: false });
         }
     }

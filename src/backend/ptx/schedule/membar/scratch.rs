@@ -213,7 +213,7 @@ impl Way<'_, '_> {
     /// Has the tile behind this value been fetched to shared memory?
     fn is_fetched(&self, value: Value) -> bool {
         let roles = self.schedule.warp_spec.as_deref();
-        let streamed = |load: &OpId| roles.is_some_and(|roles| roles.members.contains_key(load));
+        let streamed = |load: &OpId| roles.is_some_and(|roles| roles.operand_channel.contains_key(load));
         self.context.load_behind(value).is_some_and(|load| streamed(&load) || self.staged.contains(&load))
     }
 }

@@ -20,7 +20,7 @@ use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::ir::cp_async::{ALIGN, Ahead, Copy, Piece};
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
@@ -46,7 +46,7 @@ impl Context<'_> {
     pub fn copies_ahead(
         &self,
         id: OpId,
-        (alone, roles): (bool, Option<&Roles>),
+        (alone, roles): (bool, Option<&WarpSpecialization>),
         shared: &SharedMemory,
     ) -> Option<Ahead> {
         let module = self.module;
@@ -68,7 +68,7 @@ impl Context<'_> {
             asynchronous |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
                 let Some((load, side)) = self.copyable(body, operand, plan) else { continue };
-                if roles.is_some_and(|roles| roles.members.contains_key(&load)) {
+                if roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)) {
                     continue;
                 }
                 let Some(part) = self.index_slice(body, load) else { continue };

@@ -14,7 +14,7 @@ use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
 /// Groups that take turns.
-pub const GROUPS: u32 = 2;
+pub const ORDERED_GROUPS: u32 = 2;
 /// Most bands that take turns: each has a barrier.
 const MOST_BANDS: u32 = 8;
 
@@ -74,10 +74,10 @@ impl Context<'_> {
 
     /// May the groups of an agent take turns?
     pub fn has_turns(&self, schedule: &Schedule, agent: &Partition) -> bool {
-        let dealt = schedule.warp_spec.as_ref().is_none_or(|roles| roles.deal.is_some());
+        let dealt = schedule.warp_spec.as_ref().is_none_or(|roles| roles.pingpong.is_some());
         let warps = agent.warps.len() as u32;
         let groups =
-            if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == GROUPS * GROUP_WARPS };
+            if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == ORDERED_GROUPS * GROUP_WARPS };
         agent.role == WarpRole::Consumer && groups && !dealt
     }
 }

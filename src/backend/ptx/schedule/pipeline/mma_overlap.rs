@@ -56,7 +56,7 @@ impl Context<'_> {
             _ => None,
         })?;
         // Of an only stage the producer waits for the end of the work.
-        let others = |channel: &u32| schedule.warp_spec.as_ref().is_some_and(|roles| !roles.only_stage(*channel));
+        let others = |channel: &u32| schedule.warp_spec.as_ref().is_some_and(|roles| !roles.is_single_stage(*channel));
         let gives = |step: &Step| match step {
             Step::Mma(plan) if plan.last() == Some(before) => {
                 !plan.releases.is_empty() && plan.releases.iter().all(others)

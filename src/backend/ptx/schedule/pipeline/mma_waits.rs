@@ -140,8 +140,12 @@ impl Waits<'_, '_> {
 
     /// The first use of a small tile that comes with others.
     fn await_rider(&mut self, load: OpId) {
-        let channel =
-            self.schedule.warp_spec.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
+        let channel = self
+            .schedule
+            .warp_spec
+            .as_ref()
+            .and_then(|roles| roles.aux_channel.get(&load))
+            .map(|&channel| channel as u32);
         if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
             self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
         }
@@ -153,7 +157,7 @@ impl Waits<'_, '_> {
             for &value in &self.context.module.op(id).operands[..2] {
                 let load = self.context.load_behind(value);
                 let roles = self.schedule.warp_spec.as_deref();
-                let channel = load.and_then(|load| roles?.members.get(&load)).map(|&channel| channel as u32);
+                let channel = load.and_then(|load| roles?.operand_channel.get(&load)).map(|&channel| channel as u32);
                 if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
                     self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: true }));
                 }
@@ -165,8 +169,11 @@ impl Waits<'_, '_> {
     fn after_last(&mut self) {
         match self.steps.last() {
             Some(&Step::Advance(channel)) => {
-                let early =
-                    self.schedule.warp_spec.as_ref().is_some_and(|roles| roles.channels[channel as usize].early);
+                let early = self
+                    .schedule
+                    .warp_spec
+                    .as_ref()
+                    .is_some_and(|roles| roles.channels[channel as usize].wait_at_acquire);
                 self.arrived.remove(&channel);
                 if early {
                     self.arrived.insert(channel);

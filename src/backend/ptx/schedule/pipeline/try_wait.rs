@@ -20,7 +20,7 @@ impl Context<'_> {
             if self.has_narrow_products(steps) {
                 return None;
             }
-            let others = schedule.warp_spec.as_ref().is_some_and(|roles| !roles.only_stage(channel));
+            let others = schedule.warp_spec.as_ref().is_some_and(|roles| !roles.is_single_stage(channel));
             (others && self.may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
         };
         let loops = schedule.loops(WarpRole::Consumer);
@@ -44,7 +44,7 @@ impl Context<'_> {
     /// next stage is what it takes next, and who moves on there moves on in every iteration.
     pub fn may_look(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
         let Some(roles) = &schedule.warp_spec else { return false };
-        let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.ring);
+        let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.pipeline);
         let steps = schedule.steps_within(plan.body).into_iter();
         let taken: Vec<u32> = steps
             .filter_map(|step| if let &Step::Advance(other) = step { Some(other) } else { None })

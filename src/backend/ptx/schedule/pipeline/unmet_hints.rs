@@ -38,9 +38,9 @@ impl Context<'_> {
             {
                 unmet.push((id, format!("no producer: {why}")));
             }
-            let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.deal.as_ref());
+            let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
             if self.hinted_number(id, "teams").is_some_and(|teams| teams > 1)
-                && dealt.is_none_or(|deal| deal.around != id)
+                && dealt.is_none_or(|deal| deal.loop_op != id)
             {
                 unmet.push((id, format!("one team: {}", self.why_not_dealt())));
             }
@@ -54,7 +54,7 @@ impl Context<'_> {
         let Some(roles) = &schedule.warp_spec else { return found };
         for channel in &roles.channels {
             if let Some(around) = self.loop_of(channel.block, structure) {
-                let stages = roles.rings[channel.ring].stages;
+                let stages = roles.pipelines[channel.pipeline].num_stages;
                 found.entry(around).and_modify(|known: &mut u32| *known = stages.min(*known)).or_insert(stages);
             }
         }

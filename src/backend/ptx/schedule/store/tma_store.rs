@@ -21,7 +21,7 @@ use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::backend::ptx::schedule::analysis::memory_effects::is_unknown;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::tma_store::{Boxed, Outbox, Parts};
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::backend::ptx::tensor_map::TensorMap;
@@ -148,9 +148,9 @@ impl Context<'_> {
     }
 
     /// Finds places for boxes of warps, where there are roles. `shared`: with what else is reserved for the whole kernel.
-    pub fn place_boxes(&mut self, body: BlockId, roles: Option<&Roles>, shared: &mut SharedMemory) {
+    pub fn place_boxes(&mut self, body: BlockId, roles: Option<&WarpSpecialization>, shared: &mut SharedMemory) {
         if let Some(roles) = roles {
-            let fetched = |load| roles.members.contains_key(&load);
+            let fetched = |load| roles.operand_channel.contains_key(&load);
             let others = self.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / self.crews());
             self.part_by_warps(self.crews() * others, roles, shared);
         }
@@ -158,7 +158,7 @@ impl Context<'_> {
 
     /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has
     /// stored before, if it was stored. `others`: bytes of shared memory that are wanted for something else.
-    fn part_by_warps(&mut self, others: u32, roles: &Roles, shared: &mut SharedMemory) {
+    fn part_by_warps(&mut self, others: u32, roles: &WarpSpecialization, shared: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.boxed.keys().copied().collect();
         ids.sort_unstable();
         for &id in &ids {
@@ -182,8 +182,8 @@ impl Context<'_> {
     }
 
     /// A store by boxes of each warp in a stage that is lent to it (`warp_specialize/epilogue_smem_reuse`).
-    fn in_lent_stage(&self, id: OpId, roles: &Roles) -> Option<Boxed> {
-        let channel = roles.lent_to(id)?;
+    fn in_lent_stage(&self, id: OpId, roles: &WarpSpecialization) -> Option<Boxed> {
+        let channel = roles.staging_channel_of(id)?;
         let (tile, warps) = (self.tile_of_warps(id)?, self.inference.num_warps as u32);
         let parts = Parts::in_stage(&tile, roles.channels[channel as usize].stage_bytes, warps)?;
         let place = Buffer { offset: 0, bytes: parts.slots * parts.bytes * warps };

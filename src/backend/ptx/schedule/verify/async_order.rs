@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
     ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, WarpRole,
 };
@@ -77,7 +77,7 @@ fn fault(id: OpId, what: &str) -> Checked {
 }
 
 impl<'a> Walk<'a, '_> {
-    fn roles(&self) -> Option<&'a Roles> {
+    fn roles(&self) -> Option<&'a WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
     }
 
@@ -228,10 +228,10 @@ impl<'a> Walk<'a, '_> {
             return Ok(());
         }
         let Some(roles) = self.roles() else { return Ok(()) };
-        let ring = |channel: &u32| roles.channels.get(*channel as usize).map(|channel| channel.ring);
+        let ring = |channel: &u32| roles.channels.get(*channel as usize).map(|channel| channel.pipeline);
         let kept = self.flying.iter().flat_map(|flight| &flight.gives).chain(&self.kept);
         let busy = self.held.keys().chain(kept).filter(|&other| ring(other) == ring(&channel)).count();
-        let stages = ring(&channel).map_or(0, |ring| roles.rings[ring].stages as usize);
+        let stages = ring(&channel).map_or(0, |ring| roles.pipelines[ring].num_stages as usize);
         if busy >= stages {
             return Err(format!("channel {channel} is taken where all {stages} stages of its ring are held"));
         }
@@ -266,7 +266,7 @@ impl<'a> Walk<'a, '_> {
         for &id in &plan.ops {
             let operands = &self.context.module.op(id).operands[..2];
             let loads = operands.iter().filter_map(|&value| self.context.load_behind(value));
-            reads.extend(loads.filter_map(|load| Some(*self.roles()?.members.get(&load)? as u32)));
+            reads.extend(loads.filter_map(|load| Some(*self.roles()?.operand_channel.get(&load)? as u32)));
         }
         for channel in &reads {
             if !self.held.get(channel).is_some_and(|stage| stage.arrived) {
@@ -289,7 +289,7 @@ impl<'a> Walk<'a, '_> {
 
     /// A small tile has come with those of its channel, and a product that gives their stage back has not landed.
     fn get(&self, load: OpId) -> Checked {
-        let channel = self.roles().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
+        let channel = self.roles().and_then(|roles| roles.aux_channel.get(&load)).map(|&channel| channel as u32);
         let kept = |channel: &u32| self.flying.iter().any(|flight| !flight.carried && flight.gives.contains(channel));
         match channel.map(|channel| (self.held.get(&channel), channel)) {
             Some((Some(stage), _)) if stage.arrived => Ok(()),

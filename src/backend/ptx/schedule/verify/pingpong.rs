@@ -2,7 +2,7 @@
 
 use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::pipelines::{Deal, Takes};
+use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount};
 use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
@@ -13,7 +13,7 @@ fn fault(id: OpId, what: &str) -> Checked {
 impl Context<'_> {
     /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
     pub fn check_teams(&self, body: BlockId, schedule: &Schedule, way: &[Mark]) -> Checked {
-        let wanted = schedule.warp_spec.as_ref().and_then(|roles| roles.deal.as_ref());
+        let wanted = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
         let mut found = 0;
         for agent in &schedule.partitions {
             for plan in schedule.loops(agent.role).into_iter().filter(|plan| plan.pingpong.is_some()) {
@@ -29,7 +29,7 @@ impl Context<'_> {
 
     fn is_dealt_well(&self, body: BlockId, schedule: &Schedule, plan: &For, way: &[Mark]) -> Checked {
         let (module, op) = (self.module, self.module.op(plan.op));
-        let Some(Deal { around, takes }) = &plan.pingpong else { return Ok(()) };
+        let Some(PingPong { loop_op: around, stages_per_iteration: takes }) = &plan.pingpong else { return Ok(()) };
         let block = module.block(op.regions[0]);
         if *around != plan.op || self.op_blocks[around.index()] != Some(body) {
             return fault(plan.op, "it is another loop");
@@ -46,7 +46,7 @@ impl Context<'_> {
         if taken(way, plan.op, takes.len()) != Some(takes.clone()) {
             return fault(plan.op, "an iteration takes other stages than are skipped for it");
         }
-        for &inner in takes.iter().flat_map(|takes| &takes.loops) {
+        for &inner in takes.iter().flat_map(|takes| &takes.per_iteration_of) {
             let inner_op = module.op(inner);
             let from_entry = |value| match module.def(value) {
                 Def::Arg(block, _) => block == body,
@@ -114,8 +114,8 @@ impl Context<'_> {
 }
 
 /// What an iteration of a loop takes of each of so many rings, if that is known.
-fn taken(way: &[Mark], around: OpId, rings: usize) -> Option<Vec<Takes>> {
-    let mut takes = vec![Takes::default(); rings];
+fn taken(way: &[Mark], around: OpId, rings: usize) -> Option<Vec<StageCount>> {
+    let mut takes = vec![StageCount::default(); rings];
     let mut within: Vec<OpId> = Vec::new();
     for mark in way {
         match mark {
@@ -123,12 +123,12 @@ fn taken(way: &[Mark], around: OpId, rings: usize) -> Option<Vec<Takes>> {
             Mark::Else => {}
             Mark::Leave => drop(within.pop()),
             Mark::Stage(ring, _) => match within[..] {
-                [outer] if outer == around => takes[*ring].once += 1,
-                [outer, inner] if outer == around => takes[*ring].loops.push(inner),
+                [outer] if outer == around => takes[*ring].fixed += 1,
+                [outer, inner] if outer == around => takes[*ring].per_iteration_of.push(inner),
                 _ => return None,
             },
         }
     }
-    takes.iter_mut().for_each(|takes| takes.loops.sort_unstable());
+    takes.iter_mut().for_each(|takes| takes.per_iteration_of.sort_unstable());
     Some(takes)
 }

@@ -21,7 +21,7 @@ use super::steps;
 use super::{Checked, Mark};
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
     MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
 };
@@ -60,7 +60,7 @@ impl Context<'_> {
         self.check_meetings(schedule)?;
         let [math, load] = &ways[..] else { return Ok(()) };
         self.check_teams(body, schedule, load)?;
-        for ring in 0..schedule.warp_spec.as_ref().map_or(0, |roles| roles.rings.len()) {
+        for ring in 0..schedule.warp_spec.as_ref().map_or(0, |roles| roles.pipelines.len()) {
             if of_ring(math, ring) != of_ring(load, ring) {
                 return Err(format!("the agents do not go through ring {ring} in the same order"));
             }
@@ -123,17 +123,17 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
     }
 
-    fn roles(&self) -> Option<&'a Roles> {
+    fn roles(&self) -> Option<&'a WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
     }
 
     fn channel_of(&self, load: OpId) -> Option<u32> {
-        self.roles().and_then(|roles| roles.members.get(&load)).map(|&channel| channel as u32)
+        self.roles().and_then(|roles| roles.operand_channel.get(&load)).map(|&channel| channel as u32)
     }
 
     /// Is it the load of a small tile that comes with others?
     fn rides(&self, load: OpId) -> bool {
-        self.roles().is_some_and(|roles| roles.riders.contains_key(&load))
+        self.roles().is_some_and(|roles| roles.aux_channel.contains_key(&load))
     }
 
     fn end(&self) -> Checked {
@@ -182,7 +182,9 @@ impl<'a, 'm> Walk<'a, 'm> {
             let code = module.op(id).code;
             let ends = code.spec().effect == Effect::Terminator || code == Opcode::GdcWait;
             let wanted = match (self.acts, self.roles()) {
-                (WarpRole::Producer, Some(roles)) => ends || roles.slice.contains(&id) || roles.brings(id),
+                (WarpRole::Producer, Some(roles)) => {
+                    ends || roles.producer_ops.contains(&id) || roles.is_producer_load(id)
+                }
                 _ => true,
             };
             match (wanted, done.contains(&id)) {
@@ -367,7 +369,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         if !self.gone_through.insert(channel) || self.held.contains_key(&channel) {
             return Err(format!("channel {channel} is gone through twice"));
         }
-        self.way.push(Mark::Stage(plan.ring, channel));
+        self.way.push(Mark::Stage(plan.pipeline, channel));
         if self.acts == WarpRole::Consumer {
             self.held.insert(channel, body);
             return Ok(());
@@ -420,8 +422,8 @@ impl<'a, 'm> Walk<'a, 'm> {
 fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let roles = schedule.warp_spec.as_ref();
     match step {
-        &Step::Advance(channel) => roles.and_then(|roles| roles.taken_at(channel)).into_iter().collect(),
-        &Step::Produce(channel) => roles.and_then(|roles| roles.filled_at(channel)).into_iter().collect(),
+        &Step::Advance(channel) => roles.and_then(|roles| roles.consumer_anchor(channel)).into_iter().collect(),
+        &Step::Produce(channel) => roles.and_then(|roles| roles.producer_anchor(channel)).into_iter().collect(),
         step => step.ops(),
     }
 }

@@ -6,7 +6,7 @@ use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::cp_async::{Ahead, Copy};
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
     CarriedMma, For, MmaGroup, Schedule, Step, StripMine, StripRole, WarpRole,
 };
@@ -172,7 +172,7 @@ fn bytes_of(context: &Context<'_>, copy: &Copy) -> usize {
 /// stages of copies ahead.
 pub fn together(
     context: &Context<'_>,
-    roles: Option<&Roles>,
+    roles: Option<&WarpSpecialization>,
     plan: &MmaGroup,
     (fetched, ahead): (&dyn Fn(OpId) -> bool, u32),
 ) -> Checked {
@@ -252,8 +252,8 @@ pub fn rounds(context: &Context<'_>, acts: WarpRole, step: &For) -> Checked {
 }
 
 /// Is there room for all stages?
-pub fn fits(context: &Context<'_>, roles: Option<&Roles>, ahead: u32) -> Checked {
-    let rings = roles.map_or(0, |roles| roles.rings.iter().map(|ring| ring.stages * ring.stage_bytes).sum());
+pub fn fits(context: &Context<'_>, roles: Option<&WarpSpecialization>, ahead: u32) -> Checked {
+    let rings = roles.map_or(0, |roles| roles.pipelines.iter().map(|ring| ring.num_stages * ring.stage_bytes).sum());
     let (all, most) = (rings + ahead, context.inference.target.max_shared_bytes());
     if all <= most { Ok(()) } else { Err(format!("stages of {all} bytes in {most} of shared memory")) }
 }

@@ -58,7 +58,7 @@ impl Context<'_> {
             .warp_spec
             .iter()
             .flat_map(|roles| &roles.channels)
-            .filter_map(|channel| channel.lent_to)
+            .filter_map(|channel| channel.staging_for)
             .find(|&store| !in_stage(store))
         {
             Some(store) => Err(format!("a stage is lent to op {}, which has no boxes there", store.index())),
@@ -114,7 +114,7 @@ impl Context<'_> {
         if let Some(channel) = stage {
             let channel = schedule.warp_spec.iter().find_map(|roles| roles.channels.get(channel as usize));
             let fits = |channel: &Channel| {
-                channel.lent_to == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
+                channel.staging_for == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
             };
             let begins = place.offset.is_multiple_of(BOX_ALIGN);
             return match channel.is_some_and(fits) && begins && self.crews() == 1 {
@@ -123,8 +123,8 @@ impl Context<'_> {
             };
         }
         // The stages of rings are reserved before them.
-        let rings = schedule.warp_spec.iter().flat_map(|roles| &roles.rings);
-        let stages: u32 = rings.map(|ring| ring.stages * ring.stage_bytes).sum();
+        let rings = schedule.warp_spec.iter().flat_map(|roles| &roles.pipelines);
+        let stages: u32 = rings.map(|ring| ring.num_stages * ring.stage_bytes).sum();
         if !place.offset.is_multiple_of(BOX_ALIGN)
             || place.offset < stages
             || place.offset + place.bytes > schedule.smem.start()

@@ -2,13 +2,13 @@
 
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
-use crate::backend::ptx::schedule::ir::pipelines::{Channel, Repeats, RingPlan, Roles};
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::ir::{BlockId, OpId};
 
 impl Context<'_> {
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
     /// round; best are channels of the same array, such as a loop and what was peeled off it.
-    pub fn share_rings(&self, roles: &mut Roles, structure: &Structure) {
+    pub fn share_rings(&self, roles: &mut WarpSpecialization, structure: &Structure) {
         let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
         let wish = |block: BlockId| self.own_stages(self.loop_of(block, structure));
         // Loops with wishes of their own have rings of their own.
@@ -29,7 +29,7 @@ impl Context<'_> {
                 users.clone().all(|user| {
                     user.stage_bytes == channel.stage_bytes
                         && agree(user.block, channel.block)
-                        && (!alike || user.has_loads_of(channel))
+                        && (!alike || user.loads_same_boxes(channel))
                         && (alike || is_inner(user.block) == is_inner(channel.block))
                         && self.are_apart(user, channel, structure)
                 })
@@ -41,18 +41,18 @@ impl Context<'_> {
             }
         }
         for (ring, users) in shared.iter().enumerate() {
-            users.iter().for_each(|&user| roles.channels[user].ring = ring);
+            users.iter().for_each(|&user| roles.channels[user].pipeline = ring);
             let nested = users.iter().any(|&a| users.iter().any(|&b| self.encloses(blocks[a], blocks[b], structure)));
             let mut around = users.iter().map(|&user| blocks[user]);
             let repeats = if nested || around.clone().any(is_inner) {
-                Repeats::Inner
+                LoopNesting::Innermost
             } else if around.any(|block| self.loop_of(block, structure).is_some()) {
-                Repeats::Outer
+                LoopNesting::Outer
             } else {
-                Repeats::Once
+                LoopNesting::NotInLoop
             };
             let stage_bytes = roles.channels[users[0]].stage_bytes;
-            roles.rings.push(RingPlan { stage_bytes, stages: 1, paired: false, repeats });
+            roles.pipelines.push(PipelineDesc { stage_bytes, num_stages: 1, clustered: false, nesting: repeats });
         }
     }
 
@@ -63,7 +63,7 @@ impl Context<'_> {
             Some(op) => {
                 let ops = &self.module.block(outer.block).ops;
                 let place = |id: OpId| ops.iter().position(|&other| other == id);
-                place(op) < place(outer.first()) || place(op) > place(outer.last)
+                place(op) < place(outer.first()) || place(op) > place(outer.last_use)
             }
             None => true,
         };
