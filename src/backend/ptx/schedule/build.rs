@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::Context;
 use super::ir::pipelines::WarpSpecialization;
 use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
-use super::ir::tma_store::{Boxed, Send};
+use super::ir::tma_store::{TmaStore, TmaStorePlan};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::table::Effect;
@@ -168,8 +168,8 @@ impl Builder<'_, '_> {
     }
 
     fn send(&mut self, id: OpId) -> Step {
-        let Boxed { layout, tile, outbox } = self.context.boxed[&id].clone();
-        Step::TmaStore(Box::new(Send { op: id, layout: self.schedule.layout_id(&layout), tile, outbox }))
+        let TmaStorePlan { layout, tile, staging: outbox } = self.context.boxed[&id].clone();
+        Step::TmaStore(Box::new(TmaStore { op: id, layout: self.schedule.layout_id(&layout), tile, staging: outbox }))
     }
 
     /// The channels that are done with their stages after this op.

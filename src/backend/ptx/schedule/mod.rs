@@ -43,7 +43,7 @@ pub use ir::pipelines::Channel;
 pub use ir::pipelines::{
     ClusterMulticast, PINGPONG_GROUPS, PingPong, PipelineDesc, StageCount, TmaBox, TmaLoad, WarpSpecialization,
 };
-pub use ir::privatized_array::{NEAR, Private, WORDS};
+pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};
 #[cfg(test)]
 pub use ir::program::OrderSpan;
 pub use ir::program::{
@@ -51,7 +51,7 @@ pub use ir::program::{
     StripMine, StripRole, WarpRole,
 };
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
-pub use ir::tma_store::{Outbox, Parts, Send};
+pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 pub use membar::printf_steps::{SMALL, pieces};
 pub use membar::reduction_steps::{Fold, Images};
 pub use membar::requirements::leaders;

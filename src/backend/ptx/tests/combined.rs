@@ -2,7 +2,7 @@
 
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Private, Schedule, Step};
+use crate::backend::ptx::schedule::{PrivatizedArray, Schedule, Step};
 use crate::ir::{AtomicMode, Elem, MemScope};
 
 /// Counts of numbers: a tile of them in each iteration of a loop, and, if `also_read`, the first count read at the end.
@@ -44,18 +44,18 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let Some(private) = schedule.privatized else { return mutants };
     let mut add = |what, private| mutants.push((what, Schedule { privatized: private, ..schedule.clone() }));
     add("there is no copy of an array", None);
-    let mut with = |what, change: &dyn Fn(&mut Private)| {
+    let mut with = |what, change: &dyn Fn(&mut PrivatizedArray)| {
         let mut changed = private;
         change(&mut changed);
         add(what, Some(changed));
     };
-    with("the copy is of another array", &|private| private.root.0 += 1);
+    with("the copy is of another array", &|private| private.array.0 += 1);
     with("the copy is of other atomics", &|private| private.mode = AtomicMode::Xor);
     with("another op begins with the copy", &|private| private.first.0 += 1);
-    with("more copies than there is room for", &|private| private.copies *= 2);
-    with("copies for some lanes", &|private| private.copies -= 1);
-    with("the copy stands where others write", &|private| private.place.offset += private.place.bytes);
-    with("words of the copy do not begin where they may", &|private| private.place.offset += 4);
+    with("more copies than there is room for", &|private| private.replicas *= 2);
+    with("copies for some lanes", &|private| private.replicas -= 1);
+    with("the copy stands where others write", &|private| private.buffer.offset += private.buffer.bytes);
+    with("words of the copy do not begin where they may", &|private| private.buffer.offset += 4);
     mutants
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::beside::{schedule_of, softmax, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Outbox, Schedule, Step, SubStep, WarpSpecialization};
+use crate::backend::ptx::schedule::{Schedule, StagingBuffer, Step, SubStep, WarpSpecialization};
 
 /// Attention whose stages take all of shared memory: 32 KiB, and two each of 32 and of 64 KiB.
 fn large() -> Module {
@@ -101,16 +101,16 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 }
                 Step::Produce(channel) if is_lent(*channel) => with("no stage comes", &|steps| drop(steps.remove(at))),
                 Step::TmaStore(send) => {
-                    let mut with_outbox = |what, change: &dyn Fn(&mut Outbox)| {
+                    let mut with_outbox = |what, change: &dyn Fn(&mut StagingBuffer)| {
                         let mut send = send.clone();
-                        change(send.outbox.as_mut().unwrap());
+                        change(send.staging.as_mut().unwrap());
                         with(what, &|steps| steps[at] = Step::TmaStore(send.clone()));
                     };
-                    with_outbox("the stage of another channel", &|outbox| outbox.stage = Some(0));
-                    with_outbox("boxes in no stage, but where stages are", &|outbox| outbox.stage = None);
-                    with_outbox("boxes begin elsewhere", &|outbox| outbox.place.offset = 128);
-                    with_outbox("boxes reach out of the stage", &|outbox| outbox.place.offset = 1024);
-                    with_outbox("boxes have no room", &|outbox| outbox.place.bytes /= 2);
+                    with_outbox("the stage of another channel", &|outbox| outbox.channel = Some(0));
+                    with_outbox("boxes in no stage, but where stages are", &|outbox| outbox.channel = None);
+                    with_outbox("boxes begin elsewhere", &|outbox| outbox.buffer.offset = 128);
+                    with_outbox("boxes reach out of the stage", &|outbox| outbox.buffer.offset = 1024);
+                    with_outbox("boxes have no room", &|outbox| outbox.buffer.bytes /= 2);
                 }
                 _ => {}
             }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::{LayoutId, Outbox, Parts, Schedule, Send, Step};
+use crate::backend::ptx::schedule::{LayoutId, Schedule, StagingBuffer, Step, StoreSplit, TmaStore};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::Swizzle;
 use crate::ir::{AtomicMode, MemScope};
@@ -35,8 +35,8 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 /// Stores that are wrong in place of this one.
-fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
-    let mut with = |what, change: &dyn Fn(&mut Send)| {
+fn instead(send: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
+    let mut with = |what, change: &dyn Fn(&mut TmaStore)| {
         let mut changed = send.clone();
         change(&mut changed);
         add(what, changed);
@@ -58,28 +58,28 @@ fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
     with("parts are smaller than boxes", &|send| send.tile.part_bits = send.tile.order.len() as u32);
     with("the tile is of another type", &|send| send.tile.shared.element_bytes *= 2);
     with("the tile is there in no layout", &|send| send.layout = LayoutId(u32::MAX));
-    let Some(outbox) = send.outbox else {
-        let parts = Parts { count: 1, bytes: send.tile.bytes(), slots: 1 };
-        let outbox = Outbox { place: Buffer { offset: 0, bytes: parts.bytes }, stage: None, parts };
-        with("warps send boxes of the whole block", &|send| send.outbox = Some(outbox));
+    let Some(outbox) = send.staging else {
+        let parts = StoreSplit { count: 1, bytes: send.tile.bytes(), in_flight: 1 };
+        let outbox = StagingBuffer { buffer: Buffer { offset: 0, bytes: parts.bytes }, channel: None, split: parts };
+        with("warps send boxes of the whole block", &|send| send.staging = Some(outbox));
         return;
     };
-    with("the block sends boxes of a warp", &|send| send.outbox = None);
-    let mut with_outbox = |what, change: &dyn Fn(&mut Outbox)| {
+    with("the block sends boxes of a warp", &|send| send.staging = None);
+    let mut with_outbox = |what, change: &dyn Fn(&mut StagingBuffer)| {
         let mut changed = outbox;
         change(&mut changed);
-        with(what, &|send| send.outbox = Some(changed));
+        with(what, &|send| send.staging = Some(changed));
     };
-    with_outbox("boxes of warps do not begin where they may", &|outbox| outbox.place.offset += 128);
+    with_outbox("boxes of warps do not begin where they may", &|outbox| outbox.buffer.offset += 128);
     // Those of a stage that is lent begin there.
-    if outbox.stage.is_none() {
-        with_outbox("boxes of warps stand in stages", &|outbox| outbox.place.offset = 0);
+    if outbox.channel.is_none() {
+        with_outbox("boxes of warps stand in stages", &|outbox| outbox.buffer.offset = 0);
     }
-    with_outbox("boxes of warps stand where others write", &|outbox| outbox.place.offset += outbox.place.bytes);
-    with_outbox("boxes of warps have no room", &|outbox| outbox.place.bytes /= 2);
-    with_outbox("parts that do not exist", &|outbox| outbox.parts.count *= 2);
-    with_outbox("parts are of other bytes", &|outbox| outbox.parts.bytes /= 2);
-    with_outbox("more parts side by side than there are", &|outbox| outbox.parts.slots *= 2 * outbox.parts.count);
+    with_outbox("boxes of warps stand where others write", &|outbox| outbox.buffer.offset += outbox.buffer.bytes);
+    with_outbox("boxes of warps have no room", &|outbox| outbox.buffer.bytes /= 2);
+    with_outbox("parts that do not exist", &|outbox| outbox.split.count *= 2);
+    with_outbox("parts are of other bytes", &|outbox| outbox.split.bytes /= 2);
+    with_outbox("more parts side by side than there are", &|outbox| outbox.split.in_flight *= 2 * outbox.split.count);
 }
 
 /// A product that is stored twice, perhaps to an array that it is also added to.

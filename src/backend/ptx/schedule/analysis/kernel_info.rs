@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::memory_effects::{Touch, Written};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
-use crate::backend::ptx::schedule::ir::privatized_array::Private;
-use crate::backend::ptx::schedule::ir::tma_store::Boxed;
+use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
+use crate::backend::ptx::schedule::ir::tma_store::TmaStorePlan;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
@@ -26,10 +26,10 @@ pub struct Context<'m> {
     /// What the kernel writes.
     pub written: Written,
     /// Stores that the bulk copy engine does.
-    pub boxed: HashMap<OpId, Boxed>,
+    pub boxed: HashMap<OpId, TmaStorePlan>,
     /// Atomics that the block combines in shared memory first, and the copy of their array.
     pub combined: HashSet<OpId>,
-    pub private: Option<Private>,
+    pub private: Option<PrivatizedArray>,
     /// Products that are issued together.
     pub bundles: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.

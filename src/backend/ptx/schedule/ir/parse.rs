@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use super::cp_async::{Ahead, Copy, Piece};
 use super::pipelines::{PingPong, StageCount, WarpSpecialization};
-use super::privatized_array::Private;
+use super::privatized_array::PrivatizedArray;
 use super::program::{
     CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Partition,
     SeqId, StripRole, WarpRole,
 };
 use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{ConversionKind, ConvertLayout, SubStep};
-use super::tma_store::{Outbox, Parts, Send};
+use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};
@@ -113,12 +113,12 @@ fn within(word: &str, rest: &str) -> Parsed<SubStep> {
 }
 
 /// The copy of an array.
-fn private(text: &str) -> Parsed<Private> {
+fn private(text: &str) -> Parsed<PrivatizedArray> {
     let [root, first, copies, start, end] = numbers(text)?[..] else { return Err("no copy".to_owned()) };
     let word = after(text, "by ")?.split(' ').next().unwrap_or_default();
     let mode = AtomicMode::ALL.iter().copied().find(|mode| mode.name() == word).ok_or("no mode")?;
     let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
-    Ok(Private { first: OpId(first), root: Value(root), mode, place, copies })
+    Ok(PrivatizedArray { first: OpId(first), array: Value(root), mode, buffer: place, replicas: copies })
 }
 
 fn turn(word: &str) -> Parsed<OrderPoint> {
@@ -279,7 +279,7 @@ impl Lines<'_> {
         })
     }
 
-    fn send(&mut self, depth: usize, op: OpId) -> Parsed<Send> {
+    fn send(&mut self, depth: usize, op: OpId) -> Parsed<TmaStore> {
         let (_, _, text) = self.inner(depth, &["boxes"]).ok_or("no boxes")?;
         let lengths = |word| Ok::<Vec<i64>, String>(list(&text, word)?.into_iter().map(i64::from).collect());
         let (shape, boxes) = (lengths("of")?, lengths("by")?);
@@ -294,9 +294,13 @@ impl Lines<'_> {
                 _ => return Err("no place".to_owned()),
             };
             let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
-            outbox = Some(Outbox { place, stage, parts: Parts { count, bytes, slots } });
+            outbox = Some(StagingBuffer {
+                buffer: place,
+                channel: stage,
+                split: StoreSplit { count, bytes, in_flight: slots },
+            });
         }
-        Ok(Send { op, layout: layout(&text)?, tile, outbox })
+        Ok(TmaStore { op, layout: layout(&text)?, tile, staging: outbox })
     }
 
     fn strip(&mut self, depth: usize, rest: &str) -> Parsed<Step> {

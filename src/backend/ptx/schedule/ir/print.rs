@@ -7,12 +7,12 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::cp_async::{Ahead, Copy};
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
-use super::privatized_array::Private;
+use super::privatized_array::PrivatizedArray;
 use super::program::{
     ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, Step, StripRole,
     WarpRole,
 };
-use super::tma_store::{Outbox, Parts, Send};
+use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::ir::{Module, OpId, Type, Value};
 
@@ -62,7 +62,7 @@ impl Schedule {
             bytes => format!(", {bytes} a team"),
         };
         printer.line(format_args!("shared {} bytes{each}", self.shared_bytes));
-        if let Some(Private { first, root, mode, place, copies }) = self.privatized {
+        if let Some(PrivatizedArray { first, array: root, mode, buffer: place, replicas: copies }) = self.privatized {
             let (array, end) = (root.index(), place.offset + place.bytes);
             let mode = mode.name();
             printer.line(format_args!(
@@ -247,8 +247,8 @@ impl Printer<'_> {
     }
 
     /// A store by the copy engine: its boxes, and the places of those of warps.
-    fn send(&mut self, send: &Send) {
-        let Send { op, layout, tile, outbox } = send;
+    fn send(&mut self, send: &TmaStore) {
+        let TmaStore { op, layout, tile, staging: outbox } = send;
         self.op(if outbox.is_some() { "send by warps" } else { "send" }, *op);
         self.depth += 1;
         let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
@@ -256,7 +256,12 @@ impl Printer<'_> {
         self.line(format_args!(
             "boxes of {shape:?} by {boxes:?}, {bytes} bytes an element, as {layout}, bits {order:?}, {part_bits} to cut"
         ));
-        if let Some(Outbox { place, stage, parts: Parts { count, bytes, slots } }) = outbox {
+        if let Some(StagingBuffer {
+            buffer: place,
+            channel: stage,
+            split: StoreSplit { count, bytes, in_flight: slots },
+        }) = outbox
+        {
             let (start, end) = (place.offset, place.offset + place.bytes);
             let stage = stage.map_or_else(String::new, |channel| format!(" of the stage of {channel}"));
             self.line(format_args!("outbox {start}..{end}{stage}: {count} parts of {bytes} bytes, {slots} beside"));

@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use super::cp_async::Ahead;
 use super::pipelines::{PingPong, WarpSpecialization};
-use super::privatized_array::Private;
+use super::privatized_array::PrivatizedArray;
 use super::sub_step::{ConversionPlan, SubStep};
-use super::tma_store::Send;
+use super::tma_store::TmaStore;
 
 pub use super::sub_step::LayoutId;
 use crate::backend::ptx::shared::SharedMemory;
@@ -42,7 +42,7 @@ pub struct Schedule {
     /// From a buffer of a team to that of the next one.
     pub smem_bytes_per_group: u32,
     /// The copy of an array whose atomics the block combines.
-    pub privatized: Option<Private>,
+    pub privatized: Option<PrivatizedArray>,
     /// Rings of stages and the loads that go through them, where there are several agents.
     pub warp_spec: Option<Rc<WarpSpecialization>>,
 }
@@ -81,7 +81,7 @@ pub enum Step {
     /// A load of a small tile that has come to a stage with others.
     LocalLoad(OpId),
     /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
-    TmaStore(Box<Send>),
+    TmaStore(Box<TmaStore>),
     /// An atomic that the block combines in the copy of its array.
     PrivatizedAtomic(OpId),
     Mma(Box<MmaGroup>),
@@ -350,7 +350,7 @@ impl Schedule {
     }
 
     /// The stores by the copy engine.
-    pub fn sends(&self) -> impl Iterator<Item = &Send> {
+    pub fn sends(&self) -> impl Iterator<Item = &TmaStore> {
         let steps = self.sequences.iter().flatten();
         steps.filter_map(|step| if let Step::TmaStore(send) = step { Some(&**send) } else { None })
     }

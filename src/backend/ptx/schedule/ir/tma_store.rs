@@ -12,47 +12,47 @@ use crate::layout::Layout;
 
 /// A store that the copy engine does, before there are steps.
 #[derive(Clone, Debug)]
-pub struct Boxed {
+pub struct TmaStorePlan {
     /// The layout in which the value is there.
     pub layout: Layout,
     pub tile: BoxedTile,
     /// Each warp does its part, from here.
-    pub outbox: Option<Outbox>,
+    pub staging: Option<StagingBuffer>,
 }
 
 /// A store as a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Send {
+pub struct TmaStore {
     pub op: OpId,
     /// As of [`Boxed`].
     pub layout: LayoutId,
     pub tile: BoxedTile,
-    pub outbox: Option<Outbox>,
+    pub staging: Option<StagingBuffer>,
 }
 
 /// How a store is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct StoreSplit {
     pub count: u32,
     pub bytes: u32,
     /// Parts that fit at a time.
-    pub slots: u32,
+    pub in_flight: u32,
 }
 
 /// Shared memory of the warps for stores of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outbox {
+pub struct StagingBuffer {
     /// That of all warps of all teams or bands, one after another.
-    pub place: Buffer,
+    pub buffer: Buffer,
     /// It is in the stage of this channel, which is lent to the store.
-    pub stage: Option<u32>,
+    pub channel: Option<u32>,
     /// How the boxes of a warp are cut.
-    pub parts: Parts,
+    pub split: StoreSplit,
 }
 
-impl Outbox {
+impl StagingBuffer {
     /// Bytes of a warp.
-    pub fn each(&self) -> u32 {
-        self.parts.slots * self.parts.bytes
+    pub fn bytes_per_warp(&self) -> u32 {
+        self.split.in_flight * self.split.bytes
     }
 }

@@ -7,7 +7,7 @@ use super::scratch::size_of;
 use super::state::Way;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
-use crate::backend::ptx::schedule::ir::tma_store::{Parts, Send};
+use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
 use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
@@ -248,22 +248,22 @@ impl Way<'_, '_> {
     }
 
     /// A store by the copy engine, or by the threads where there is no room for it.
-    pub fn send(&mut self, send: &Send) {
+    pub fn send(&mut self, send: &TmaStore) {
         let op = self.context.module.op(send.op);
         let (value, root) = (stored(op), self.context.stored_array(send.op));
         let ordered = !self.context.only_adds(send.op, self.sent.keys().copied());
         let layout = self.schedule.layout(send.layout).clone();
-        if send.outbox.is_some() {
+        if send.staging.is_some() {
             self.get(value, &layout);
             let again = !self.boxes_stored.insert(root);
             self.within.push(SubStep::TmaStoreWait { written: again && ordered });
             return;
         }
-        if let Some(parts) = Parts::of_block(&send.tile, &self.shared) {
+        if let Some(parts) = StoreSplit::of_block(&send.tile, &self.shared) {
             let at = self.within.len();
             self.get(value, &layout);
-            if let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, BOX_ALIGN) {
-                self.within.insert(at, SubStep::Split { count: parts.count, beside: parts.slots });
+            if let Some(buffer) = self.shared.allocate(parts.in_flight * parts.bytes, BOX_ALIGN) {
+                self.within.insert(at, SubStep::Split { count: parts.count, beside: parts.in_flight });
                 if !self.boxes_stored.insert(root) && ordered {
                     self.within.push(SubStep::TmaStoreWait { written: true });
                     self.shared.bulk_waited();
@@ -272,7 +272,7 @@ impl Way<'_, '_> {
                     self.meet(false);
                 }
                 self.within.push(SubStep::SmemWrite(buffer));
-                let meetings = if parts.slots == 1 { 2 * parts.count - 1 } else { parts.count };
+                let meetings = if parts.in_flight == 1 { 2 * parts.count - 1 } else { parts.count };
                 (0..meetings).for_each(|_| self.meet(true));
                 self.shared.bulk_read(buffer);
                 return;

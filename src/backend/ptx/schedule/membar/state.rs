@@ -93,11 +93,11 @@ pub struct Way<'a, 'm> {
 impl<'a, 'm> Way<'a, 'm> {
     /// At the start of a program.
     pub fn new(context: &'a Context<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> Way<'a, 'm> {
-        let sent_by_warps = schedule.sends().any(|send| send.outbox.is_some());
+        let sent_by_warps = schedule.sends().any(|send| send.staging.is_some());
         Way {
             context,
             sent: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
-            sent_by_block: schedule.sends().filter(|send| send.outbox.is_none()).map(|send| send.op).collect(),
+            sent_by_block: schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect(),
             sent_by_warps,
             schedule,
             shared,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::privatized_array::Private;
+use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::dtype::DType;
 use crate::ir::table::Effect;
@@ -72,7 +72,7 @@ impl Context<'_> {
     pub fn choose_private(&mut self, body: BlockId, shared: &mut SharedMemory) {
         let Some((first, root, mode)) = self.worth_a_copy(body) else { return };
         let copies = (COPIES_PER_WARP * self.inference.num_warps as u32).min(MOST_COPIES);
-        let private = Private { first, root, mode, place: Buffer::default(), copies };
+        let private = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas: copies };
         let Some(place) = shared.reserve(private.bytes(), ALIGN) else { return };
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
@@ -84,7 +84,7 @@ impl Context<'_> {
             }
         }
         self.combined = ops.into_iter().collect();
-        self.private = Some(Private { place, ..private });
+        self.private = Some(PrivatizedArray { buffer: place, ..private });
     }
 
     /// The first array with such atomics, and what they do.

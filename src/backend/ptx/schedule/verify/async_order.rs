@@ -12,7 +12,7 @@ use crate::backend::ptx::schedule::ir::program::{
     ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
-use crate::backend::ptx::schedule::ir::tma_store::Send;
+use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.
@@ -240,8 +240,8 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Boxes in a stage that is lent to a store.
-    fn send(&mut self, send: &Send) -> Checked {
-        let Some(channel) = send.outbox.as_ref().and_then(|outbox| outbox.stage) else { return Ok(()) };
+    fn send(&mut self, send: &TmaStore) -> Checked {
+        let Some(channel) = send.staging.as_ref().and_then(|outbox| outbox.channel) else { return Ok(()) };
         self.sent.push(channel);
         match self.held.get(&channel) {
             Some(stage) if stage.arrived => Ok(()),

@@ -312,7 +312,8 @@ impl Walk<'_, '_> {
         let context = self.context;
         self.touched.written = vec![ALL];
         self.touched.read = vec![ALL];
-        let sends: Vec<OpId> = self.schedule.sends().filter(|send| send.outbox.is_none()).map(|send| send.op).collect();
+        let sends: Vec<OpId> =
+            self.schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect();
         context.module.walk(block, &mut |id| {
             self.note(id);
             if sends.contains(&id) {

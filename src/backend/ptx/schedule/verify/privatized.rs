@@ -25,15 +25,15 @@ impl Context<'_> {
         if schedule.warp_spec.is_some() || !combined.contains(&private.first) {
             return Err("there is a copy of an array, and nobody to work on it".to_owned());
         }
-        if let Some(id) = combined.iter().find(|&&id| !self.combines(id, private.root, private.mode)) {
+        if let Some(id) = combined.iter().find(|&&id| !self.combines(id, private.array, private.mode)) {
             return Err(format!("op {} cannot be combined in the copy", id.index()));
         }
-        if !self.only_combines(body, private.root, private.mode) {
+        if !self.only_combines(body, private.array, private.mode) {
             return Err("an array that is combined in a copy is accessed otherwise".to_owned());
         }
-        let place = private.place;
-        let fits = private.copies.is_power_of_two()
-            && private.copies <= MOST_COPIES
+        let place = private.buffer;
+        let fits = private.replicas.is_power_of_two()
+            && private.replicas <= MOST_COPIES
             && place.offset.is_multiple_of(WIDE_READ)
             && private.bytes() <= place.bytes
             && place.offset + place.bytes <= schedule.smem.start();

@@ -8,7 +8,7 @@ use crate::backend::ptx::infer::stored;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::ir::pipelines::Channel;
 use crate::backend::ptx::schedule::ir::program::Schedule;
-use crate::backend::ptx::schedule::ir::tma_store::{Outbox, Parts, Send};
+use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId};
@@ -40,18 +40,18 @@ impl Context<'_> {
                 Some(Err(problem)) => return fault(&problem),
                 None => return fault("there is no such layout"),
             }
-            let Some(outbox) = &send.outbox else { continue };
+            let Some(outbox) = &send.staging else { continue };
             if schedule.sends().filter(|other| self.stored_array(other.op) == root).count() > 1 {
                 return fault("warps do not wait for each other, and others store to the array");
             }
             self.is_outbox(schedule, send, outbox).or_else(|problem| fault(&problem))?;
-            if outbox.stage.is_some() {
+            if outbox.channel.is_some() {
                 continue;
             }
-            if places.iter().any(|other| other.overlaps(outbox.place)) {
+            if places.iter().any(|other| other.overlaps(outbox.buffer)) {
                 return fault("others have boxes there");
             }
-            places.push(outbox.place);
+            places.push(outbox.buffer);
         }
         let in_stage = |store: OpId| schedule.sends().any(|send| send.op == store && in_stage(send));
         match schedule
@@ -67,7 +67,7 @@ impl Context<'_> {
     }
 
     /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
-    fn has_boxes(&self, send: &Send, layout: &Layout) -> Checked {
+    fn has_boxes(&self, send: &TmaStore, layout: &Layout) -> Checked {
         let op = self.module.op(send.op);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let tile = &send.tile;
@@ -84,7 +84,7 @@ impl Context<'_> {
         if again.as_ref() != Some(tile) {
             return fault("elements do not stand where their bits say");
         }
-        let warps = if send.outbox.is_some() { layout.warp_images() } else { &[] };
+        let warps = if send.staging.is_some() { layout.warp_images() } else { &[] };
         let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect();
         bits.sort_unstable();
         let all = layout.num_elements().trailing_zeros();
@@ -102,13 +102,16 @@ impl Context<'_> {
     }
 
     /// Is there a place for the boxes of each warp of each team that is reserved for them?
-    fn is_outbox(&self, schedule: &Schedule, send: &Send, outbox: &Outbox) -> Checked {
-        let (tile, &Outbox { place, stage, parts: Parts { count, bytes, slots } }) = (&send.tile, outbox);
+    fn is_outbox(&self, schedule: &Schedule, send: &TmaStore, outbox: &StagingBuffer) -> Checked {
+        let (
+            tile,
+            &StagingBuffer { buffer: place, channel: stage, split: StoreSplit { count, bytes, in_flight: slots } },
+        ) = (&send.tile, outbox);
         let warps = self.consumer_warps();
         if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
             return Err("parts of warps are other ones".to_owned());
         }
-        if !slots.is_power_of_two() || slots > count || outbox.each() * warps > place.bytes {
+        if !slots.is_power_of_two() || slots > count || outbox.bytes_per_warp() * warps > place.bytes {
             return Err("the boxes of warps have no room".to_owned());
         }
         if let Some(channel) = stage {
@@ -136,6 +139,6 @@ impl Context<'_> {
 }
 
 /// Do the boxes of a store stand in a stage?
-fn in_stage(send: &Send) -> bool {
-    send.outbox.as_ref().is_some_and(|outbox| outbox.stage.is_some())
+fn in_stage(send: &TmaStore) -> bool {
+    send.staging.as_ref().is_some_and(|outbox| outbox.channel.is_some())
 }

@@ -7,7 +7,7 @@
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, WarpSpecialization};
-use crate::backend::ptx::schedule::ir::tma_store::Parts;
+use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::ir::OpId;
 
 impl Context<'_> {
@@ -38,7 +38,8 @@ impl Context<'_> {
                 staging_for: lent_to,
             };
             let mut users = roles.channels.iter().filter(|user| user.pipeline == lent.pipeline);
-            let fits = ring.nesting == LoopNesting::Innermost && Parts::in_stage(&tile, stage_bytes, warps).is_some();
+            let fits =
+                ring.nesting == LoopNesting::Innermost && StoreSplit::in_stage(&tile, stage_bytes, warps).is_some();
             let apart = |user: &Channel| match user.block == block {
                 true => place(user.last_use) < place(store),
                 false => self.are_apart(user, &lent, structure),
