@@ -339,7 +339,7 @@ impl<'a> Agent<'a> {
             Kind::For { plan, .. } => plan
                 .cp_async
                 .as_ref()
-                .is_some_and(|ahead| ahead.copies.iter().any(|copy| copy.own && copy.load == load)),
+                .is_some_and(|ahead| ahead.copies.iter().any(|copy| copy.thread_private && copy.load == load)),
             _ => false,
         })
     }

@@ -7,7 +7,7 @@ use super::copies::Copies;
 use super::fault::{Fault, broken};
 use super::shared::Shared;
 use crate::backend::ptx::schedule::{
-    Ahead, CarriedMma, For, LayoutId, Loop, PINGPONG_GROUPS, PingPong, SeqId, Step, WarpRole,
+    CarriedMma, CpAsyncPlan, For, LayoutId, Loop, PINGPONG_GROUPS, PingPong, SeqId, Step, WarpRole,
 };
 use crate::ir::{OpId, Opcode, Sign, Value};
 
@@ -162,15 +162,15 @@ impl<'a> Agent<'a> {
         args.iter().zip(carried).for_each(|(&arg, passed)| self.receive(arg, passed));
         let Some((plan, _, range, turn, Some(copies))) = head else { return Ok(()) };
         let Some(ahead) = &plan.cp_async else { return Ok(()) };
-        if ahead.meets {
+        if ahead.barrier_at_head {
             self.meetings.meet();
         }
         shared.copies(copies)?.wait((ahead.stages as u64).saturating_sub(2))?;
-        if ahead.asynchronous {
+        if ahead.async_mma {
             self.land_all(shared)?;
         }
         shared.copies(copies)?.compute_on(turn);
-        if !ahead.meets { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
+        if !ahead.barrier_at_head { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
     }
 
     /// After a loop, with what its last round left, and what is waited for on the way out.
@@ -189,7 +189,7 @@ impl<'a> Agent<'a> {
             }
         }
         let Some(copies) = copies else { return Ok(()) };
-        if shared.copies(copies)?.plan.asynchronous {
+        if shared.copies(copies)?.plan.async_mma {
             self.land_all(shared)?;
         }
         shared.copies(copies)?.now = None;
@@ -332,7 +332,7 @@ impl<'a> Agent<'a> {
             self.skip(shared);
         }
         if let (Some(copies), Some(ahead)) = (copies, &plan.cp_async)
-            && ahead.meets
+            && ahead.barrier_at_head
         {
             self.refill(shared, plan, copies, range, before)?;
         }
@@ -362,11 +362,11 @@ impl<'a> Agent<'a> {
         &mut self,
         shared: &mut Shared<'a>,
         plan: &'a For,
-        ahead: &Rc<Ahead>,
+        ahead: &Rc<CpAsyncPlan>,
         range: [i128; 3],
     ) -> Result<usize, Fault> {
         let context = self.kernel.context;
-        let form = |copy: &crate::backend::ptx::schedule::Copy| {
+        let form = |copy: &crate::backend::ptx::schedule::CpAsync| {
             let layout = context.inference.accesses.get(&copy.load).cloned();
             let layout = layout.ok_or_else(|| broken(format!("op {} has no layout", copy.load.index())))?;
             Ok((layout, context.element_type(context.module.op(copy.load).results[0])))
@@ -416,9 +416,9 @@ impl<'a> Agent<'a> {
         let before = self.frame.get(counter);
         self.frame.set(counter, self.frame.counter(plan.op, at));
         let mut tiles = Vec::new();
-        let kept: Vec<Value> = ahead.slice.iter().flat_map(|&id| &module.op(id).results).copied().collect();
+        let kept: Vec<Value> = ahead.address_ops.iter().flat_map(|&id| &module.op(id).results).copied().collect();
         kept.iter().for_each(|&value| drop(self.frame.forget(value)));
-        ahead.slice.iter().try_for_each(|&id| self.frame.step(id))?;
+        ahead.address_ops.iter().try_for_each(|&id| self.frame.step(id))?;
         for copy in &ahead.copies {
             self.need(module.op(copy.load).group(0)[0])?;
             self.frame.step(copy.load)?;

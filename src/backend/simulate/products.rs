@@ -144,7 +144,7 @@ impl<'a> Agent<'a> {
         let (number, copy) = self.ahead[&load];
         let copies = shared.copies(number)?;
         let (stage, tile) = copies.now.ok_or_else(|| broken("nothing has been copied ahead"))?;
-        let start = copies.plan.copies[copy].offset;
+        let start = copies.plan.copies[copy].smem_offset;
         let source = Source::in_order(plan, start, form, module.dtype(result));
         Ok(Operand::At(Where::Ahead(number, stage, tile), source))
     }

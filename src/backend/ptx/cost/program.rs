@@ -503,7 +503,7 @@ impl Writer<'_, '_> {
             self.push(acts, step, "for".to_owned(), work(Demand::time(0.0)));
         }
         let list = self.body(plan.body);
-        if plan.cp_async.as_ref().is_some_and(|ahead| ahead.asynchronous) {
+        if plan.cp_async.as_ref().is_some_and(|ahead| ahead.async_mma) {
             let what = What::Land { younger: 0 };
             self.programs.lists[list].insert(0, Act::new(what, "land all".to_owned()));
         }
@@ -512,8 +512,8 @@ impl Writer<'_, '_> {
             stages: ahead.stages,
             issue: self.prices.copies(ahead.stage_bytes as f64),
             bytes: ahead.stage_bytes as f64 / self.prices.groups,
-            meets: ahead.meets,
-            operands: ahead.meets,
+            meets: ahead.barrier_at_head,
+            operands: ahead.barrier_at_head,
         });
         let deal = plan.pingpong.as_ref().map(|deal| deal.stages_per_iteration.clone());
         self.round(plan.op, list, leave, ahead, acts);

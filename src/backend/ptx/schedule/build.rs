@@ -304,12 +304,12 @@ impl Builder<'_, '_> {
         let hoisted = self.hoisted(body);
         let ahead = match self.acts {
             WarpRole::Producer => None,
-            acts => context.copies_ahead(id, (acts == WarpRole::All, self.roles()), &self.shared).map(Rc::new),
+            acts => context.plan_cp_async(id, (acts == WarpRole::All, self.roles()), &self.shared).map(Rc::new),
         };
         let slab: Option<Buffer> = ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
         let before = (self.own.clone(), self.staged.clone());
         for copy in ahead.iter().flat_map(|ahead| &ahead.copies) {
-            if copy.own { &mut self.own } else { &mut self.staged }.insert(copy.load);
+            if copy.thread_private { &mut self.own } else { &mut self.staged }.insert(copy.load);
         }
         let steps = self.block(body);
         let orbits = match self.acts {

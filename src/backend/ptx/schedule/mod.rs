@@ -37,7 +37,7 @@ pub use analysis::memory_effects::Touch;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 pub use analysis::tensor_maps::{box_order, whole_indices};
-pub use ir::cp_async::{Ahead, Copy};
+pub use ir::cp_async::{CpAsync, CpAsyncPlan};
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
 pub use ir::pipelines::{

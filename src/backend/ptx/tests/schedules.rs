@@ -314,8 +314,8 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
                 });
             }
             let Some(ahead) = &step.cp_async else { return others };
-            let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Ahead)| {
-                let mut changed = crate::backend::ptx::schedule::Ahead::clone(ahead);
+            let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::CpAsyncPlan)| {
+                let mut changed = crate::backend::ptx::schedule::CpAsyncPlan::clone(ahead);
                 change(&mut changed);
                 with(what, &|step| step.cp_async = Some(Rc::new(changed.clone())));
             };
@@ -323,19 +323,23 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
             with_ahead("more stages than fit", &|ahead| ahead.stages = 1 << 14);
             with_ahead("stages do not begin where they should", &|ahead| ahead.stage_bytes -= 1);
             with_ahead("stages are too small", &|ahead| ahead.stage_bytes -= ahead.stage_bytes.min(1024));
-            with_ahead("a tile begins elsewhere", &|ahead| ahead.copies[0].offset += 1024);
-            with_ahead("threads do not meet at the head", &|ahead| ahead.meets = !ahead.meets);
-            with_ahead("threads' elements for operands", &|ahead| ahead.copies[0].own = !ahead.copies[0].own);
-            if ahead.asynchronous {
-                with_ahead("products need not land", &|ahead| ahead.asynchronous = false);
+            with_ahead("a tile begins elsewhere", &|ahead| ahead.copies[0].smem_offset += 1024);
+            with_ahead("threads do not meet at the head", &|ahead| ahead.barrier_at_head = !ahead.barrier_at_head);
+            with_ahead("threads' elements for operands", &|ahead| {
+                ahead.copies[0].thread_private = !ahead.copies[0].thread_private
+            });
+            if ahead.async_mma {
+                with_ahead("products need not land", &|ahead| ahead.async_mma = false);
             }
             with_ahead("a piece is not copied", &|ahead| {
-                let pieces = &mut ahead.copies[0].pieces;
+                let pieces = &mut ahead.copies[0].accesses;
                 pieces.truncate(pieces.len() - 1);
             });
             with_ahead("nothing is copied", &|ahead| drop(ahead.copies.pop()));
-            if !ahead.slice.is_empty() {
-                with_ahead("an index is not computed", &|ahead| ahead.slice.truncate(ahead.slice.len() - 1));
+            if !ahead.address_ops.is_empty() {
+                with_ahead("an index is not computed", &|ahead| {
+                    ahead.address_ops.truncate(ahead.address_ops.len() - 1)
+                });
             }
             with("no copies ahead", &|step| step.cp_async = None);
         }

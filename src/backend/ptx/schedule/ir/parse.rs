@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use super::cp_async::{Ahead, Copy, Piece};
+use super::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use super::pipelines::{PingPong, StageCount, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
@@ -362,32 +362,32 @@ impl Lines<'_> {
         Ok(hoisted)
     }
 
-    fn ahead(&mut self, depth: usize) -> Parsed<Option<Rc<Ahead>>> {
+    fn ahead(&mut self, depth: usize) -> Parsed<Option<Rc<CpAsyncPlan>>> {
         let Some((depth, _, head)) = self.inner(depth, &["ahead"]) else { return Ok(None) };
-        let mut ahead = Ahead {
+        let mut ahead = CpAsyncPlan {
             copies: Vec::new(),
-            slice: Vec::new(),
+            address_ops: Vec::new(),
             stage_bytes: number(after(&head, "stages of ")?)?.0 as usize,
             stages: number(&head)?.0 as usize,
-            asynchronous: head.contains("products land"),
-            meets: head.ends_with("threads meet at the head"),
+            async_mma: head.contains("products land"),
+            barrier_at_head: head.ends_with("threads meet at the head"),
         };
         let all_own = head.ends_with("own elements");
         while let Some((_, word, text)) = self.inner(depth, &["scalar", "copy"]) {
             if word == "scalar" {
-                ahead.slice.push(op(&text)?);
+                ahead.address_ops.push(op(&text)?);
                 continue;
             }
             let (head, pieces) = text.split_once(", at ").ok_or("no pieces")?;
             let places = numbers(pieces)?;
-            let piece = |at: &[u32]| Piece { slot: at[0] as usize, xor: at[1], offset: at[2] };
-            ahead.copies.push(Copy {
+            let piece = |at: &[u32]| CpAsyncAccess { register: at[0] as usize, xor: at[1], offset: at[2] };
+            ahead.copies.push(CpAsync {
                 load: op(head)?,
-                own: all_own || head.contains(" own elements"),
-                offset: number(after(head, " +")?)?.0 as usize,
-                run: number(after(head, ": ")?)?.0 as usize,
-                thread: list(head, "thread")?,
-                pieces: places.chunks_exact(3).map(piece).collect(),
+                thread_private: all_own || head.contains(" own elements"),
+                smem_offset: number(after(head, " +")?)?.0 as usize,
+                vector: number(after(head, ": ")?)?.0 as usize,
+                thread_offsets: list(head, "thread")?,
+                accesses: places.chunks_exact(3).map(piece).collect(),
             });
         }
         Ok(Some(Rc::new(ahead)))

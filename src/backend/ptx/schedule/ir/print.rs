@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use super::cp_async::{Ahead, Copy};
+use super::cp_async::{CpAsync, CpAsyncPlan};
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
@@ -306,21 +306,30 @@ impl Printer<'_> {
         }
     }
 
-    fn ahead(&mut self, ahead: &Ahead) {
-        let all_own = ahead.is_own();
-        let how = match (all_own, ahead.asynchronous) {
+    fn ahead(&mut self, ahead: &CpAsyncPlan) {
+        let all_own = ahead.is_thread_private();
+        let how = match (all_own, ahead.async_mma) {
             (true, _) => ", own elements",
             (false, true) => ", products land at the head",
             (false, false) => "",
         };
-        let meets = word(", threads meet at the head", ahead.meets);
+        let meets = word(", threads meet at the head", ahead.barrier_at_head);
         self.line(format_args!("ahead {} stages of {} bytes{how}{meets}", ahead.stages, ahead.stage_bytes));
         self.depth += 1;
-        for &id in &ahead.slice {
+        for &id in &ahead.address_ops {
             self.op("scalar", id);
         }
-        for Copy { load, own, offset, run, thread, pieces } in &ahead.copies {
-            let pieces = join(pieces.iter().map(|piece| format!("{}^{}+{}", piece.slot, piece.xor, piece.offset)), " ");
+        for CpAsync {
+            load,
+            thread_private: own,
+            smem_offset: offset,
+            vector: run,
+            thread_offsets: thread,
+            accesses: pieces,
+        } in &ahead.copies
+        {
+            let pieces =
+                join(pieces.iter().map(|piece| format!("{}^{}+{}", piece.register, piece.xor, piece.offset)), " ");
             let own = word("own ", *own && !all_own);
             let load = load.index();
             self.line(format_args!("copy {load} +{offset}: {run} {own}elements, thread {thread:?}, at {pieces}"));

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::cp_async::Ahead;
+use super::cp_async::CpAsyncPlan;
 use super::pipelines::{PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::sub_step::{ConversionPlan, SubStep};
@@ -264,7 +264,7 @@ pub struct For {
     /// Values from outside that the body uses in another layout: converted once, ahead of the loop.
     pub hoisted: Vec<(Value, LayoutId)>,
     /// Copies that run ahead.
-    pub cp_async: Option<Rc<Ahead>>,
+    pub cp_async: Option<Rc<CpAsyncPlan>>,
     /// Products that stay in flight over the back edge.
     pub carried_mmas: Vec<CarriedMma>,
     /// Iterations are dealt to teams.

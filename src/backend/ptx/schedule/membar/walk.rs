@@ -227,12 +227,12 @@ impl Way<'_, '_> {
         let before = self.enter_loop(body);
         self.bind(args);
         let mark = self.further.len();
-        let of_all = plan.cp_async.as_ref().filter(|ahead| ahead.meets);
+        let of_all = plan.cp_async.as_ref().filter(|ahead| ahead.barrier_at_head);
         self.running = in_orbit(&plan.carried_mmas, |carried| args[carried + 1]);
         if let Some(ahead) = of_all {
             self.running.clear();
             self.met();
-            self.staged.extend(ahead.copies.iter().filter(|copy| !copy.own).map(|copy| copy.load));
+            self.staged.extend(ahead.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
         }
         self.region(plan.body);
         self.further.truncate(mark);

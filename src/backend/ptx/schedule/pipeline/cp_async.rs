@@ -19,7 +19,7 @@ use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
-use crate::backend::ptx::schedule::ir::cp_async::{ALIGN, Ahead, Copy, Piece};
+use crate::backend::ptx::schedule::ir::cp_async::{ALIGN, CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::table::Effect;
@@ -43,19 +43,19 @@ fn stages_of(bytes: usize) -> usize {
 
 impl Context<'_> {
     /// The copies of a `for` loop, if it qualifies. `alone`: no other agent loads.
-    pub fn copies_ahead(
+    pub fn plan_cp_async(
         &self,
         id: OpId,
         (alone, roles): (bool, Option<&WarpSpecialization>),
         shared: &SharedMemory,
-    ) -> Option<Ahead> {
+    ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let body = module.op(id).regions[0];
         if self.ends_early(body) {
             return None;
         }
         let wish = self.wished_stages(Some(id));
-        let mut copies: Vec<Copy> = Vec::new();
+        let mut copies: Vec<CpAsync> = Vec::new();
         let mut slice: Vec<OpId> = Vec::new();
         let mut stage_bytes = 0;
         let mut asynchronous = false;
@@ -73,7 +73,7 @@ impl Context<'_> {
                 }
                 let Some(part) = self.index_slice(body, load) else { continue };
                 slice.extend(part);
-                copies.push(Copy::of_side(load, stage_bytes, side));
+                copies.push(CpAsync::of_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(ALIGN);
             }
         }
@@ -90,7 +90,14 @@ impl Context<'_> {
         let wanted = stages_of(stage_bytes);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous, meets: true })
+        (stages >= 2).then_some(CpAsyncPlan {
+            copies,
+            address_ops: slice,
+            stage_bytes,
+            stages,
+            async_mma: asynchronous,
+            barrier_at_head: true,
+        })
     }
 
     fn in_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
@@ -107,7 +114,7 @@ impl Context<'_> {
         wish: Option<u32>,
         alone: bool,
         shared: &SharedMemory,
-    ) -> Option<Ahead> {
+    ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let mut multiplies = !alone;
         module.walk(body, &mut |id| multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
@@ -124,7 +131,7 @@ impl Context<'_> {
         for load in loads.filter(|load| !slice.contains(load)) {
             let (copy, bytes) = self.own_elements(load, stage_bytes)?;
             stage_bytes += bytes;
-            wide |= copy.thread.first() == Some(&16);
+            wide |= copy.thread_offsets.first() == Some(&16);
             copies.push(copy);
         }
         if !wide {
@@ -135,18 +142,32 @@ impl Context<'_> {
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous: false, meets: false })
+        (stages >= 2).then_some(CpAsyncPlan {
+            copies,
+            address_ops: slice,
+            stage_bytes,
+            stages,
+            async_mma: false,
+            barrier_at_head: false,
+        })
     }
 
     /// The copy of a load by the threads that will hold its elements, at this place of a stage, and the bytes that it takes there.
-    fn own_elements(&self, load: OpId, offset: usize) -> Option<(Copy, usize)> {
+    fn own_elements(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
         let threads = self.inference.num_warps * WARP as usize;
         let (run, bytes) = self.copied_run(load)?;
         let count = self.inference.accesses.get(&load)?.num_registers() / run;
         let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
-        let pieces = places.map(|(slot, offset)| Piece { slot, xor: 0, offset }).collect();
+        let pieces = places.map(|(slot, offset)| CpAsyncAccess { register: slot, xor: 0, offset }).collect();
         let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
-        let copy = Copy { load, own: true, offset, run, thread, pieces };
+        let copy = CpAsync {
+            load,
+            thread_private: true,
+            smem_offset: offset,
+            vector: run,
+            thread_offsets: thread,
+            accesses: pieces,
+        };
         Some((copy, (count * threads * bytes).next_multiple_of(OWN_ALIGN)))
     }
 
@@ -154,7 +175,7 @@ impl Context<'_> {
     fn add_own_elements(
         &self,
         body: BlockId,
-        (copies, slice): (&mut Vec<Copy>, &mut Vec<OpId>),
+        (copies, slice): (&mut Vec<CpAsync>, &mut Vec<OpId>),
         stage_bytes: &mut usize,
     ) {
         let (mut all, mut indices, mut bytes) = (copies.clone(), slice.clone(), *stage_bytes);

@@ -206,7 +206,7 @@ impl Waits<'_, '_> {
             orbits.map(|(orbit, results)| Flight { product: orbit.mma, results, carried: true }).collect()
         };
         // Copies that run ahead of it for all threads wait at the head for whatever runs.
-        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.meets);
+        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
         let ending = match exit {
             Some(exit) if !step.carried_mmas.is_empty() => Ending::InOrbit(of(&exit.operands)),
             _ if lands_at_head && self.acts == WarpRole::All => Ending::RunsOn,

@@ -312,7 +312,7 @@ impl<'a> Walk<'a, '_> {
             step.carried_mmas.iter().map(flight).collect()
         };
         // Copies that run ahead of the loop for all threads wait at the head, and on the way out, for whatever runs.
-        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.meets);
+        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
         let ending = match () {
             () if !step.carried_mmas.is_empty() => Ending::Orbits(step),
             () if lands_at_head && self.acts == WarpRole::All => Ending::Anything,

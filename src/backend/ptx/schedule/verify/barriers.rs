@@ -267,7 +267,7 @@ impl Walk<'_, '_> {
         let module = self.context.module;
         match step {
             Step::For(plan) => {
-                let meets = plan.cp_async.as_ref().is_some_and(|ahead| ahead.meets);
+                let meets = plan.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
                 self.rounds((plan.op, plan.body), meets)?;
             }
             Step::Loop(plan) => self.rounds((plan.op, plan.body), false)?,

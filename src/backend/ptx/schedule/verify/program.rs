@@ -347,7 +347,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             && let Some(ahead) = &step.cp_async
         {
             self.bytes_ahead += ahead.bytes();
-            self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, copy.own)));
+            self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, copy.thread_private)));
         }
         steps::fits(self.context, self.roles(), self.bytes_ahead)?;
         self.way.push(Mark::Enter(id));

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Checked;
 use crate::backend::ptx::schedule::Context;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
-use crate::backend::ptx::schedule::ir::cp_async::{Ahead, Copy};
+use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
     CarriedMma, For, MmaGroup, Schedule, Step, StripMine, StripRole, WarpRole,
@@ -91,7 +91,7 @@ fn is_tile(context: &Context<'_>, value: Value) -> bool {
 }
 
 /// Can copies of this loop run ahead?
-pub fn ahead(context: &Context<'_>, id: OpId, ahead: &Ahead, steps: &[Step]) -> Checked {
+pub fn ahead(context: &Context<'_>, id: OpId, ahead: &CpAsyncPlan, steps: &[Step]) -> Checked {
     // Invariant of `copies_ahead`: every iteration ends at the end of its body.
     if context.ends_early(context.module.op(id).regions[0]) {
         return fault(id, "has copies ahead, and an iteration may end early");
@@ -99,51 +99,55 @@ pub fn ahead(context: &Context<'_>, id: OpId, ahead: &Ahead, steps: &[Step]) -> 
     if ahead.stages < 2 {
         return fault(id, "has copies ahead, and one stage");
     }
-    if ahead.meets == ahead.is_own() {
+    if ahead.barrier_at_head == ahead.is_thread_private() {
         return fault(id, "has copies ahead for all threads that do not meet, or for each that need not");
     }
     indices(context, id, ahead)?;
     // What the copies and, for operands, the patterns of swizzles ask for.
     let align = |own| if own { COPY_BYTES } else { ahead.align() as usize };
-    let places = ahead.copies.iter().map(|copy| (copy.offset, copy.own));
-    if !places.chain([(ahead.stage_bytes, ahead.is_own())]).all(|(place, own)| place.is_multiple_of(align(own))) {
+    let places = ahead.copies.iter().map(|copy| (copy.smem_offset, copy.thread_private));
+    if !places
+        .chain([(ahead.stage_bytes, ahead.is_thread_private())])
+        .all(|(place, own)| place.is_multiple_of(align(own)))
+    {
         return fault(id, "has copies ahead that do not begin where they should");
     }
     let mut taken: Vec<(usize, usize)> = Vec::new();
     for copy in &ahead.copies {
         let (load, bytes) = (copy.load, bytes_of(context, copy));
-        let here =
-            |step: &Step| *step == if copy.own { Step::LocalLoadThreadPrivate(load) } else { Step::Deferred(load) };
+        let here = |step: &Step| {
+            *step == if copy.thread_private { Step::LocalLoadThreadPrivate(load) } else { Step::Deferred(load) }
+        };
         if !steps.iter().any(here) || !context.is_steady(load) {
             return fault(load, "is copied ahead, and not read from its stage, or it may change");
         }
         let all = context.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
-        let mut slots: Vec<usize> = copy.pieces.iter().map(|piece| piece.slot).collect();
+        let mut slots: Vec<usize> = copy.accesses.iter().map(|piece| piece.register).collect();
         slots.sort_unstable();
-        if !slots.into_iter().eq((0..all).step_by(copy.run.max(1))) {
+        if !slots.into_iter().eq((0..all).step_by(copy.vector.max(1))) {
             return fault(load, "is copied in pieces that are not all of it");
         }
-        let end = copy.offset + bytes;
-        if end > ahead.stage_bytes || taken.iter().any(|&(from, to)| copy.offset < to && from < end) {
+        let end = copy.smem_offset + bytes;
+        if end > ahead.stage_bytes || taken.iter().any(|&(from, to)| copy.smem_offset < to && from < end) {
             return fault(load, "is copied to bytes of a stage that are not its own");
         }
-        taken.push((copy.offset, end));
+        taken.push((copy.smem_offset, end));
     }
     let alone = |id: &OpId| context.inference.runs_alone(*id);
     let lone = |step: &Step| matches!(step, Step::Mma(plan) if plan.ops.iter().any(alone));
-    if steps.iter().any(lone) && !ahead.asynchronous {
+    if steps.iter().any(lone) && !ahead.async_mma {
         return fault(id, "fills stages that products may still be reading");
     }
     Ok(())
 }
 
 /// Are the ops that the indices of copies come from made of the counter and of what is outside of the loop?
-fn indices(context: &Context<'_>, id: OpId, ahead: &Ahead) -> Checked {
+fn indices(context: &Context<'_>, id: OpId, ahead: &CpAsyncPlan) -> Checked {
     let module = context.module;
     let body = module.op(id).regions[0];
     let mut made: HashSet<Value> = HashSet::from([module.block(body).args[0]]);
     let loads = ahead.copies.iter().map(|copy| (copy.load, module.op(copy.load).group(1)));
-    let slice = ahead.slice.iter().map(|&op| (op, &module.op(op).operands[..]));
+    let slice = ahead.address_ops.iter().map(|&op| (op, &module.op(op).operands[..]));
     for (op, operands) in slice.chain(loads) {
         let inside = |value: &Value| match module.def(*value) {
             Def::Arg(block, _) => block == body,
@@ -161,11 +165,11 @@ fn indices(context: &Context<'_>, id: OpId, ahead: &Ahead) -> Checked {
 }
 
 /// Bytes from the first to the last that a copy writes.
-fn bytes_of(context: &Context<'_>, copy: &Copy) -> usize {
+fn bytes_of(context: &Context<'_>, copy: &CpAsync) -> usize {
     let bits = context.element_type(context.module.op(copy.load).results[0]).storage_bits() as usize;
-    let thread = copy.thread.iter().fold(0, |all, image| all | image);
-    let last = copy.pieces.iter().map(|piece| (thread | piece.xor) + piece.offset).max().unwrap_or(0);
-    last as usize + copy.run * bits / 8
+    let thread = copy.thread_offsets.iter().fold(0, |all, image| all | image);
+    let last = copy.accesses.iter().map(|piece| (thread | piece.xor) + piece.offset).max().unwrap_or(0);
+    last as usize + copy.vector * bits / 8
 }
 
 /// May these products be issued in this order, as one group? `fetched`: loads whose tiles are in stages; and bytes of the
