@@ -327,7 +327,7 @@ impl<'a> Agent<'a> {
 
     /// The load whose tile stands in a stage, if this value is one, perhaps under another name.
     pub fn fetched(&self, value: Value) -> Option<OpId> {
-        let load = self.kernel.context.load_behind(value)?;
+        let load = self.kernel.context.source_load(value)?;
         let in_ring = self.kernel.channel_of(load).is_some();
         let ahead = self.ahead.contains_key(&load) && !self.is_own(load);
         (in_ring || ahead).then_some(load)
@@ -347,7 +347,7 @@ impl<'a> Agent<'a> {
     /// Is it an op that only names a tile in a stage?
     pub fn names_fetched(&self, id: OpId) -> bool {
         let op = self.kernel.module.op(id);
-        let names = op.code == Opcode::LoadView || self.kernel.context.passes_on(id);
+        let names = op.code == Opcode::LoadView || self.kernel.context.is_operand_view(id);
         names && op.results.first().is_some_and(|&result| self.fetched(result).is_some())
     }
 

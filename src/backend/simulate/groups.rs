@@ -9,12 +9,12 @@
 //! themselves: there the groups go as one.
 
 use crate::backend::ptx::GROUP_WARPS;
-use crate::backend::ptx::schedule::{Context, Schedule, Touch, WarpRole};
+use crate::backend::ptx::schedule::{KernelInfo, Schedule, Touch, WarpRole};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 
 /// Groups of a schedule that go for themselves: 1 where they go as one.
-pub fn count(context: &Context<'_>, body: BlockId, schedule: &Schedule) -> usize {
+pub fn count(context: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> usize {
     let Some(agent) = schedule.partition(WarpRole::Consumer) else { return 1 };
     let alone = schedule.warp_spec.as_ref().is_none_or(|roles| roles.consumer_groups() == 1);
     let ahead = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
@@ -40,22 +40,22 @@ struct Accesses {
 }
 
 impl Accesses {
-    fn of(context: &Context<'_>, body: BlockId) -> Accesses {
+    fn of(context: &KernelInfo<'_>, body: BlockId) -> Accesses {
         let mut all = Accesses::default();
         context.module.walk(body, &mut |id| all.add(context, id));
         all
     }
 
-    fn add(&mut self, context: &Context<'_>, id: OpId) {
+    fn add(&mut self, context: &KernelInfo<'_>, id: OpId) {
         let op = context.module.op(id);
         let order = op.attr(AttrKind::MemOrder);
         self.is_bound |= !matches!(order, None | Some(Attr::MemOrder(MemOrder::Weak | MemOrder::Relaxed)));
         match op.code.spec().effect {
-            Effect::Read => self.reads.push(context.access_of(id)),
-            Effect::Write => self.writes.push(context.access_of(id)),
+            Effect::Read => self.reads.push(context.memory_effect_of(id)),
+            Effect::Write => self.writes.push(context.memory_effect_of(id)),
             Effect::ReadWrite => {
-                self.is_bound |= context.is_result_read(id);
-                self.writes.push(context.access_of(id));
+                self.is_bound |= context.is_result_used(id);
+                self.writes.push(context.memory_effect_of(id));
             }
             Effect::Other => self.is_bound |= !matches!(op.code, Opcode::Print | Opcode::Assert),
             Effect::Pure | Effect::Region | Effect::Terminator => {}

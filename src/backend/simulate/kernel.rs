@@ -7,7 +7,7 @@ use super::groups;
 use crate::backend::ParamWord;
 use crate::backend::cpu::{Memory, Program};
 use crate::backend::ptx::Scheduled;
-use crate::backend::ptx::schedule::{Context, Schedule, Touch, WarpRole, WarpSpecialization};
+use crate::backend::ptx::schedule::{KernelInfo, Schedule, Touch, WarpRole, WarpSpecialization};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Value};
 
@@ -22,7 +22,7 @@ pub enum Meets {
 
 /// A schedule and one launch of it.
 pub struct Kernel<'a> {
-    pub context: &'a Context<'a>,
+    pub context: &'a KernelInfo<'a>,
     pub module: &'a Module,
     pub body: BlockId,
     pub schedule: &'a Schedule,
@@ -90,10 +90,10 @@ impl<'a> Kernel<'a> {
     }
 }
 
-fn meets_of(context: &Context<'_>, id: OpId) -> Meets {
+fn meets_of(context: &KernelInfo<'_>, id: OpId) -> Meets {
     let op = context.module.op(id);
     let weak = matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)));
-    match context.access_of(id) {
+    match context.memory_effect_of(id) {
         _ if op.code.spec().effect == Effect::Pure => Meets::Nothing,
         Some(touch) if weak => Meets::Touch(touch),
         _ => Meets::All,

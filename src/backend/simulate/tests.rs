@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use self::launch::Launch;
 use super::{Simulation, groups};
 use crate::backend::cpu::{Program, RunOptions};
-use crate::backend::ptx::schedule::{Context, OrderSpan, Schedule, Step};
+use crate::backend::ptx::schedule::{KernelInfo, OrderSpan, Schedule, Step};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
 use crate::backend::ptx::tests::{bands, matmul, meetings, turns};
 use crate::backend::ptx::{CompileOptions, Scheduled};
@@ -18,7 +18,7 @@ use crate::ir::{BlockId, Module};
 /// Extremes, and two orders by chance.
 const ORDERS: [u64; 5] = [0, 1, 2, 3, 4];
 
-fn run(context: &Context<'_>, body: BlockId, schedule: &Schedule, launch: &Launch, orders: &[u64]) -> Result<()> {
+fn run(context: &KernelInfo<'_>, body: BlockId, schedule: &Schedule, launch: &Launch, orders: &[u64]) -> Result<()> {
     let scheduled = Scheduled { context, body, schedule, maps: Vec::new() };
     let memory = launch.memory();
     Simulation { scheduled: &scheduled }.check(launch.grid, &launch.params, &memory, orders)
@@ -33,7 +33,7 @@ fn every(usual: usize) -> usize {
 type Kernels = Vec<(String, Module, CompileOptions)>;
 
 /// Shows the schedules of kernels, which go round their loops a few times, each with a launch.
-fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule, &Launch)) {
+fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule, &Launch)) {
     kernels.iter_mut().for_each(|(_, module, _)| launch::shorten(module));
     each_schedule_of(kernels, |name, context, body, schedule| {
         if let Some(launch) = Launch::of(context.module, body) {

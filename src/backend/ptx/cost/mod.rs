@@ -40,7 +40,7 @@ use self::demand::Unit;
 use self::program::Programs;
 use self::replay::Replay;
 use self::trips::tiles_stored;
-use super::schedule::{Context, Schedule, Step, WarpRole};
+use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::ir::BlockId;
 use crate::target::Target;
 
@@ -72,7 +72,7 @@ impl Cost {
 /// What is to be costed: a schedule of an entry with this body.
 #[derive(Clone, Copy)]
 pub struct Subject<'a, 'm> {
-    pub context: &'a Context<'m>,
+    pub context: &'a KernelInfo<'m>,
     pub body: BlockId,
     pub schedule: &'a Schedule,
     /// Tile blocks that fit on a multiprocessor.

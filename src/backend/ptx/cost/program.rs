@@ -8,7 +8,7 @@ use super::trips::{Launched, trips};
 use super::weights::Weights;
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    Context, For, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
+    For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
 };
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -144,7 +144,7 @@ pub struct ChannelPrice {
 impl Programs {
     /// Of a schedule.
     pub fn of(
-        context: &Context<'_>,
+        context: &KernelInfo<'_>,
         weights: &'static Weights,
         body: BlockId,
         schedule: &Schedule,
@@ -443,7 +443,7 @@ impl Writer<'_, '_> {
         let Some(last) = plan.last() else { return };
         let roles = self.schedule.warp_spec.as_deref();
         let fetched = |value: Value| {
-            let load = context.load_behind(value);
+            let load = context.source_load(value);
             load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)))
         };
         let (mut before, mut runs, mut after, mut meets) = (Demand::default(), Demand::default(), Demand::default(), 0);

@@ -95,7 +95,7 @@ use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, ProxyFence, Space, Ty};
 use super::remarks::CodeRemarks;
-use super::schedule::{Context, Schedule, SubStep};
+use super::schedule::{KernelInfo, Schedule, SubStep};
 use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
@@ -121,7 +121,7 @@ pub struct Tile {
 /// State of the lowering of one entry.
 pub struct Lowering<'m> {
     module: &'m Module,
-    context: Context<'m>,
+    context: KernelInfo<'m>,
     /// What is lowered.
     schedule: Rc<Schedule>,
     b: Builder,
@@ -209,7 +209,7 @@ fn start<'m>(
         gave_up: false,
         gave_up_said: false,
         remarks: CodeRemarks::default(),
-        context: Context::new(module, entry, inference, options),
+        context: KernelInfo::new(module, entry, inference, options),
     }
 }
 

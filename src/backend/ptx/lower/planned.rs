@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{Lowering, start};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
-use crate::backend::ptx::schedule::{Context, Schedule, Step, WarpRole};
+use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::error::Diagnostic;
@@ -81,7 +81,7 @@ impl<'m> Lowering<'m> {
         self.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
-    pub fn context(&self) -> &Context<'m> {
+    pub fn context(&self) -> &KernelInfo<'m> {
         &self.context
     }
 

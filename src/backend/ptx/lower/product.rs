@@ -170,7 +170,7 @@ impl Lowering<'_> {
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
     /// threads, else in shared memory.
     fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
-        if let Some(load) = self.context.load_behind(value)
+        if let Some(load) = self.context.source_load(value)
             && let Some(&address) = self.staged.get(&self.module.op(load).results[0])
         {
             self.need_tile(load)?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::Context;
+use super::KernelInfo;
 use super::ir::pipelines::WarpSpecialization;
 use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
@@ -14,7 +14,7 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// What is known while the steps of an agent are made.
 struct Builder<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     /// What is reserved here. Copies that run ahead of the loops around have reserved their stages.
     shared: SharedMemory,
     acts: WarpRole,
@@ -25,7 +25,7 @@ struct Builder<'a, 'm> {
     schedule: Schedule,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The schedule of a kernel with this body. `roles`: what is streamed, if anything is; `shared`: with all that is
     /// reserved for the whole kernel.
     pub fn schedule(&self, body: BlockId, roles: Option<Rc<WarpSpecialization>>, shared: &SharedMemory) -> Schedule {
@@ -239,7 +239,7 @@ impl Builder<'_, '_> {
     /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
     fn is_fetched(&self, value: Value) -> bool {
         let is_streamed = |load: &OpId| self.roles().is_some_and(|roles| roles.operand_channel.contains_key(load));
-        self.context.load_behind(value).is_some_and(|load| is_streamed(&load) || self.staged.contains(&load))
+        self.context.source_load(value).is_some_and(|load| is_streamed(&load) || self.staged.contains(&load))
     }
 
     /// Does this load, or the conversion of one, leave its tile in a stage?

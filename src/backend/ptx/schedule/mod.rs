@@ -31,7 +31,7 @@ mod warp_specialize;
 
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::deferred_values::is_computed_where_used;
-pub use analysis::kernel_info::Context;
+pub use analysis::kernel_info::KernelInfo;
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::memory_effects::Touch;
 pub use analysis::register_budget::PRODUCER_REGISTERS;

@@ -3,7 +3,7 @@
 use super::schedules::each_schedule_of;
 use super::thin::scaled;
 use super::*;
-use crate::backend::ptx::schedule::{Context, MmaWait, Schedule, Step};
+use crate::backend::ptx::schedule::{KernelInfo, MmaWait, Schedule, Step};
 
 /// The softmax of products with rows of another array, times a third one: sums over `depth` columns for each of so many keys, and `numbers` columns
 /// a row. `meets`: what is largest in a column, which warps share, counts for all of it.
@@ -231,7 +231,7 @@ pub fn with_steps(schedule: &Schedule, body: usize, change: &dyn Fn(&mut Vec<Ste
 }
 
 /// Schedules that are wrong, each with what was changed.
-fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+fn mutants(context: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     // What the kernel stores is computed behind the loop.
     let module = context.module;

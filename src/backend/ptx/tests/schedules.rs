@@ -9,7 +9,7 @@ use super::*;
 use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
 use crate::backend::ptx::schedule::{
-    CarriedMma, ConsumerWait, Context, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
+    CarriedMma, ConsumerWait, KernelInfo, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
 };
 use crate::ir::{BlockId, OpId};
 use crate::pass;
@@ -19,7 +19,7 @@ fn planned(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    look: &mut dyn FnMut(&Context<'_>, BlockId, &Schedule),
+    look: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
 ) {
     let Ok(Some(apart)) = pass::apart(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else { return };
     let entry = &apart.entries[0];
@@ -143,14 +143,14 @@ fn lookups() -> Module {
     k.finish()
 }
 
-fn each_schedule(look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule)) {
+fn each_schedule(look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule)) {
     each_schedule_of(kernels(), look);
 }
 
 /// Shows the schedules of kernels, for old machines and new ones.
 pub fn each_schedule_of(
     kernels: Vec<(String, Module, CompileOptions)>,
-    mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule),
+    mut look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule),
 ) {
     for (name, module, options) in kernels {
         for target in [Target::SM_80, Target::SM_90A] {
@@ -194,7 +194,7 @@ fn text_says_all_of_a_schedule() {
 
 /// Changed schedules, each with what was changed: of steps that are waits, or of all others. What is only slower, or the
 /// same, is not among them.
-pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
+pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for body in 0..schedule.sequences.len() {
         for at in 0..schedule.sequences[body].len() {
@@ -246,7 +246,7 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
 }
 
 /// Steps that are wrong in place of this one.
-fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
+fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
     let mut others: Vec<(&'static str, Step)> = Vec::new();
     match step {
         Step::Advance(channel) => others.push(("another channel", Step::Advance(channel + 1))),
@@ -349,7 +349,7 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
 }
 
 /// Waits for products that are wrong in place of this one.
-fn lands_instead(context: &Context<'_>, land: &MmaWait, add: &mut dyn FnMut(&'static str, MmaWait)) {
+fn lands_instead(context: &KernelInfo<'_>, land: &MmaWait, add: &mut dyn FnMut(&'static str, MmaWait)) {
     add("more products run on", MmaWait { pending: land.pending + 1, ..*land });
     if land.pending > 0 {
         add("fewer products run on", MmaWait { pending: land.pending - 1, ..*land });
@@ -406,7 +406,7 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 /// Groups of products that are wrong in place of this one.
-fn products_instead(context: &Context<'_>, plan: &MmaGroup, add: &mut dyn FnMut(&'static str, MmaGroup)) {
+fn products_instead(context: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnMut(&'static str, MmaGroup)) {
     let mut with = |what, change: &dyn Fn(&mut MmaGroup)| {
         let mut changed = plan.clone();
         change(&mut changed);
@@ -463,15 +463,15 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
 }
 
 /// Does a product read a stage of one of these channels?
-fn reads_stage_of(context: &Context<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
+fn reads_stage_of(context: &KernelInfo<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
     let Some(roles) = &schedule.warp_spec else { return false };
-    let loads = context.module.op(id).operands.iter().filter_map(|&value| context.load_behind(value));
+    let loads = context.module.op(id).operands.iter().filter_map(|&value| context.source_load(value));
     let mut behind = loads.filter_map(|load| roles.operand_channel.get(&load));
     behind.any(|&channel| channels.contains(&(channel as u32)))
 }
 
 /// Does a step need another one that comes before it?
-fn needs(context: &Context<'_>, schedule: &Schedule, late: &Step, early: &Step) -> bool {
+fn needs(context: &KernelInfo<'_>, schedule: &Schedule, late: &Step, early: &Step) -> bool {
     let module = context.module;
     let of_channel = |channel: u32, step: &Step| {
         let reads = |id: &OpId| {

@@ -1,7 +1,7 @@
 //! Runs of ops that go piece by piece and give tiles to what follows.
 
 use super::*;
-use crate::backend::ptx::schedule::{Context, StripMine, StripRole};
+use crate::backend::ptx::schedule::{KernelInfo, StripMine, StripRole};
 use crate::ir::OpId;
 
 fn number(k: &mut Kernel, number: f32, shape: &[i64]) -> Value {
@@ -41,7 +41,7 @@ pub fn norm() -> Module {
 }
 
 /// Strips that are wrong in place of this one.
-pub fn instead(context: &Context<'_>, strip: &StripMine, add: &mut dyn FnMut(&'static str, StripMine)) {
+pub fn instead(context: &KernelInfo<'_>, strip: &StripMine, add: &mut dyn FnMut(&'static str, StripMine)) {
     let mut with = |what, change: &dyn Fn(&mut StripMine)| {
         let mut changed = strip.clone();
         change(&mut changed);

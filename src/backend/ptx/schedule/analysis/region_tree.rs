@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Ops by what they stand in and who uses them.
@@ -12,7 +12,7 @@ pub struct Structure {
     pub users: HashMap<Value, Vec<OpId>>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Of a kernel's body.
     pub fn structure(&self, body: BlockId) -> Structure {
         let mut structure = Structure { owners: HashMap::new(), users: HashMap::new() };

@@ -6,13 +6,13 @@ use std::collections::HashSet;
 
 use super::deferred_values::is_computed_where_used;
 use crate::backend::ptx::mma::OperandPlan;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, StripMine};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The values that a step reads, and those behind them, in the order in which it comes to them: not those that only the
     /// bodies of a loop or a branch with effects read. What a product adds to in place, and what a loop carries in place, is not read.
     pub fn read_by(&self, step: &Step) -> Vec<Value> {
@@ -210,7 +210,7 @@ impl Context<'_> {
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
-    /// As [`Context::accumulators`], of several products, each accumulator once.
+    /// As [`KernelInfo::accumulators`], of several products, each accumulator once.
     pub fn accumulators_of(&self, products: &[OpId]) -> u32 {
         let bundles: HashSet<OpId> = products.iter().map(|&product| self.bundles.last(product)).collect();
         bundles.into_iter().map(|product| self.accumulators(product)).sum()

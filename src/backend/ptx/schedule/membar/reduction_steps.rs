@@ -6,7 +6,7 @@
 //! told.
 
 use crate::backend::ptx::infer::AxisBits;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{BlockId, OpId, Opcode};
 use crate::layout::Layout;
@@ -79,7 +79,7 @@ impl Images {
     }
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does a reduction combine its elements in order?
     pub fn folds_in_order(&self, id: OpId) -> bool {
         !pass::commutes(self.module, self.module.op(id).regions[0])

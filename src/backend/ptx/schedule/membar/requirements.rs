@@ -220,7 +220,7 @@ impl Way<'_, '_> {
         let Some(layout) = context.inference.accesses.get(&id) else { return };
         self.get(op.operands[1], layout);
         if self.pointers(id) {
-            let told = pointee(context.module, op).filter(|_| context.is_result_read(id));
+            let told = pointee(context.module, op).filter(|_| context.is_result_used(id));
             self.ordered(id, told);
         }
     }

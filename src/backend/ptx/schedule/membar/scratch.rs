@@ -214,6 +214,6 @@ impl Way<'_, '_> {
     fn is_fetched(&self, value: Value) -> bool {
         let roles = self.schedule.warp_spec.as_deref();
         let streamed = |load: &OpId| roles.is_some_and(|roles| roles.operand_channel.contains_key(load));
-        self.context.load_behind(value).is_some_and(|load| streamed(&load) || self.staged.contains(&load))
+        self.context.source_load(value).is_some_and(|load| streamed(&load) || self.staged.contains(&load))
     }
 }

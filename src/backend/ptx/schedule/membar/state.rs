@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::global_hazards::History;
 use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
 use crate::backend::ptx::shared::{Buffer, SharedMemory, shared_type};
@@ -61,7 +61,7 @@ pub struct Wait {
 
 /// One agent's way through its program.
 pub struct Way<'a, 'm> {
-    pub context: &'a Context<'m>,
+    pub context: &'a KernelInfo<'m>,
     pub schedule: &'a mut Schedule,
     pub shared: SharedMemory,
     pub history: History,
@@ -92,7 +92,7 @@ pub struct Way<'a, 'm> {
 
 impl<'a, 'm> Way<'a, 'm> {
     /// At the start of a program.
-    pub fn new(context: &'a Context<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> Way<'a, 'm> {
+    pub fn new(context: &'a KernelInfo<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> Way<'a, 'm> {
         let sent_by_warps = schedule.sends().any(|send| send.staging.is_some());
         Way {
             context,
@@ -303,7 +303,7 @@ impl<'a, 'm> Way<'a, 'm> {
 
     /// An access begins.
     pub fn order(&mut self, id: OpId) {
-        let Some(touch) = self.context.access_of(id) else { return };
+        let Some(touch) = self.context.memory_effect_of(id) else { return };
         if self.within.last() == Some(&SubStep::GlobalAccess(id)) {
             // It has begun already, and nothing has come since.
             return;
@@ -319,7 +319,7 @@ impl<'a, 'm> Way<'a, 'm> {
 
     /// An access may go on.
     pub fn note_access(&mut self, id: OpId) {
-        self.history.may_have_happened(&self.context.written, self.context.access_of(id));
+        self.history.may_have_happened(&self.context.written, self.context.memory_effect_of(id));
     }
 
     /// A value is read: late waits come, until the product that makes it has landed.

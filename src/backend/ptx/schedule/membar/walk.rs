@@ -1,7 +1,7 @@
 //! Inserts barriers: walks each partition and records the sub-steps of every step.
 
 use super::state::{Wait, Way};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
     CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
@@ -10,7 +10,7 @@ use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
     pub fn place_meetings(&self, schedule: &mut Schedule, shared: &SharedMemory) {
         let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
@@ -190,7 +190,7 @@ impl Way<'_, '_> {
         let context = self.context;
         let (mut accesses, mut sends) = (Vec::new(), false);
         context.module.walk(body, &mut |id| {
-            accesses.extend(context.access_of(id));
+            accesses.extend(context.memory_effect_of(id));
             self.boxes_stored.extend(self.sent.get(&id));
             sends |= self.sent_by_block.contains(&id);
         });

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::ir::cp_async::{ALIGN, CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
@@ -41,7 +41,7 @@ fn stages_of(bytes: usize) -> usize {
     (PLENTY_BYTES / bytes).clamp(2, MOST_STAGES)
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The copies of a `for` loop, if it qualifies. `alone`: no other agent loads.
     pub fn plan_cp_async(
         &self,
@@ -86,7 +86,7 @@ impl Context<'_> {
         self.in_order(body, &mut slice);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_shared_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
-        let room = (self.room_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
+        let room = (self.smem_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
         let wanted = stages_of(stage_bytes);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
@@ -137,7 +137,7 @@ impl Context<'_> {
         if !wide {
             return None;
         }
-        let room = self.room_for_stages(shared) as usize;
+        let room = self.smem_for_stages(shared) as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
@@ -202,7 +202,7 @@ impl Context<'_> {
         let module = self.module;
         let view = module.op(load).group(0)[0];
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
-        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_steady(load) {
+        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_invariant_load(load) {
             return None;
         }
         let shape = ViewShape::of(module, view)?;
@@ -224,7 +224,7 @@ impl Context<'_> {
     /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
     fn copyable(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
         let module = self.module;
-        let load = self.load_behind(operand)?;
+        let load = self.source_load(operand)?;
         let op = module.op(load);
         let here = self.op_blocks[load.index()] == Some(body);
         if !here || !self.is_only_use(operand) {
@@ -257,7 +257,7 @@ impl Context<'_> {
                 return false;
             }
             match self.module.defining_op(value) {
-                Some(id) if self.passes_on(id) => value = self.module.op(id).operands[0],
+                Some(id) if self.is_operand_view(id) => value = self.module.op(id).operands[0],
                 _ => return true,
             }
         }
@@ -298,7 +298,7 @@ impl Context<'_> {
     fn is_repeatable(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let steady = match op.code {
-            Opcode::LoadView => self.is_steady(id),
+            Opcode::LoadView => self.is_invariant_load(id),
             code => code.spec().effect == Effect::Pure,
         };
         steady

@@ -8,7 +8,7 @@
 //! Where products take longer they are what everything waits for, and turns only cost.
 
 use crate::backend::ptx::plan::extent;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Schedule, Step, WarpRole};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
@@ -20,7 +20,7 @@ const LEAST_PRODUCTS: usize = 2;
 /// Exponentials of a row: with fewer, iterations are short, and to hand turns on costs more than they gain.
 const LEAST_ROW: i64 = 128;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Has two groups of warps compute exponentials in turn where these take as long as the products of an iteration.
     pub fn place_works(&self, schedule: &mut Schedule) {
         let of_loop = |plan: &For| Some((plan.body, self.work_of(schedule, plan)?));

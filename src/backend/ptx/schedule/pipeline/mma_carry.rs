@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::{Conversion, Layout};
 use crate::pass::sums;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The products of a loop body that accumulate in place from iteration to iteration. `steps`: those of the body.
     pub fn carried_mmas_of(&self, id: OpId, steps: &[Step]) -> Vec<CarriedMma> {
         let module = self.module;

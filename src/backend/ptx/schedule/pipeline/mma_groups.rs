@@ -1,12 +1,12 @@
 //! MMA groups: MMAs issued together under one `commit_group`.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, MmaIssue, OrderSpan};
 use crate::ir::{OpId, Value};
 use crate::pass::sums;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Have the products that add up in turn their sum in the same registers? A left operand that goes through registers may
     /// give its rows to other threads than one that does not.
     pub fn add_up_in_place(&self, members: &[OpId]) -> bool {
@@ -74,7 +74,7 @@ impl Context<'_> {
     /// and of their streamed right operands the second one stands behind the first one.
     pub fn widens(&self, product: OpId, next: OpId, roles: Option<&WarpSpecialization>) -> bool {
         let (a, b) = (&self.module.op(product).operands, &self.module.op(next).operands);
-        let place = |value: Value| roles?.operand_slot(self.load_behind(value)?);
+        let place = |value: Value| roles?.operand_slot(self.source_load(value)?);
         let plan = |id: OpId| self.inference.products.get(&id)?.as_ref().ok();
         let (Some(here), Some(there)) = (place(a[1]), place(b[1])) else { return false };
         let (Some(plan), Some(other)) = (plan(product), plan(next)) else { return false };

@@ -10,7 +10,7 @@
 //! attention, too: there each issues all products of an iteration in its turn. (FlashAttention-3, Shah et al. 2024, has its groups do so.)
 
 use crate::backend::ptx::plan::GROUP_WARPS;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
 /// Groups that take turns.
@@ -18,7 +18,7 @@ pub const ORDERED_GROUPS: u32 = 2;
 /// Most bands that take turns: each has a barrier.
 const MOST_BANDS: u32 = 8;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Has groups of warps issue products in turn where that keeps the tensor cores busy.
     pub fn place_turns(&self, schedule: &mut Schedule) {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {

@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step, WarpRole};
 use crate::ir::{OpId, Opcode, Value};
 
@@ -19,7 +19,7 @@ const LEAST: usize = 12;
 /// Narrower products are done before the work on the others begins.
 const OPERAND_BITS: u32 = 16;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Has part of the work on a product done before the wait for the next one. Where threads meet amid that work all products land, so that this
     /// comes when it is known where they do.
     pub fn place_work_beside(&self, schedule: &mut Schedule) {

@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
     ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, Step, WarpRole,
 };
@@ -42,7 +42,7 @@ enum Ending {
 
 /// One agent's way through its program.
 struct Waits<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     schedule: &'a mut Schedule,
     acts: WarpRole,
     /// In the order in which they were issued.
@@ -53,7 +53,7 @@ struct Waits<'a, 'm> {
     steps: Vec<Step>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Puts waits between the steps of a schedule that has none.
     pub fn place_waits(&self, schedule: &mut Schedule) {
         let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
@@ -155,7 +155,7 @@ impl Waits<'_, '_> {
     fn await_operands(&mut self, plan: &MmaGroup) {
         for &id in &plan.ops {
             for &value in &self.context.module.op(id).operands[..2] {
-                let load = self.context.load_behind(value);
+                let load = self.context.source_load(value);
                 let roles = self.schedule.warp_spec.as_deref();
                 let channel = load.and_then(|load| roles?.operand_channel.get(&load)).map(|&channel| channel as u32);
                 if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {

@@ -4,14 +4,14 @@
 //! nothing runs on the tensor cores meanwhile, and the first product waits for the answer. So the answer is asked for in the iteration
 //! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::ir::OpId;
 
 /// Products of narrower operands are done early.
 const WIDE_BITS: u32 = 16;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Has loops look ahead.
     pub fn place_looks(&self, schedule: &mut Schedule) {
         let place = |plan: &&For| {

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
 use crate::ir::{BlockId, OpId, Opcode};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
     pub fn unmet(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
         let mut loops = Vec::new();
@@ -85,7 +85,7 @@ impl Context<'_> {
         }
         let mut reasons: Vec<String> = Vec::new();
         for &operand in products.iter().flat_map(|&product| &self.module.op(product).operands[..2]) {
-            let reason = match (self.load_behind(operand), self.module.defining_op(operand)) {
+            let reason = match (self.source_load(operand), self.module.defining_op(operand)) {
                 (Some(load), _) if is_here(load) => {
                     unstreamed.loads.get(&load).map(|&reason| self.reason_of_load(load, reason))
                 }

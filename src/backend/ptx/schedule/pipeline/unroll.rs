@@ -1,13 +1,13 @@
 //! Unrolling: how many iterations of a `for` are emitted in a row.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode};
 
 /// Ops up to which the rounds of a loop are written out.
 const MOST_OPS: usize = 4096;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The rounds of a loop that its hint wants in a row, if it can have them; one, if even the assembler has to leave them
     /// one by one. `plain`: nothing runs ahead of the loop or over its back edge, and its iterations are not dealt.
     pub fn unroll_factor(&self, id: OpId, plain: bool) -> Option<u32> {

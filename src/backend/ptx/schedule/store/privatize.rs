@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::dtype::DType;
@@ -67,7 +67,7 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
     module.block(block).parent.is_none().then_some((base, op.operands[1]))
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Finds such atomics, and a place for their copy, if the kernel has some.
     pub fn choose_private(&mut self, body: BlockId, shared: &mut SharedMemory) {
         let Some((first, root, mode)) = self.worth_a_copy(body) else { return };
@@ -134,7 +134,7 @@ impl Context<'_> {
         combining_mode(self.module, id) == Some(mode)
             && array_and_offsets(self.module, op.operands[0]).is_some_and(|(base, _)| base == root)
             && is_relaxed_on_device(op)
-            && !self.is_result_read(id)
+            && !self.is_result_used(id)
     }
 
     /// The mask of an atomic.

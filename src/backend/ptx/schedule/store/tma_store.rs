@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use super::split::BOX_ALIGN;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::backend::ptx::schedule::analysis::memory_effects::is_unknown;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
@@ -47,7 +47,7 @@ fn adds_as_the_engine(module: &Module, id: OpId) -> bool {
     adds && relaxed && !matches!(op.attr(AttrKind::MemScope), Some(Attr::MemScope(MemScope::System)))
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Decides which stores of the kernel the engine does, all of them by the whole block.
     pub fn choose_stores(&mut self, body: BlockId) {
         let mut stores: HashMap<OpId, TmaStorePlan> = HashMap::new();
@@ -174,7 +174,7 @@ impl Context<'_> {
     fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<TmaStorePlan> {
         let tile = self.tile_of_warps(id)?;
         let (warps, all) = (self.inference.num_warps as u32, self.consumer_warps());
-        let room = self.room_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / all;
+        let room = self.smem_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / all;
         let parts = StoreSplit::of_warp(&tile, room, warps)?;
         let place = shared.reserve(parts.in_flight * parts.bytes * all, BOX_ALIGN)?;
         let layout = self.boxed[&id].layout.clone();

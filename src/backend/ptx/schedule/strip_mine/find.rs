@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::eligibility::Role;
 use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::ir::{OpId, Opcode, Type, Value};
@@ -136,7 +136,7 @@ struct Gathered {
     uses: HashMap<Value, (u32, usize)>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Looks at the ops of a block for runs that can be lowered piece by piece. `fetched`: ops of tiles that stand in stages.
     pub fn strips(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> Runs {
         let mut found = Gathered::default();
@@ -204,7 +204,7 @@ impl Context<'_> {
             self.note_sources(id, found);
         }
         if matches!(kind, Kind::Tile(_))
-            && let Some(touch) = self.access_of(id)
+            && let Some(touch) = self.memory_effect_of(id)
         {
             entry.barred = entry.barred.max(found.touches.add(touch, position));
             let loaded = op.results.first().filter(|_| op.code == Opcode::LoadView).copied();
@@ -230,7 +230,7 @@ impl Context<'_> {
 
 impl Runs {
     /// The strip that starts with the op at this position, if there is one.
-    pub fn at(&mut self, context: &Context<'_>, start: usize) -> Option<Found<'_>> {
+    pub fn at(&mut self, context: &KernelInfo<'_>, start: usize) -> Option<Found<'_>> {
         let (piece, end) = match self.closed(start) {
             Some(found) => found,
             None => self.open(context, start)?,
@@ -270,7 +270,7 @@ impl Runs {
     }
 
     /// The same of a run that gives tiles, where whole ones would fill the registers.
-    fn open(&mut self, context: &Context<'_>, start: usize) -> Option<(usize, usize)> {
+    fn open(&mut self, context: &KernelInfo<'_>, start: usize) -> Option<(usize, usize)> {
         let Kind::Tile(class) = self.entries[start].kind else { return None };
         if start < self.gives_refused {
             return None;
@@ -292,7 +292,7 @@ impl Runs {
     }
 
     /// Tiles that a run makes and that are used later, or elsewhere, also under another name.
-    fn gives(&self, context: &Context<'_>, run: Range<usize>) -> Vec<Value> {
+    fn gives(&self, context: &KernelInfo<'_>, run: Range<usize>) -> Vec<Value> {
         let mut gives: Vec<Value> = Vec::new();
         for position in run.clone().filter(|&position| self.is_in_run(position, run.start)) {
             for &value in context.made_in_pieces(self.entries[position].id) {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
     ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, WarpRole,
@@ -50,7 +50,7 @@ enum Ending<'a> {
 
 /// One agent's way through its program.
 struct Walk<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     acts: WarpRole,
     /// In the order in which they were issued.
@@ -63,7 +63,7 @@ struct Walk<'a, 'm> {
     sent: Vec<u32>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is everything waited for in time?
     pub fn check_waits(&self, schedule: &Schedule, agent: &Partition) -> Checked {
         let (flying, held, kept, sent) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
@@ -265,7 +265,7 @@ impl<'a> Walk<'a, '_> {
         let mut reads = Vec::new();
         for &id in &plan.ops {
             let operands = &self.context.module.op(id).operands[..2];
-            let loads = operands.iter().filter_map(|&value| self.context.load_behind(value));
+            let loads = operands.iter().filter_map(|&value| self.context.source_load(value));
             reads.extend(loads.filter_map(|load| Some(*self.roles()?.operand_channel.get(&load)? as u32)));
         }
         for channel in &reads {

@@ -6,7 +6,7 @@
 //! equally often, whatever way they go.
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
@@ -41,14 +41,14 @@ impl Touched {
 
 /// One agent's way through its program.
 struct Walk<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     touched: Touched,
     /// Stages of copies ahead, in the loops around.
     stages: Vec<Buffer>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does each step do within what it has to, and do threads meet where they must and nowhere else?
     pub fn check_meetings(&self, schedule: &Schedule) -> Checked {
         self.has_forms(schedule)?;
@@ -248,7 +248,7 @@ impl Walk<'_, '_> {
             SubStep::SmemRead(place) if meets(written, *place) => {
                 fault(place, "others may still write where shared memory is read,")
             }
-            &SubStep::GlobalAccess(id) => match self.context.access_of(id) {
+            &SubStep::GlobalAccess(id) => match self.context.memory_effect_of(id) {
                 Some(touch) if arrays.iter().any(|other| other.conflicts(&touch)) => {
                     Err(format!("others may be at work on what op {} accesses", id.index()))
                 }
@@ -259,7 +259,7 @@ impl Walk<'_, '_> {
     }
 
     fn note(&mut self, id: OpId) {
-        let touch = self.context.access_of(id).filter(|touch| !self.context.written.leaves_alone(touch));
+        let touch = self.context.memory_effect_of(id).filter(|touch| !self.context.written.leaves_alone(touch));
         self.touched.arrays.extend(touch.filter(|touch| !self.touched.arrays.contains(touch)));
     }
 

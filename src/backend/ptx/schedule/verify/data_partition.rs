@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Can bands run a schedule side by side?
     pub fn check_bands(&self, body: BlockId, schedule: &Schedule) -> Checked {
         let bands = schedule.warp_spec.as_ref().map_or(1, |roles| roles.data_partitions);

@@ -1,11 +1,11 @@
 //! Verifies the exponential order: every critical section ends in its body, after its exponentials.
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::Step;
 use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_work};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does each turn to work end in the body where it begins, behind exponentials of its own body, with nothing between that waits for others? Turns
     /// at products are the same turns, so that there are none beside these.
     pub fn check_works(&self, steps: &[Step], may_be: bool) -> Checked {

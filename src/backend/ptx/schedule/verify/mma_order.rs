@@ -1,11 +1,11 @@
 //! Verifies the MMA order: every critical section ends in its body and waits for no other group.
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_turn;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Are turns of as many groups as there are barriers for, and does each end that begins, in the same body, with nothing between that waits for other
     /// groups? How often a group has its turn does not matter: all do the same, and none begins anew (lowering has the first turn begin with the
     /// program).

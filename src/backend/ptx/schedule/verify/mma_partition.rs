@@ -1,11 +1,11 @@
 //! Verifies the MMA partition: every MMA has its planned instruction and split.
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::ir::BlockId;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is each product that a step issues split as it is planned?
     pub fn check_splits(&self, body: BlockId, schedule: &Schedule) -> Checked {
         let planned = self.splits(body);

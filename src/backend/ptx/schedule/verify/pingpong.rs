@@ -1,7 +1,7 @@
 //! Verifies ping-pong: equal stage counts, no carried values, side effects in order.
 
 use super::{Checked, Mark};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount};
 use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
@@ -10,7 +10,7 @@ fn fault(id: OpId, what: &str) -> Checked {
     Err(format!("the iterations of op {} are dealt, and {what}", id.index()))
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
     pub fn check_teams(&self, body: BlockId, schedule: &Schedule, way: &[Mark]) -> Checked {
         let wanted = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());

@@ -1,7 +1,7 @@
 //! Verifies privatized atomics.
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::store::privatize::MOST_COPIES;
 use crate::ir::{BlockId, OpId};
@@ -9,7 +9,7 @@ use crate::ir::{BlockId, OpId};
 /// Bytes that are read from the copy at once.
 const WIDE_READ: u32 = 16;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and is there a place for its
     /// copy?
     pub fn check_combined(&self, body: BlockId, schedule: &Schedule) -> Checked {

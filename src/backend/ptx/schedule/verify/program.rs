@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::steps;
 use super::{Checked, Mark};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
@@ -28,7 +28,7 @@ use crate::backend::ptx::schedule::ir::program::{
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is this a schedule of the kernel with this body?
     ///
     /// # Errors
@@ -93,7 +93,7 @@ fn of_ring(way: &[Mark], ring: usize) -> Vec<Mark> {
 
 /// One agent's way through its program.
 struct Walk<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     acts: WarpRole,
     /// Values that are there.
@@ -109,7 +109,7 @@ struct Walk<'a, 'm> {
 }
 
 impl<'a, 'm> Walk<'a, 'm> {
-    fn new(context: &'a Context<'m>, schedule: &'a Schedule, agent: &Partition) -> Walk<'a, 'm> {
+    fn new(context: &'a KernelInfo<'m>, schedule: &'a Schedule, agent: &Partition) -> Walk<'a, 'm> {
         Walk {
             context,
             schedule,
@@ -216,12 +216,13 @@ impl<'a, 'm> Walk<'a, 'm> {
     fn must_keep_order(&self, first: OpId, second: OpId) -> bool {
         let module = self.context.module;
         // What is only read is the same at any time.
-        let is_steady = |&id: &OpId| module.op(id).code == Opcode::LoadView && self.context.is_steady(id);
-        if [first, second].iter().any(is_steady) {
+        let is_invariant_load =
+            |&id: &OpId| module.op(id).code == Opcode::LoadView && self.context.is_invariant_load(id);
+        if [first, second].iter().any(is_invariant_load) {
             return false;
         }
         let [a, b] = [first, second].map(|id| module.op(id).code.spec().effect);
-        match (self.context.access_of(first), self.context.access_of(second)) {
+        match (self.context.memory_effect_of(first), self.context.memory_effect_of(second)) {
             (Some(first), Some(second)) => first.conflicts(&second),
             _ => a != Effect::Pure && b != Effect::Pure,
         }
@@ -324,7 +325,7 @@ impl<'a, 'm> Walk<'a, 'm> {
             Opcode::LoadView => fetched(id) || self.acts == WarpRole::Producer && self.rides(id),
             _ if self.context.deferred.contains(&id) => true,
             code => {
-                let behind = op.results.first().and_then(|&result| self.context.load_behind(result));
+                let behind = op.results.first().and_then(|&result| self.context.source_load(result));
                 is_computed_where_used(self.context, id)
                     || code == Opcode::FToF && behind.is_some_and(fetched)
                     || matches!(code, Opcode::MakeToken | Opcode::JoinTokens)
@@ -408,7 +409,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     fn reads_stage(&self, product: OpId, value: Value) -> Checked {
-        let load = self.context.load_behind(value);
+        let load = self.context.source_load(value);
         match load.and_then(|load| self.channel_of(load)) {
             Some(channel) if !self.held.contains_key(&channel) => {
                 Err(format!("op {} reads the stage of channel {channel}, which is not held", product.index()))

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Checked;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::schedule::warp_specialize::aux_loads::BOX_ALIGN;
 use crate::ir::{BlockId, OpId, Opcode};
@@ -16,7 +16,7 @@ const PATTERN_ROWS: i64 = 8;
 /// Bytes from the first to the one behind the last.
 type Bytes = (i64, i64);
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Do the boxes of each channel fill the bytes of a stage where products read them, each once, and as many as are
     /// announced?
     pub fn check_stages(&self, body: BlockId, roles: &WarpSpecialization) -> Checked {
@@ -75,7 +75,7 @@ impl Context<'_> {
                 return;
             }
             for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
-                let panels = self.load_behind(operand).zip(plan.panels);
+                let panels = self.source_load(operand).zip(plan.panels);
                 wanted.extend(panels);
             }
         });

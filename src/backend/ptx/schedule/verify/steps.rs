@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
@@ -21,7 +21,7 @@ fn fault(id: OpId, what: &str) -> Checked {
 }
 
 /// May these ops be done piece by piece? What a piece makes is gone when the next one comes, and pieces come in any order.
-pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &StripMine) -> Checked {
+pub fn strip(context: &KernelInfo<'_>, schedule: &Schedule, strip: &StripMine) -> Checked {
     let module = context.module;
     let registers = schedule.layout(strip.layout).num_registers();
     if !strip.registers_per_iteration.is_power_of_two() || 2 * strip.registers_per_iteration > registers {
@@ -53,7 +53,7 @@ pub fn strip(context: &Context<'_>, schedule: &Schedule, strip: &StripMine) -> C
         {
             return fault(id, "has other slots than the strip");
         }
-        if let Some(touch) = context.access_of(id) {
+        if let Some(touch) = context.memory_effect_of(id) {
             if let Some((other, _)) = touches.iter().find(|(_, other)| other.conflicts(&touch)) {
                 return fault(id, &format!("may meet op {} at an element", other.index()));
             }
@@ -86,12 +86,12 @@ fn whole(strip: &StripMine, module: &Module, mut value: Value) -> Value {
 }
 
 /// A tile of more than one element.
-fn is_tile(context: &Context<'_>, value: Value) -> bool {
+fn is_tile(context: &KernelInfo<'_>, value: Value) -> bool {
     matches!(context.module.ty(value), Type::Tile { .. }) && context.inference.num_elements(value) > 1
 }
 
 /// Can copies of this loop run ahead?
-pub fn ahead(context: &Context<'_>, id: OpId, ahead: &CpAsyncPlan, steps: &[Step]) -> Checked {
+pub fn ahead(context: &KernelInfo<'_>, id: OpId, ahead: &CpAsyncPlan, steps: &[Step]) -> Checked {
     // Invariant of `copies_ahead`: every iteration ends at the end of its body.
     if context.ends_early(context.module.op(id).regions[0]) {
         return fault(id, "has copies ahead, and an iteration may end early");
@@ -118,7 +118,7 @@ pub fn ahead(context: &Context<'_>, id: OpId, ahead: &CpAsyncPlan, steps: &[Step
         let here = |step: &Step| {
             *step == if copy.thread_private { Step::LocalLoadThreadPrivate(load) } else { Step::Deferred(load) }
         };
-        if !steps.iter().any(here) || !context.is_steady(load) {
+        if !steps.iter().any(here) || !context.is_invariant_load(load) {
             return fault(load, "is copied ahead, and not read from its stage, or it may change");
         }
         let all = context.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
@@ -142,7 +142,7 @@ pub fn ahead(context: &Context<'_>, id: OpId, ahead: &CpAsyncPlan, steps: &[Step
 }
 
 /// Are the ops that the indices of copies come from made of the counter and of what is outside of the loop?
-fn indices(context: &Context<'_>, id: OpId, ahead: &CpAsyncPlan) -> Checked {
+fn indices(context: &KernelInfo<'_>, id: OpId, ahead: &CpAsyncPlan) -> Checked {
     let module = context.module;
     let body = module.op(id).regions[0];
     let mut made: HashSet<Value> = HashSet::from([module.block(body).args[0]]);
@@ -165,7 +165,7 @@ fn indices(context: &Context<'_>, id: OpId, ahead: &CpAsyncPlan) -> Checked {
 }
 
 /// Bytes from the first to the last that a copy writes.
-fn bytes_of(context: &Context<'_>, copy: &CpAsync) -> usize {
+fn bytes_of(context: &KernelInfo<'_>, copy: &CpAsync) -> usize {
     let bits = context.element_type(context.module.op(copy.load).results[0]).storage_bits() as usize;
     let thread = copy.thread_offsets.iter().fold(0, |all, image| all | image);
     let last = copy.accesses.iter().map(|piece| (thread | piece.xor) + piece.offset).max().unwrap_or(0);
@@ -175,7 +175,7 @@ fn bytes_of(context: &Context<'_>, copy: &CpAsync) -> usize {
 /// May these products be issued in this order, as one group? `fetched`: loads whose tiles are in stages; and bytes of the
 /// stages of copies ahead.
 pub fn together(
-    context: &Context<'_>,
+    context: &KernelInfo<'_>,
     roles: Option<&WarpSpecialization>,
     plan: &MmaGroup,
     (fetched, ahead): (&dyn Fn(OpId) -> bool, u32),
@@ -211,12 +211,12 @@ pub fn together(
     if let Some(&id) = ops.iter().find(|&&id| !context.inference.runs_alone(id)) {
         return fault(id, "is issued with others, and does not run on its own");
     }
-    let is_there = |value: Value| context.load_behind(value).is_some_and(fetched);
+    let is_there = |value: Value| context.source_load(value).is_some_and(fetched);
     fits(context, roles, ahead + context.operand_bytes(ops, &is_there))
 }
 
 /// May products land in the next iteration?
-pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &CarriedMma) -> Checked {
+pub fn orbit(context: &KernelInfo<'_>, schedule: &Schedule, step: &For, orbit: &CarriedMma) -> Checked {
     let module = context.module;
     let id = orbit.mma;
     let plan = schedule.steps(step.body).iter().find_map(|step| match step {
@@ -243,7 +243,7 @@ pub fn orbit(context: &Context<'_>, schedule: &Schedule, step: &For, orbit: &Car
 }
 
 /// May so many rounds of a loop stand one after another?
-pub fn rounds(context: &Context<'_>, acts: WarpRole, step: &For) -> Checked {
+pub fn rounds(context: &KernelInfo<'_>, acts: WarpRole, step: &For) -> Checked {
     let plain = acts != WarpRole::Producer
         && step.cp_async.is_none()
         && step.carried_mmas.is_empty()
@@ -256,7 +256,7 @@ pub fn rounds(context: &Context<'_>, acts: WarpRole, step: &For) -> Checked {
 }
 
 /// Is there room for all stages?
-pub fn fits(context: &Context<'_>, roles: Option<&WarpSpecialization>, ahead: u32) -> Checked {
+pub fn fits(context: &KernelInfo<'_>, roles: Option<&WarpSpecialization>, ahead: u32) -> Checked {
     let rings = roles.map_or(0, |roles| roles.pipelines.iter().map(|ring| ring.num_stages * ring.stage_bytes).sum());
     let (all, most) = (rings + ahead, context.inference.target.max_shared_bytes());
     if all <= most { Ok(()) } else { Err(format!("stages of {all} bytes in {most} of shared memory")) }

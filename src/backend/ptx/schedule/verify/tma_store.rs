@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Checked;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::stored;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::Channel;
 use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
@@ -14,7 +14,7 @@ use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Do boxes cover the tile of each store once, where the copy engine takes them from, and does nobody else access what it
     /// writes, or write where the boxes of warps stand?
     pub fn check_sends(&self, body: BlockId, schedule: &Schedule) -> Checked {

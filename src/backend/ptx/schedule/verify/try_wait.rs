@@ -1,10 +1,10 @@
 //! Verifies `consumer_try_wait`: each asks for the stage that its channel acquires next.
 
 use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does each look ask for the stage that its channel takes next?
     pub fn check_looks(&self, schedule: &Schedule) -> Checked {
         let loops = schedule.loops(WarpRole::Consumer);

@@ -14,7 +14,7 @@ use super::plan::ALIGN;
 use super::producer_slice::Slicer;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
@@ -29,7 +29,7 @@ const FEW_REGISTERS: usize = 8;
 /// So many threads hold each element at least.
 const COPIES: usize = 4;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
     pub fn add_riders(&self, structure: &Structure, roles: &mut WarpSpecialization, body: BlockId) {
         if self.bands > 1 {
@@ -108,7 +108,7 @@ impl Context<'_> {
         let held = layout.num_registers() * (self.inference.num_warps * WARP as usize);
         let bytes = count * shape.elem.storage_bits() as usize / 8;
         let is_vector = shape.tile[fastest] == count as i64;
-        if !(is_vector && bytes <= MOST_BYTES && held >= COPIES * count && self.is_steady(load)) {
+        if !(is_vector && bytes <= MOST_BYTES && held >= COPIES * count && self.is_invariant_load(load)) {
             return None;
         }
         let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false)?;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::cta_uniformity::{Differing, known_at_entry};
 use crate::backend::ptx::schedule::ir::pipelines::ClusterMulticast;
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -10,7 +10,7 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 /// Tile blocks of a cluster.
 pub const CLUSTER_SIZE: u32 = 2;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// What pairs of blocks share of these loads, or why they share nothing. `slice`: what a producer runs.
     pub fn plan_multicast(
         &self,

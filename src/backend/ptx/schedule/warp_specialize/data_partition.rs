@@ -4,12 +4,12 @@
 //! bands divide brings those of all of them: their tiles stand one after another in the stage. What else they have in shared memory
 //! is boxes of stores, of each warp its own; bands never meet, and neither do the warps of one, for which there is no barrier.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::ir::{OpId, Opcode, Value};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The dimension of an access along which the tiles of bands lie side by side, if they do, and the place of the first one.
     pub fn band_place(&self, access: OpId) -> Option<(usize, Option<Value>)> {
         let made_by = |value: Value, code: Opcode| {

@@ -4,13 +4,13 @@
 //! as tiles come to products: the agent that loads goes through its ring there, too, and passes the next stage on with nothing in it;
 //! who multiplies takes it, and gives it back when the copy engine has read the boxes.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, WarpSpecialization};
 use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::ir::OpId;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The channel that lends a stage to the store of a kernel, if there is one alone and a ring for it: that of the loads which come last before
     /// it, since what comes next is loaded through the others.
     pub fn lending(&self, roles: &WarpSpecialization, structure: &Structure) -> Option<Channel> {

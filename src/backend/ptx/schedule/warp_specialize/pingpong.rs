@@ -8,7 +8,7 @@
 //! before have done.
 
 use crate::backend::ptx::plan::GROUP_WARPS;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpecialization};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
@@ -16,7 +16,7 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 /// Registers of an accumulator from which on a team has enough to do.
 const LEAST_ACCUMULATORS: u32 = 64;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// How iterations may be dealt to teams, if they may be and should.
     pub fn deal(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.bands > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
@@ -51,7 +51,7 @@ impl Context<'_> {
             match op.code {
                 Opcode::MmaF | Opcode::MmaI | Opcode::Constant => true,
                 code if code.spec().effect == Effect::Terminator => true,
-                _ => roles.operand_channel.contains_key(&inner) || self.passes_on(inner) || !op.results.iter().any(is_tile),
+                _ => roles.operand_channel.contains_key(&inner) || self.is_operand_view(inner) || !op.results.iter().any(is_tile),
             }
         })
     }
@@ -92,7 +92,7 @@ impl Context<'_> {
         let code = self.module.op(id).code;
         match code.spec().effect {
             Effect::Pure | Effect::Region | Effect::Terminator => false,
-            _ => !(code == Opcode::LoadView && self.is_steady(id)),
+            _ => !(code == Opcode::LoadView && self.is_invariant_load(id)),
         }
     }
 

@@ -1,11 +1,11 @@
 //! Pipeline assignment: which channels share a pipeline.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::ir::{BlockId, OpId};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
     /// round; best are channels of the same array, such as a loop and what was peeled off it.
     pub fn share_rings(&self, roles: &mut WarpSpecialization, structure: &Structure) {

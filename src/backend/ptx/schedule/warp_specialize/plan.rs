@@ -16,7 +16,7 @@ use super::producer_slice::{Slice, Slicer};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::backend::ptx::schedule::ir::pipelines::{
@@ -74,7 +74,7 @@ pub struct PlannedRoles {
     pub unstreamed: Unstreamed,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
     /// do not fit without roles either: so fewer blocks are taken.
     pub fn plan_roles_within_wish(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
@@ -257,7 +257,7 @@ impl Context<'_> {
         self.may_stream(self.loop_of(block, structure))?;
         let feed = self.feed_of(load, structure)?;
         let halved = pairs.is_some_and(|pairs| pairs.can_multicast(load));
-        if !self.is_steady(load) {
+        if !self.is_invariant_load(load) {
             return Err(Reason::Written);
         }
         let (map, boxes) = self.boxes_of(load, &feed, halved).ok_or(Reason::View)?;

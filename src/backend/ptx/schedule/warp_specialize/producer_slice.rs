@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
@@ -18,7 +18,7 @@ pub struct Slice {
 
 /// Finds the ops that scalars and control flow depend on.
 pub struct Slicer<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     structure: &'a Structure,
     slice: Slice,
     seen: HashSet<Value>,
@@ -31,7 +31,7 @@ pub struct Slicer<'a, 'm> {
 impl<'a, 'm> Slicer<'a, 'm> {
     /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
     /// cannot compute that.
-    pub fn of_load(context: &'a Context<'m>, structure: &'a Structure, load: OpId) -> Option<Slice> {
+    pub fn of_load(context: &'a KernelInfo<'m>, structure: &'a Structure, load: OpId) -> Option<Slice> {
         let mut slicer = Slicer {
             context,
             structure,
@@ -99,7 +99,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
                 self.control(id);
                 self.leaving(id, if op.code == Opcode::Loop { Opcode::Break } else { Opcode::Yield }, position);
             }
-            Opcode::LoadView if self.context.is_steady(id) => self.computed(id),
+            Opcode::LoadView if self.context.is_invariant_load(id) => self.computed(id),
             // In these all threads of a block take part.
             Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
             Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,

@@ -1,6 +1,6 @@
 //! Stage counts: how many stages each pipeline gets.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::Structure;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::pipelines::{LoopNesting, PipelineDesc, WarpSpecialization};
@@ -27,7 +27,7 @@ fn inner_stages(rings: &[PipelineDesc]) -> u32 {
     rings.iter().filter(|ring| ring.nesting == LoopNesting::Innermost).map(|ring| ring.num_stages).sum()
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Divides shared memory among the rings.
     ///
     /// What innermost loops load gets stages until it runs far enough ahead; then what a loop around them
@@ -47,7 +47,7 @@ impl Context<'_> {
         let beside = |boxes: bool, most: u32| {
             let crews = self.crews();
             let rest = crews * self.other_shared_bytes(body, &streamed, boxes, most / crews) + SLACK_BYTES;
-            self.room_for_stages(shared).checked_sub(rest)
+            self.smem_for_stages(shared).checked_sub(rest)
         };
         let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| beside(true, most));
         let without_boxes = beside(false, LEAST_CONVERSION_BYTES);
