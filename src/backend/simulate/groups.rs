@@ -9,7 +9,7 @@
 //! themselves: there the groups go as one.
 
 use crate::backend::ptx::GROUP_WARPS;
-use crate::backend::ptx::schedule::{KernelInfo, Schedule, Touch, WarpRole};
+use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 
@@ -33,8 +33,8 @@ pub fn is_noticed(op: &Op) -> bool {
 /// Accesses of a kernel to arrays.
 #[derive(Default)]
 struct Accesses {
-    reads: Vec<Option<Touch>>,
-    writes: Vec<Option<Touch>>,
+    reads: Vec<Option<MemoryEffect>>,
+    writes: Vec<Option<MemoryEffect>>,
     /// There is an op whose results are not those of another group's, or that orders what others do.
     is_bound: bool,
 }
@@ -63,7 +63,7 @@ impl Accesses {
     }
 
     fn never_meet(&self) -> bool {
-        let apart = |read: &Option<Touch>, write: &Option<Touch>| matches!((read, write), (Some(read), Some(write)) if !read.may_meet(write));
+        let apart = |read: &Option<MemoryEffect>, write: &Option<MemoryEffect>| matches!((read, write), (Some(read), Some(write)) if !read.may_meet(write));
         !self.is_bound && self.reads.iter().all(|read| self.writes.iter().all(|write| apart(read, write)))
     }
 }

@@ -7,7 +7,7 @@ use super::groups;
 use crate::backend::ParamWord;
 use crate::backend::cpu::{Memory, Program};
 use crate::backend::ptx::Scheduled;
-use crate::backend::ptx::schedule::{KernelInfo, Schedule, Touch, WarpRole, WarpSpecialization};
+use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole, WarpSpecialization};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Value};
 
@@ -16,7 +16,7 @@ use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Value};
 pub enum Meets {
     Nothing,
     /// Accesses that this one conflicts with.
-    Touch(Touch),
+    Touch(MemoryEffect),
     All,
 }
 

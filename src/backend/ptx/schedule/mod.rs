@@ -33,7 +33,7 @@ mod warp_specialize;
 pub use analysis::deferred_values::is_computed_where_used;
 pub use analysis::kernel_info::KernelInfo;
 #[cfg(any(test, feature = "_suite"))]
-pub use analysis::memory_effects::Touch;
+pub use analysis::memory_effects::MemoryEffect;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 pub use analysis::tensor_maps::{box_order, whole_indices};

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::memory_effects::{Touch, Written};
+use super::memory_effects::{MemoryEffect, WrittenMemory};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
@@ -24,7 +24,7 @@ pub struct KernelInfo<'m> {
     /// The block that each op stands in.
     pub op_blocks: Vec<Option<BlockId>>,
     /// What the kernel writes.
-    pub written: Written,
+    pub written: WrittenMemory,
     /// Stores that the bulk copy engine does.
     pub boxed: HashMap<OpId, TmaStorePlan>,
     /// Atomics that the block combines in shared memory first, and the copy of their array.
@@ -77,7 +77,7 @@ impl<'m> KernelInfo<'m> {
             options: *options,
             use_counts: use_counts(module, entry.body),
             op_blocks: op_blocks(module, entry.body),
-            written: Written::of(module, entry.body),
+            written: WrittenMemory::of(module, entry.body),
             boxed: HashMap::new(),
             combined: HashSet::new(),
             private: None,
@@ -108,13 +108,13 @@ impl<'m> KernelInfo<'m> {
     }
 
     /// The access that an op makes, if it makes one.
-    pub fn memory_effect_of(&self, id: OpId) -> Option<Touch> {
+    pub fn memory_effect_of(&self, id: OpId) -> Option<MemoryEffect> {
         let layout = |tensor: OpId| {
             let layout = self.inference.accesses.get(&id)?;
             // An array that is described anew in each iteration may begin elsewhere.
             (!self.is_repeated(tensor)).then(|| layout.clone())
         };
-        Touch::of(self.module, id, self.is_result_used(id), layout)
+        MemoryEffect::of(self.module, id, self.is_result_used(id), layout)
     }
 
     /// Does anybody read a number that this op gives?

@@ -311,7 +311,7 @@ impl<'a, 'm> Way<'a, 'm> {
         if self.history.conflicts(&touch) {
             self.meet(false);
         }
-        if !self.context.written.leaves_alone(&touch) {
+        if !self.context.written.does_not_modify(&touch) {
             self.within.push(SubStep::GlobalAccess(id));
         }
         self.history.may_have_happened(&self.context.written, [touch]);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
 use crate::ir::{BlockId, OpId, Opcode};
@@ -49,11 +49,11 @@ impl KernelInfo<'_> {
     }
 
     /// Stages of the loads of loops that a producer makes: the fewest.
-    fn streamed_stages(&self, schedule: &Schedule, structure: &Structure) -> HashMap<OpId, u32> {
+    fn streamed_stages(&self, schedule: &Schedule, structure: &RegionTree) -> HashMap<OpId, u32> {
         let mut found = HashMap::new();
         let Some(roles) = &schedule.warp_spec else { return found };
         for channel in &roles.channels {
-            if let Some(around) = self.loop_of(channel.block, structure) {
+            if let Some(around) = self.enclosing_loop(channel.block, structure) {
                 let stages = roles.pipelines[channel.pipeline].num_stages;
                 found.entry(around).and_modify(|known: &mut u32| *known = stages.min(*known)).or_insert(stages);
             }
@@ -66,10 +66,10 @@ impl KernelInfo<'_> {
         &self,
         body: BlockId,
         id: OpId,
-        (structure, unstreamed): (&Structure, &Unstreamed),
+        (structure, unstreamed): (&RegionTree, &Unstreamed),
     ) -> Option<String> {
         let is_here =
-            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.loop_of(block, structure)) == Some(id);
+            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.enclosing_loop(block, structure)) == Some(id);
         let mut products = Vec::new();
         self.module.walk(body, &mut |op| {
             let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);

@@ -12,7 +12,7 @@ use std::ops::Range;
 use super::eligibility::Role;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
+use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -107,12 +107,12 @@ fn same_slots(a: &Layout, b: &Layout) -> bool {
 /// Accesses so far, by kind: those of one kind meet the same others.
 #[derive(Default)]
 struct Touches {
-    kinds: Vec<(Touch, usize)>,
+    kinds: Vec<(MemoryEffect, usize)>,
 }
 
 impl Touches {
     /// The last access that this one may meet, and from now on this one.
-    fn add(&mut self, touch: Touch, position: usize) -> Option<usize> {
+    fn add(&mut self, touch: MemoryEffect, position: usize) -> Option<usize> {
         let met = self.kinds.iter().filter(|(earlier, _)| earlier.conflicts(&touch)).map(|(_, last)| *last).max();
         match self.kinds.iter_mut().find(|(earlier, _)| *earlier == touch) {
             Some((_, last)) => *last = position,

@@ -7,7 +7,7 @@
 
 use super::Checked;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
+use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
 use crate::backend::ptx::shared::Buffer;
@@ -23,7 +23,7 @@ struct Touched {
     read: Vec<Buffer>,
     /// The copy engine may still be reading these, whoever has met.
     sent: Vec<Buffer>,
-    arrays: Vec<Touch>,
+    arrays: Vec<MemoryEffect>,
 }
 
 impl Touched {
@@ -259,7 +259,7 @@ impl Walk<'_, '_> {
     }
 
     fn note(&mut self, id: OpId) {
-        let touch = self.context.memory_effect_of(id).filter(|touch| !self.context.written.leaves_alone(touch));
+        let touch = self.context.memory_effect_of(id).filter(|touch| !self.context.written.does_not_modify(touch));
         self.touched.arrays.extend(touch.filter(|touch| !self.touched.arrays.contains(touch)));
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Checked;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
+use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
@@ -29,7 +29,7 @@ pub fn strip(context: &KernelInfo<'_>, schedule: &Schedule, strip: &StripMine) -
     }
     let inside = strip.inside(module);
     let mut uses = std::collections::HashMap::new();
-    let mut touches: Vec<(OpId, Touch)> = Vec::new();
+    let mut touches: Vec<(OpId, MemoryEffect)> = Vec::new();
     for (place, &(id, part)) in strip.ops.iter().enumerate() {
         let op = module.op(id);
         if part == StripRole::Preheader {

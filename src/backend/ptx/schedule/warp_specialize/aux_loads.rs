@@ -15,7 +15,7 @@ use super::producer_slice::Slicer;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -31,7 +31,7 @@ const COPIES: usize = 4;
 
 impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
-    pub fn add_riders(&self, structure: &Structure, roles: &mut WarpSpecialization, body: BlockId) {
+    pub fn add_riders(&self, structure: &RegionTree, roles: &mut WarpSpecialization, body: BlockId) {
         if self.bands > 1 {
             return;
         }
@@ -60,9 +60,9 @@ impl KernelInfo<'_> {
     }
 
     /// The channel in whose stage a tile may be until it is read.
-    fn ride(&self, load: OpId, structure: &Structure, roles: &WarpSpecialization) -> Option<usize> {
+    fn ride(&self, load: OpId, structure: &RegionTree, roles: &WarpSpecialization) -> Option<usize> {
         let block = self.op_blocks[load.index()]?;
-        let loop_around = self.loop_of(block, structure);
+        let loop_around = self.enclosing_loop(block, structure);
         if loop_around.is_none() || self.may_stream(loop_around).is_err() || !self.allows_copy_engine(load) {
             return None;
         }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::cta_uniformity::{Differing, known_at_entry};
+use crate::backend::ptx::schedule::analysis::cta_uniformity::{CtaUniformity, known_at_entry};
 use crate::backend::ptx::schedule::ir::pipelines::ClusterMulticast;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -19,7 +19,7 @@ impl KernelInfo<'_> {
         loads: impl Iterator<Item = OpId>,
     ) -> Result<ClusterMulticast, &'static str> {
         let module = self.module;
-        let differing = Differing::of(module, body);
+        let differing = CtaUniformity::of(module, body);
         let mut pairs = ClusterMulticast {
             multicast_loads: HashMap::new(),
             peer_ops: HashSet::new(),

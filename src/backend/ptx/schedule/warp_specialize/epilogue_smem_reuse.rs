@@ -5,7 +5,7 @@
 //! who multiplies takes it, and gives it back when the copy engine has read the boxes.
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, WarpSpecialization};
 use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::ir::OpId;
@@ -13,7 +13,7 @@ use crate::ir::OpId;
 impl KernelInfo<'_> {
     /// The channel that lends a stage to the store of a kernel, if there is one alone and a ring for it: that of the loads which come last before
     /// it, since what comes next is loaded through the others.
-    pub fn lending(&self, roles: &WarpSpecialization, structure: &Structure) -> Option<Channel> {
+    pub fn lending(&self, roles: &WarpSpecialization, structure: &RegionTree) -> Option<Channel> {
         let mut stores = self.boxed.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.op_blocks[store.index()]?;

@@ -1,23 +1,23 @@
 //! Pipeline assignment: which channels share a pipeline.
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::ir::{BlockId, OpId};
 
 impl KernelInfo<'_> {
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
     /// round; best are channels of the same array, such as a loop and what was peeled off it.
-    pub fn share_rings(&self, roles: &mut WarpSpecialization, structure: &Structure) {
+    pub fn share_rings(&self, roles: &mut WarpSpecialization, structure: &RegionTree) {
         let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
-        let wish = |block: BlockId| self.own_stages(self.loop_of(block, structure));
+        let wish = |block: BlockId| self.own_stages(self.enclosing_loop(block, structure));
         // Loops with wishes of their own have rings of their own.
         let agree = |a: BlockId, b: BlockId| wish(a).zip(wish(b)).is_none_or(|(a, b)| a == b);
         let is_inner = |block: BlockId| {
             // A loop that contains another channel's loop is an outer one.
-            self.loop_of(block, structure).is_some_and(|around| {
+            self.enclosing_loop(block, structure).is_some_and(|around| {
                 let inside = |&other: &BlockId| {
-                    self.loop_of(other, structure).is_some_and(|l| l != around && self.contains(around, l))
+                    self.enclosing_loop(other, structure).is_some_and(|l| l != around && self.contains(around, l))
                 };
                 !blocks.iter().any(inside)
             })
@@ -42,11 +42,12 @@ impl KernelInfo<'_> {
         }
         for (ring, users) in shared.iter().enumerate() {
             users.iter().for_each(|&user| roles.channels[user].pipeline = ring);
-            let nested = users.iter().any(|&a| users.iter().any(|&b| self.encloses(blocks[a], blocks[b], structure)));
+            let nested =
+                users.iter().any(|&a| users.iter().any(|&b| self.contains_block(blocks[a], blocks[b], structure)));
             let mut around = users.iter().map(|&user| blocks[user]);
             let repeats = if nested || around.clone().any(is_inner) {
                 LoopNesting::Innermost
-            } else if around.any(|block| self.loop_of(block, structure).is_some()) {
+            } else if around.any(|block| self.enclosing_loop(block, structure).is_some()) {
                 LoopNesting::Outer
             } else {
                 LoopNesting::NotInLoop
@@ -58,8 +59,8 @@ impl KernelInfo<'_> {
 
     /// Is one channel done with its stage before the other one takes any? (The product that used it may still
     /// run, unless they stand in blocks of which neither contains the other.)
-    pub fn are_apart(&self, a: &Channel, b: &Channel, structure: &Structure) -> bool {
-        let outside = |outer: &Channel, inner: &Channel| match self.op_around(outer.block, inner.block, structure) {
+    pub fn are_apart(&self, a: &Channel, b: &Channel, structure: &RegionTree) -> bool {
+        let outside = |outer: &Channel, inner: &Channel| match self.parent_op(outer.block, inner.block, structure) {
             Some(op) => {
                 let ops = &self.module.block(outer.block).ops;
                 let place = |id: OpId| ops.iter().position(|&other| other == id);

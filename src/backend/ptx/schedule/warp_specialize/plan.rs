@@ -18,7 +18,7 @@ use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{
     Channel, ClusterMulticast, PINGPONG_GROUPS, TmaBox, TmaLoad, WarpSpecialization,
 };
@@ -221,7 +221,7 @@ impl KernelInfo<'_> {
             self.place_loads(channel, &feeds, pairs);
         }
         self.add_riders(&structure, &mut roles, body);
-        if !roles.channels.iter().any(|channel| self.loop_of(channel.block, &structure).is_some()) {
+        if !roles.channels.iter().any(|channel| self.enclosing_loop(channel.block, &structure).is_some()) {
             return Err(unstreamed);
         }
         match self.choose_stages(body, &mut roles, &structure, shared) {
@@ -249,12 +249,12 @@ impl KernelInfo<'_> {
         &self,
         load: OpId,
         block: BlockId,
-        (structure, pairs): (&Structure, Option<&ClusterMulticast>),
+        (structure, pairs): (&RegionTree, Option<&ClusterMulticast>),
     ) -> Result<Stream, Reason> {
         if !self.allows_copy_engine(load) {
             return Err(Reason::LoadHint);
         }
-        self.may_stream(self.loop_of(block, structure))?;
+        self.may_stream(self.enclosing_loop(block, structure))?;
         let feed = self.feed_of(load, structure)?;
         let halved = pairs.is_some_and(|pairs| pairs.can_multicast(load));
         if !self.is_invariant_load(load) {
@@ -266,7 +266,7 @@ impl KernelInfo<'_> {
     }
 
     /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
-    fn feed_of(&self, load: OpId, structure: &Structure) -> Result<Feed, Reason> {
+    fn feed_of(&self, load: OpId, structure: &RegionTree) -> Result<Feed, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
@@ -445,7 +445,7 @@ impl KernelInfo<'_> {
     }
 
     /// The last op of a block that these products stand in, and whether one is in a region of its own.
-    fn lifetime(&self, block: BlockId, products: &[OpId], structure: &Structure) -> (OpId, bool) {
+    fn lifetime(&self, block: BlockId, products: &[OpId], structure: &RegionTree) -> (OpId, bool) {
         let mut early = false;
         let mut users = HashSet::new();
         for &product in products {

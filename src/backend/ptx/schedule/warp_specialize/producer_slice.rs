@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
@@ -19,7 +19,7 @@ pub struct Slice {
 /// Finds the ops that scalars and control flow depend on.
 pub struct Slicer<'a, 'm> {
     context: &'a KernelInfo<'m>,
-    structure: &'a Structure,
+    structure: &'a RegionTree,
     slice: Slice,
     seen: HashSet<Value>,
     /// Values whose makers have still to be looked at.
@@ -31,7 +31,7 @@ pub struct Slicer<'a, 'm> {
 impl<'a, 'm> Slicer<'a, 'm> {
     /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
     /// cannot compute that.
-    pub fn of_load(context: &'a KernelInfo<'m>, structure: &'a Structure, load: OpId) -> Option<Slice> {
+    pub fn of_load(context: &'a KernelInfo<'m>, structure: &'a RegionTree, load: OpId) -> Option<Slice> {
         let mut slicer = Slicer {
             context,
             structure,

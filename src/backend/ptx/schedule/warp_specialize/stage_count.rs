@@ -1,7 +1,7 @@
 //! Stage counts: how many stages each pipeline gets.
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::pipelines::{LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
@@ -40,7 +40,7 @@ impl KernelInfo<'_> {
         &self,
         body: BlockId,
         roles: &mut WarpSpecialization,
-        structure: &Structure,
+        structure: &RegionTree,
         shared: &SharedMemory,
     ) -> Result<(), Reason> {
         let streamed = |load| roles.operand_channel.contains_key(&load);
@@ -104,10 +104,10 @@ impl KernelInfo<'_> {
     }
 
     /// Stages that the loops of a ring wish for: two at least, for loads without any are not streamed.
-    fn wish_for_ring(&self, roles: &WarpSpecialization, ring: usize, structure: &Structure) -> Option<u32> {
+    fn wish_for_ring(&self, roles: &WarpSpecialization, ring: usize, structure: &RegionTree) -> Option<u32> {
         let channels =
             roles.channels.iter().filter(|channel| channel.pipeline == ring && channel.staging_for.is_none());
-        channels.filter_map(|channel| self.own_stages(self.loop_of(channel.block, structure))).max()
+        channels.filter_map(|channel| self.own_stages(self.enclosing_loop(channel.block, structure))).max()
     }
 
     /// Stages that a ring in an innermost loop should have.
