@@ -53,7 +53,7 @@ pub use ir::program::{
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 pub use membar::printf_steps::{SMALL, pieces};
-pub use membar::reduction_steps::{Fold, Images};
+pub use membar::reduction_steps::{LayoutBases, ReductionStep};
 pub use membar::requirements::leaders;
 pub use membar::scratch::APART;
 pub use pipeline::mma_order::ORDERED_GROUPS;

@@ -4,11 +4,11 @@ use crate::backend::ptx::schedule::analysis::memory_effects::{MemoryEffect, Writ
 
 /// Accesses to each written array since the last meeting.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct GlobalHazards {
     touches: Vec<MemoryEffect>,
 }
 
-impl History {
+impl GlobalHazards {
     /// All threads have done what came before.
     pub fn meet(&mut self) {
         self.touches.clear();
@@ -29,7 +29,7 @@ impl History {
     }
 
     /// Where two branches meet.
-    pub fn join(&mut self, written: &WrittenMemory, other: History) {
+    pub fn join(&mut self, written: &WrittenMemory, other: GlobalHazards) {
         self.may_have_happened(written, other.touches);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
 
-use super::reduction_steps::Images;
+use super::reduction_steps::LayoutBases;
 use super::scratch::size_of;
-use super::state::Way;
+use super::state::MembarState;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
@@ -36,7 +36,7 @@ pub fn leaders(layout: &Layout, vector: usize) -> Layout {
     Layout::new(layout.shape(), register, layout.lane_images().to_vec(), layout.warp_images().to_vec())
 }
 
-impl Way<'_, '_> {
+impl MembarState<'_, '_> {
     /// What an op asks for that is a part of a step.
     pub fn op(&mut self, id: OpId) {
         let context = self.context;
@@ -92,7 +92,7 @@ impl Way<'_, '_> {
             Opcode::Reduce => {
                 let Some(layout) = access else { return };
                 op.operands.iter().for_each(|&operand| self.get(operand, layout));
-                self.folds(id, Images::of(layout));
+                self.folds(id, LayoutBases::of(layout));
             }
             Opcode::Scan => self.scan(id),
             Opcode::Cat => {

@@ -1,7 +1,7 @@
 //! Shared-memory scratch of reductions, scans, gathers and histograms.
 
-use super::reduction_steps::{Fold, Images};
-use super::state::Way;
+use super::reduction_steps::{LayoutBases, ReductionStep};
+use super::state::MembarState;
 use crate::backend::ptx::infer::{AxisBits, Handing, ScanOrder, block_layout, block_number, thread_images};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::shared::{Buffer, run_bytes, shared_type};
@@ -20,7 +20,7 @@ pub fn size_of(dtype: DType) -> usize {
     run_bytes(shared_type(dtype), 1) as usize
 }
 
-impl Way<'_, '_> {
+impl MembarState<'_, '_> {
     /// A buffer of so many bytes.
     pub fn scratch(&mut self, bytes: usize) -> Option<Buffer> {
         let buffer = self.allocate(bytes);
@@ -33,20 +33,20 @@ impl Way<'_, '_> {
     /// The rest of a reduction that has seen its pieces.
     pub fn end_reduction(&mut self, id: OpId) {
         let Some(layout) = self.context.inference.accesses.get(&id) else { return };
-        let mut images = Images::of(layout);
+        let mut images = LayoutBases::of(layout);
         images.keep_off(AxisBits::of(layout.shape(), self.context.module.op(id).dim() as usize));
         self.folds(id, images);
     }
 
     /// A reduction of what is left.
-    pub fn folds(&mut self, id: OpId, mut left: Images) {
+    pub fn folds(&mut self, id: OpId, mut left: LayoutBases) {
         let context = self.context;
         let op = context.module.op(id);
         let Some(layout) = context.inference.accesses.get(&id) else { return };
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         for fold in context.folds(id, left.clone(), axis) {
             left.fold(&fold, axis);
-            let Fold::Warps(warps) = &fold else { continue };
+            let ReductionStep::Warps(warps) = &fold else { continue };
             let rows = 1usize << left.lane.iter().chain(&left.warp).filter(|&&image| image != 0).count();
             let slots = 1usize << left.register.len();
             let parts = 1usize << warps.len();

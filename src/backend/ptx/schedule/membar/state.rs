@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::global_hazards::History;
+use super::global_hazards::GlobalHazards;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
@@ -23,12 +23,12 @@ const MANY_ACCESSES: usize = 16;
 
 /// Values in further layouts than their own, in the order in which they came about.
 #[derive(Default)]
-pub struct Further {
+pub struct AvailableConversions {
     all: Vec<(Value, Layout)>,
     of: HashMap<Value, Vec<usize>>,
 }
 
-impl Further {
+impl AvailableConversions {
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -60,14 +60,14 @@ pub struct Wait {
 }
 
 /// One agent's way through its program.
-pub struct Way<'a, 'm> {
+pub struct MembarState<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
     pub schedule: &'a mut Schedule,
     pub shared: SharedMemory,
-    pub history: History,
+    pub history: GlobalHazards,
     /// The layout that each value has of its own.
     pub tiles: Vec<Option<Cow<'a, Layout>>>,
-    pub further: Further,
+    pub further: AvailableConversions,
     /// Loads whose tiles stand in stages as operands, by copies that run ahead.
     pub staged: HashSet<OpId>,
     /// The stores that the copy engine does, and the array of each.
@@ -90,20 +90,20 @@ pub struct Way<'a, 'm> {
     pub within: Vec<SubStep>,
 }
 
-impl<'a, 'm> Way<'a, 'm> {
+impl<'a, 'm> MembarState<'a, 'm> {
     /// At the start of a program.
-    pub fn new(context: &'a KernelInfo<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> Way<'a, 'm> {
+    pub fn new(context: &'a KernelInfo<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> MembarState<'a, 'm> {
         let sent_by_warps = schedule.sends().any(|send| send.staging.is_some());
-        Way {
+        MembarState {
             context,
             sent: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
             sent_by_block: schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect(),
             sent_by_warps,
             schedule,
             shared,
-            history: History::default(),
+            history: GlobalHazards::default(),
             tiles: vec![None; context.module.num_values()],
-            further: Further::default(),
+            further: AvailableConversions::default(),
             staged: HashSet::new(),
             boxes_stored: HashSet::new(),
             running: Vec::new(),
@@ -331,7 +331,7 @@ impl<'a, 'm> Way<'a, 'm> {
     }
 
     /// The late waits that have not come yet.
-    pub fn come_due(&mut self) {
+    pub fn flush_sunk_waits(&mut self) {
         while let Some((younger, wait)) = self.due.pop_front() {
             self.wait(younger, wait);
         }

@@ -1,6 +1,6 @@
 //! Inserts barriers: walks each partition and records the sub-steps of every step.
 
-use super::state::{Wait, Way};
+use super::state::{MembarState, Wait};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
@@ -20,7 +20,7 @@ impl KernelInfo<'_> {
         schedule.smem = shared.clone();
         // Who loads meets nobody.
         for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
-            let mut way = Way::new(self, schedule, own.clone());
+            let mut way = MembarState::new(self, schedule, own.clone());
             for &arg in &self.module.block(self.module.entries[0].body).args {
                 if matches!(self.module.ty(arg), Type::Tile { .. }) {
                     way.made(arg);
@@ -37,7 +37,7 @@ impl KernelInfo<'_> {
     }
 }
 
-impl Way<'_, '_> {
+impl MembarState<'_, '_> {
     /// The steps of a body.
     fn body(&mut self, body: SeqId) {
         let around = (std::mem::take(&mut self.steps), std::mem::take(&mut self.within));
@@ -50,14 +50,14 @@ impl Way<'_, '_> {
                     self.due.push_back((land.pending, self.waits.len()));
                     self.waits.push(Wait { body, at: self.steps.len(), finds: false });
                     if !land.sunk {
-                        self.come_due();
+                        self.flush_sunk_waits();
                     }
                 }
                 step => {
                     self.step(step);
                     self.close_within();
                     if !matches!(step, Step::End(_)) {
-                        self.come_due();
+                        self.flush_sunk_waits();
                     }
                 }
             }
@@ -156,7 +156,7 @@ impl Way<'_, '_> {
     /// Products that are issued together.
     fn products(&mut self, plan: &MmaGroup) {
         self.operands(&plan.ops);
-        self.come_due();
+        self.flush_sunk_waits();
         if self.context.run_on(&plan.ops) {
             self.running.push(self.context.results_of(&plan.ops));
         }
@@ -185,7 +185,7 @@ impl Way<'_, '_> {
 
     /// Code that a back edge reaches knows little of what threads did. Gives what the copy engine may be reading before.
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
-        self.come_due();
+        self.flush_sunk_waits();
         let before = self.shared.bulk();
         let context = self.context;
         let (mut accesses, mut sends) = (Vec::new(), false);
@@ -268,7 +268,7 @@ impl Way<'_, '_> {
     }
 
     fn branches(&mut self, id: OpId, arms: &[SeqId], _quiet: bool) {
-        self.come_due();
+        self.flush_sunk_waits();
         let before = (self.shared.clone(), self.history.clone());
         let running = self.running.clone();
         let mut after = None;
@@ -279,7 +279,7 @@ impl Way<'_, '_> {
                 after = Some((self.shared.enter_branch(&before.0), history));
             }
             self.region(arm);
-            self.come_due();
+            self.flush_sunk_waits();
         }
         if let Some((shared, history)) = after {
             self.shared.join(&shared);
@@ -294,7 +294,7 @@ impl Way<'_, '_> {
         let op = module.op(id);
         if op.code == Opcode::Return {
             self.leave_kernel();
-            self.come_due();
+            self.flush_sunk_waits();
             return;
         }
         let wanted = |code: Opcode| match op.code {
@@ -317,7 +317,7 @@ impl Way<'_, '_> {
             self.assign(targets, &op.operands);
             let beside = op.code == Opcode::Yield && self.context.is_pure(owner);
             if !beside {
-                self.come_due();
+                self.flush_sunk_waits();
             }
             return;
         }
