@@ -38,8 +38,8 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.b.come_from(entry.loc.0);
     lowering.params = lowering.entry_params(entry);
     lowering.reserve_own(entry.body);
-    lowering.context.choose_stores(entry.body);
-    let planned = lowering.context.plan_roles_within_wish(entry.body, &lowering.shared);
+    lowering.context.select_tma_stores(entry.body);
+    let planned = lowering.context.plan_warp_specialization(entry.body, &lowering.shared);
     lowering.remarks.alone = planned.alone;
     // Without a number of blocks, ptxas may save registers for more of them than is good.
     let blocks = lowering.context.options.occupancy.unwrap_or(1);
@@ -51,8 +51,8 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
         }
         None => {
-            lowering.context.place_boxes(entry.body, None, &mut lowering.shared);
-            lowering.context.choose_private(entry.body, &mut lowering.shared);
+            lowering.context.allocate_staging_buffers(entry.body, None, &mut lowering.shared);
+            lowering.context.select_privatized_atomics(entry.body, &mut lowering.shared);
             lowering.plan(entry.body, None);
             if let Err(message) = lowering.fetch_store_maps() {
                 lowering.errors.push(Diagnostic::new(message, None));

@@ -131,7 +131,7 @@ impl Lowering<'_> {
             next += plan.num_stages * BARRIER_BYTES;
         }
         self.team.barriers = next;
-        self.context.place_boxes(body, Some(&roles), &mut self.shared);
+        self.context.allocate_staging_buffers(body, Some(&roles), &mut self.shared);
         self.plan(body, Some(Rc::clone(&roles)));
         self.fetch_store_maps()?;
         self.compare_ways(body, &roles)?;

@@ -53,11 +53,11 @@ impl KernelInfo<'_> {
             let body = builder.block(body);
             builder.schedule.partitions.push(Partition { role: acts, warps, body });
         }
-        self.place_waits(&mut builder.schedule);
-        self.place_meetings(&mut builder.schedule, shared);
-        self.place_work_beside(&mut builder.schedule);
-        self.place_looks(&mut builder.schedule);
-        self.place_turns(&mut builder.schedule);
+        self.insert_waits(&mut builder.schedule);
+        self.insert_barriers(&mut builder.schedule, shared);
+        self.overlap_mmas(&mut builder.schedule);
+        self.insert_try_waits(&mut builder.schedule);
+        self.order_mmas(&mut builder.schedule);
         builder.schedule
     }
 }

@@ -12,7 +12,7 @@ use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
     /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
-    pub fn place_meetings(&self, schedule: &mut Schedule, shared: &SharedMemory) {
+    pub fn insert_barriers(&self, schedule: &mut Schedule, shared: &SharedMemory) {
         let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
         let own = if self.teams > 1 { shared.share(0, self.teams) } else { shared.clone() };
         schedule.smem_bytes_per_group = if self.teams > 1 { own.budget() - own.start() } else { 0 };

@@ -22,7 +22,7 @@ const LEAST_ROW: i64 = 128;
 
 impl KernelInfo<'_> {
     /// Has two groups of warps compute exponentials in turn where these take as long as the products of an iteration.
-    pub fn place_works(&self, schedule: &mut Schedule) {
+    pub fn order_exponentials(&self, schedule: &mut Schedule) {
         let of_loop = |plan: &For| Some((plan.body, self.work_of(schedule, plan)?));
         let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
         for (body, (begin, end, exponentials)) in found {

@@ -20,7 +20,7 @@ const MOST_BANDS: u32 = 8;
 
 impl KernelInfo<'_> {
     /// Has groups of warps issue products in turn where that keeps the tensor cores busy.
-    pub fn place_turns(&self, schedule: &mut Schedule) {
+    pub fn order_mmas(&self, schedule: &mut Schedule) {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
         }
@@ -43,7 +43,7 @@ impl KernelInfo<'_> {
             }
         }
         if self.bands == 1 && !schedule.has_order_barriers() {
-            self.place_works(schedule);
+            self.order_exponentials(schedule);
         }
     }
 

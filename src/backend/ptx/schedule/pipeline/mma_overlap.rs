@@ -22,7 +22,7 @@ const OPERAND_BITS: u32 = 16;
 impl KernelInfo<'_> {
     /// Has part of the work on a product done before the wait for the next one. Where threads meet amid that work all products land, so that this
     /// comes when it is known where they do.
-    pub fn place_work_beside(&self, schedule: &mut Schedule) {
+    pub fn overlap_mmas(&self, schedule: &mut Schedule) {
         let bodies: Vec<SeqId> = schedule.loops(WarpRole::Consumer).iter().map(|plan| plan.body).collect();
         bodies.into_iter().for_each(|body| self.work_beside(schedule, body));
     }

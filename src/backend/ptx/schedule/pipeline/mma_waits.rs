@@ -55,7 +55,7 @@ struct Waits<'a, 'm> {
 
 impl KernelInfo<'_> {
     /// Puts waits between the steps of a schedule that has none.
-    pub fn place_waits(&self, schedule: &mut Schedule) {
+    pub fn insert_waits(&self, schedule: &mut Schedule) {
         let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
         for (acts, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
             let (flying, arrived, steps) = (Vec::new(), HashSet::new(), Vec::new());

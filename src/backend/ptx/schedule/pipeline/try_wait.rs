@@ -13,7 +13,7 @@ const WIDE_BITS: u32 = 16;
 
 impl KernelInfo<'_> {
     /// Has loops look ahead.
-    pub fn place_looks(&self, schedule: &mut Schedule) {
+    pub fn insert_try_waits(&self, schedule: &mut Schedule) {
         let place = |plan: &&For| {
             let steps = schedule.steps(plan.body);
             let (at, channel) = place_of_look(steps)?;

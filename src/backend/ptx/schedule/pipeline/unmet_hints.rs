@@ -115,7 +115,7 @@ impl KernelInfo<'_> {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return "tile blocks share a multiprocessor";
         }
-        if !self.fit_teams() {
+        if !self.can_pingpong() {
             return "a team is of 4 warps";
         }
         "iterations are dealt of the one loop of a kernel whose loads are streamed, if nothing is carried from one to the next, each \

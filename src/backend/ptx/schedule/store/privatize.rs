@@ -69,7 +69,7 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
 
 impl KernelInfo<'_> {
     /// Finds such atomics, and a place for their copy, if the kernel has some.
-    pub fn choose_private(&mut self, body: BlockId, shared: &mut SharedMemory) {
+    pub fn select_privatized_atomics(&mut self, body: BlockId, shared: &mut SharedMemory) {
         let Some((first, root, mode)) = self.worth_a_copy(body) else { return };
         let copies = (COPIES_PER_WARP * self.inference.num_warps as u32).min(MOST_COPIES);
         let private = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas: copies };

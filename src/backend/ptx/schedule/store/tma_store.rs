@@ -49,7 +49,7 @@ fn adds_as_the_engine(module: &Module, id: OpId) -> bool {
 
 impl KernelInfo<'_> {
     /// Decides which stores of the kernel the engine does, all of them by the whole block.
-    pub fn choose_stores(&mut self, body: BlockId) {
+    pub fn select_tma_stores(&mut self, body: BlockId) {
         let mut stores: HashMap<OpId, TmaStorePlan> = HashMap::new();
         self.module.walk(body, &mut |id| stores.extend(self.boxed_store(id).map(|store| (id, store))));
         let others = self.accessed_otherwise(body, &|id| stores.contains_key(&id));
@@ -148,7 +148,12 @@ impl KernelInfo<'_> {
     }
 
     /// Finds places for boxes of warps, where there are roles. `shared`: with what else is reserved for the whole kernel.
-    pub fn place_boxes(&mut self, body: BlockId, roles: Option<&WarpSpecialization>, shared: &mut SharedMemory) {
+    pub fn allocate_staging_buffers(
+        &mut self,
+        body: BlockId,
+        roles: Option<&WarpSpecialization>,
+        shared: &mut SharedMemory,
+    ) {
         if let Some(roles) = roles {
             let fetched = |load| roles.operand_channel.contains_key(&load);
             let others = self.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / self.crews());

@@ -68,7 +68,7 @@ impl KernelInfo<'_> {
     fn has_forms(&self, schedule: &Schedule) -> Checked {
         let mut wanted = schedule.clone();
         wanted.conversions.clear();
-        self.place_meetings(&mut wanted, &schedule.smem);
+        self.insert_barriers(&mut wanted, &schedule.smem);
         for (have, want) in schedule.sequences.iter().zip(&wanted.sequences) {
             let mut have = have.iter().filter_map(|step| Form::of(schedule, step));
             let mut want = want.iter().filter_map(|step| Form::of(&wanted, step));

@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 
 use super::plan::ALIGN;
-use super::producer_slice::Slicer;
+use super::producer_slice::SliceBuilder;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -31,7 +31,7 @@ const COPIES: usize = 4;
 
 impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
-    pub fn add_riders(&self, structure: &RegionTree, roles: &mut WarpSpecialization, body: BlockId) {
+    pub fn add_aux_loads(&self, structure: &RegionTree, roles: &mut WarpSpecialization, body: BlockId) {
         if self.bands > 1 {
             return;
         }
@@ -40,7 +40,8 @@ impl KernelInfo<'_> {
         loads.retain(|id| self.module.op(*id).code == Opcode::LoadView && !roles.operand_channel.contains_key(id));
         for load in loads {
             let Some(channel) = self.ride(load, structure, roles) else { continue };
-            let (Some((map, bytes)), Some(slice)) = (self.ridden(load), Slicer::of_load(self, structure, load)) else {
+            let (Some((map, bytes)), Some(slice)) = (self.ridden(load), SliceBuilder::of_load(self, structure, load))
+            else {
                 continue;
             };
             roles.producer_ops.extend(slice.ops);

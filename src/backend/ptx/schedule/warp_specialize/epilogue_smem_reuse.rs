@@ -13,7 +13,7 @@ use crate::ir::OpId;
 impl KernelInfo<'_> {
     /// The channel that lends a stage to the store of a kernel, if there is one alone and a ring for it: that of the loads which come last before
     /// it, since what comes next is loaded through the others.
-    pub fn lending(&self, roles: &WarpSpecialization, structure: &RegionTree) -> Option<Channel> {
+    pub fn staging_channel(&self, roles: &WarpSpecialization, structure: &RegionTree) -> Option<Channel> {
         let mut stores = self.boxed.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.op_blocks[store.index()]?;

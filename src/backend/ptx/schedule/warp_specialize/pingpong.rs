@@ -20,10 +20,10 @@ impl KernelInfo<'_> {
     /// How iterations may be dealt to teams, if they may be and should.
     pub fn deal(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.bands > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
-        if crowded || !self.fit_teams() {
+        if crowded || !self.can_pingpong() {
             return None;
         }
-        let deal = self.possible_deal(body, roles)?;
+        let deal = self.possible_pingpong(body, roles)?;
         if let Some(teams) = self.hinted_number(deal.loop_op, "teams") {
             return (teams > 1).then_some(deal);
         }
@@ -38,7 +38,7 @@ impl KernelInfo<'_> {
     }
 
     /// Are there as many warps as a team has?
-    pub fn fit_teams(&self) -> bool {
+    pub fn can_pingpong(&self) -> bool {
         self.inference.num_warps == GROUP_WARPS as usize
     }
 
@@ -58,7 +58,7 @@ impl KernelInfo<'_> {
 
     /// How iterations may be dealt to teams: those of the one loop that stands in the entry, if nothing is carried from one
     /// to the next and each takes as many stages.
-    pub fn possible_deal(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
+    pub fn possible_pingpong(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
         let module = self.module;
         let entry = &module.block(body).ops;
         let mut with_regions = entry.iter().copied().filter(|&id| !module.op(id).regions.is_empty());

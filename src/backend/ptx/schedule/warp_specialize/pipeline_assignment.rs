@@ -8,7 +8,7 @@ use crate::ir::{BlockId, OpId};
 impl KernelInfo<'_> {
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
     /// round; best are channels of the same array, such as a loop and what was peeled off it.
-    pub fn share_rings(&self, roles: &mut WarpSpecialization, structure: &RegionTree) {
+    pub fn assign_pipelines(&self, roles: &mut WarpSpecialization, structure: &RegionTree) {
         let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
         let wish = |block: BlockId| self.own_stages(self.enclosing_loop(block, structure));
         // Loops with wishes of their own have rings of their own.

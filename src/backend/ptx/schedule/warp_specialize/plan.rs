@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::cluster_multicast::CLUSTER_SIZE;
-use super::producer_slice::{Slice, Slicer};
+use super::producer_slice::{ProducerSlice, SliceBuilder};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
@@ -38,7 +38,7 @@ pub const ALIGN: u32 = 1024;
 
 /// A candidate: the products that it feeds, and how they want it.
 #[derive(Clone)]
-struct Feed {
+struct OperandUse {
     products: Vec<OpId>,
     panels: Panels,
     /// Tile dimensions of the view: the contiguous one, and that of the rows.
@@ -52,15 +52,15 @@ struct Feed {
 
 /// A load that a producer makes: its products, its boxes, and what the producer runs for it.
 struct Stream {
-    feed: Feed,
+    feed: OperandUse,
     map: TensorMap,
     boxes: Vec<TmaBox>,
-    slice: Slice,
+    slice: ProducerSlice,
 }
 
-impl Feed {
+impl OperandUse {
     /// Does the tile stand in the same place for both? One may sum along the rows of its panels, and the other one across.
-    fn wants_the_same(&self, other: &Feed) -> bool {
+    fn wants_the_same(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
         (self.panels, self.axes, self.rounded) == (panels, other.axes, other.rounded)
     }
@@ -77,7 +77,7 @@ pub struct PlannedRoles {
 impl KernelInfo<'_> {
     /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
     /// do not fit without roles either: so fewer blocks are taken.
-    pub fn plan_roles_within_wish(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
+    pub fn plan_warp_specialization(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
         let (wished, mut alone, mut unstreamed) = (self.options.occupancy, None, Unstreamed::default());
         for blocks in (1..=self.blocks_of_roles()).rev() {
             self.options.occupancy = wished.map(|_| blocks);
@@ -220,11 +220,11 @@ impl KernelInfo<'_> {
         for channel in &mut roles.channels {
             self.place_loads(channel, &feeds, pairs);
         }
-        self.add_riders(&structure, &mut roles, body);
+        self.add_aux_loads(&structure, &mut roles, body);
         if !roles.channels.iter().any(|channel| self.enclosing_loop(channel.block, &structure).is_some()) {
             return Err(unstreamed);
         }
-        match self.choose_stages(body, &mut roles, &structure, shared) {
+        match self.assign_stage_counts(body, &mut roles, &structure, shared) {
             Ok(()) => Ok((roles, unstreamed)),
             Err(reason) => Err(Unstreamed { all: Some(reason), ..unstreamed }),
         }
@@ -261,16 +261,16 @@ impl KernelInfo<'_> {
             return Err(Reason::Written);
         }
         let (map, boxes) = self.boxes_of(load, &feed, halved).ok_or(Reason::View)?;
-        let slice = Slicer::of_load(self, structure, load).ok_or(Reason::Index)?;
+        let slice = SliceBuilder::of_load(self, structure, load).ok_or(Reason::Index)?;
         Ok(Stream { feed, map, boxes, slice })
     }
 
     /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
-    fn feed_of(&self, load: OpId, structure: &RegionTree) -> Result<Feed, Reason> {
+    fn feed_of(&self, load: OpId, structure: &RegionTree) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
-        let mut feed: Option<Feed> = None;
+        let mut feed: Option<OperandUse> = None;
         let mut pending: Vec<(Value, Vec<Option<usize>>, bool)> = vec![(result, identity, false)];
         while let Some((value, axes, rounded)) = pending.pop() {
             for &user in structure.users.get(&value).ok_or(Reason::Unused)? {
@@ -296,7 +296,7 @@ impl KernelInfo<'_> {
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
-                        let this = Feed {
+                        let this = OperandUse {
                             rounded,
                             direct: !operand.rounds,
                             ..self.operand_feed(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
@@ -326,7 +326,7 @@ impl KernelInfo<'_> {
         is_left: bool,
         axes: &[Option<usize>],
         value: Value,
-    ) -> Option<Feed> {
+    ) -> Option<OperandUse> {
         let panels = plan.panels?;
         if plan.dtype != self.module.dtype(value) {
             return None;
@@ -336,12 +336,12 @@ impl KernelInfo<'_> {
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
         let bytes = plan.shared.bytes() as u32;
         let axes = [axes[contiguous]?, axes[rows]?];
-        Some(Feed { products: vec![product], panels, axes, rounded: false, direct: true, bytes })
+        Some(OperandUse { products: vec![product], panels, axes, rounded: false, direct: true, bytes })
     }
 
     /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
     /// two, if the halves are whole swizzle patterns.
-    fn boxes_of(&self, load: OpId, feed: &Feed, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
+    fn boxes_of(&self, load: OpId, feed: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
@@ -385,7 +385,7 @@ impl KernelInfo<'_> {
 
     /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their array along the rows of
     /// panels become panels of all their rows, which are copied together.
-    fn place_loads(&self, channel: &mut Channel, feeds: &HashMap<OpId, Feed>, pairs: Option<&ClusterMulticast>) {
+    fn place_loads(&self, channel: &mut Channel, feeds: &HashMap<OpId, OperandUse>, pairs: Option<&ClusterMulticast>) {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (index, load) in channel.loads.iter().enumerate() {
             let fits = |group: &&mut Vec<usize>| {
@@ -417,7 +417,7 @@ impl KernelInfo<'_> {
             let span = feed.panels.span;
             let rows = group.iter().map(|&index| channel.loads[index].panel_rows).sum();
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
-            let whole = Feed { panels: Panels { rows, ..feed.panels }, ..feed.clone() };
+            let whole = OperandUse { panels: Panels { rows, ..feed.panels }, ..feed.clone() };
             let halved = pairs.is_some_and(|pairs| pairs.can_multicast(first.load));
             let together = if group.len() > 1 { self.boxes_of(first.load, &whole, halved) } else { None };
             let mut offset = u32::next_multiple_of(end, (PATTERN_ROWS * span) as u32);

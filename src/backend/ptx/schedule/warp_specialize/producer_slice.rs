@@ -9,7 +9,7 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 /// What a load needs in the slice.
 #[derive(Default)]
-pub struct Slice {
+pub struct ProducerSlice {
     /// Ops that the producer runs.
     pub ops: HashSet<OpId>,
     /// Carried values and results of region ops that it needs.
@@ -17,10 +17,10 @@ pub struct Slice {
 }
 
 /// Finds the ops that scalars and control flow depend on.
-pub struct Slicer<'a, 'm> {
+pub struct SliceBuilder<'a, 'm> {
     context: &'a KernelInfo<'m>,
     structure: &'a RegionTree,
-    slice: Slice,
+    slice: ProducerSlice,
     seen: HashSet<Value>,
     /// Values whose makers have still to be looked at.
     pending: Vec<Value>,
@@ -28,14 +28,14 @@ pub struct Slicer<'a, 'm> {
     failed: bool,
 }
 
-impl<'a, 'm> Slicer<'a, 'm> {
+impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
     /// cannot compute that.
-    pub fn of_load(context: &'a KernelInfo<'m>, structure: &'a RegionTree, load: OpId) -> Option<Slice> {
-        let mut slicer = Slicer {
+    pub fn of_load(context: &'a KernelInfo<'m>, structure: &'a RegionTree, load: OpId) -> Option<ProducerSlice> {
+        let mut slicer = SliceBuilder {
             context,
             structure,
-            slice: Slice::default(),
+            slice: ProducerSlice::default(),
             seen: HashSet::new(),
             pending: Vec::new(),
             failed: false,

@@ -36,7 +36,7 @@ impl KernelInfo<'_> {
     ///
     /// # Errors
     /// If shared memory is too small for one stage of each ring.
-    pub fn choose_stages(
+    pub fn assign_stage_counts(
         &self,
         body: BlockId,
         roles: &mut WarpSpecialization,
@@ -51,14 +51,14 @@ impl KernelInfo<'_> {
         };
         let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| beside(true, most));
         let without_boxes = beside(false, LEAST_CONVERSION_BYTES);
-        self.share_rings(roles, structure);
+        self.assign_pipelines(roles, structure);
         for ring in &mut roles.pipelines {
             ring.num_stages = if ring.nesting == LoopNesting::Innermost { 2 } else { 1 };
         }
         let fits = |room: Option<u32>| room.is_some_and(|room| used_bytes(&roles.pipelines) <= room);
         let found = rooms.into_iter().find(|&room| fits(room));
         let lent = match found {
-            None if fits(without_boxes) => self.lending(roles, structure),
+            None if fits(without_boxes) => self.staging_channel(roles, structure),
             _ => None,
         };
         let room = match (found, lent) {
