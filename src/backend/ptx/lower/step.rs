@@ -13,14 +13,14 @@ impl Lowering<'_> {
     pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
         self.schedule = Rc::new(self.context.schedule(body, roles, &self.shared));
         if self.context.bands > 1
-            && let Err(problem) = self.context.check_bands(body, &self.schedule)
+            && let Err(problem) = self.context.verify_data_partition(body, &self.schedule)
         {
             return self.errors.push(Diagnostic::new(problem, None));
         }
         // What is only costed was made, and checked, or will be.
         if cfg!(debug_assertions)
             && !self.plans_only
-            && let Err(problem) = self.context.check_schedule(body, &self.schedule)
+            && let Err(problem) = self.context.verify_schedule(body, &self.schedule)
         {
             let message = format!("the schedule of this kernel is wrong, which is a defect of this crate: {problem}");
             self.errors.push(Diagnostic::new(message, None));

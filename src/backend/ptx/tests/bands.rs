@@ -191,10 +191,10 @@ fn bands_are_checked() {
     let (mut count, mut missed) = (0, Vec::new());
     each_schedule_of(vec![kernel()], |name, context, body, schedule| {
         assert!(name.ends_with("sm_90a"), "{name} has no bands");
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         for (what, mutant) in mutants(schedule) {
             count += 1;
-            missed.extend(context.check_schedule(body, &mutant).is_ok().then_some(what));
+            missed.extend(context.verify_schedule(body, &mutant).is_ok().then_some(what));
         }
     });
     assert!(missed.is_empty(), "{missed:?}");

@@ -122,7 +122,7 @@ pub fn schedule_of(module: Module) -> String {
     each_schedule_of(
         vec![("beside".to_owned(), module, CompileOptions::default())],
         |name, context, body, schedule| {
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             text = name.ends_with("sm_90a").then(|| schedule.to_text(context.module));
         },
     );
@@ -203,7 +203,7 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
     each_schedule_of(
         vec![("rounds".to_owned(), products_in_rounds(true), CompileOptions::default())],
         |name, context, body, schedule| {
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             let looks = |step: &Step| matches!(step, Step::ConsumerTryWait(_));
             assert!(!schedule.sequences.iter().flatten().any(looks), "{}", schedule.to_text(context.module));
             if !name.ends_with("sm_90a") {
@@ -215,7 +215,7 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
             let landed = schedule.sequences[around].iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
             for at in landed..schedule.sequences[around].len() {
                 let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::ConsumerTryWait(0)));
-                assert!(context.check_schedule(body, &changed).is_err(), "a look at step {at}");
+                assert!(context.verify_schedule(body, &changed).is_err(), "a look at step {at}");
                 count += 1;
             }
         },
@@ -278,13 +278,13 @@ fn mutants(context: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, 
 fn looks_and_kept_stages_are_checked() {
     let mut count = 0;
     each_schedule_of(vec![kernel()], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         if !name.ends_with("sm_90a") {
             return;
         }
         for (what, mutant) in mutants(context, schedule) {
             count += 1;
-            assert!(context.check_schedule(body, &mutant).is_err(), "{what}");
+            assert!(context.verify_schedule(body, &mutant).is_err(), "{what}");
         }
     });
     assert_eq!(count, 7);

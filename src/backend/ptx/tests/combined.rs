@@ -68,7 +68,7 @@ fn an_array_is_combined_alone_or_not_at_all() {
             let text = schedule.to_text(context.module);
             let combines = schedule.sequences.iter().flatten().any(|step| matches!(step, Step::PrivatizedAtomic(_)));
             assert_eq!((schedule.privatized.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             seen += 1;
             // Who says otherwise is refused.
             let mut other = schedule.clone();
@@ -76,7 +76,7 @@ fn an_array_is_combined_alone_or_not_at_all() {
             let step = other.sequences.iter_mut().flatten().find(atomic).unwrap();
             let id = step.op().unwrap();
             *step = if combines { Step::Exec(id) } else { Step::PrivatizedAtomic(id) };
-            assert!(context.check_schedule(body, &other).is_err());
+            assert!(context.verify_schedule(body, &other).is_err());
         });
         assert_eq!(seen, 2);
     }

@@ -123,13 +123,13 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 fn stages_that_are_lent_are_checked() {
     let mut count = 0;
     each_schedule_of(vec![kernel()], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         if !name.ends_with("sm_90a") {
             return;
         }
         for (what, mutant) in mutants(schedule) {
             count += 1;
-            assert!(context.check_schedule(body, &mutant).is_err(), "{what}");
+            assert!(context.verify_schedule(body, &mutant).is_err(), "{what}");
         }
     });
     assert_eq!(count, 14);

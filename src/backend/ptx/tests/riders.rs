@@ -45,7 +45,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 fn read(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
     each_schedule_of(vec![("levels".to_owned(), module, options)], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         let steps = schedule.sequences.iter().flatten();
         let count = steps.filter(|step| matches!(step, Step::LocalLoad(_))).count();
         assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
@@ -101,11 +101,11 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
             let get = place(&|step| matches!(step, Step::LocalLoad(_)));
             let land = place(&|step| matches!(step, Step::MmaWait(_)));
             assert!(product < get && get < land, "{name}");
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             // Behind the landing the stage is another's.
             let mut late = schedule.clone();
             late.sequences[inner.0 as usize][get..=land].rotate_right(1);
-            let problem = context.check_schedule(body, &late).unwrap_err();
+            let problem = context.verify_schedule(body, &late).unwrap_err();
             assert!(problem.contains("before its tiles are there"), "{name}: {problem}");
             found += 1;
         },

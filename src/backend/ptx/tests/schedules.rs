@@ -503,7 +503,7 @@ fn the_checker_refuses_every_change() {
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut missed = Vec::new();
     each_schedule(|name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        context.verify_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let steps: usize = schedule.sequences.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
@@ -513,7 +513,7 @@ fn the_checker_refuses_every_change() {
         for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(others) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
-            match context.check_schedule(body, &mutant) {
+            match context.verify_schedule(body, &mutant) {
                 Err(_) => count[0] += 1,
                 Ok(()) => missed.push(format!("{name}: {what}:\n{}", mutant.to_text(context.module))),
             }

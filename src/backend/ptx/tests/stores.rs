@@ -108,13 +108,13 @@ fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
         each_schedule_of(vec![kernel], |name, context, body, schedule| {
             let count = if name.ends_with("sm_90a") { count } else { 0 };
             assert_eq!(sends(schedule), count, "{name}:\n{}", schedule.to_text(context.module));
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             let mut mixed = schedule.clone();
             let Some(step) = mixed.sequences.iter_mut().flatten().find(|step| matches!(step, Step::TmaStore(_))) else {
                 return;
             };
             *step = Step::Exec(step.op().unwrap());
-            let problem = context.check_schedule(body, &mixed).unwrap_err();
+            let problem = context.verify_schedule(body, &mixed).unwrap_err();
             assert!(problem.contains("others access the array"), "{problem}");
         });
     }
@@ -169,7 +169,7 @@ fn the_engine_adds_where_others_do_not_see_it_sooner() {
             let count = if name.ends_with("sm_90a") { count } else { 0 };
             let text = schedule.to_text(context.module);
             assert_eq!(sends(schedule), count, "{name}:\n{text}");
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             // Additions need no order, so what was sent before has only been read; a store comes when it is there.
             assert_eq!(text.contains("drain writes"), count == 3, "{name}:\n{text}");
         });

@@ -81,7 +81,7 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
 fn in_turn(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
     each_schedule_of(vec![("turns".to_owned(), module, options)], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
             Step::Mma(plan) => Some(plan.order.is_some()),
             _ => None,

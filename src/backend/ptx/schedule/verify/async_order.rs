@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
@@ -65,14 +65,14 @@ struct Walk<'a, 'm> {
 
 impl KernelInfo<'_> {
     /// Is everything waited for in time?
-    pub fn check_waits(&self, schedule: &Schedule, agent: &Partition) -> Checked {
+    pub fn verify_async_order(&self, schedule: &Schedule, agent: &Partition) -> VerifyResult {
         let (flying, held, kept, sent) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
         let mut walk = Walk { context: self, schedule, acts: agent.role, flying, held, kept, sent };
         walk.body(agent.body, Ending::Nothing)
     }
 }
 
-fn fault(id: OpId, what: &str) -> Checked {
+fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
@@ -81,7 +81,7 @@ impl<'a> Walk<'a, '_> {
         self.schedule.warp_spec.as_deref()
     }
 
-    fn body(&mut self, body: SeqId, ending: Ending<'_>) -> Checked {
+    fn body(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
         let mut late = false;
         for step in self.schedule.steps(body) {
             match step {
@@ -113,7 +113,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Are a step's operands there, and has landed what has to land first?
-    fn is_ready(&self, step: &Step) -> Checked {
+    fn is_ready(&self, step: &Step) -> VerifyResult {
         if self.is_crowded() {
             let product = self.flying[self.flying.len() - 2].product;
             return fault(product, "keeps its stage after the next product was issued");
@@ -138,7 +138,7 @@ impl<'a> Walk<'a, '_> {
         self.acts == WarpRole::Consumer && self.flying.len() > 1 && issued
     }
 
-    fn land(&mut self, land: &MmaWait) -> Checked {
+    fn land(&mut self, land: &MmaWait) -> VerifyResult {
         let this = |flight: &Flight| (flight.product, flight.carried) == (land.mma, land.from_previous_iteration);
         let position = self.flying.len().checked_sub(land.pending + 1);
         match position.filter(|&position| this(&self.flying[position])) {
@@ -160,7 +160,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
-    fn part_of_step(&mut self, within: &SubStep) -> Checked {
+    fn part_of_step(&mut self, within: &SubStep) -> VerifyResult {
         match (within, self.flying.first()) {
             (SubStep::MmaWaitAll, None) => Err("products land where none is in flight".to_owned()),
             (SubStep::MmaWaitAll, _) => {
@@ -176,7 +176,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn await_tiles(&mut self, wait: &ConsumerWait, body: SeqId) -> Checked {
+    fn await_tiles(&mut self, wait: &ConsumerWait, body: SeqId) -> VerifyResult {
         match self.held.get_mut(&wait.channel) {
             Some(stage) if stage.body == body && !stage.arrived => {
                 stage.arrived = true;
@@ -188,7 +188,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn step(&mut self, step: &'a Step, body: SeqId, ending: Ending<'_>) -> Checked {
+    fn step(&mut self, step: &'a Step, body: SeqId, ending: Ending<'_>) -> VerifyResult {
         match step {
             &Step::Advance(channel) => self.take(channel, body),
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
@@ -215,7 +215,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// A body that need not run: what it takes and waits for is forgotten.
-    fn inside(&mut self, body: SeqId, ending: Ending<'_>) -> Checked {
+    fn inside(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
         let before = self.held.clone();
         self.body(body, ending)?;
         self.held = before;
@@ -223,7 +223,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// There has to be a stage that is not held, nor kept by products that have not landed.
-    fn take(&mut self, channel: u32, body: SeqId) -> Checked {
+    fn take(&mut self, channel: u32, body: SeqId) -> VerifyResult {
         if self.acts != WarpRole::Consumer {
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Boxes in a stage that is lent to a store.
-    fn send(&mut self, send: &TmaStore) -> Checked {
+    fn send(&mut self, send: &TmaStore) -> VerifyResult {
         let Some(channel) = send.staging.as_ref().and_then(|outbox| outbox.channel) else { return Ok(()) };
         self.sent.push(channel);
         match self.held.get(&channel) {
@@ -249,7 +249,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn give(&mut self, channel: u32) -> Checked {
+    fn give(&mut self, channel: u32) -> VerifyResult {
         if self.sent.contains(&channel) {
             return Err(format!(
                 "the stage of channel {channel} is given back while the copy engine may still read it"
@@ -261,7 +261,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn multiply(&mut self, plan: &MmaGroup) -> Checked {
+    fn multiply(&mut self, plan: &MmaGroup) -> VerifyResult {
         let mut reads = Vec::new();
         for &id in &plan.ops {
             let operands = &self.context.module.op(id).operands[..2];
@@ -288,7 +288,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// A small tile has come with those of its channel, and a product that gives their stage back has not landed.
-    fn get(&self, load: OpId) -> Checked {
+    fn get(&self, load: OpId) -> VerifyResult {
         let channel = self.roles().and_then(|roles| roles.aux_channel.get(&load)).map(|&channel| channel as u32);
         let kept = |channel: &u32| self.flying.iter().any(|flight| !flight.carried && flight.gives.contains(channel));
         match channel.map(|channel| (self.held.get(&channel), channel)) {
@@ -298,7 +298,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn around_for(&mut self, step: &'a For) -> Checked {
+    fn around_for(&mut self, step: &'a For) -> VerifyResult {
         let op = self.context.module.op(step.op);
         let args = &self.context.module.block(op.regions[0]).args;
         let in_orbit = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<Flight> {
@@ -334,7 +334,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// What may run on into the next iteration?
-    fn end(&self, id: OpId, ending: Ending<'_>) -> Checked {
+    fn end(&self, id: OpId, ending: Ending<'_>) -> VerifyResult {
         let exit = &self.context.module.op(id).operands;
         let stays = |flight: &Flight| match ending {
             Ending::Nothing => false,

@@ -5,7 +5,7 @@
 //! which everything may have been touched. Conditions are the same in all threads, so that all of them come to each meeting, and
 //! equally often, whatever way they go.
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
@@ -50,7 +50,7 @@ struct Walk<'a, 'm> {
 
 impl KernelInfo<'_> {
     /// Does each step do within what it has to, and do threads meet where they must and nowhere else?
-    pub fn check_meetings(&self, schedule: &Schedule) -> Checked {
+    pub fn verify_barriers(&self, schedule: &Schedule) -> VerifyResult {
         self.has_forms(schedule)?;
         for Partition { role: acts, body, .. } in &schedule.partitions {
             if *acts == WarpRole::Producer {
@@ -65,7 +65,7 @@ impl KernelInfo<'_> {
     }
 
     /// Does each step do what its op asks for, but for where that lies and which meetings make it safe?
-    fn has_forms(&self, schedule: &Schedule) -> Checked {
+    fn has_forms(&self, schedule: &Schedule) -> VerifyResult {
         let mut wanted = schedule.clone();
         wanted.conversions.clear();
         self.insert_barriers(&mut wanted, &schedule.smem);
@@ -112,7 +112,7 @@ impl<'a> Form<'a> {
 }
 
 /// Does no step of a body do anything within?
-fn meets_nobody(schedule: &Schedule, body: SeqId) -> Checked {
+fn meets_nobody(schedule: &Schedule, body: SeqId) -> VerifyResult {
     for step in schedule.steps(body) {
         if matches!(step, Step::Sub(_)) {
             return Err("one lane meets others".to_owned());
@@ -135,7 +135,7 @@ fn end(place: Buffer) -> u32 {
 }
 
 impl Walk<'_, '_> {
-    fn body(&mut self, body: SeqId) -> Checked {
+    fn body(&mut self, body: SeqId) -> VerifyResult {
         let mut within: Vec<SubStep> = Vec::new();
         for step in self.schedule.steps(body) {
             match step {
@@ -158,7 +158,7 @@ impl Walk<'_, '_> {
     }
 
     /// What a step does within.
-    fn parts(&mut self, step: &Step, within: &[SubStep]) -> Checked {
+    fn parts(&mut self, step: &Step, within: &[SubStep]) -> VerifyResult {
         for (at, one) in within.iter().enumerate() {
             match one {
                 SubStep::Barrier { always } => {
@@ -196,7 +196,7 @@ impl Walk<'_, '_> {
     }
 
     /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
-    fn has_room(&self, part: &SubStep, before: &[SubStep]) -> Checked {
+    fn has_room(&self, part: &SubStep, before: &[SubStep]) -> VerifyResult {
         let memory = &self.schedule.smem;
         let [own, teams] = [self.schedule.smem_bytes_per_group, self.context.teams];
         let share = if own > 0 { memory.share(0, teams) } else { memory.clone() };
@@ -216,7 +216,7 @@ impl Walk<'_, '_> {
     }
 
     /// What a step accesses without saying when, and what it does to the end.
-    fn accesses(&mut self, step: &Step, within: &[SubStep]) -> Checked {
+    fn accesses(&mut self, step: &Step, within: &[SubStep]) -> VerifyResult {
         let sends = within.iter().any(|one| matches!(one, SubStep::Split { .. } | SubStep::TmaStoreWait { .. }));
         let ops = match step {
             Step::TmaStore(_) if sends => {
@@ -235,7 +235,7 @@ impl Walk<'_, '_> {
     }
 
     /// May this be done without meeting before it?
-    fn is_safe(&self, within: &SubStep) -> Checked {
+    fn is_safe(&self, within: &SubStep) -> VerifyResult {
         let Touched { written, read, sent, arrays } = &self.touched;
         let fault = |place: &Buffer, what: &str| Err(format!("{what} from {} to {}", place.offset, end(*place)));
         match within {
@@ -263,7 +263,7 @@ impl Walk<'_, '_> {
         self.touched.arrays.extend(touch.filter(|touch| !self.touched.arrays.contains(touch)));
     }
 
-    fn step(&mut self, step: &Step) -> Checked {
+    fn step(&mut self, step: &Step) -> VerifyResult {
         let module = self.context.module;
         match step {
             Step::For(plan) => {
@@ -293,7 +293,7 @@ impl Walk<'_, '_> {
     }
 
     /// A loop; `meets`: its threads meet at the head of each round.
-    fn rounds(&mut self, (id, body): (OpId, SeqId), meets: bool) -> Checked {
+    fn rounds(&mut self, (id, body): (OpId, SeqId), meets: bool) -> VerifyResult {
         let block = self.context.module.op(id).regions[0];
         let before = self.touched.sent.clone();
         self.anything(block);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::ir::table::Effect;
@@ -10,7 +10,7 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
     /// Can bands run a schedule side by side?
-    pub fn check_bands(&self, body: BlockId, schedule: &Schedule) -> Checked {
+    pub fn verify_data_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let bands = schedule.warp_spec.as_ref().map_or(1, |roles| roles.data_partitions);
         if bands != self.bands {
             return Err(format!("{bands} bands of rows instead of {}", self.bands));

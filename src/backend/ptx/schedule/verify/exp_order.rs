@@ -1,6 +1,6 @@
 //! Verifies the exponential order: every critical section ends in its body, after its exponentials.
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::Step;
 use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_work};
@@ -8,7 +8,7 @@ use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_work};
 impl KernelInfo<'_> {
     /// Does each turn to work end in the body where it begins, behind exponentials of its own body, with nothing between that waits for others? Turns
     /// at products are the same turns, so that there are none beside these.
-    pub fn check_works(&self, steps: &[Step], may_be: bool) -> Checked {
+    pub fn verify_exp_order(&self, steps: &[Step], may_be: bool) -> VerifyResult {
         let fault = |what: &str| Err(format!("a turn to work {what}"));
         let is_here = |value| steps.iter().any(|step| self.exponentials(step) == Some(value));
         let multiplied = steps.iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()));

@@ -1,6 +1,6 @@
 //! Verifies the MMA order: every critical section ends in its body and waits for no other group.
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_turn;
@@ -9,10 +9,10 @@ impl KernelInfo<'_> {
     /// Are turns of as many groups as there are barriers for, and does each end that begins, in the same body, with nothing between that waits for other
     /// groups? How often a group has its turn does not matter: all do the same, and none begins anew (lowering has the first turn begin with the
     /// program).
-    pub fn check_turns(&self, schedule: &Schedule) -> Checked {
+    pub fn verify_mma_order(&self, schedule: &Schedule) -> VerifyResult {
         let may_be = schedule.partition(WarpRole::Consumer).is_some_and(|agent| self.has_turns(schedule, agent));
         for steps in &schedule.sequences {
-            self.check_works(steps, may_be && self.bands == 1)?;
+            self.verify_exp_order(steps, may_be && self.bands == 1)?;
             let mut has_turn = false;
             for step in steps {
                 let Step::Mma(plan) = step else {

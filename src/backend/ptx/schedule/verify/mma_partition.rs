@@ -1,13 +1,13 @@
 //! Verifies the MMA partition: every MMA has its planned instruction and split.
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::ir::BlockId;
 
 impl KernelInfo<'_> {
     /// Is each product that a step issues split as it is planned?
-    pub fn check_splits(&self, body: BlockId, schedule: &Schedule) -> Checked {
+    pub fn verify_mma_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let planned = self.splits(body);
         if schedule.mma_partitions != planned {
             return Err(format!("products are split as {:?} instead of {planned:?}", schedule.mma_partitions));

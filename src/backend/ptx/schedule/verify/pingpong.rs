@@ -1,18 +1,18 @@
 //! Verifies ping-pong: equal stage counts, no carried values, side effects in order.
 
-use super::{Checked, Mark};
+use super::{PipelineEvent, VerifyResult};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount};
 use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
-fn fault(id: OpId, what: &str) -> Checked {
+fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("the iterations of op {} are dealt, and {what}", id.index()))
 }
 
 impl KernelInfo<'_> {
     /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
-    pub fn check_teams(&self, body: BlockId, schedule: &Schedule, way: &[Mark]) -> Checked {
+    pub fn verify_pingpong(&self, body: BlockId, schedule: &Schedule, way: &[PipelineEvent]) -> VerifyResult {
         let wanted = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
         let mut found = 0;
         for agent in &schedule.partitions {
@@ -27,7 +27,7 @@ impl KernelInfo<'_> {
         if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops are dealt")) }
     }
 
-    fn is_dealt_well(&self, body: BlockId, schedule: &Schedule, plan: &For, way: &[Mark]) -> Checked {
+    fn is_dealt_well(&self, body: BlockId, schedule: &Schedule, plan: &For, way: &[PipelineEvent]) -> VerifyResult {
         let (module, op) = (self.module, self.module.op(plan.op));
         let Some(PingPong { loop_op: around, stages_per_iteration: takes }) = &plan.pingpong else { return Ok(()) };
         let block = module.block(op.regions[0]);
@@ -61,7 +61,7 @@ impl KernelInfo<'_> {
     }
 
     /// Is all that teams do in turn between this turn and its end?
-    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, SeqId), turn: OrderPoint) -> Checked {
+    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, SeqId), turn: OrderPoint) -> VerifyResult {
         let (mut turns, mut has_turn) = (0, false);
         for step in schedule.steps(body) {
             match step {
@@ -93,7 +93,7 @@ impl KernelInfo<'_> {
         schedule: &Schedule,
         step: &Step,
         (around, turn, has_turn): (OpId, OrderPoint, bool),
-    ) -> Checked {
+    ) -> VerifyResult {
         if let Some(id) =
             step.ops().into_iter().find(|&id| turn == OrderPoint::SideEffects && !has_turn && self.has_noticed(id))
         {
@@ -114,15 +114,15 @@ impl KernelInfo<'_> {
 }
 
 /// What an iteration of a loop takes of each of so many rings, if that is known.
-fn taken(way: &[Mark], around: OpId, rings: usize) -> Option<Vec<StageCount>> {
+fn taken(way: &[PipelineEvent], around: OpId, rings: usize) -> Option<Vec<StageCount>> {
     let mut takes = vec![StageCount::default(); rings];
     let mut within: Vec<OpId> = Vec::new();
     for mark in way {
         match mark {
-            Mark::Enter(id) => within.push(*id),
-            Mark::Else => {}
-            Mark::Leave => drop(within.pop()),
-            Mark::Stage(ring, _) => match within[..] {
+            PipelineEvent::Enter(id) => within.push(*id),
+            PipelineEvent::Else => {}
+            PipelineEvent::Leave => drop(within.pop()),
+            PipelineEvent::Stage(ring, _) => match within[..] {
                 [outer] if outer == around => takes[*ring].fixed += 1,
                 [outer, inner] if outer == around => takes[*ring].per_iteration_of.push(inner),
                 _ => return None,

@@ -1,6 +1,6 @@
 //! Verifies privatized atomics.
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::store::privatize::MOST_COPIES;
@@ -12,7 +12,7 @@ const WIDE_READ: u32 = 16;
 impl KernelInfo<'_> {
     /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and is there a place for its
     /// copy?
-    pub fn check_combined(&self, body: BlockId, schedule: &Schedule) -> Checked {
+    pub fn verify_privatized(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =
             steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect();

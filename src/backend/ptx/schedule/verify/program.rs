@@ -18,7 +18,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::steps;
-use super::{Checked, Mark};
+use super::{PipelineEvent, VerifyResult};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
@@ -33,7 +33,7 @@ impl KernelInfo<'_> {
     ///
     /// # Errors
     /// The first thing that is wrong with it.
-    pub fn check_schedule(&self, body: BlockId, schedule: &Schedule) -> Checked {
+    pub fn verify_schedule(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let acts: Vec<WarpRole> = schedule.partitions.iter().map(|agent| agent.role).collect();
         let wanted: &[WarpRole] =
             if schedule.warp_spec.is_some() { &[WarpRole::Consumer, WarpRole::Producer] } else { &[WarpRole::All] };
@@ -41,25 +41,25 @@ impl KernelInfo<'_> {
             return Err(format!("the agents are {acts:?} instead of {wanted:?}"));
         }
         if let Some(roles) = &schedule.warp_spec {
-            self.check_stages(body, roles)?;
+            self.verify_stage_layout(body, roles)?;
         }
-        self.check_splits(body, schedule)?;
-        self.check_bands(body, schedule)?;
-        self.check_sends(body, schedule)?;
-        self.check_combined(body, schedule)?;
-        self.check_turns(schedule)?;
-        self.check_looks(schedule)?;
+        self.verify_mma_partition(body, schedule)?;
+        self.verify_data_partition(body, schedule)?;
+        self.verify_tma_stores(body, schedule)?;
+        self.verify_privatized(body, schedule)?;
+        self.verify_mma_order(schedule)?;
+        self.verify_try_waits(schedule)?;
         let mut ways = Vec::new();
         for agent in &schedule.partitions {
             let mut walk = Walk::new(self, schedule, agent);
             walk.body(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.role))?;
             walk.end()?;
             ways.push(walk.way);
-            self.check_waits(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.role))?;
+            self.verify_async_order(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.role))?;
         }
-        self.check_meetings(schedule)?;
+        self.verify_barriers(schedule)?;
         let [math, load] = &ways[..] else { return Ok(()) };
-        self.check_teams(body, schedule, load)?;
+        self.verify_pingpong(body, schedule, load)?;
         for ring in 0..schedule.warp_spec.as_ref().map_or(0, |roles| roles.pipelines.len()) {
             if of_ring(math, ring) != of_ring(load, ring) {
                 return Err(format!("the agents do not go through ring {ring} in the same order"));
@@ -70,21 +70,21 @@ impl KernelInfo<'_> {
 }
 
 /// The way through one ring: where it is not gone through, it is no matter who goes there.
-fn of_ring(way: &[Mark], ring: usize) -> Vec<Mark> {
-    let mut kept: Vec<Mark> = Vec::new();
+fn of_ring(way: &[PipelineEvent], ring: usize) -> Vec<PipelineEvent> {
+    let mut kept: Vec<PipelineEvent> = Vec::new();
     let mut entered = Vec::new();
     for mark in way {
         match mark {
-            Mark::Stage(other, _) if *other != ring => continue,
-            Mark::Enter(_) => entered.push(kept.len()),
-            Mark::Leave => {
+            PipelineEvent::Stage(other, _) if *other != ring => continue,
+            PipelineEvent::Enter(_) => entered.push(kept.len()),
+            PipelineEvent::Leave => {
                 let start = entered.pop().expect("entered before it is left");
-                if !kept[start..].iter().any(|mark| matches!(mark, Mark::Stage(..))) {
+                if !kept[start..].iter().any(|mark| matches!(mark, PipelineEvent::Stage(..))) {
                     kept.truncate(start);
                     continue;
                 }
             }
-            Mark::Stage(..) | Mark::Else => {}
+            PipelineEvent::Stage(..) | PipelineEvent::Else => {}
         }
         kept.push(mark.clone());
     }
@@ -104,7 +104,7 @@ struct Walk<'a, 'm> {
     gone_through: HashSet<u32>,
     /// The loads whose tiles the threads have in stages, in the loops around; own elements or not.
     ahead: HashMap<OpId, bool>,
-    way: Vec<Mark>,
+    way: Vec<PipelineEvent>,
     bytes_ahead: u32,
 }
 
@@ -136,7 +136,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         self.roles().is_some_and(|roles| roles.aux_channel.contains_key(&load))
     }
 
-    fn end(&self) -> Checked {
+    fn end(&self) -> VerifyResult {
         let channels = self.roles().map_or(0, |roles| roles.channels.len());
         match self.gone_through.len() == channels {
             true => Ok(()),
@@ -145,7 +145,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// The steps of a body, which do the ops of a block.
-    fn body(&mut self, block: BlockId, body: SeqId) -> Checked {
+    fn body(&mut self, block: BlockId, body: SeqId) -> VerifyResult {
         let ops = &self.context.module.block(block).ops;
         let places: HashMap<OpId, usize> = ops.iter().enumerate().map(|(place, &id)| (id, place)).collect();
         let mut before = self.there.clone();
@@ -176,7 +176,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Are all ops done that this agent has to do?
-    fn is_complete(&self, ops: &[OpId], done: &HashSet<OpId>) -> Checked {
+    fn is_complete(&self, ops: &[OpId], done: &HashSet<OpId>) -> VerifyResult {
         let module = self.context.module;
         for &id in ops {
             let code = module.op(id).code;
@@ -197,7 +197,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Do ops that others could notice come in the order of the program? `order`: their places there, as they are done.
-    fn is_in_order(&self, ops: &[OpId], order: &[usize]) -> Checked {
+    fn is_in_order(&self, ops: &[OpId], order: &[usize]) -> VerifyResult {
         // In the order of the program nothing meets what it should not.
         if order.is_sorted() {
             return Ok(());
@@ -228,7 +228,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
     }
 
-    fn step(&mut self, body: SeqId, step: &Step) -> Checked {
+    fn step(&mut self, body: SeqId, step: &Step) -> VerifyResult {
         match step {
             &Step::Advance(channel) | &Step::Produce(channel) => self.go_through(body, step, channel)?,
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
@@ -278,7 +278,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Products that are issued together, in order; then their stages come back.
-    fn multiply(&mut self, body: SeqId, step: &Step, plan: &MmaGroup) -> Checked {
+    fn multiply(&mut self, body: SeqId, step: &Step, plan: &MmaGroup) -> VerifyResult {
         for &id in &plan.ops {
             self.kind_fits(step, id)?;
             self.reads(id)?;
@@ -291,7 +291,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Is the op one that a step of this kind does?
-    fn kind_fits(&self, step: &Step, id: OpId) -> Checked {
+    fn kind_fits(&self, step: &Step, id: OpId) -> VerifyResult {
         let op = self.context.module.op(id);
         let fits = match step {
             Step::Deferred(_) => self.makes_nothing(id),
@@ -334,7 +334,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// The bodies of a loop or branch.
-    fn regions(&mut self, step: &Step, id: OpId) -> Checked {
+    fn regions(&mut self, step: &Step, id: OpId) -> VerifyResult {
         let bodies = step.bodies();
         if bodies.is_empty() {
             return Ok(());
@@ -351,26 +351,26 @@ impl<'a, 'm> Walk<'a, 'm> {
             self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, copy.thread_private)));
         }
         steps::fits(self.context, self.roles(), self.bytes_ahead)?;
-        self.way.push(Mark::Enter(id));
+        self.way.push(PipelineEvent::Enter(id));
         for (index, (&region, &body)) in regions.iter().zip(bodies).enumerate() {
             if index > 0 {
-                self.way.push(Mark::Else);
+                self.way.push(PipelineEvent::Else);
             }
             self.body(region, body)?;
         }
-        self.way.push(Mark::Leave);
+        self.way.push(PipelineEvent::Leave);
         (self.ahead, self.bytes_ahead) = before;
         Ok(())
     }
 
-    fn go_through(&mut self, body: SeqId, step: &Step, channel: u32) -> Checked {
+    fn go_through(&mut self, body: SeqId, step: &Step, channel: u32) -> VerifyResult {
         let right = if matches!(step, Step::Advance(_)) { WarpRole::Consumer } else { WarpRole::Producer };
         let plan = self.roles().and_then(|roles| roles.channels.get(channel as usize));
         let (Some(plan), true) = (plan, right == self.acts) else { return Err(format!("no channel {channel} here")) };
         if !self.gone_through.insert(channel) || self.held.contains_key(&channel) {
             return Err(format!("channel {channel} is gone through twice"));
         }
-        self.way.push(Mark::Stage(plan.pipeline, channel));
+        self.way.push(PipelineEvent::Stage(plan.pipeline, channel));
         if self.acts == WarpRole::Consumer {
             self.held.insert(channel, body);
             return Ok(());
@@ -378,7 +378,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         plan.loads.iter().try_for_each(|load| self.reads(load.load))
     }
 
-    fn give(&mut self, body: SeqId, channel: u32) -> Checked {
+    fn give(&mut self, body: SeqId, channel: u32) -> VerifyResult {
         match self.held.remove(&channel) {
             Some(taken) if taken == body => Ok(()),
             Some(_) => Err(format!("the stage of channel {channel} is given back elsewhere than it was taken")),
@@ -387,7 +387,7 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Is all there that an op reads, also in the regions that are parts of it?
-    fn reads(&mut self, id: OpId) -> Checked {
+    fn reads(&mut self, id: OpId) -> VerifyResult {
         let module = self.context.module;
         let op = module.op(id);
         let ends = op.code.spec().effect == Effect::Terminator || !op.regions.is_empty();
@@ -408,7 +408,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         Ok(())
     }
 
-    fn reads_stage(&self, product: OpId, value: Value) -> Checked {
+    fn reads_stage(&self, product: OpId, value: Value) -> VerifyResult {
         let load = self.context.source_load(value);
         match load.and_then(|load| self.channel_of(load)) {
             Some(channel) if !self.held.contains_key(&channel) => {

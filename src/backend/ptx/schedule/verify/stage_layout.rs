@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -19,7 +19,7 @@ type Bytes = (i64, i64);
 impl KernelInfo<'_> {
     /// Do the boxes of each channel fill the bytes of a stage where products read them, each once, and as many as are
     /// announced?
-    pub fn check_stages(&self, body: BlockId, roles: &WarpSpecialization) -> Checked {
+    pub fn verify_stage_layout(&self, body: BlockId, roles: &WarpSpecialization) -> VerifyResult {
         let wanted = self.wanted_panels(body);
         for (index, channel) in roles.channels.iter().enumerate() {
             let fault = |what: String| Err(format!("channel {index}: {what}"));

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
@@ -16,12 +16,12 @@ use crate::pass::sums;
 /// Bytes of the widest copy of a thread.
 const COPY_BYTES: usize = 16;
 
-fn fault(id: OpId, what: &str) -> Checked {
+fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
 /// May these ops be done piece by piece? What a piece makes is gone when the next one comes, and pieces come in any order.
-pub fn strip(context: &KernelInfo<'_>, schedule: &Schedule, strip: &StripMine) -> Checked {
+pub fn strip(context: &KernelInfo<'_>, schedule: &Schedule, strip: &StripMine) -> VerifyResult {
     let module = context.module;
     let registers = schedule.layout(strip.layout).num_registers();
     if !strip.registers_per_iteration.is_power_of_two() || 2 * strip.registers_per_iteration > registers {
@@ -91,7 +91,7 @@ fn is_tile(context: &KernelInfo<'_>, value: Value) -> bool {
 }
 
 /// Can copies of this loop run ahead?
-pub fn ahead(context: &KernelInfo<'_>, id: OpId, ahead: &CpAsyncPlan, steps: &[Step]) -> Checked {
+pub fn ahead(context: &KernelInfo<'_>, id: OpId, ahead: &CpAsyncPlan, steps: &[Step]) -> VerifyResult {
     // Invariant of `copies_ahead`: every iteration ends at the end of its body.
     if context.ends_early(context.module.op(id).regions[0]) {
         return fault(id, "has copies ahead, and an iteration may end early");
@@ -142,7 +142,7 @@ pub fn ahead(context: &KernelInfo<'_>, id: OpId, ahead: &CpAsyncPlan, steps: &[S
 }
 
 /// Are the ops that the indices of copies come from made of the counter and of what is outside of the loop?
-fn indices(context: &KernelInfo<'_>, id: OpId, ahead: &CpAsyncPlan) -> Checked {
+fn indices(context: &KernelInfo<'_>, id: OpId, ahead: &CpAsyncPlan) -> VerifyResult {
     let module = context.module;
     let body = module.op(id).regions[0];
     let mut made: HashSet<Value> = HashSet::from([module.block(body).args[0]]);
@@ -179,7 +179,7 @@ pub fn together(
     roles: Option<&WarpSpecialization>,
     plan: &MmaGroup,
     (fetched, ahead): (&dyn Fn(OpId) -> bool, u32),
-) -> Checked {
+) -> VerifyResult {
     let (module, ops) = (context.module, &plan.ops);
     let Some(last) = plan.last() else { return Err("a group of no products".to_owned()) };
     let mut issued: Vec<usize> = plan.issue.iter().map(|issue| issue.op).collect();
@@ -216,7 +216,7 @@ pub fn together(
 }
 
 /// May products land in the next iteration?
-pub fn orbit(context: &KernelInfo<'_>, schedule: &Schedule, step: &For, orbit: &CarriedMma) -> Checked {
+pub fn orbit(context: &KernelInfo<'_>, schedule: &Schedule, step: &For, orbit: &CarriedMma) -> VerifyResult {
     let module = context.module;
     let id = orbit.mma;
     let plan = schedule.steps(step.body).iter().find_map(|step| match step {
@@ -243,7 +243,7 @@ pub fn orbit(context: &KernelInfo<'_>, schedule: &Schedule, step: &For, orbit: &
 }
 
 /// May so many rounds of a loop stand one after another?
-pub fn rounds(context: &KernelInfo<'_>, acts: WarpRole, step: &For) -> Checked {
+pub fn rounds(context: &KernelInfo<'_>, acts: WarpRole, step: &For) -> VerifyResult {
     let plain = acts != WarpRole::Producer
         && step.cp_async.is_none()
         && step.carried_mmas.is_empty()
@@ -256,7 +256,7 @@ pub fn rounds(context: &KernelInfo<'_>, acts: WarpRole, step: &For) -> Checked {
 }
 
 /// Is there room for all stages?
-pub fn fits(context: &KernelInfo<'_>, roles: Option<&WarpSpecialization>, ahead: u32) -> Checked {
+pub fn fits(context: &KernelInfo<'_>, roles: Option<&WarpSpecialization>, ahead: u32) -> VerifyResult {
     let rings = roles.map_or(0, |roles| roles.pipelines.iter().map(|ring| ring.num_stages * ring.stage_bytes).sum());
     let (all, most) = (rings + ahead, context.inference.target.max_shared_bytes());
     if all <= most { Ok(()) } else { Err(format!("stages of {all} bytes in {most} of shared memory")) }

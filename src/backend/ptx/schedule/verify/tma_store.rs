@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::stored;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -17,7 +17,7 @@ use crate::layout::Layout;
 impl KernelInfo<'_> {
     /// Do boxes cover the tile of each store once, where the copy engine takes them from, and does nobody else access what it
     /// writes, or write where the boxes of warps stand?
-    pub fn check_sends(&self, body: BlockId, schedule: &Schedule) -> Checked {
+    pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let sent: HashSet<OpId> = schedule.sends().map(|send| send.op).collect();
         if sent.is_empty() {
             return Ok(());
@@ -67,7 +67,7 @@ impl KernelInfo<'_> {
     }
 
     /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
-    fn has_boxes(&self, send: &TmaStore, layout: &Layout) -> Checked {
+    fn has_boxes(&self, send: &TmaStore, layout: &Layout) -> VerifyResult {
         let op = self.module.op(send.op);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let tile = &send.tile;
@@ -102,7 +102,7 @@ impl KernelInfo<'_> {
     }
 
     /// Is there a place for the boxes of each warp of each team that is reserved for them?
-    fn is_outbox(&self, schedule: &Schedule, send: &TmaStore, outbox: &StagingBuffer) -> Checked {
+    fn is_outbox(&self, schedule: &Schedule, send: &TmaStore, outbox: &StagingBuffer) -> VerifyResult {
         let (
             tile,
             &StagingBuffer { buffer: place, channel: stage, split: StoreSplit { count, bytes, in_flight: slots } },

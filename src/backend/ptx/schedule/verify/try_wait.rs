@@ -1,12 +1,12 @@
 //! Verifies `consumer_try_wait`: each asks for the stage that its channel acquires next.
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 
 impl KernelInfo<'_> {
     /// Does each look ask for the stage that its channel takes next?
-    pub fn check_looks(&self, schedule: &Schedule) -> Checked {
+    pub fn verify_try_waits(&self, schedule: &Schedule) -> VerifyResult {
         let loops = schedule.loops(WarpRole::Consumer);
         for (body, steps) in schedule.sequences.iter().enumerate() {
             for (at, step) in steps.iter().enumerate() {
