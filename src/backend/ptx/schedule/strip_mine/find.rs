@@ -3,7 +3,7 @@
 //! A run starts with an op on a tile. Every op on tiles in it has the same slots, and no two of its accesses may meet at an
 //! element. Most end with a store or a reduction, and what they make is used in them alone. Where that would fill the registers
 //! otherwise (`pressure`), a run ends wherever the next op is no matter of pieces, and gives what is used later: as work behind a
-//! product whose result is stored by boxes. [`Runs`] is told of each op once, in order, and
+//! product whose result is stored by boxes. [`StripFinder`] is told of each op once, in order, and
 //! then finds the longest run from any op on, in time that grows with the length of the block.
 
 use std::collections::HashMap;
@@ -75,7 +75,7 @@ struct Window {
 }
 
 /// The ops of a block, as runs need to know them.
-pub struct Runs {
+pub struct StripFinder {
     entries: Vec<Entry>,
     layouts: Vec<Layout>,
     /// How often ops of runs use a value, and the last of them.
@@ -88,7 +88,7 @@ pub struct Runs {
 }
 
 /// A run of ops that can be done piece by piece.
-pub struct Found<'a> {
+pub struct StripCandidate<'a> {
     /// The layout of its tiles.
     pub layout: &'a Layout,
     /// Slots of one piece.
@@ -138,7 +138,7 @@ struct Gathered {
 
 impl KernelInfo<'_> {
     /// Looks at the ops of a block for runs that can be lowered piece by piece. `fetched`: ops of tiles that stand in stages.
-    pub fn strips(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> Runs {
+    pub fn strips(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> StripFinder {
         let mut found = Gathered::default();
         for (position, &id) in ops.iter().enumerate() {
             self.gather(id, (position, fetched), &mut found);
@@ -148,7 +148,7 @@ impl KernelInfo<'_> {
             let made = self.made_in_pieces(entry.id).iter();
             entry.last_use = made.map(|&value| self.last_use(value, &uses)).max().unwrap_or(0);
         }
-        Runs { entries, layouts, uses, window: Window::default(), refused: 0, gives_refused: 0 }
+        StripFinder { entries, layouts, uses, window: Window::default(), refused: 0, gives_refused: 0 }
     }
 
     /// Where a value is used last; `usize::MAX`: also elsewhere than in runs.
@@ -228,9 +228,9 @@ impl KernelInfo<'_> {
     }
 }
 
-impl Runs {
+impl StripFinder {
     /// The strip that starts with the op at this position, if there is one.
-    pub fn at(&mut self, context: &KernelInfo<'_>, start: usize) -> Option<Found<'_>> {
+    pub fn at(&mut self, context: &KernelInfo<'_>, start: usize) -> Option<StripCandidate<'_>> {
         let (piece, end) = match self.closed(start) {
             Some(found) => found,
             None => self.open(context, start)?,
@@ -243,7 +243,7 @@ impl Runs {
         };
         let parts = (start..end).map(|position| (self.entries[position].id, part(position))).collect();
         let gives = self.gives(context, start..end);
-        Some(Found { layout: &self.layouts[class], piece, parts, gives })
+        Some(StripCandidate { layout: &self.layouts[class], piece, parts, gives })
     }
 
     /// Slots of a piece, and the end, of the run from `start` that ends with a store or a reduction and gives nothing.
@@ -287,7 +287,7 @@ impl Runs {
         let narrowest = accesses.chain(given).min()?.clamp(NARROWEST, WIDEST);
         let layout = &self.layouts[class];
         let enough = layout.num_registers() >= 2 * piece(narrowest) && !gives.is_empty();
-        let pays = enough && context.pays_in_pieces((block, layout), &ops, &gives);
+        let pays = enough && context.is_profitable((block, layout), &ops, &gives);
         pays.then_some((piece(narrowest), end))
     }
 
