@@ -6,25 +6,25 @@ use crate::layout::{Access, Side};
 /// Alignment of a buffer in a stage: a whole swizzle pattern.
 pub const ALIGN: usize = 1024;
 
-/// A load that is copied ahead.
+/// A load by multistage `cp.async` copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpAsync {
     pub load: OpId,
-    /// Threads copy their own elements.
+    /// Each thread copies the elements that it reads.
     pub thread_private: bool,
-    /// Where its tile stands within a stage.
+    /// Offset of the tile in a stage, in bytes.
     pub smem_offset: usize,
-    /// Elements of one access.
+    /// The number of elements of one access.
     pub vector: usize,
     /// Byte offset of each thread bit, by XOR.
     pub thread_offsets: Vec<u32>,
     pub accesses: Vec<CpAsyncAccess>,
 }
 
-/// One access of every thread.
+/// One access of each thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpAsyncAccess {
-    /// The first register of the tile that it fills.
+    /// The first register of the access.
     pub register: usize,
     /// Where it stands: the thread's offset XOR this,
     pub xor: u32,
@@ -53,11 +53,11 @@ impl CpAsync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpAsyncPlan {
     pub copies: Vec<CpAsync>,
-    /// Scalar ops of the body that the indices of the copies come from, in order.
+    /// Scalar ops of the body that compute the indices of the copies, in program order.
     pub address_ops: Vec<OpId>,
     pub stage_bytes: usize,
     pub stages: usize,
-    /// Products run on their own: the head of an iteration waits for those of the one before.
+    /// MMAs are asynchronous: the head of an iteration waits for those of the previous iteration.
     pub async_mma: bool,
     /// Threads meet at the head of each iteration: what all have copied is there, and all are done with the stage that is
     /// filled next. Not where they copy their own elements alone.
@@ -75,7 +75,7 @@ impl CpAsyncPlan {
         ALIGN as u32
     }
 
-    /// Are these copies of threads' own elements alone?
+    /// Returns true if all copies are thread-private.
     pub fn is_thread_private(&self) -> bool {
         self.copies.iter().all(|copy| copy.thread_private)
     }

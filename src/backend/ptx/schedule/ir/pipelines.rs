@@ -5,88 +5,88 @@ use std::collections::{HashMap, HashSet};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
 
-/// Groups of warps that iterations are dealt to.
+/// The number of ping-pong groups.
 pub const PINGPONG_GROUPS: u32 = 2;
 
-/// What is streamed.
+/// The warp specialization of a kernel: its pipelines, channels and TMA loads.
 #[derive(Clone)]
 pub struct WarpSpecialization {
-    /// Loads that arrive together, in program order.
+    /// The channels, in program order.
     pub channels: Vec<Channel>,
-    /// The rings.
+    /// The pipelines.
     pub pipelines: Vec<PipelineDesc>,
-    /// Channel of each streamed load whose tile products read.
+    /// The channel of each TMA load of an MMA operand.
     pub operand_channel: HashMap<OpId, usize>,
-    /// Channel of each small tile that threads read, which rides along.
+    /// The channel of each auxiliary load.
     pub aux_channel: HashMap<OpId, usize>,
-    /// Ops that the producer runs.
+    /// The ops that the producer executes.
     pub producer_ops: HashSet<OpId>,
-    /// Carried values and results of region ops that the producer needs.
+    /// Loop-carried values and results of region ops that the producer needs.
     pub producer_live: HashSet<Value>,
-    /// What pairs of tile blocks share, if they are launched in pairs.
+    /// Multicast loads, if the kernel is launched in clusters.
     pub multicast: Option<ClusterMulticast>,
-    /// How iterations are dealt to teams of those that multiply, if there are any.
+    /// Ping-pong of the consumer groups, if it is used.
     pub pingpong: Option<PingPong>,
-    /// Groups of those that multiply, of which each has rows of its own.
+    /// The number of data partitions.
     pub data_partitions: u32,
 }
 
 impl WarpSpecialization {
-    /// Groups that go through the program of those that multiply.
+    /// The number of consumer groups.
     #[cfg(any(test, feature = "_suite"))]
     pub fn consumer_groups(&self) -> u32 {
         self.pingpong_groups() * self.data_partitions
     }
 
-    /// Teams of those that multiply.
+    /// The number of ping-pong groups, 1 without ping-pong.
     pub fn pingpong_groups(&self) -> u32 {
         if self.pingpong.is_some() { PINGPONG_GROUPS } else { 1 }
     }
 
-    /// Where the tile of a load stands, if it is streamed to products.
+    /// The place of the tile of an MMA operand in its stage.
     pub fn operand_slot(&self, load: OpId) -> Option<StageSlot> {
         self.slot_in_channel(*self.operand_channel.get(&load)?, load)
     }
 
-    /// Where the tile of a load stands that threads read.
+    /// The place of the tile of an auxiliary load in its stage.
     #[cfg(any(test, feature = "_suite"))]
     pub fn aux_slot(&self, load: OpId) -> Option<StageSlot> {
         self.slot_in_channel(*self.aux_channel.get(&load)?, load)
     }
 
-    /// Does the producer make this load?
+    /// Returns true if the producer issues this load.
     pub fn is_producer_load(&self, load: OpId) -> bool {
         self.operand_channel.contains_key(&load) || self.aux_channel.contains_key(&load)
     }
 
-    /// The load at whose place the stage of a channel is taken: the first one for products.
+    /// The load at whose place the consumer advances to the stage: the first one of an MMA operand.
     pub fn consumer_anchor(&self, channel: u32) -> Option<OpId> {
         let loads = &self.channels.get(channel as usize)?.loads;
         loads.iter().map(|load| load.load).find(|load| !self.aux_channel.contains_key(load))
     }
 
-    /// The load at whose place the stage of a channel is filled: the last one.
+    /// The load at whose place the producer issues the loads of a channel: the last one.
     pub fn producer_anchor(&self, channel: u32) -> Option<OpId> {
         self.channels.get(channel as usize)?.loads.last().map(|load| load.load)
     }
 
-    /// The channel whose stage is lent to a store.
+    /// The channel whose stage is the staging buffer of a store.
     pub fn staging_channel_of(&self, store: OpId) -> Option<u32> {
         let lent = self.channels.iter().position(|channel| channel.staging_for == Some(store));
         lent.map(|channel| channel as u32)
     }
 
-    /// Is the stage of a channel lent to a store?
+    /// Returns true if the stage of a channel is the staging buffer of a store.
     pub fn is_staging(&self, channel: u32) -> bool {
         self.channels.get(channel as usize).is_some_and(|channel| channel.staging_for.is_some())
     }
 
-    /// The op for which the stage of a channel is taken.
+    /// As [`WarpSpecialization::consumer_anchor`], or the store that uses the stage.
     pub fn consumer_anchor_or_store(&self, channel: u32) -> Option<OpId> {
         self.consumer_anchor(channel).or_else(|| self.channels.get(channel as usize)?.staging_for)
     }
 
-    /// The op for which the stage of a channel is filled.
+    /// As [`WarpSpecialization::producer_anchor`], or the store that uses the stage.
     pub fn producer_anchor_or_store(&self, channel: u32) -> Option<OpId> {
         self.producer_anchor(channel).or_else(|| self.channels.get(channel as usize)?.staging_for)
     }
@@ -102,73 +102,75 @@ impl WarpSpecialization {
         })
     }
 
-    /// Has the ring of a channel one stage alone?
+    /// Returns true if the pipeline of a channel has one stage.
     pub fn is_single_stage(&self, channel: u32) -> bool {
         let channel = self.channels.get(channel as usize);
         channel.is_some_and(|channel| self.pipelines[channel.pipeline].num_stages == 1)
     }
 
-    /// The channels that are done with their stages after this op of a block.
+    /// The channels whose last use is this op.
     pub fn released_by(&self, id: OpId) -> Vec<u32> {
         let given = self.channels.iter().enumerate().filter(|(_, channel)| channel.last_use == id);
         given.map(|(index, _)| index as u32).collect()
     }
 }
 
-/// What the blocks of a pair share.
+/// The multicast loads of a cluster.
 #[derive(Clone)]
 pub struct ClusterMulticast {
-    /// Loads that may be the same in both blocks, and those of their indices that decide it.
+    /// Loads that may be equal in both tile blocks, each with the indices that decide it.
     pub multicast_loads: HashMap<OpId, Vec<Value>>,
-    /// Ops that the producer computes for the peer, too.
+    /// Ops that the producer also computes for the peer.
     pub peer_ops: HashSet<OpId>,
-    /// Outermost loops that do not start alike.
+    /// Outermost loops with different starts in the two tile blocks.
     pub outer_loops: Vec<OpId>,
     /// Ops that their bounds come from.
     pub bound_ops: HashSet<OpId>,
 }
 
 impl ClusterMulticast {
-    /// May both blocks need the tile of this load?
+    /// Returns true if both tile blocks may need the tile of this load.
     pub fn can_multicast(&self, load: OpId) -> bool {
         self.multicast_loads.contains_key(&load)
     }
 }
 
-/// Iterations of a loop, dealt.
+/// Ping-pong over the iterations of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PingPong {
     /// The loop.
     pub loop_op: OpId,
-    /// What an iteration takes of each ring.
+    /// The number of stages of one iteration, by pipeline.
     pub stages_per_iteration: Vec<StageCount>,
 }
 
-/// Stages of a ring that an iteration of a loop takes.
+/// The number of stages of a pipeline that one iteration uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageCount {
-    /// So many, by channels of the iteration itself.
+    /// Stages of the channels of the iteration itself.
     pub fixed: u32,
-    /// One in each iteration of these loops within it, of which each goes round equally often in all of them.
+    /// Loops inside the iteration that use one stage in each of their iterations. Their trip counts
+    /// are equal in all iterations.
     pub per_iteration_of: Vec<OpId>,
 }
 
-/// Loads that arrive together.
+/// Loads into one stage, with a common full barrier.
 #[derive(Clone)]
 pub struct Channel {
-    /// The block that they stand in.
+    /// The block of the loads.
     pub block: BlockId,
     /// In program order.
     pub loads: Vec<TmaLoad>,
     /// Bytes of a stage.
     pub stage_bytes: u32,
-    /// The ring that they go through.
+    /// The index of the pipeline.
     pub pipeline: usize,
     /// The last op of the block that uses them (or has a region that does).
     pub last_use: OpId,
     /// Some use is in a region of its own: the tile is waited for where it is loaded.
     pub wait_at_acquire: bool,
-    /// Nothing is loaded: the boxes of this store stand in the stage (`warp_specialize/epilogue_smem_reuse`).
+    /// The store whose staging buffer the stage is; there are no loads then
+    /// (`warp_specialize/epilogue_smem_reuse`).
     pub staging_for: Option<OpId>,
 }
 
@@ -180,16 +182,16 @@ pub struct PipelineDesc {
     pub stage_bytes: u32,
     /// Number of stages.
     pub num_stages: u32,
-    /// A pair of tile blocks fills them together.
+    /// Both tile blocks of a cluster load into the stages.
     pub clustered: bool,
-    /// How often its loads are made.
+    /// The position of its loads in the loops of the kernel.
     pub nesting: LoopNesting,
 }
 
-/// How often the loads of a ring are made.
+/// The position of the loads of a pipeline in the loops of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopNesting {
-    /// Once.
+    /// Outside of all loops.
     NotInLoop,
     /// In each iteration of a loop that contains other loops with loads.
     Outer,
@@ -197,44 +199,44 @@ pub enum LoopNesting {
     Innermost,
 }
 
-/// A load that the producer makes.
+/// A TMA load of the producer.
 #[derive(Clone)]
 pub struct TmaLoad {
     /// The op.
     pub load: OpId,
-    /// Where its tile stands in a stage.
+    /// Offset of the tile in the stage, in bytes.
     pub smem_offset: u32,
-    /// What the copy engine is told.
+    /// The tensor map.
     pub map: TensorMap,
     /// The parts of its tile, and of those that stand with it; none of a tile that stands with another one.
     pub boxes: Vec<TmaBox>,
     /// Bytes of these boxes.
     pub bytes: u32,
-    /// Rows of the panels that it stands in.
+    /// The number of rows of its swizzle panels.
     pub panel_rows: i64,
-    /// Tiles that stand one after another: one for each band, or one for all.
+    /// The number of consecutive tiles: one for each data partition, or one for all.
     pub partitions: u32,
 }
 
-/// Where a streamed tile stands in a stage.
+/// The place of a tile in a stage.
 pub struct StageSlot {
-    /// The loads that it arrives with.
+    /// The index of its channel.
     pub channel: usize,
-    /// Its first byte.
+    /// Offset in the stage, in bytes.
     pub smem_offset: u32,
-    /// Rows of its panels.
+    /// The number of rows of its swizzle panels.
     pub panel_rows: i64,
-    /// From the tile of a band to that of the next one; 0: all have the same.
+    /// Distance in bytes between the tiles of two data partitions; 0 if all use the same.
     #[cfg(any(test, feature = "_suite"))]
     pub partition_stride: u32,
 }
 
-/// A box that the copy engine moves at once.
+/// The box of one TMA instruction.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TmaBox {
     /// Its first element in the tile, by tile dimension.
     pub coord: Vec<i64>,
-    /// Its first byte within the tile's place in the stage.
+    /// Offset relative to the tile in the stage, in bytes.
     pub smem_offset: u32,
 }
 
@@ -249,7 +251,7 @@ impl Channel {
         self.loads.iter().map(|load| load.bytes).sum()
     }
 
-    /// Do both load the same boxes of the same arrays?
+    /// Returns true if both load the same boxes of the same arrays.
     pub fn loads_same_boxes(&self, other: &Channel) -> bool {
         let same = |(a, b): (&TmaLoad, &TmaLoad)| a.map == b.map && a.boxes == b.boxes;
         self.loads.len() == other.loads.len() && self.loads.iter().zip(&other.loads).all(same)

@@ -7,32 +7,32 @@
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};
 
-/// Elements that have a copy.
+/// The number of privatized elements.
 pub const BINS: u32 = 2048;
 
-/// Of these, the first ones have several.
+/// The number of replicated elements, which are the first ones.
 pub const REPLICATED_BINS: u32 = 256;
 
-/// The copy: several of the near ones, side by side, and then one of the others.
+/// A privatized array: the replicas of the replicated bins, then the single bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivatizedArray {
-    /// The first atomic that works on it.
+    /// The first atomic on the array.
     pub first: OpId,
     /// The array.
     pub array: Value,
     pub mode: AtomicMode,
     pub buffer: Buffer,
-    /// Copies of a near element.
+    /// Replicas of a replicated bin.
     pub replicas: u32,
 }
 
 impl PrivatizedArray {
-    /// Bytes of the copies of a near element.
+    /// Bytes of all replicas of one bin.
     pub fn bin_bytes(self) -> u32 {
         4 * self.replicas
     }
 
-    /// Where the elements that are not near begin.
+    /// Offset of the single bins, in bytes.
     pub fn single_bins_offset(self) -> u32 {
         REPLICATED_BINS * self.bin_bytes()
     }

@@ -22,32 +22,32 @@ use crate::layout::Layout;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqId(pub u32);
 
-/// What the tile blocks of a kernel do.
+/// The program of the tile blocks of a kernel.
 #[derive(Clone, Default)]
 pub struct Schedule {
-    /// The warps of a tile block, by what they run.
+    /// The partitions of the warps of a tile block.
     pub partitions: Vec<Partition>,
-    /// Steps, by [`BodyId`].
+    /// Sequences of steps, indexed by [`SeqId`].
     pub sequences: Vec<Vec<Step>>,
-    /// Products: of each the instruction, and what of its rows and columns each group of warps does.
+    /// The instruction of each MMA, with the rows and columns of each warp group, as text.
     pub mma_partitions: Vec<(OpId, String)>,
-    /// Layouts that steps name.
+    /// The layouts of the steps, indexed by [`LayoutId`].
     pub layouts: Vec<Layout>,
-    /// Changes of layouts that steps make.
+    /// The plans of the layout conversions of the steps.
     pub conversions: Vec<Rc<ConversionPlan>>,
-    /// What of shared memory is reserved for the whole kernel.
+    /// The shared memory that is reserved for the whole kernel.
     pub smem: SharedMemory,
     /// Shared memory that the kernel needs.
     pub shared_bytes: u32,
-    /// From a buffer of a team to that of the next one.
+    /// Distance in bytes between the buffers of two ping-pong groups.
     pub smem_bytes_per_group: u32,
-    /// The copy of an array whose atomics the block combines.
+    /// The privatized array, if atomics are privatized.
     pub privatized: Option<PrivatizedArray>,
-    /// Rings of stages and the loads that go through them, where there are several agents.
+    /// Pipelines, channels and TMA loads of a warp-specialized kernel.
     pub warp_spec: Option<Rc<WarpSpecialization>>,
 }
 
-/// Warps that run the same program.
+/// A range of warps that execute one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     pub role: WarpRole,
@@ -56,50 +56,52 @@ pub struct Partition {
     pub body: SeqId,
 }
 
-/// Who an agent is.
+/// The role of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarpRole {
-    /// All warps do everything.
+    /// All warps execute all steps: no warp specialization.
     All,
-    /// Everything but the loads that [`Acts::Load`] makes.
+    /// The warps that execute everything except the loads of [`WarpRole::Producer`].
     Consumer,
-    /// One lane streams loads.
+    /// One lane issues the TMA loads.
     Producer,
 }
 
-/// One thing that an agent does.
+/// One step of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A value without instructions: computed where it is used, another view of one, or left where it was fetched to.
+    /// An op without instructions of its own: it is computed at its uses, is a view, or remains in
+    /// its stage.
     Deferred(OpId),
-    /// An op, complete when done, by the threads of the agent.
+    /// An op that the threads of the partition execute, complete at the end of the step.
     Exec(OpId),
-    /// A run of ops, a few slots of their tiles at a time.
+    /// A strip-mined sequence of ops: some registers of their tiles at a time.
     StripMine(Rc<StripMine>),
-    /// A load of what the thread itself has copied to a stage.
+    /// A load from a stage of elements that the same thread has copied there.
     LocalLoadThreadPrivate(OpId),
-    /// A load of a small tile that has come to a stage with others.
+    /// A load of a small tile from the stage of a channel.
     LocalLoad(OpId),
-    /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
+    /// A TMA store, if shared memory has space for its boxes; otherwise a store by the threads.
     TmaStore(Box<TmaStore>),
-    /// An atomic that the block combines in the copy of its array.
+    /// An atomic on the privatized array.
     PrivatizedAtomic(OpId),
     Mma(Box<MmaGroup>),
-    /// Waits for the next stage of a channel to be free, and has its loads copied there.
+    /// Acquires the next stage of a channel and issues its TMA loads.
     Produce(u32),
-    /// Learns where the next tiles of a channel will be.
+    /// Advances the pipeline state of the consumer to the next stage of a channel.
     Advance(u32),
-    /// Waits for the tiles of a channel to be there.
+    /// Waits on the full barrier of a channel.
     ConsumerWait(ConsumerWait),
-    /// Waits for products that run on their own.
+    /// Waits for asynchronous MMAs.
     MmaWait(MmaWait),
-    /// Asks whether the next tiles of a channel are there: the wait for them asks again only if they were not.
+    /// Tests the full barrier of the next stage of a channel. The later wait is skipped if the test
+    /// succeeded.
     ConsumerTryWait(u32),
-    /// Gives back the stages of channels that only regions have used.
+    /// Releases the stages of channels that only regions have used.
     ConsumerRelease(Vec<u32>),
-    /// Waits until the other team has passed this turn in the iteration before.
+    /// Waits until the other ping-pong group has arrived at this point in the previous iteration.
     OrderWait(OrderPoint),
-    /// Gives the other team its turn, in the next iteration.
+    /// Arrives at this point, for the next iteration of the other ping-pong group.
     OrderArrive(OrderPoint),
     /// Waits until the other group of the agent has ended its turn: these exponentials they compute one after the other. `late`: the
     /// instruction stands where that of the late wait behind it does.
@@ -107,7 +109,7 @@ pub enum Step {
         exponentials: Value,
         sunk: bool,
     },
-    /// The other group has its turn, when these have been computed.
+    /// Arrives for the other group, after the computation of these exponentials.
     ExpOrderArrive(Value),
     For(Box<For>),
     Loop(Box<Loop>),
@@ -123,12 +125,12 @@ pub enum Step {
     End(OpId),
 }
 
-/// What teams do in turn.
+/// A section that ping-pong groups execute one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderPoint {
     /// Waiting for stages: one round of a ring is all that a barrier can tell from the next one.
     Pipeline,
-    /// What others could notice.
+    /// Side effects.
     SideEffects,
 }
 
@@ -137,11 +139,11 @@ impl OrderPoint {
     pub const ALL: [OrderPoint; 2] = [OrderPoint::Pipeline, OrderPoint::SideEffects];
 }
 
-/// A wait for the tiles of a channel, in the stage that was taken last.
+/// A wait for the tiles of a channel, in the current stage of its pipeline state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerWait {
     pub channel: u32,
-    /// Where the next step brings the first of them: what it does before that needs none.
+    /// The wait is emitted inside the next step, at the first use of a tile.
     pub sunk: bool,
 }
 
@@ -149,28 +151,29 @@ pub struct ConsumerWait {
 /// They give back their stages then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmaWait {
-    /// The last one of those that are issued together.
+    /// The last MMA of the group.
     pub mma: OpId,
-    /// The one that the iteration before has issued.
+    /// The group was issued in the previous iteration.
     pub from_previous_iteration: bool,
-    /// So many that were issued after it run on.
+    /// The number of later groups that may remain in flight.
     pub pending: usize,
-    /// Where the next step comes to need it: what it does before that may go on beside the product.
+    /// The wait is emitted inside the next step, at the first use of the result.
     pub sunk: bool,
-    /// Its stages come back with those of the next wait that stands behind a value.
+    /// Its stages are released by the next wait with `release_after`.
     pub defer_release: bool,
-    /// What is computed before, and before the stages come back: the assembler may not leave it for later.
+    /// A value that is computed before the wait and before the release. ptxas cannot reverse this
+    /// order.
     pub release_after: Option<Value>,
 }
 
 /// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MmaGroup {
-    /// In the order of the program.
+    /// In program order.
     pub ops: Vec<OpId>,
-    /// All of them, as they are issued.
+    /// The MMAs in the order of issue.
     pub issue: Vec<MmaIssue>,
-    /// Channels that give back their stages: at once, or, where products run on their own, when these have landed.
+    /// Channels whose stages are released: at once, or after the wait if the MMAs are asynchronous.
     pub releases: Vec<u32>,
     /// The groups of warps issue them one after the other: in each iteration the first one before the next one, and the last one before
     /// the first one in the next.
@@ -180,30 +183,30 @@ pub struct MmaGroup {
 /// What products are to the turn of their group: one turn may be for all from one step to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderSpan {
-    /// It begins before they are issued.
+    /// An order wait precedes the MMAs.
     pub acquire: bool,
-    /// It ends when they are issued.
+    /// An order arrive follows the MMAs.
     pub release: bool,
 }
 
 impl OrderSpan {
-    /// Does a turn begin or end?
+    /// Returns true if the span begins or ends here.
     pub fn is_some(self) -> bool {
         self != OrderSpan::default()
     }
 }
 
-/// One of the products of a group.
+/// One MMA of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmaIssue {
-    /// Its place among them.
+    /// Its index in [`MmaGroup::ops`].
     pub op: usize,
-    /// Is it one instruction with the one before?
+    /// It extends n of the previous MMA: both are one instruction.
     pub extends_n: bool,
 }
 
 impl MmaGroup {
-    /// One product.
+    /// A group of one MMA.
     pub fn of(op: OpId) -> MmaGroup {
         MmaGroup {
             ops: vec![op],
@@ -213,22 +216,23 @@ impl MmaGroup {
         }
     }
 
-    /// The last one, where all of them are issued.
+    /// The last MMA, at whose place all are issued.
     pub fn last(&self) -> Option<OpId> {
         self.ops.last().copied()
     }
 }
 
-/// A run of ops, piece by piece.
+/// A strip-mined sequence of ops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StripMine {
     /// The layout of its tiles.
     pub layout: LayoutId,
-    /// Slots of one piece.
+    /// Registers of one strip iteration.
     pub registers_per_iteration: usize,
-    /// The ops of the run in order.
+    /// The ops in program order, with their roles.
     pub ops: Vec<(OpId, StripRole)>,
-    /// Tiles that it makes for later steps: whole when the last piece is done. The others live for a piece.
+    /// Tiles that later steps read. They are complete after the last strip iteration; all others
+    /// live for one.
     pub live_out: Vec<Value>,
 }
 
@@ -246,14 +250,14 @@ impl StripMine {
     }
 }
 
-/// What an op is to a strip.
+/// The role of an op in a strip-mined sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripRole {
-    /// Is done for each piece.
+    /// Is executed in each strip iteration.
     Body,
     /// Gives a tile another shape: the same elements in the same slots.
     View,
-    /// Has no instructions, or computes scalars: before the pieces.
+    /// Is executed before the first strip iteration: scalars and ops without instructions.
     Preheader,
 }
 
@@ -261,18 +265,18 @@ pub enum StripRole {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct For {
     pub op: OpId,
-    /// Values from outside that the body uses in another layout: converted once, ahead of the loop.
+    /// Values from outside whose conversion to another layout is hoisted out of the loop.
     pub hoisted: Vec<(Value, LayoutId)>,
-    /// Copies that run ahead.
+    /// Multistage `cp.async` copies.
     pub cp_async: Option<Rc<CpAsyncPlan>>,
-    /// Products that stay in flight over the back edge.
+    /// MMAs in flight across the back edge.
     pub carried_mmas: Vec<CarriedMma>,
-    /// Iterations are dealt to teams.
+    /// Ping-pong over the iterations.
     pub pingpong: Option<PingPong>,
-    /// So many rounds stand one after another; one: the assembler leaves them one by one.
+    /// Unroll factor. With 1, ptxas does not unroll either.
     pub unroll: Option<u32>,
     pub body: SeqId,
-    /// What those that left the body wait for; who never entered it has nothing to wait for.
+    /// Waits after the last iteration. A loop without iterations skips them.
     pub epilogue: Option<SeqId>,
 }
 
@@ -285,14 +289,14 @@ pub struct Loop {
     pub body: SeqId,
 }
 
-/// Products that accumulate in place from iteration to iteration, and land in the next one.
+/// MMAs that accumulate in place over the iterations, and whose wait is in the next iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedMma {
-    /// The last one of those that are issued together.
+    /// The last MMA of the group.
     pub mma: OpId,
-    /// Which of the loop's carried values their sums add to.
+    /// Indices of the loop-carried values that are the accumulators.
     pub accumulators: Vec<usize>,
-    /// The channels that they give back then.
+    /// Channels whose stages are released by the wait.
     pub releases: Vec<u32>,
 }
 
@@ -306,17 +310,17 @@ impl Schedule {
         }) as u32)
     }
 
-    /// The layout of this name.
+    /// The layout with this id.
     pub fn layout(&self, id: LayoutId) -> &Layout {
         &self.layouts[id.0 as usize]
     }
 
-    /// The steps of a body.
+    /// The steps of a sequence.
     pub fn steps(&self, body: SeqId) -> &[Step] {
         &self.sequences[body.0 as usize]
     }
 
-    /// The steps of a body and of the bodies in it.
+    /// The steps of a sequence and of all nested sequences.
     pub fn steps_within(&self, body: SeqId) -> Vec<&Step> {
         let (mut bodies, mut found) = (vec![body], Vec::new());
         while let Some(body) = bodies.pop() {
@@ -328,41 +332,41 @@ impl Schedule {
         found
     }
 
-    /// The `for` loops of an agent.
+    /// The `for` loops of a partition.
     pub fn loops(&self, acts: WarpRole) -> Vec<&For> {
         let steps = self.partition(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
         steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
     }
 
-    /// Do groups of warps take turns?
+    /// Returns true if consumer groups execute MMAs or exponentials in an order.
     pub fn has_order_barriers(&self) -> bool {
         self.orders_exp() || (0..self.sequences.len() as u32).any(|body| self.orders_mma(SeqId(body)))
     }
 
-    /// Do they compute exponentials in turn?
+    /// Returns true if consumer groups evaluate exponentials one after another.
     pub fn orders_exp(&self) -> bool {
         self.sequences.iter().flatten().any(|step| matches!(step, Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_)))
     }
 
-    /// Do they issue products of this body in turn?
+    /// Returns true if consumer groups issue the MMAs of this sequence one after another.
     pub fn orders_mma(&self, body: SeqId) -> bool {
         self.steps(body).iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()))
     }
 
-    /// The stores by the copy engine.
+    /// The TMA stores.
     pub fn sends(&self) -> impl Iterator<Item = &TmaStore> {
         let steps = self.sequences.iter().flatten();
         steps.filter_map(|step| if let Step::TmaStore(send) = step { Some(&**send) } else { None })
     }
 
-    /// The agent that is this one.
+    /// The partition with this role.
     pub fn partition(&self, acts: WarpRole) -> Option<&Partition> {
         self.partitions.iter().find(|agent| agent.role == acts)
     }
 }
 
 impl Step {
-    /// Is it a wait?
+    /// Returns true if the step is a wait.
     pub fn is_wait(&self) -> bool {
         matches!(self, Step::ConsumerWait(_) | Step::MmaWait(_))
     }

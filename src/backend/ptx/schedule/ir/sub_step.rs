@@ -13,16 +13,16 @@ use crate::layout::{Conversion, SumPlan};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LayoutId(pub u32);
 
-/// One thing that the next step does when it comes to it.
+/// A part of the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubStep {
-    /// Has a value in another layout.
+    /// Converts a value to another layout.
     ConvertLayout(ConvertLayout),
-    /// Its threads write to shared memory, each to a place of its own.
+    /// Writes to shared memory, each thread to its own addresses.
     SmemWrite(Buffer),
-    /// They read what others have written there.
+    /// Reads from shared memory what other threads have written.
     SmemRead(Buffer),
-    /// Begins the access of an op, where the step does more than that.
+    /// Begins the global memory access of an op, in a step that does more than this access.
     GlobalAccess(OpId),
     /// What goes through shared memory goes in so many parts: of so many, there is room for some side by side.
     Split { count: u32, beside: u32 },
@@ -46,34 +46,34 @@ pub struct ConvertLayout {
     pub plan: u32,
 }
 
-/// How a value gets there.
+/// The kind of a layout conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversionKind {
-    /// Its registers have other names.
+    /// Renames registers.
     Registers,
-    /// By shuffles within each warp.
+    /// Warp shuffles.
     Shuffle,
-    /// Through shared memory, so many rounds.
+    /// Swizzled shared memory, with the number of rounds.
     Smem(u32),
-    /// Through shared memory, at addresses that are sums.
+    /// Shared memory with affine addresses.
     SmemAffine,
-    /// Not at all.
+    /// No conversion exists.
     Unsupported,
 }
 
-/// What a change of layout takes.
+/// The plan of a layout conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversionPlan {
-    /// By registers, shuffles, or a swizzled buffer.
+    /// Registers, shuffles, or a swizzled buffer.
     Layout(Conversion),
-    /// Through a buffer at addresses that are sums.
+    /// Shared memory with affine addresses.
     Affine(SumPlan),
-    /// There is none.
+    /// No conversion exists.
     Unsupported,
 }
 
 impl ConversionPlan {
-    /// In a word.
+    /// The kind of the conversion.
     pub fn kind(&self) -> ConversionKind {
         match self {
             ConversionPlan::Layout(Conversion::Shuffle(_)) => ConversionKind::Shuffle,
@@ -86,7 +86,7 @@ impl ConversionPlan {
 }
 
 impl SubStep {
-    /// Does it wait for others, or for what runs on its own?
+    /// Returns true if it waits for other threads or for an asynchronous operation.
     pub fn synchronizes(&self) -> bool {
         matches!(self, SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } | SubStep::Barrier { .. })
     }

@@ -1,10 +1,11 @@
 //! MMA/softmax overlap: moves part of the work on one MMA before the wait for the next.
 //!
-//! Where two products are issued one after the other (the scores of the next keys, and the sums of the last ones in attention), the work
-//! on the first one begins while the second one runs, and needs it in the end: the sums are scaled by what the scores have
-//! become. In the order of the program that comes before most of the work, which would then wait for no reason: so a quarter
-//! of it goes first. ptxas has to be held to that (`Land::behind`): it takes exponentials for slow instructions, which had better
-//! stand behind the wait.
+//! Two MMAs are issued one after the other: in attention, the scores of the next keys and the sums
+//! of the last ones. The work on the first MMA overlaps with the second one. It needs the result of
+//! the second one at its end, where the sums are scaled by a factor from the scores. In program order
+//! that use precedes most of the work, which would then wait without a reason. So a quarter of the
+//! work precedes the wait. The wait is ordered by `MmaWait::release_after`: ptxas expects long
+//! latencies of exponentials and would otherwise emit them after the wait.
 
 use std::collections::HashSet;
 
