@@ -8,7 +8,7 @@ use crate::layout::Layout;
 
 /// Which thread touches which element of an array, as far as it decides about races inside a block.
 #[derive(Clone, Debug, PartialEq)]
-struct Pattern {
+struct ThreadElementMap {
     tensor: OpId,
     tile: Vec<i64>,
     dim_map: Vec<usize>,
@@ -17,21 +17,21 @@ struct Pattern {
 
 /// Where addresses come from, as far as it tells accesses apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Root {
+pub enum MemoryRoot {
     /// A parameter.
-    Of(Value),
+    Param(Value),
     /// Memory of the block's own.
-    Own(Value),
+    BlockLocal(Value),
     /// A global array.
     Global,
     /// It may be anywhere.
     Unknown,
 }
 
-impl Root {
+impl MemoryRoot {
     /// May both be the same memory?
-    fn meets(self, other: Root) -> bool {
-        self == other || self == Root::Unknown || other == Root::Unknown
+    fn meets(self, other: MemoryRoot) -> bool {
+        self == other || self == MemoryRoot::Unknown || other == MemoryRoot::Unknown
     }
 }
 
@@ -41,15 +41,15 @@ enum AccessKind {
     Load,
     Store,
     /// An atomic whose result nobody reads: those of one mode need no order.
-    Combine(AtomicMode),
+    CommutativeAtomic(AtomicMode),
 }
 
 /// An access to an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryEffect {
-    root: Root,
+    root: MemoryRoot,
     deed: AccessKind,
-    pattern: Option<Pattern>,
+    pattern: Option<ThreadElementMap>,
 }
 
 impl MemoryEffect {
@@ -80,7 +80,7 @@ impl MemoryEffect {
 /// Arrays are told apart by their base parameter: the arguments of a launch do not overlap where one of them is written.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenMemory {
-    stored: HashSet<Root>,
+    stored: HashSet<MemoryRoot>,
     /// Has the block memory of its own?
     has_own: bool,
 }
@@ -98,15 +98,15 @@ impl WrittenMemory {
             }
             if module.op(id).code == Opcode::MemoryFenceAlias {
                 // One memory under two addresses: what is only read may be written.
-                stored.insert(Root::Unknown);
+                stored.insert(MemoryRoot::Unknown);
             }
         });
         WrittenMemory { stored, has_own }
     }
 
     /// Is this global memory that the kernel never writes?
-    fn read_only(&self, root: Root) -> bool {
-        let own = matches!(root, Root::Own(_)) || (root == Root::Unknown && self.has_own);
+    fn read_only(&self, root: MemoryRoot) -> bool {
+        let own = matches!(root, MemoryRoot::BlockLocal(_)) || (root == MemoryRoot::Unknown && self.has_own);
         !own && !self.stored.iter().any(|&stored| stored.meets(root))
     }
 
@@ -123,19 +123,19 @@ impl WrittenMemory {
 
 /// May a view or pointers lead anywhere?
 pub fn is_unknown(module: &Module, address: Value) -> bool {
-    place(module, address) == Root::Unknown
+    place(module, address) == MemoryRoot::Unknown
 }
 
 /// Where the memory behind a view or pointers is.
-fn place(module: &Module, address: Value) -> Root {
+fn place(module: &Module, address: Value) -> MemoryRoot {
     let root = module.base(address);
     match module.def(root) {
-        Def::Arg(block, _) if module.block(block).parent.is_none() => Root::Of(root),
-        Def::Arg(..) => Root::Unknown,
+        Def::Arg(block, _) if module.block(block).parent.is_none() => MemoryRoot::Param(root),
+        Def::Arg(..) => MemoryRoot::Unknown,
         Def::Result(op, _) => match module.op(op).code {
-            Opcode::Alloca => Root::Own(root),
-            Opcode::GetGlobal => Root::Global,
-            _ => Root::Unknown,
+            Opcode::Alloca => MemoryRoot::BlockLocal(root),
+            Opcode::GetGlobal => MemoryRoot::Global,
+            _ => MemoryRoot::Unknown,
         },
     }
 }
@@ -144,7 +144,7 @@ fn place(module: &Module, address: Value) -> Root {
 fn deed(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
     let op = module.op(id);
     let mode = match op.attr(AttrKind::AtomicMode) {
-        Some(Attr::AtomicMode(mode)) => AccessKind::Combine(*mode),
+        Some(Attr::AtomicMode(mode)) => AccessKind::CommutativeAtomic(*mode),
         _ => AccessKind::Store,
     };
     let deed = match op.code {
@@ -166,12 +166,12 @@ impl MemoryEffect {
         layout: impl FnOnce(OpId) -> Option<Layout>,
     ) -> Option<MemoryEffect> {
         let (view, mut deed) = deed(module, id)?;
-        if matches!(deed, AccessKind::Combine(_)) && is_read {
+        if matches!(deed, AccessKind::CommutativeAtomic(_)) && is_read {
             deed = AccessKind::Store;
         }
         let pattern = ViewShape::of(module, view).filter(ViewShape::is_partition).and_then(|shape| {
             let ViewShape { tensor, tile, dim_map, .. } = shape;
-            layout(tensor).map(|layout| Pattern { tensor, tile, dim_map, layout })
+            layout(tensor).map(|layout| ThreadElementMap { tensor, tile, dim_map, layout })
         });
         Some(MemoryEffect { root: place(module, view), deed, pattern })
     }
