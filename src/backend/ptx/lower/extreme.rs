@@ -52,11 +52,11 @@ impl Lowering<'_> {
         ordered: bool,
     ) -> Lowered<usize> {
         let Some(extreme) = self.extreme_of(body, partials).filter(|_| !ordered) else { return Ok(0) };
-        let within = folds.iter().take_while(|fold| !matches!(fold, ReductionStep::Warps(_))).count();
+        let within = folds.iter().take_while(|fold| !matches!(fold, ReductionStep::CrossWarp(_))).count();
         let registers = folds.iter().take_while(|fold| matches!(fold, ReductionStep::Registers(_))).count();
         let lanes: Option<Vec<usize>> = folds[registers..within]
             .iter()
-            .map(|fold| if let ReductionStep::Lane(lane) = fold { Some(*lane) } else { None })
+            .map(|fold| if let ReductionStep::LaneShuffle(lane) = fold { Some(*lane) } else { None })
             .collect();
         let along = partials.images.register.iter().filter(|&&image| axis.coordinate(image) != 0).count();
         let Some(lanes) = lanes.filter(|_| registers >= LEAST_BITS && registers == along) else { return Ok(0) };
@@ -71,7 +71,7 @@ impl Lowering<'_> {
         for fold in &folds[..within] {
             match *fold {
                 ReductionStep::Registers(coordinate) => self.reduce_registers(body, partials, coordinate, axis)?,
-                ReductionStep::Lane(lane) => self.reduce_lane(body, partials, lane, false)?,
+                ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, partials, lane, false)?,
                 _ => {
                     return Err(
                         "a part of a reduction that is not for integers, which is a defect of this crate".into()

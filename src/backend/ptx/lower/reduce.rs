@@ -56,13 +56,13 @@ impl Lowering<'_> {
         let done = self.extremes(body, &mut partials, &folds, axis, ordered)?;
         for fold in folds.into_iter().skip(done) {
             match fold {
-                ReductionStep::Whole(lanes) => drop(self.reduce_by_redux(body, &mut partials, lanes)),
+                ReductionStep::WarpRedux(lanes) => drop(self.reduce_by_redux(body, &mut partials, lanes)),
                 ReductionStep::Registers(coordinate) => self.reduce_registers(body, &mut partials, coordinate, axis)?,
-                ReductionStep::Share(lane, coordinate) => {
+                ReductionStep::LaneSplit(lane, coordinate) => {
                     self.share_lane(body, &mut partials, lane, coordinate, axis)?
                 }
-                ReductionStep::Lane(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
-                ReductionStep::Warps(warps) => self.reduce_warps(body, &mut partials, &warps, ordered)?,
+                ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
+                ReductionStep::CrossWarp(warps) => self.reduce_warps(body, &mut partials, &warps, ordered)?,
             }
         }
         let reduced = layout.reduce(op.dim() as usize).squeeze(op.dim() as usize);

@@ -16,16 +16,16 @@ use crate::pass;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReductionStep {
     /// So many lane bits by one instruction.
-    Whole(usize),
+    WarpRedux(usize),
     /// The register bit with this bit of the coordinate.
     Registers(u32),
     /// Two lanes that differ in this bit, each half of the slots that the register bit with this bit of the coordinate tells
     /// apart.
-    Share(usize, u32),
+    LaneSplit(usize, u32),
     /// Two lanes that differ in this bit.
-    Lane(usize),
+    LaneShuffle(usize),
     /// The warps that differ in these bits, through shared memory.
-    Warps(Vec<usize>),
+    CrossWarp(Vec<usize>),
 }
 
 /// A hardware bit, by kind and position.
@@ -70,11 +70,11 @@ impl LayoutBases {
             found.map(|position| self.register.remove(position))
         };
         match fold {
-            ReductionStep::Whole(_) => self.lane.fill(0),
+            ReductionStep::WarpRedux(_) => self.lane.fill(0),
             &ReductionStep::Registers(coordinate) => drop(register_of(coordinate)),
-            &ReductionStep::Share(lane, coordinate) => self.lane[lane] = register_of(coordinate).unwrap_or(0),
-            &ReductionStep::Lane(lane) => self.lane[lane] = 0,
-            ReductionStep::Warps(warps) => warps.iter().for_each(|&warp| self.warp[warp] = 0),
+            &ReductionStep::LaneSplit(lane, coordinate) => self.lane[lane] = register_of(coordinate).unwrap_or(0),
+            &ReductionStep::LaneShuffle(lane) => self.lane[lane] = 0,
+            ReductionStep::CrossWarp(warps) => warps.iter().for_each(|&warp| self.warp[warp] = 0),
         }
     }
 }
@@ -102,7 +102,7 @@ impl KernelInfo<'_> {
             let replicas = left.lane.iter().filter(|&&image| image == 0).count();
             let fold = match bit {
                 _ if lanes + replicas == left.lane.len() && self.folds_at_once(body, &dtypes, (lanes, &left)) => {
-                    ReductionStep::Whole(lanes)
+                    ReductionStep::WarpRedux(lanes)
                 }
                 Bit::Register => ReductionStep::Registers(coordinate),
                 Bit::Lane(lane) => {
@@ -110,20 +110,20 @@ impl KernelInfo<'_> {
                     match later.filter(|_| ordered) {
                         Some((bit, coordinate)) => {
                             *bit = Bit::Lane(lane);
-                            ReductionStep::Share(lane, *coordinate)
+                            ReductionStep::LaneSplit(lane, *coordinate)
                         }
-                        None => ReductionStep::Lane(lane),
+                        None => ReductionStep::LaneShuffle(lane),
                     }
                 }
                 Bit::Warp(_) => {
                     let warp = |&(bit, _): &(Bit, u32)| if let Bit::Warp(warp) = bit { Some(warp) } else { None };
-                    ReductionStep::Warps(bits[first..].iter().map_while(warp).collect())
+                    ReductionStep::CrossWarp(bits[first..].iter().map_while(warp).collect())
                 }
             };
             first += match &fold {
-                ReductionStep::Whole(lanes) => *lanes,
-                ReductionStep::Warps(warps) => warps.len(),
-                ReductionStep::Registers(_) | ReductionStep::Share(..) | ReductionStep::Lane(_) => 1,
+                ReductionStep::WarpRedux(lanes) => *lanes,
+                ReductionStep::CrossWarp(warps) => warps.len(),
+                ReductionStep::Registers(_) | ReductionStep::LaneSplit(..) | ReductionStep::LaneShuffle(_) => 1,
             };
             left.fold(&fold, axis);
             folds.push(fold);

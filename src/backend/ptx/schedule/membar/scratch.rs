@@ -46,7 +46,7 @@ impl MembarState<'_, '_> {
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         for fold in context.folds(id, left.clone(), axis) {
             left.fold(&fold, axis);
-            let ReductionStep::Warps(warps) = &fold else { continue };
+            let ReductionStep::CrossWarp(warps) = &fold else { continue };
             let rows = 1usize << left.lane.iter().chain(&left.warp).filter(|&&image| image != 0).count();
             let slots = 1usize << left.register.len();
             let parts = 1usize << warps.len();
