@@ -312,7 +312,7 @@ const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
 ];
 
 /// Paths alone are read. Calls of methods are not seen, of which two leave the order: `warp_specialize/epilogue_smem_reuse`
-/// asks `store` for the size of a store (`Context::tile_of_warps`, `Parts::in_stage`).
+/// asks `store` for the size of a store (`KernelInfo::tile_of_warps`, `StoreSplit::in_stage`).
 #[test]
 fn schedule_folders_are_layered() {
     let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));

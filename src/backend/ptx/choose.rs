@@ -251,7 +251,7 @@ fn outcome(
         let narrow = context.inference.products.keys().any(|id| left(id) == 8);
         let sure = !narrow && efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
         let needed = context.registers_of_products() + if apart { APART_REGISTERS } else { 0 };
-        let there = context.registers_of_thread(schedule.roles.is_some(), blocks);
+        let there = context.registers_of_thread(schedule.warp_spec.is_some(), blocks);
         if needed > there {
             return Outcome::Fails(format!(
                 "{needed} registers of a thread are needed for products, and there are {there}"
@@ -265,7 +265,7 @@ fn outcome(
             Subject { context, body: entry.body, schedule, blocks, launched }.cost(weights(target))
         };
         let fewer = usual.filter(|&usual| usual < blocks);
-        let teams = schedule.roles.as_ref().map_or(1, |roles| roles.teams());
+        let teams = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
         let form = (context.inference.num_warps as u32, teams);
         let costs = cost_of(blocks).and_then(|cost| {
             let alike = fewer.map_or(Some(cost.each()), |fewer| Some(cost_of(fewer)?.each()))?;

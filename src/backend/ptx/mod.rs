@@ -185,7 +185,7 @@ pub(crate) fn with_plan<T>(
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) struct Scheduled<'a> {
     /// The kernel as it is lowered.
-    pub context: &'a schedule::Context<'a>,
+    pub context: &'a schedule::KernelInfo<'a>,
     /// Its entry.
     pub body: crate::ir::BlockId,
     pub schedule: &'a schedule::Schedule,

@@ -10,7 +10,7 @@ use super::meetings::Meetings;
 use super::rings::Place;
 use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
-use crate::backend::ptx::schedule::{Acts, BodyId, For, Land, Loop, Step, Turn as TeamTurn};
+use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint as TeamTurn, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its products land.
@@ -73,7 +73,7 @@ pub enum Kind<'a> {
 pub struct Level<'a> {
     pub kind: Kind<'a>,
     pub block: BlockId,
-    pub body: BodyId,
+    pub body: SeqId,
     pub next: usize,
     /// Memory of its own that was there before.
     pub allocations: usize,
@@ -89,7 +89,7 @@ pub enum Turn {
 
 /// An agent.
 pub struct Agent<'a> {
-    pub acts: Acts,
+    pub acts: WarpRole,
     pub kernel: &'a Kernel<'a>,
     pub frame: Frame<'a>,
     pub levels: Vec<Level<'a>>,
@@ -125,9 +125,9 @@ pub struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    pub fn new(kernel: &'a Kernel<'a>, (acts, team): (Acts, usize), body: BodyId, id: [u32; 3]) -> Agent<'a> {
+    pub fn new(kernel: &'a Kernel<'a>, (acts, team): (WarpRole, usize), body: SeqId, id: [u32; 3]) -> Agent<'a> {
         let mut frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
-        if acts == Acts::Math && kernel.context.bands > 1 {
+        if acts == WarpRole::Consumer && kernel.context.bands > 1 {
             frame.set_band(team as u32);
         }
         let entry = Level { kind: Kind::Entry, block: kernel.body, body, next: 0, allocations: 0 };
@@ -230,16 +230,16 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// It is for others than those that land; those of [`Agent::land_one`].
-    pub fn land(&mut self, shared: &mut Shared<'a>, land: &Land) -> Result<(), Fault> {
-        let Some(count) = self.flights.len().checked_sub(land.younger).filter(|&count| count > 0) else {
+    pub fn land(&mut self, shared: &mut Shared<'a>, land: &MmaWait) -> Result<(), Fault> {
+        let Some(count) = self.flights.len().checked_sub(land.pending).filter(|&count| count > 0) else {
             return Ok(());
         };
         let youngest = &self.flights[count - 1];
-        if (youngest.last, youngest.carried) != (land.product, land.carried) {
-            let [wanted, landed] = [land.product, youngest.last].map(|id| id.index());
+        if (youngest.last, youngest.carried) != (land.mma, land.from_previous_iteration) {
+            let [wanted, landed] = [land.mma, youngest.last].map(|id| id.index());
             return Err(broken(format!("op {wanted} is waited for, and op {landed} is the last one that lands")));
         }
-        let (keeps, gives) = (land.keeps, land.behind.is_some());
+        let (keeps, gives) = (land.defer_release, land.release_after.is_some());
         if gives {
             std::mem::take(&mut self.kept).into_iter().try_for_each(|place| shared.rings.give(place, self.team))?;
         }
@@ -327,7 +327,7 @@ impl<'a> Agent<'a> {
 
     /// The load whose tile stands in a stage, if this value is one, perhaps under another name.
     pub fn fetched(&self, value: Value) -> Option<OpId> {
-        let load = self.kernel.context.load_behind(value)?;
+        let load = self.kernel.context.source_load(value)?;
         let in_ring = self.kernel.channel_of(load).is_some();
         let ahead = self.ahead.contains_key(&load) && !self.is_own(load);
         (in_ring || ahead).then_some(load)
@@ -336,9 +336,10 @@ impl<'a> Agent<'a> {
     /// Has each thread copied its own elements of this load?
     pub fn is_own(&self, load: OpId) -> bool {
         self.levels.iter().any(|level| match &level.kind {
-            Kind::For { plan, .. } => {
-                plan.ahead.as_ref().is_some_and(|ahead| ahead.copies.iter().any(|copy| copy.own && copy.load == load))
-            }
+            Kind::For { plan, .. } => plan
+                .cp_async
+                .as_ref()
+                .is_some_and(|ahead| ahead.copies.iter().any(|copy| copy.thread_private && copy.load == load)),
             _ => false,
         })
     }
@@ -346,7 +347,7 @@ impl<'a> Agent<'a> {
     /// Is it an op that only names a tile in a stage?
     pub fn names_fetched(&self, id: OpId) -> bool {
         let op = self.kernel.module.op(id);
-        let names = op.code == Opcode::LoadView || self.kernel.context.passes_on(id);
+        let names = op.code == Opcode::LoadView || self.kernel.context.is_operand_view(id);
         names && op.results.first().is_some_and(|&result| self.fetched(result).is_some())
     }
 

@@ -5,7 +5,7 @@ use super::fault::{Fault, broken};
 use super::kernel::Kernel;
 use super::order::{Next, Order};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::Acts;
+use crate::backend::ptx::schedule::WarpRole;
 
 /// A tile block at work.
 pub struct Block<'a> {
@@ -18,9 +18,9 @@ pub struct Block<'a> {
 impl<'a> Block<'a> {
     pub fn new(kernel: &'a Kernel<'a>, id: [u32; 3], seed: u64) -> Block<'a> {
         let mut agents = Vec::new();
-        for agent in &kernel.schedule.agents {
-            let crews = if agent.acts == Acts::Math { kernel.crews() } else { 1 };
-            agents.extend((0..crews).map(|crew| Agent::new(kernel, (agent.acts, crew), agent.body, id)));
+        for agent in &kernel.schedule.partitions {
+            let crews = if agent.role == WarpRole::Consumer { kernel.crews() } else { 1 };
+            agents.extend((0..crews).map(|crew| Agent::new(kernel, (agent.role, crew), agent.body, id)));
         }
         let order = Order::of(seed, agents.len());
         Block { id, shared: Shared::new(kernel), agents, order }

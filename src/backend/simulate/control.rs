@@ -6,7 +6,9 @@ use super::agent::{Agent, Kind, Level, Passed, Turn};
 use super::copies::Copies;
 use super::fault::{Fault, broken};
 use super::shared::Shared;
-use crate::backend::ptx::schedule::{Acts, Ahead, BodyId, Deal, For, LayoutId, Loop, Orbit, Step, TEAMS};
+use crate::backend::ptx::schedule::{
+    CarriedMma, CpAsyncPlan, For, LayoutId, Loop, PINGPONG_GROUPS, PingPong, SeqId, Step, WarpRole,
+};
 use crate::ir::{OpId, Opcode, Sign, Value};
 
 impl<'a> Agent<'a> {
@@ -15,7 +17,7 @@ impl<'a> Agent<'a> {
     fn before_loop(&mut self, hoisted: &[(Value, LayoutId)]) -> Result<(), Fault> {
         for &(value, _) in hoisted {
             self.need(value)?;
-            if self.acts != Acts::Load && !self.frame.is_known(value) && self.fetched(value).is_none() {
+            if self.acts != WarpRole::Producer && !self.frame.is_known(value) && self.fetched(value).is_none() {
                 return Err(broken(format!("%{} is converted ahead of a loop, and not there", value.index())));
             }
         }
@@ -24,7 +26,11 @@ impl<'a> Agent<'a> {
 
     /// What is passed on: values, and of those that products add up where they stand (`to`: in which arguments) who
     /// computes them. `orbits`: of a loop that says which.
-    fn passed(&mut self, values: &[Value], (to, orbits): (&[Value], Option<&[Orbit]>)) -> Result<Vec<Passed>, Fault> {
+    fn passed(
+        &mut self,
+        values: &[Value],
+        (to, orbits): (&[Value], Option<&[CarriedMma]>),
+    ) -> Result<Vec<Passed>, Fault> {
         let mut all = Vec::with_capacity(values.len());
         for (position, &value) in values.iter().enumerate() {
             if let Some((flight, promise)) = self.running.get(&value)
@@ -41,12 +47,12 @@ impl<'a> Agent<'a> {
     }
 
     /// Does a loop carry this sum of products in flight at this position?
-    fn may_carry(&self, orbits: Option<&[Orbit]>, (number, value): (u64, Value), position: usize) -> bool {
+    fn may_carry(&self, orbits: Option<&[CarriedMma]>, (number, value): (u64, Value), position: usize) -> bool {
         let Some(orbits) = orbits else { return true };
         let Some(flight) = self.flights.iter().find(|flight| flight.number == number) else { return false };
         let sums = self.kernel.context.results_of(&flight.ops);
-        let of_flight = orbits.iter().filter(|orbit| orbit.product == flight.last);
-        let mut carried = of_flight.flat_map(|orbit| orbit.carried.iter().zip(&sums));
+        let of_flight = orbits.iter().filter(|orbit| orbit.mma == flight.last);
+        let mut carried = of_flight.flat_map(|orbit| orbit.accumulators.iter().zip(&sums));
         carried.any(|(&carried, &sum)| carried == position && sum == value)
     }
 
@@ -65,7 +71,7 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    fn enter(&mut self, kind: Kind<'a>, op: OpId, region: usize, body: BodyId) -> Result<(), Fault> {
+    fn enter(&mut self, kind: Kind<'a>, op: OpId, region: usize, body: SeqId) -> Result<(), Fault> {
         let block = self.kernel.module.op(op).regions.get(region).copied();
         let block = block.ok_or_else(|| broken(format!("op {} has no such region", op.index())))?;
         let allocations = self.frame.allocations();
@@ -82,18 +88,18 @@ impl<'a> Agent<'a> {
         let op = module.op(plan.op);
         (0..3).try_for_each(|group| self.need(op.group(group)[0]))?;
         let mut range = self.frame.range(plan.op)?;
-        if let Some(deal) = &plan.deal {
+        if let Some(deal) = &plan.pingpong {
             self.deal(shared, deal, &mut range)?;
         }
         for step in self.kernel.schedule.steps(plan.body) {
-            if let Step::Look(channel) = step {
+            if let Step::ConsumerTryWait(channel) = step {
                 self.seen.remove(channel);
             }
         }
         let [at, upper, _] = range;
         self.before_loop(&plan.hoisted)?;
         let carried = self.passed(op.group(3), (&[], None))?;
-        let copies = match &plan.ahead {
+        let copies = match &plan.cp_async {
             Some(ahead) => Some(self.start_copies(shared, plan, ahead, range)?),
             None => None,
         };
@@ -105,11 +111,16 @@ impl<'a> Agent<'a> {
     }
 
     /// The iterations of this team, of a loop with this range.
-    fn deal(&mut self, shared: &mut Shared<'a>, deal: &Deal, [lower, _, step]: &mut [i128; 3]) -> Result<(), Fault> {
+    fn deal(
+        &mut self,
+        shared: &mut Shared<'a>,
+        deal: &PingPong,
+        [lower, _, step]: &mut [i128; 3],
+    ) -> Result<(), Fault> {
         self.skips.clear();
-        for takes in &deal.takes {
-            let mut all = u64::from(takes.once);
-            for &inner in &takes.loops {
+        for takes in &deal.stages_per_iteration {
+            let mut all = u64::from(takes.fixed);
+            for &inner in &takes.per_iteration_of {
                 let op = self.kernel.module.op(inner);
                 (0..3).try_for_each(|group| self.need(op.group(group)[0]))?;
                 let [lower, upper, step] = self.frame.range(inner)?;
@@ -118,7 +129,7 @@ impl<'a> Agent<'a> {
             self.skips.push(all);
         }
         *lower += self.team as i128 * *step;
-        *step *= i128::from(TEAMS);
+        *step *= i128::from(PINGPONG_GROUPS);
         (0..self.team).for_each(|_| self.skip(shared));
         Ok(())
     }
@@ -150,16 +161,16 @@ impl<'a> Agent<'a> {
         self.is_there(args, &carried)?;
         args.iter().zip(carried).for_each(|(&arg, passed)| self.receive(arg, passed));
         let Some((plan, _, range, turn, Some(copies))) = head else { return Ok(()) };
-        let Some(ahead) = &plan.ahead else { return Ok(()) };
-        if ahead.meets {
+        let Some(ahead) = &plan.cp_async else { return Ok(()) };
+        if ahead.barrier_at_head {
             self.meetings.meet();
         }
         shared.copies(copies)?.wait((ahead.stages as u64).saturating_sub(2))?;
-        if ahead.asynchronous {
+        if ahead.async_mma {
             self.land_all(shared)?;
         }
         shared.copies(copies)?.compute_on(turn);
-        if !ahead.meets { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
+        if !ahead.barrier_at_head { self.refill(shared, plan, copies, range, turn) } else { Ok(()) }
     }
 
     /// After a loop, with what its last round left, and what is waited for on the way out.
@@ -173,12 +184,12 @@ impl<'a> Agent<'a> {
         self.give_results(op, carried)?;
         for step in waits {
             match step {
-                Step::Land(land) => self.land(shared, land)?,
+                Step::MmaWait(land) => self.land(shared, land)?,
                 _ => return Err(broken("more than waits on the way out of a loop")),
             }
         }
         let Some(copies) = copies else { return Ok(()) };
-        if shared.copies(copies)?.plan.asynchronous {
+        if shared.copies(copies)?.plan.async_mma {
             self.land_all(shared)?;
         }
         shared.copies(copies)?.now = None;
@@ -220,7 +231,7 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Its condition is not there.
-    pub fn branch(&mut self, op: OpId, arms: &[BodyId]) -> Result<(), Fault> {
+    pub fn branch(&mut self, op: OpId, arms: &[SeqId]) -> Result<(), Fault> {
         let condition = self.kernel.module.op(op).operands[0];
         self.need(condition)?;
         let arm = usize::from(self.frame.number(condition, Sign::Unsigned)? == 0);
@@ -303,8 +314,8 @@ impl<'a> Agent<'a> {
         values: &[Value],
     ) -> Result<Turn, Fault> {
         let args = &self.kernel.module.block(self.levels[target].block).args;
-        let until_head = plan.ahead.is_some() && self.acts == Acts::All;
-        let orbits = if until_head { None } else { Some(&plan.orbits[..]) };
+        let until_head = plan.cp_async.is_some() && self.acts == WarpRole::All;
+        let orbits = if until_head { None } else { Some(&plan.carried_mmas[..]) };
         let carried = self.passed(values, (&args[1..], orbits))?;
         self.keep_orbits(plan);
         self.leave(target + 1);
@@ -317,11 +328,11 @@ impl<'a> Agent<'a> {
         *at += step;
         *turn += 1;
         let goes_on = *at < upper;
-        if plan.deal.is_some() {
+        if plan.pingpong.is_some() {
             self.skip(shared);
         }
-        if let (Some(copies), Some(ahead)) = (copies, &plan.ahead)
-            && ahead.meets
+        if let (Some(copies), Some(ahead)) = (copies, &plan.cp_async)
+            && ahead.barrier_at_head
         {
             self.refill(shared, plan, copies, range, before)?;
         }
@@ -329,7 +340,7 @@ impl<'a> Agent<'a> {
             self.begin_round(shared, carried)?;
         } else {
             self.leave(target);
-            let waits = plan.leave.map_or(&[][..], |body| self.kernel.schedule.steps(body));
+            let waits = plan.epilogue.map_or(&[][..], |body| self.kernel.schedule.steps(body));
             self.leave_for(shared, copies, (plan.op, carried), waits)?;
         }
         Ok(Turn::Went)
@@ -338,8 +349,8 @@ impl<'a> Agent<'a> {
     /// Products that are still in flight give back what the loop carries for them.
     fn keep_orbits(&mut self, plan: &For) {
         for flight in &mut self.flights {
-            let orbit = plan.orbits.iter().find(|orbit| orbit.product == flight.last);
-            let carried = orbit.map_or(&[][..], |orbit| &orbit.gives);
+            let orbit = plan.carried_mmas.iter().find(|orbit| orbit.mma == flight.last);
+            let carried = orbit.map_or(&[][..], |orbit| &orbit.releases);
             flight.gives.retain(|(channel, _)| carried.contains(channel));
             flight.carried = true;
         }
@@ -351,11 +362,11 @@ impl<'a> Agent<'a> {
         &mut self,
         shared: &mut Shared<'a>,
         plan: &'a For,
-        ahead: &Rc<Ahead>,
+        ahead: &Rc<CpAsyncPlan>,
         range: [i128; 3],
     ) -> Result<usize, Fault> {
         let context = self.kernel.context;
-        let form = |copy: &crate::backend::ptx::schedule::Copy| {
+        let form = |copy: &crate::backend::ptx::schedule::CpAsync| {
             let layout = context.inference.accesses.get(&copy.load).cloned();
             let layout = layout.ok_or_else(|| broken(format!("op {} has no layout", copy.load.index())))?;
             Ok((layout, context.element_type(context.module.op(copy.load).results[0])))
@@ -398,16 +409,16 @@ impl<'a> Agent<'a> {
     ) -> Result<(), Fault> {
         let module = self.kernel.module;
         let at = lower + i128::from(turn) * step;
-        let Some(ahead) = plan.ahead.as_ref().filter(|_| at < upper) else {
+        let Some(ahead) = plan.cp_async.as_ref().filter(|_| at < upper) else {
             return shared.copies(copies)?.begin(turn, None);
         };
         let counter = module.block(module.op(plan.op).regions[0]).args[0];
         let before = self.frame.get(counter);
         self.frame.set(counter, self.frame.counter(plan.op, at));
         let mut tiles = Vec::new();
-        let kept: Vec<Value> = ahead.slice.iter().flat_map(|&id| &module.op(id).results).copied().collect();
+        let kept: Vec<Value> = ahead.address_ops.iter().flat_map(|&id| &module.op(id).results).copied().collect();
         kept.iter().for_each(|&value| drop(self.frame.forget(value)));
-        ahead.slice.iter().try_for_each(|&id| self.frame.step(id))?;
+        ahead.address_ops.iter().try_for_each(|&id| self.frame.step(id))?;
         for copy in &ahead.copies {
             self.need(module.op(copy.load).group(0)[0])?;
             self.frame.step(copy.load)?;

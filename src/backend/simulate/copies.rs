@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::fault::{Fault, broken};
 use super::stage::{Stage, Tile};
 use crate::backend::cpu::Held;
-use crate::backend::ptx::schedule::{Ahead, Copy};
+use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
 use crate::dtype::DType;
 use crate::ir::OpId;
 use crate::layout::Layout;
@@ -24,7 +24,7 @@ pub struct Begun {
 
 /// The stages of a loop.
 pub struct Copies {
-    pub plan: Rc<Ahead>,
+    pub plan: Rc<CpAsyncPlan>,
     /// Layouts and elements of the tiles.
     forms: Vec<(Layout, DType)>,
     stages: Vec<Stage>,
@@ -43,7 +43,7 @@ const LANES: usize = 32;
 
 impl Copies {
     /// `forms`: layouts and elements of the tiles of the copies.
-    pub fn new(id: OpId, plan: Rc<Ahead>, forms: Vec<(Layout, DType)>) -> Copies {
+    pub fn new(id: OpId, plan: Rc<CpAsyncPlan>, forms: Vec<(Layout, DType)>) -> Copies {
         let stages = (0..plan.stages).map(|_| Stage::new(plan.stage_bytes)).collect();
         let (fill, compute, groups, now, begun) = (0, 0, 0, None, VecDeque::new());
         Copies { plan, forms, stages, of: id.index() as u32, fill, compute, groups, now, begun }
@@ -139,18 +139,18 @@ impl Copies {
 
 /// Each element that a thread copies, and where it stands in the stage.
 fn each_element(
-    copy: &Copy,
+    copy: &CpAsync,
     layout: &Layout,
     bytes: usize,
     mut visit: impl FnMut(usize, usize) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    for thread in 0..1usize << copy.thread.len() {
-        let images = copy.thread.iter().enumerate().filter(|(bit, _)| thread >> bit & 1 == 1);
+    for thread in 0..1usize << copy.thread_offsets.len() {
+        let images = copy.thread_offsets.iter().enumerate().filter(|(bit, _)| thread >> bit & 1 == 1);
         let place = images.fold(0, |all, (_, image)| all ^ image);
-        for piece in &copy.pieces {
-            let at = copy.offset + ((place ^ piece.xor) + piece.offset) as usize;
-            for number in 0..copy.run {
-                let element = layout.element(piece.slot + number, thread % LANES, thread / LANES);
+        for piece in &copy.accesses {
+            let at = copy.smem_offset + ((place ^ piece.xor) + piece.offset) as usize;
+            for number in 0..copy.vector {
+                let element = layout.element(piece.register + number, thread % LANES, thread / LANES);
                 visit(element as usize, at + number * bytes)?;
             }
         }

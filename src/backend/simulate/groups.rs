@@ -9,15 +9,15 @@
 //! themselves: there the groups go as one.
 
 use crate::backend::ptx::GROUP_WARPS;
-use crate::backend::ptx::schedule::{Acts, Context, Schedule, Touch};
+use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 
 /// Groups of a schedule that go for themselves: 1 where they go as one.
-pub fn count(context: &Context<'_>, body: BlockId, schedule: &Schedule) -> usize {
-    let Some(agent) = schedule.agent(Acts::Math) else { return 1 };
-    let alone = schedule.roles.as_ref().is_none_or(|roles| roles.crews() == 1);
-    let ahead = schedule.loops(Acts::Math).into_iter().any(|plan| plan.ahead.is_some());
+pub fn count(context: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> usize {
+    let Some(agent) = schedule.partition(WarpRole::Consumer) else { return 1 };
+    let alone = schedule.warp_spec.as_ref().is_none_or(|roles| roles.consumer_groups() == 1);
+    let ahead = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
     let warps = agent.warps.len() as u32;
     match alone && !ahead && warps.is_multiple_of(GROUP_WARPS) && Accesses::of(context, body).never_meet() {
         true => (warps / GROUP_WARPS).max(1) as usize,
@@ -33,29 +33,29 @@ pub fn is_noticed(op: &Op) -> bool {
 /// Accesses of a kernel to arrays.
 #[derive(Default)]
 struct Accesses {
-    reads: Vec<Option<Touch>>,
-    writes: Vec<Option<Touch>>,
+    reads: Vec<Option<MemoryEffect>>,
+    writes: Vec<Option<MemoryEffect>>,
     /// There is an op whose results are not those of another group's, or that orders what others do.
     is_bound: bool,
 }
 
 impl Accesses {
-    fn of(context: &Context<'_>, body: BlockId) -> Accesses {
+    fn of(context: &KernelInfo<'_>, body: BlockId) -> Accesses {
         let mut all = Accesses::default();
         context.module.walk(body, &mut |id| all.add(context, id));
         all
     }
 
-    fn add(&mut self, context: &Context<'_>, id: OpId) {
+    fn add(&mut self, context: &KernelInfo<'_>, id: OpId) {
         let op = context.module.op(id);
         let order = op.attr(AttrKind::MemOrder);
         self.is_bound |= !matches!(order, None | Some(Attr::MemOrder(MemOrder::Weak | MemOrder::Relaxed)));
         match op.code.spec().effect {
-            Effect::Read => self.reads.push(context.access_of(id)),
-            Effect::Write => self.writes.push(context.access_of(id)),
+            Effect::Read => self.reads.push(context.memory_effect_of(id)),
+            Effect::Write => self.writes.push(context.memory_effect_of(id)),
             Effect::ReadWrite => {
-                self.is_bound |= context.is_result_read(id);
-                self.writes.push(context.access_of(id));
+                self.is_bound |= context.is_result_used(id);
+                self.writes.push(context.memory_effect_of(id));
             }
             Effect::Other => self.is_bound |= !matches!(op.code, Opcode::Print | Opcode::Assert),
             Effect::Pure | Effect::Region | Effect::Terminator => {}
@@ -63,7 +63,7 @@ impl Accesses {
     }
 
     fn never_meet(&self) -> bool {
-        let apart = |read: &Option<Touch>, write: &Option<Touch>| matches!((read, write), (Some(read), Some(write)) if !read.may_meet(write));
+        let apart = |read: &Option<MemoryEffect>, write: &Option<MemoryEffect>| matches!((read, write), (Some(read), Some(write)) if !read.may_meet(write));
         !self.is_bound && self.reads.iter().all(|read| self.writes.iter().all(|write| apart(read, write)))
     }
 }

@@ -7,7 +7,7 @@ use super::groups;
 use crate::backend::ParamWord;
 use crate::backend::cpu::{Memory, Program};
 use crate::backend::ptx::Scheduled;
-use crate::backend::ptx::schedule::{Acts, Context, Roles, Schedule, Touch};
+use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole, WarpSpecialization};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Value};
 
@@ -16,13 +16,13 @@ use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Value};
 pub enum Meets {
     Nothing,
     /// Accesses that this one conflicts with.
-    Touch(Touch),
+    Touch(MemoryEffect),
     All,
 }
 
 /// A schedule and one launch of it.
 pub struct Kernel<'a> {
-    pub context: &'a Context<'a>,
+    pub context: &'a KernelInfo<'a>,
     pub module: &'a Module,
     pub body: BlockId,
     pub schedule: &'a Schedule,
@@ -53,7 +53,7 @@ impl<'a> Kernel<'a> {
 
     /// Agents that run the program of those that multiply: teams, bands of rows, or groups that have a tile together.
     pub fn crews(&self) -> usize {
-        self.roles().map_or(1, Roles::crews) as usize * self.groups
+        self.roles().map_or(1, WarpSpecialization::consumer_groups) as usize * self.groups
     }
 
     /// Those of them that each use all stages, and have turns one after another.
@@ -61,13 +61,13 @@ impl<'a> Kernel<'a> {
         self.context.bands as usize * self.groups
     }
 
-    pub fn roles(&self) -> Option<&'a Roles> {
-        self.schedule.roles.as_deref()
+    pub fn roles(&self) -> Option<&'a WarpSpecialization> {
+        self.schedule.warp_spec.as_deref()
     }
 
     /// The channel of a streamed load.
     pub fn channel_of(&self, load: OpId) -> Option<u32> {
-        self.roles().and_then(|roles| roles.members.get(&load)).map(|&channel| channel as u32)
+        self.roles().and_then(|roles| roles.operand_channel.get(&load)).map(|&channel| channel as u32)
     }
 
     /// What an op is to accesses that were begun before.
@@ -76,8 +76,8 @@ impl<'a> Kernel<'a> {
     }
 
     /// May the agent find nothing in this value where a loop or branch passes it on?
-    pub fn may_lack(&self, acts: Acts, value: Value) -> bool {
-        acts == Acts::Load && self.roles().is_some_and(|roles| !roles.carried.contains(&value))
+    pub fn may_lack(&self, acts: WarpRole, value: Value) -> bool {
+        acts == WarpRole::Producer && self.roles().is_some_and(|roles| !roles.producer_live.contains(&value))
     }
 
     /// The channel with this number.
@@ -90,10 +90,10 @@ impl<'a> Kernel<'a> {
     }
 }
 
-fn meets_of(context: &Context<'_>, id: OpId) -> Meets {
+fn meets_of(context: &KernelInfo<'_>, id: OpId) -> Meets {
     let op = context.module.op(id);
     let weak = matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)));
-    match context.access_of(id) {
+    match context.memory_effect_of(id) {
         _ if op.code.spec().effect == Effect::Pure => Meets::Nothing,
         Some(touch) if weak => Meets::Touch(touch),
         _ => Meets::All,

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::fault::{Fault, broken};
-use crate::backend::ptx::schedule::Within;
+use crate::backend::ptx::schedule::SubStep;
 
 /// What threads have done in shared memory since they have met.
 #[derive(Default)]
@@ -29,10 +29,10 @@ impl Meetings {
     ///
     /// # Errors
     /// Others may be at the place that it is about.
-    pub fn come_to(&mut self, part: &Within) -> Result<(), Fault> {
+    pub fn come_to(&mut self, part: &SubStep) -> Result<(), Fault> {
         match part {
-            Within::Meet { .. } => self.meet(),
-            Within::Write(place) => {
+            SubStep::Barrier { .. } => self.meet(),
+            SubStep::SmemWrite(place) => {
                 let place = place.offset..place.offset + place.bytes;
                 alone("write", &place, "write", &self.writes)?;
                 alone("write", &place, "read", &self.reads)?;
@@ -41,7 +41,7 @@ impl Meetings {
                 }
                 self.writes.push(place);
             }
-            Within::Read(place) => {
+            SubStep::SmemRead(place) => {
                 let place = place.offset..place.offset + place.bytes;
                 alone("read", &place, "write", &self.writes)?;
                 self.has_been_written(&place)?;
@@ -85,12 +85,12 @@ mod tests {
     #[test]
     fn places_are_for_one_thing_between_two_meetings() {
         let [place, half, beside] = [(0, 256), (128, 128), (256, 64)].map(|(offset, bytes)| Buffer { offset, bytes });
-        let meet = Within::Meet { always: false };
-        let run = |parts: &[Within]| {
+        let meet = SubStep::Barrier { always: false };
+        let run = |parts: &[SubStep]| {
             let mut meetings = Meetings::default();
             parts.iter().try_for_each(|part| meetings.come_to(part)).map_err(|fault| fault.message)
         };
-        let (write, read) = (Within::Write, Within::Read);
+        let (write, read) = (SubStep::SmemWrite, SubStep::SmemRead);
         assert_eq!(run(&[write(place), meet, read(half), read(place), meet, write(half), write(beside)]), Ok(()));
         for (parts, problem) in [
             (&[write(place), read(half)][..], "read 128..256 of shared memory while others may still write 0..256"),

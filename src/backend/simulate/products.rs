@@ -7,7 +7,7 @@ use super::fault::{Fault, broken};
 use super::shared::{Operand, Shared, Where};
 use super::source::{Form, Source};
 use crate::backend::ptx::OperandPlan;
-use crate::backend::ptx::schedule::{Issue, Multiply};
+use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::ir::{OpId, Value};
 
 impl<'a> Agent<'a> {
@@ -15,9 +15,9 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// What they read is not there.
-    pub fn multiply(&mut self, shared: &mut Shared<'a>, plan: &Multiply) -> Result<(), Fault> {
+    pub fn multiply(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<(), Fault> {
         let last = plan.last().ok_or_else(|| broken("a group of no products"))?;
-        if plan.turn.ends {
+        if plan.order.release {
             self.end_turn(shared)?;
         }
         let operands = self.operands(shared, plan)?;
@@ -36,7 +36,7 @@ impl<'a> Agent<'a> {
             products.push((id, sum, promise));
         }
         let mut gives = Vec::new();
-        for channel in &plan.gives {
+        for channel in &plan.releases {
             let place = self.held.remove(channel);
             let held = place.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
             gives.push((*channel, held.place));
@@ -65,7 +65,7 @@ impl<'a> Agent<'a> {
     fn sum(
         &mut self,
         id: OpId,
-        (plan, made): (&Multiply, &HashMap<Value, Promise>),
+        (plan, made): (&MmaGroup, &HashMap<Value, Promise>),
         complete: bool,
     ) -> Result<Sum, Fault> {
         let module = self.kernel.module;
@@ -88,14 +88,14 @@ impl<'a> Agent<'a> {
     }
 
     /// The operands of products in the order in which these are issued.
-    fn operands(&mut self, shared: &mut Shared<'a>, plan: &Multiply) -> Result<Vec<[Operand; 2]>, Fault> {
+    fn operands(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<Vec<[Operand; 2]>, Fault> {
         let mut operands: Vec<[Operand; 2]> = Vec::new();
         for (at, issue) in plan.issue.iter().enumerate() {
             let id = *plan.ops.get(issue.op).ok_or_else(|| broken("a product of no op"))?;
             let before = at.checked_sub(1).map(|before| (plan.ops[plan.issue[before].op], operands[before].clone()));
             operands.push(match before {
-                Some((other, [left, right])) if issue.widens => [left, self.behind(right, other, id)?],
-                None if issue.widens => return Err(broken(format!("op {} widens nothing", id.index()))),
+                Some((other, [left, right])) if issue.extends_n => [left, self.behind(right, other, id)?],
+                None if issue.extends_n => return Err(broken(format!("op {} widens nothing", id.index()))),
                 _ => self.own_operands(shared, id)?,
             });
         }
@@ -131,16 +131,20 @@ impl<'a> Agent<'a> {
             if !held.arrived {
                 return Err(broken(format!("the tiles of channel {channel} are read before they are waited for")));
             }
-            let place = self.kernel.roles().and_then(|roles| roles.place_of(load));
+            let place = self.kernel.roles().and_then(|roles| roles.operand_slot(load));
             let place = place.ok_or_else(|| broken(format!("op {} has no place in a stage", load.index())))?;
-            let source =
-                Source::in_panels(plan, place.rows, place.offset as usize + place.of_bands as usize * self.team, form)?;
+            let source = Source::in_panels(
+                plan,
+                place.panel_rows,
+                place.smem_offset as usize + place.partition_stride as usize * self.team,
+                form,
+            )?;
             return Ok(Operand::At(Where::Ring(held.place), source));
         }
         let (number, copy) = self.ahead[&load];
         let copies = shared.copies(number)?;
         let (stage, tile) = copies.now.ok_or_else(|| broken("nothing has been copied ahead"))?;
-        let start = copies.plan.copies[copy].offset;
+        let start = copies.plan.copies[copy].smem_offset;
         let source = Source::in_order(plan, start, form, module.dtype(result));
         Ok(Operand::At(Where::Ahead(number, stage, tile), source))
     }
@@ -160,8 +164,8 @@ impl<'a> Agent<'a> {
     }
 }
 
-fn is_each_once(plan: &Multiply) -> bool {
-    let mut issued: Vec<usize> = plan.issue.iter().map(|&Issue { op, .. }| op).collect();
+fn is_each_once(plan: &MmaGroup) -> bool {
+    let mut issued: Vec<usize> = plan.issue.iter().map(|&MmaIssue { op, .. }| op).collect();
     issued.sort_unstable();
     issued.into_iter().eq(0..plan.ops.len())
 }

@@ -2,7 +2,7 @@
 
 use super::fault::{Fault, broken};
 use super::stage::{Stage, Tile};
-use crate::backend::ptx::schedule::Roles;
+use crate::backend::ptx::schedule::WarpSpecialization;
 
 /// The place of the tiles of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +32,15 @@ pub struct Rings {
 
 impl Rings {
     /// Rings for so many that go through the program of those that multiply, of which so many take each stage.
-    pub fn of(roles: &Roles, [crews, sharers]: [usize; 2]) -> Rings {
-        let ring = |plan: &crate::backend::ptx::schedule::RingPlan| Ring {
-            stages: (0..plan.stages).map(|_| Stage::new(plan.stage_bytes as usize)).collect(),
+    pub fn of(roles: &WarpSpecialization, [crews, sharers]: [usize; 2]) -> Rings {
+        let ring = |plan: &crate::backend::ptx::schedule::PipelineDesc| Ring {
+            stages: (0..plan.num_stages).map(|_| Stage::new(plan.stage_bytes as usize)).collect(),
             filled: 0,
             taken: 0,
             at: vec![0; crews],
-            given: vec![Vec::new(); plan.stages as usize],
+            given: vec![Vec::new(); plan.num_stages as usize],
         };
-        Rings { rings: roles.rings.iter().map(ring).collect(), sharers }
+        Rings { rings: roles.pipelines.iter().map(ring).collect(), sharers }
     }
 
     fn at(&self, ring: usize, channel: u32, turn: u64) -> Result<Place, Fault> {

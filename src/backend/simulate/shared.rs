@@ -10,7 +10,7 @@ use super::rings::{Place, Rings};
 use super::source::Source;
 use super::stage::{Stage, Tile};
 use crate::backend::cpu::Held;
-use crate::backend::ptx::schedule::Turn;
+use crate::backend::ptx::schedule::OrderPoint;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::OpId;
 
@@ -54,7 +54,7 @@ pub struct Shared<'a> {
     pub kernel: &'a Kernel<'a>,
     pub rings: Rings,
     /// Turns of teams, of each kind, that have ended.
-    pub passed: [u64; Turn::ALL.len()],
+    pub passed: [u64; OrderPoint::ALL.len()],
     /// Turns of bands or groups that have ended.
     pub turns: u64,
     /// How often each of those that multiply has come to where they meet.
@@ -73,7 +73,7 @@ impl<'a> Shared<'a> {
         Shared {
             kernel,
             rings,
-            passed: [0; Turn::ALL.len()],
+            passed: [0; OrderPoint::ALL.len()],
             turns: 0,
             meetings: vec![0; kernel.crews()],
             copies: BTreeMap::new(),
@@ -123,12 +123,12 @@ impl<'a> Shared<'a> {
     /// The stage is still used.
     pub fn fill(&mut self, channel: u32, coordinates: Vec<Vec<Vec<i64>>>) -> Result<(), Fault> {
         let plan = self.kernel.channel(channel)?;
-        let place = self.rings.to_fill(plan.ring, channel)?;
+        let place = self.rings.to_fill(plan.pipeline, channel)?;
         let count = coordinates.iter().map(Vec::len).sum();
         self.rings.fill(place, count, plan.bytes())?;
         for (load, all) in plan.loads.iter().zip(coordinates) {
             for (part, coordinates) in load.boxes.iter().zip(all) {
-                let at = (load.offset + part.at) as usize;
+                let at = (load.smem_offset + part.smem_offset) as usize;
                 self.boxes.push(Arriving { place, map: &load.map, coordinates, at });
             }
         }

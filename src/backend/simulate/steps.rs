@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    Acts, Step, Strip, TEAMS, Turn as TeamTurn, Within, box_order, is_computed_where_used,
+    OrderPoint as TeamTurn, PINGPONG_GROUPS, Step, StripMine, SubStep, WarpRole, box_order, is_computed_where_used,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
@@ -20,24 +20,24 @@ impl<'a> Agent<'a> {
     pub fn waits_for(&self, shared: &Shared<'a>) -> Result<Option<String>, Fault> {
         let Some(step) = self.next_step()? else { return Ok(None) };
         match step {
-            &Step::Fill(channel) => {
-                let place = shared.rings.to_fill(self.kernel.channel(channel)?.ring, channel)?;
+            &Step::Produce(channel) => {
+                let place = shared.rings.to_fill(self.kernel.channel(channel)?.pipeline, channel)?;
                 Ok((!shared.rings.is_free(place)).then(|| format!("fill {channel}: stage {} is not free", place.stage)))
             }
-            Step::Await(wait) => {
+            Step::ConsumerWait(wait) => {
                 let Some(held) = self.held.get(&wait.channel) else { return Ok(None) };
                 let (channel, stage) = (wait.channel, held.place.stage);
                 let waits = !shared.rings.has_arrived(held.place)?;
                 Ok(waits.then(|| format!("await {channel}: the tiles have not arrived in stage {stage}")))
             }
-            &Step::Turn(turn) => {
-                let before = self.turns[turn as usize] * u64::from(TEAMS) + self.team as u64;
+            &Step::OrderWait(turn) => {
+                let before = self.turns[turn as usize] * u64::from(PINGPONG_GROUPS) + self.team as u64;
                 let passed = shared.passed[turn as usize];
                 Ok((passed < before).then(|| format!("turn {turn}: {passed} of {before} have ended")))
             }
-            Step::Multiply(plan) if plan.turn.begins => Ok(self.waits_for_turn(shared)),
-            Step::BeginTurn { .. } => Ok(self.waits_for_turn(shared)),
-            Step::Within(Within::Meet { .. }) if self.kernel.groups > 1 => {
+            Step::Mma(plan) if plan.order.acquire => Ok(self.waits_for_turn(shared)),
+            Step::ExpOrderWait { .. } => Ok(self.waits_for_turn(shared)),
+            Step::Sub(SubStep::Barrier { .. }) if self.kernel.groups > 1 => {
                 let all = shared.meetings.iter().all(|&meetings| meetings > self.met);
                 Ok((!all).then(|| "meet: other groups have not come".to_owned()))
             }
@@ -72,7 +72,7 @@ impl<'a> Agent<'a> {
     /// # Errors
     /// Those of [`Agent::next_step`].
     pub fn arrive(&self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        if self.acts == Acts::Math && matches!(self.next_step()?, Some(Step::Within(Within::Meet { .. }))) {
+        if self.acts == WarpRole::Consumer && matches!(self.next_step()?, Some(Step::Sub(SubStep::Barrier { .. }))) {
             shared.meetings[self.team] = self.met + 1;
         }
         Ok(())
@@ -93,17 +93,23 @@ impl<'a> Agent<'a> {
     /// The user's place of a step.
     fn place_of(&self, step: &Step) -> Option<Loc> {
         let id = match step {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => Some(id),
-            &Step::Combine(id) | &Step::End(id) => Some(id),
-            Step::Send(send) => Some(send.op),
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
+                Some(id)
+            }
+            &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
+            Step::TmaStore(send) => Some(send.op),
             &Step::If { op, .. } => Some(op),
-            Step::Strip(strip) => strip.ops().next(),
-            Step::Multiply(plan) => plan.last(),
+            Step::StripMine(strip) => strip.ops().next(),
+            Step::Mma(plan) => plan.last(),
             Step::For(plan) => Some(plan.op),
             Step::Loop(plan) => Some(plan.op),
-            Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => None,
-            Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => None,
-            Step::BeginTurn { .. } | Step::EndTurn(_) => None,
+            Step::Produce(_)
+            | Step::Advance(_)
+            | Step::ConsumerRelease(_)
+            | Step::ConsumerWait(_)
+            | Step::MmaWait(_) => None,
+            Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => None,
+            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => None,
         };
         id.map(|id| self.kernel.module.op(id).loc)
     }
@@ -113,8 +119,8 @@ impl<'a> Agent<'a> {
             level.next += 1;
         }
         match step {
-            &Step::Let(id) => self.name(id)?,
-            &Step::Do(id) | &Step::Combine(id) => {
+            &Step::Deferred(id) => self.name(id)?,
+            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
                 self.need_operands(id)?;
                 if self.is_silent && groups::is_noticed(self.kernel.module.op(id)) {
                     self.frame.set_tokens(id);
@@ -123,14 +129,14 @@ impl<'a> Agent<'a> {
                     self.frame.step(id)?;
                 }
             }
-            Step::Strip(strip) => self.strip(strip)?,
-            &Step::Own(id) => self.own(shared, id)?,
-            &Step::Get(id) => self.rider(shared, id)?,
-            Step::Send(send) => self.send(send.op)?,
-            Step::Multiply(plan) => self.multiply(shared, plan)?,
-            &Step::Fill(channel) => self.fill(shared, channel)?,
-            &Step::Take(channel) => self.take(shared, channel)?,
-            Step::Await(wait) => {
+            Step::StripMine(strip) => self.strip(strip)?,
+            &Step::LocalLoadThreadPrivate(id) => self.own(shared, id)?,
+            &Step::LocalLoad(id) => self.rider(shared, id)?,
+            Step::TmaStore(send) => self.send(send.op)?,
+            Step::Mma(plan) => self.multiply(shared, plan)?,
+            &Step::Produce(channel) => self.fill(shared, channel)?,
+            &Step::Advance(channel) => self.take(shared, channel)?,
+            Step::ConsumerWait(wait) => {
                 let held = self.held.get_mut(&wait.channel);
                 let fault = || broken(format!("channel {} is waited for, and not taken", wait.channel));
                 let held = held.ok_or_else(fault)?;
@@ -142,35 +148,35 @@ impl<'a> Agent<'a> {
                     )));
                 }
             }
-            &Step::Look(channel) => {
-                let ring = self.kernel.channel(channel)?.ring;
+            &Step::ConsumerTryWait(channel) => {
+                let ring = self.kernel.channel(channel)?.pipeline;
                 shared.rings.move_on(ring, self.team);
                 let place = shared.rings.to_take(ring, channel, self.team)?;
                 if shared.rings.is_there(place) {
                     self.seen.insert(channel, place);
                 }
             }
-            Step::Land(land) => self.land(shared, land)?,
+            Step::MmaWait(land) => self.land(shared, land)?,
             // Where threads meet, products land; what else a step does within is no matter for tiles.
-            Step::Within(part) => {
-                if *part == Within::Land {
+            Step::Sub(part) => {
+                if *part == SubStep::MmaWaitAll {
                     self.land_all(shared)?;
                 }
-                self.met += u64::from(matches!(part, Within::Meet { .. }));
+                self.met += u64::from(matches!(part, SubStep::Barrier { .. }));
                 self.meetings.come_to(part)?;
             }
-            Step::Give(channels) => {
+            Step::ConsumerRelease(channels) => {
                 for channel in channels {
                     let held = self.held.remove(channel);
                     let held = held.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
                     shared.rings.give(held.place, self.team)?;
                 }
             }
-            Step::BeginTurn { .. } => {}
-            Step::EndTurn(_) => self.end_turn(shared)?,
-            &Step::Turn(turn) => self.turns[turn as usize] += 1,
-            &Step::Pass(turn) => {
-                while turn == TeamTurn::Memory && !self.sends.is_empty() {
+            Step::ExpOrderWait { .. } => {}
+            Step::ExpOrderArrive(_) => self.end_turn(shared)?,
+            &Step::OrderWait(turn) => self.turns[turn as usize] += 1,
+            &Step::OrderArrive(turn) => {
+                while turn == TeamTurn::SideEffects && !self.sends.is_empty() {
                     self.store_first()?;
                 }
                 shared.passed[turn as usize] += 1;
@@ -207,7 +213,7 @@ impl<'a> Agent<'a> {
         self.frame.step(id)
     }
 
-    fn strip(&mut self, strip: &Strip) -> Result<(), Fault> {
+    fn strip(&mut self, strip: &StripMine) -> Result<(), Fault> {
         let module = self.kernel.module;
         let inside = strip.inside(module);
         for id in strip.ops() {
@@ -233,7 +239,7 @@ impl<'a> Agent<'a> {
     fn rider(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
         let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
         let roles = self.kernel.roles().ok_or_else(|| fault("nothing is streamed"))?;
-        let place = roles.ride_of(id).ok_or_else(|| fault("a tile that comes with no others"))?;
+        let place = roles.aux_slot(id).ok_or_else(|| fault("a tile that comes with no others"))?;
         let channel = place.channel as u32;
         let held = self.held.get(&channel).filter(|held| held.arrived).map(|held| held.place);
         // Or a product has it, and gives it back when it has landed.
@@ -245,7 +251,7 @@ impl<'a> Agent<'a> {
         let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.context.inference.num_elements(result));
         let there = shared.rings.stage(stage);
         there.holds(stage.tile, id)?;
-        let bits = (0..count).map(|element| there.read(place.offset as usize + element * bytes, bytes));
+        let bits = (0..count).map(|element| there.read(place.smem_offset as usize + element * bytes, bytes));
         let bits = bits.collect::<Result<Vec<u64>, Fault>>()?;
         self.frame.set(result, Held::of_bits(dtype, bits.into_iter()));
         self.frame.set_tokens(id);
@@ -272,13 +278,13 @@ impl<'a> Agent<'a> {
     }
 
     fn fill(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
-        if self.acts != Acts::Load {
+        if self.acts != WarpRole::Producer {
             return Err(broken("who multiplies fills a stage"));
         }
         let plan = self.kernel.channel(channel)?;
         let mut all = Vec::new();
         for load in &plan.loads {
-            let coordinates = load.boxes.iter().map(|part| self.coordinates(load.load, &part.place));
+            let coordinates = load.boxes.iter().map(|part| self.coordinates(load.load, &part.coord));
             all.push(coordinates.collect::<Result<Vec<Vec<i64>>, Fault>>()?);
             self.frame.set_tokens(load.load);
         }
@@ -302,22 +308,22 @@ impl<'a> Agent<'a> {
     /// Does the loop of the present step look ahead for a channel?
     fn looks_ahead(&self, channel: u32) -> bool {
         let body = self.levels.last().map(|level| self.kernel.schedule.steps(level.body));
-        body.is_some_and(|steps| steps.contains(&Step::Look(channel)))
+        body.is_some_and(|steps| steps.contains(&Step::ConsumerTryWait(channel)))
     }
 
     fn take(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
-        if self.acts != Acts::Math {
+        if self.acts != WarpRole::Consumer {
             return Err(broken("who loads takes a stage"));
         }
         let plan = self.kernel.channel(channel)?;
-        let place = shared.rings.to_take(plan.ring, channel, self.team)?;
+        let place = shared.rings.to_take(plan.pipeline, channel, self.team)?;
         if self.held.insert(channel, Taken { place, arrived: false }).is_some() {
             return Err(broken(format!("channel {channel} is taken twice")));
         }
         shared.rings.take(place);
         // Who looks ahead moves on there.
         if !self.looks_ahead(channel) {
-            shared.rings.move_on(plan.ring, self.team);
+            shared.rings.move_on(plan.pipeline, self.team);
         }
         plan.loads.iter().for_each(|load| self.frame.set_tokens(load.load));
         Ok(())

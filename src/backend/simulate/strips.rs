@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::fault::{Fault, broken};
 use crate::backend::cpu::{Frame, Held};
-use crate::backend::ptx::schedule::{Part, Strip};
+use crate::backend::ptx::schedule::{StripMine, StripRole};
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
@@ -31,28 +31,28 @@ struct Pieces<'f, 'p> {
 pub fn run(
     frame: &mut Frame<'_>,
     (module, is_silent): (&Module, bool),
-    strip: &Strip,
+    strip: &StripMine,
     layout: &Layout,
 ) -> Result<(), Fault> {
-    let of = |wanted: Part| strip.parts.iter().filter(move |&&(_, part)| part == wanted).map(|&(id, _)| id);
-    of(Part::Before).try_for_each(|id| frame.step(id))?;
-    let reduces: Vec<OpId> = of(Part::Piece).filter(|&id| module.op(id).code == Opcode::Reduce).collect();
+    let of = |wanted: StripRole| strip.ops.iter().filter(move |&&(_, part)| part == wanted).map(|&(id, _)| id);
+    of(StripRole::Preheader).try_for_each(|id| frame.step(id))?;
+    let reduces: Vec<OpId> = of(StripRole::Body).filter(|&id| module.op(id).code == Opcode::Reduce).collect();
     let count = layout.num_elements();
     let (made, whole) = (HashMap::new(), HashMap::new());
     let mut pieces = Pieces { frame, module, inside: strip.inside(module), is_silent, made, whole, count };
     let mut covered = vec![false; count];
-    for start in (0..layout.num_registers()).step_by(strip.piece.max(1)) {
-        let elements = elements(layout, start..start + strip.piece);
+    for start in (0..layout.num_registers()).step_by(strip.registers_per_iteration.max(1)) {
+        let elements = elements(layout, start..start + strip.registers_per_iteration);
         elements.iter().for_each(|&element| covered[element as usize] = true);
         pieces.made.clear();
-        for &(id, part) in &strip.parts {
+        for &(id, part) in &strip.ops {
             match part {
-                Part::Piece => pieces.piece(id, &elements)?,
-                Part::Name => pieces.name(id),
-                Part::Before => {}
+                StripRole::Body => pieces.piece(id, &elements)?,
+                StripRole::View => pieces.name(id),
+                StripRole::Preheader => {}
             }
         }
-        for value in &strip.gives {
+        for value in &strip.live_out {
             let part = pieces.made.get(value).cloned();
             let part = part.ok_or_else(|| broken(format!("a strip gives %{} and does not make it", value.index())))?;
             pieces.collect(*value, &part, &elements);
@@ -63,16 +63,16 @@ pub fn run(
     }
     reduces.into_iter().try_for_each(|id| pieces.reduce(id))?;
     let Pieces { frame, mut whole, .. } = pieces;
-    for &value in &strip.gives {
+    for &value in &strip.live_out {
         frame.set(value, whole.remove(&value).unwrap_or_default());
     }
     // Other names of what was given.
-    for id in of(Part::Name) {
+    for id in of(StripRole::View) {
         if frame.is_known(module.op(id).operands[0]) {
             frame.step(id)?;
         }
     }
-    of(Part::Piece).for_each(|id| frame.set_tokens(id));
+    of(StripRole::Body).for_each(|id| frame.set_tokens(id));
     Ok(())
 }
 

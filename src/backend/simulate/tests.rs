@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use self::launch::Launch;
 use super::{Simulation, groups};
 use crate::backend::cpu::{Program, RunOptions};
-use crate::backend::ptx::schedule::{Context, InTurn, Schedule, Step};
+use crate::backend::ptx::schedule::{KernelInfo, OrderSpan, Schedule, Step};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
 use crate::backend::ptx::tests::{bands, matmul, meetings, turns};
 use crate::backend::ptx::{CompileOptions, Scheduled};
@@ -18,7 +18,7 @@ use crate::ir::{BlockId, Module};
 /// Extremes, and two orders by chance.
 const ORDERS: [u64; 5] = [0, 1, 2, 3, 4];
 
-fn run(context: &Context<'_>, body: BlockId, schedule: &Schedule, launch: &Launch, orders: &[u64]) -> Result<()> {
+fn run(context: &KernelInfo<'_>, body: BlockId, schedule: &Schedule, launch: &Launch, orders: &[u64]) -> Result<()> {
     let scheduled = Scheduled { context, body, schedule, maps: Vec::new() };
     let memory = launch.memory();
     Simulation { scheduled: &scheduled }.check(launch.grid, &launch.params, &memory, orders)
@@ -33,7 +33,7 @@ fn every(usual: usize) -> usize {
 type Kernels = Vec<(String, Module, CompileOptions)>;
 
 /// Shows the schedules of kernels, which go round their loops a few times, each with a launch.
-fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule, &Launch)) {
+fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule, &Launch)) {
     kernels.iter_mut().for_each(|(_, module, _)| launch::shorten(module));
     each_schedule_of(kernels, |name, context, body, schedule| {
         if let Some(launch) = Launch::of(context.module, body) {
@@ -57,7 +57,7 @@ fn schedules_do_what_their_kernels_do() {
             return;
         }
         count += 1;
-        streamed += usize::from(schedule.roles.is_some());
+        streamed += usize::from(schedule.warp_spec.is_some());
         if let Err(error) = run(context, body, schedule, launch, &ORDERS) {
             failed.push(format!("{name}: {error}\n{}", schedule.to_text(context.module)));
         }
@@ -89,20 +89,21 @@ fn bands_do_together_what_the_whole_kernel_does() {
 /// A schedule with each begin and each end of a turn left out.
 fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
     let mut all = Vec::new();
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut without = |changes: &mut dyn FnMut(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
-                changes(&mut changed.bodies[body]);
+                changes(&mut changed.sequences[body]);
                 all.push(changed);
             };
             match step {
-                Step::BeginTurn { .. } | Step::EndTurn(_) => without(&mut |steps| drop(steps.remove(at))),
-                Step::Multiply(plan) if plan.turn.is_one() => {
-                    for turn in [InTurn { begins: false, ..plan.turn }, InTurn { ends: false, ..plan.turn }] {
+                Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => without(&mut |steps| drop(steps.remove(at))),
+                Step::Mma(plan) if plan.order.is_some() => {
+                    for turn in [OrderSpan { acquire: false, ..plan.order }, OrderSpan { release: false, ..plan.order }]
+                    {
                         without(&mut |steps| {
-                            if let Step::Multiply(plan) = &mut steps[at] {
-                                plan.turn = turn;
+                            if let Step::Mma(plan) = &mut steps[at] {
+                                plan.order = turn;
                             }
                         });
                     }
@@ -118,8 +119,8 @@ fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
 fn groups_go_for_themselves_and_their_turns_are_noticed() {
     let mut changes = 0;
     each(turns::kernels(), |name, context, body, schedule, launch| {
-        assert_eq!(schedule.has_turns(), name.ends_with("sm_90a"), "{name}");
-        if !schedule.has_turns() {
+        assert_eq!(schedule.has_order_barriers(), name.ends_with("sm_90a"), "{name}");
+        if !schedule.has_order_barriers() {
             return;
         }
         assert_eq!(groups::count(context, body, schedule), 2, "{name}");

@@ -2,7 +2,7 @@
 
 use super::demand::{Demand, UNITS, Unit};
 use super::program::{Programs, RingPrice};
-use crate::backend::ptx::schedule::Turn;
+use crate::backend::ptx::schedule::OrderPoint;
 
 /// A part of a unit's time that somebody has had.
 #[derive(Clone, Copy, Debug)]
@@ -141,12 +141,12 @@ impl Shared {
         arrive(&mut self.rings[ring].given, index, at);
     }
 
-    pub fn pass(&mut self, turn: Turn, iteration: usize, at: f64) {
+    pub fn pass(&mut self, turn: OrderPoint, iteration: usize, at: f64) {
         arrive(&mut self.turns[turn as usize], iteration, at);
     }
 
     /// When all of a team have passed a turn.
-    pub fn passed(&self, turn: Turn, iteration: usize) -> Option<f64> {
+    pub fn passed(&self, turn: OrderPoint, iteration: usize) -> Option<f64> {
         complete(&self.turns[turn as usize], iteration, self.takers)
     }
 

@@ -40,7 +40,7 @@ use self::demand::Unit;
 use self::program::Programs;
 use self::replay::Replay;
 use self::trips::tiles_stored;
-use super::schedule::{Acts, Context, Schedule, Step};
+use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::ir::BlockId;
 use crate::target::Target;
 
@@ -72,7 +72,7 @@ impl Cost {
 /// What is to be costed: a schedule of an entry with this body.
 #[derive(Clone, Copy)]
 pub struct Subject<'a, 'm> {
-    pub context: &'a Context<'m>,
+    pub context: &'a KernelInfo<'m>,
     pub body: BlockId,
     pub schedule: &'a Schedule,
     /// Tile blocks that fit on a multiprocessor.
@@ -129,7 +129,9 @@ impl Subject<'_, '_> {
         let module = self.context.module;
         let Some(grid) = self.launched.grid else { return };
         let blocks = grid.iter().map(|&n| f64::from(n)).product::<f64>();
-        let Some(agent) = self.schedule.agents.iter().find(|agent| agent.acts != Acts::Load) else { return };
+        let Some(agent) = self.schedule.partitions.iter().find(|agent| agent.role != WarpRole::Producer) else {
+            return;
+        };
         for step in self.schedule.steps(agent.body) {
             let Step::For(plan) = step else { continue };
             let mut stores = Vec::new();

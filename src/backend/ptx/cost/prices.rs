@@ -5,7 +5,7 @@ use super::demand::{Demand, Unit};
 use super::weights::Weights;
 use crate::backend::ptx::infer::{Source, ViewShape, stored};
 use crate::backend::ptx::plan::{WARP, extent};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
@@ -80,7 +80,7 @@ pub struct ProductPrice {
 
 /// Knows what ops cost.
 pub struct Prices<'a, 'm> {
-    pub context: &'a Context<'m>,
+    pub context: &'a KernelInfo<'m>,
     pub weights: &'static Weights,
     /// Warps that go through a program together.
     pub warps: f64,
@@ -251,7 +251,7 @@ impl Prices<'_, '_> {
         let by_view = matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView);
         let view = if by_view { op.operand_group("view").first().copied() } else { None };
         let listed = match by_view {
-            true => self.context.is_listed(id),
+            true => self.context.is_indexed_access(id),
             false => !inference.pointer_runs.contains_key(&id),
         };
         let (moved, wide) = match listed {
@@ -381,7 +381,7 @@ impl Prices<'_, '_> {
     fn is_held(&self, value: Value, product: OpId) -> bool {
         let Some(Ok(plan)) = self.context.inference.products.get(&product) else { return false };
         let left = self.context.module.op(product).operands[0] == value;
-        left && plan.a.registers.is_some() && self.context.load_behind(value).is_none()
+        left && plan.a.registers.is_some() && self.context.source_load(value).is_none()
     }
 
     /// Bytes of a stage of copies that threads make.

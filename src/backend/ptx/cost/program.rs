@@ -7,7 +7,9 @@ use super::prices::Prices;
 use super::trips::{Launched, trips};
 use super::weights::Weights;
 use crate::backend::ptx::plan::GROUP_WARPS;
-use crate::backend::ptx::schedule::{Acts, BodyId, Context, For, Multiply, Part, Schedule, Step, Takes, Turn, Within};
+use crate::backend::ptx::schedule::{
+    For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
+};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and of those around others.
@@ -54,8 +56,8 @@ pub enum What {
         younger: usize,
     },
     Give(Vec<u32>),
-    Turn(Turn),
-    Pass(Turn),
+    Turn(OrderPoint),
+    Pass(OrderPoint),
     /// Waits until the group before has ended its turn.
     BeginTurn,
     /// The next group has its turn; `multiplied`: when tensor cores have done the products that were issued last.
@@ -84,7 +86,7 @@ pub struct Round {
     /// Does it contain others?
     pub outer: bool,
     /// What each iteration takes of each ring, if they are dealt to teams.
-    pub deal: Option<Vec<Takes>>,
+    pub deal: Option<Vec<StageCount>>,
     pub ahead: Option<AheadPlan>,
     /// Does it contain products?
     pub multiplies: bool,
@@ -115,7 +117,7 @@ pub struct Programs {
 
 /// An agent: so many teams, each of so many groups of warps that go through its program on their own.
 pub struct AgentPlan {
-    pub acts: Acts,
+    pub acts: WarpRole,
     pub list: usize,
     pub teams: u32,
     pub groups: u32,
@@ -142,7 +144,7 @@ pub struct ChannelPrice {
 impl Programs {
     /// Of a schedule.
     pub fn of(
-        context: &Context<'_>,
+        context: &KernelInfo<'_>,
         weights: &'static Weights,
         body: BlockId,
         schedule: &Schedule,
@@ -157,17 +159,18 @@ impl Programs {
             channels: Vec::new(),
         };
         let known = trips(context.module, body, launched);
-        if let Some(roles) = schedule.roles.as_deref() {
+        if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.rings = roles
-                .rings
+                .pipelines
                 .iter()
-                .map(|ring| RingPrice { stages: ring.stages as usize, paired: ring.paired })
+                .map(|ring| RingPrice { stages: ring.num_stages as usize, paired: ring.clustered })
                 .collect();
             for channel in &roles.channels {
-                let share =
-                    |load: OpId| if roles.pairs.as_ref().is_some_and(|p| p.may_share(load)) { 0.5 } else { 1.0 };
+                let share = |load: OpId| {
+                    if roles.multicast.as_ref().is_some_and(|p| p.can_multicast(load)) { 0.5 } else { 1.0 }
+                };
                 programs.channels.push(ChannelPrice {
-                    ring: channel.ring,
+                    ring: channel.pipeline,
                     bytes: f64::from(channel.bytes()),
                     fetched: channel.loads.iter().map(|load| f64::from(load.bytes) * share(load.load)).sum(),
                     boxes: channel.loads.iter().map(|load| load.boxes.len() as f64 * share(load.load)).sum(),
@@ -175,31 +178,34 @@ impl Programs {
             }
         }
         let multiplies = !context.inference.products.is_empty();
-        for agent in &schedule.agents {
+        for agent in &schedule.partitions {
             let warps = agent.warps.end - agent.warps.start;
-            let teams =
-                if agent.acts == Acts::Math { schedule.roles.as_ref().map_or(1, |roles| roles.teams()) } else { 1 };
+            let teams = if agent.role == WarpRole::Consumer {
+                schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups())
+            } else {
+                1
+            };
             // Four warps are those that one instruction multiplies for, or one for each scheduler.
-            let groups = match agent.acts {
-                Acts::Load => 1,
+            let groups = match agent.role {
+                WarpRole::Producer => 1,
                 _ if multiplies => (warps / teams / GROUP_WARPS).max(1),
                 _ => 1,
             };
-            let each = if agent.acts == Acts::Load { 1 } else { warps / teams / groups };
+            let each = if agent.role == WarpRole::Producer { 1 } else { warps / teams / groups };
             // Each band has tiles of its own.
-            let bands = if agent.acts == Acts::Math { context.bands } else { 1 };
+            let bands = if agent.role == WarpRole::Consumer { context.bands } else { 1 };
             let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer = Writer {
                 prices,
                 schedule,
                 known: &known,
-                loads: agent.acts == Acts::Load,
+                loads: agent.role == WarpRole::Producer,
                 exponentials: None,
                 programs: &mut programs,
             };
             let list = writer.body(agent.body);
             let in_turn = if bands > 1 { bands } else { groups };
-            programs.agents.push(AgentPlan { acts: agent.acts, list, teams, groups, warps: each, in_turn });
+            programs.agents.push(AgentPlan { acts: agent.role, list, teams, groups, warps: each, in_turn });
         }
         programs
     }
@@ -265,7 +271,7 @@ impl Act {
 }
 
 impl Writer<'_, '_> {
-    fn body(&mut self, body: BodyId) -> usize {
+    fn body(&mut self, body: SeqId) -> usize {
         let mut acts = Vec::new();
         self.steps(body, &mut acts);
         if self.has_turns(body) {
@@ -281,7 +287,7 @@ impl Writer<'_, '_> {
         self.programs.lists.len() - 1
     }
 
-    fn steps(&mut self, body: BodyId, acts: &mut Vec<Act>) {
+    fn steps(&mut self, body: SeqId, acts: &mut Vec<Act>) {
         let schedule = self.schedule;
         for step in schedule.steps(body) {
             self.step(step, acts);
@@ -293,20 +299,23 @@ impl Writer<'_, '_> {
     }
 
     /// Returns true if groups take turns in a body, and threads do not meet there.
-    fn has_turns(&self, body: BodyId) -> bool {
+    fn has_turns(&self, body: SeqId) -> bool {
         let steps = self.schedule.steps(body);
         let is_turn = |step: &Step| match step {
-            Step::Multiply(plan) => plan.turn.is_one(),
-            step => matches!(step, Step::BeginTurn { .. }),
+            Step::Mma(plan) => plan.order.is_some(),
+            step => matches!(step, Step::ExpOrderWait { .. }),
         };
-        steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Within(Within::Meet { .. })))
+        steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Sub(SubStep::Barrier { .. })))
     }
 
     fn push(&self, acts: &mut Vec<Act>, step: &Step, label: String, what: What) {
         let reads = match step {
-            Step::Do(_) | Step::Send(_) | Step::Combine(_) | Step::Strip(_) | Step::Multiply(_) | Step::For(_) => {
-                self.prices.context.read_by(step)
-            }
+            Step::Exec(_)
+            | Step::TmaStore(_)
+            | Step::PrivatizedAtomic(_)
+            | Step::StripMine(_)
+            | Step::Mma(_)
+            | Step::For(_) => self.prices.context.read_by(step),
             _ => Vec::new(),
         };
         let folds = step.ops().iter().any(|&id| {
@@ -322,10 +331,10 @@ impl Writer<'_, '_> {
             |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
-            Step::Within(Within::Land) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
+            Step::Sub(SubStep::MmaWaitAll) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
             // What else a step does within is in the price of its op.
-            Step::Let(_) | Step::End(_) | Step::Within(_) => {}
-            &Step::Do(id) | &Step::Combine(id) => {
+            Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
+            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
                 let price = self.prices.op(id);
                 let arrives = if price.arrives { context.module.op(id).results.clone() } else { Vec::new() };
                 let what = What::Work {
@@ -340,18 +349,18 @@ impl Writer<'_, '_> {
                     self.push(acts, step, name(id), what);
                 }
             }
-            &Step::Own(id) | &Step::Get(id) => {
+            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
                 let tile = context.module.op(id).results[0];
                 let bytes = crate::backend::ptx::plan::extent(context.module, tile).1 as f64 / self.prices.groups;
                 let demand = Demand::of(Unit::Shared, bytes / self.prices.weights.shared);
                 self.push(acts, step, name(id), work(demand));
             }
-            Step::Strip(strip) => {
+            Step::StripMine(strip) => {
                 let (mut demand, mut behind) = (Demand::default(), Demand::default());
                 let mut meets = 0;
                 let mut arrives = false;
-                for &(id, part) in &strip.parts {
-                    if part == Part::Piece {
+                for &(id, part) in &strip.ops {
+                    if part == StripRole::Body {
                         let price = self.prices.op(id);
                         demand += price.demand;
                         behind += price.behind;
@@ -363,7 +372,7 @@ impl Writer<'_, '_> {
                 let what = What::Work { demand, behind, stores: !arrives, meets, arrives: Vec::new(), waits: arrives };
                 self.push(acts, step, format!("strip {first}"), what);
             }
-            Step::Send(send) => {
+            Step::TmaStore(send) => {
                 let id = send.op;
                 let (price, bytes) = self.prices.send(id);
                 let (demand, behind, meets) = (price.demand, price.behind, price.meets);
@@ -374,25 +383,27 @@ impl Writer<'_, '_> {
                 let far = Demand::of(Unit::Memory, bytes / weights.memory);
                 acts.push(Act::new(What::Send { near, far }, name(id)));
             }
-            Step::Multiply(plan) => self.multiply(step, plan, acts),
-            &Step::Fill(channel) => self.push(acts, step, format!("fill {channel}"), What::Fill(channel)),
-            &Step::Take(channel) => self.push(acts, step, format!("take {channel}"), What::Take(channel)),
-            Step::Await(wait) => self.push(acts, step, format!("await {}", wait.channel), What::Await(wait.channel)),
-            Step::Land(land) => {
-                let label = format!("land {}", land.product.index());
-                self.push(acts, step, label, What::Land { younger: land.younger });
+            Step::Mma(plan) => self.multiply(step, plan, acts),
+            &Step::Produce(channel) => self.push(acts, step, format!("fill {channel}"), What::Fill(channel)),
+            &Step::Advance(channel) => self.push(acts, step, format!("take {channel}"), What::Take(channel)),
+            Step::ConsumerWait(wait) => {
+                self.push(acts, step, format!("await {}", wait.channel), What::Await(wait.channel))
             }
-            Step::Look(_) => {}
-            Step::BeginTurn { exponentials, .. } => {
+            Step::MmaWait(land) => {
+                let label = format!("land {}", land.mma.index());
+                self.push(acts, step, label, What::Land { younger: land.pending });
+            }
+            Step::ConsumerTryWait(_) => {}
+            Step::ExpOrderWait { exponentials, .. } => {
                 self.push(acts, step, "turn work".to_owned(), What::BeginTurn);
                 self.exponentials = Some(*exponentials);
             }
-            Step::EndTurn(_) => self.pass_work(acts),
-            Step::Give(channels) => {
+            Step::ExpOrderArrive(_) => self.pass_work(acts),
+            Step::ConsumerRelease(channels) => {
                 self.push(acts, step, format!("give {}", all(channels)), What::Give(channels.clone()));
             }
-            &Step::Turn(turn) => self.push(acts, step, format!("turn {turn}"), What::Turn(turn)),
-            &Step::Pass(turn) => self.push(acts, step, format!("pass {turn}"), What::Pass(turn)),
+            &Step::OrderWait(turn) => self.push(acts, step, format!("turn {turn}"), What::Turn(turn)),
+            &Step::OrderArrive(turn) => self.push(acts, step, format!("pass {turn}"), What::Pass(turn)),
             Step::For(plan) => self.for_loop(step, plan, acts),
             Step::Loop(plan) => {
                 let list = self.body(plan.body);
@@ -427,13 +438,13 @@ impl Writer<'_, '_> {
         (plain, count)
     }
 
-    fn multiply(&mut self, step: &Step, plan: &Multiply, acts: &mut Vec<Act>) {
+    fn multiply(&mut self, step: &Step, plan: &MmaGroup, acts: &mut Vec<Act>) {
         let context = self.prices.context;
         let Some(last) = plan.last() else { return };
-        let roles = self.schedule.roles.as_deref();
+        let roles = self.schedule.warp_spec.as_deref();
         let fetched = |value: Value| {
-            let load = context.load_behind(value);
-            load.is_some_and(|load| roles.is_some_and(|roles| roles.members.contains_key(&load)))
+            let load = context.source_load(value);
+            load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)))
         };
         let (mut before, mut runs, mut after, mut meets) = (Demand::default(), Demand::default(), Demand::default(), 0);
         let mut least = 0.0;
@@ -464,17 +475,17 @@ impl Writer<'_, '_> {
         let asynchronous = context.inference.runs_alone(last);
         if !asynchronous {
             self.push(acts, step, name, work(runs));
-            if !plan.gives.is_empty() {
-                acts.push(Act::new(What::Give(plan.gives.clone()), "give".to_owned()));
+            if !plan.releases.is_empty() {
+                acts.push(Act::new(What::Give(plan.releases.clone()), "give".to_owned()));
             }
             return;
         }
         let waits = !context.run_on(&plan.ops);
-        if plan.turn.begins {
+        if plan.order.acquire {
             acts.push(Act::new(What::BeginTurn, "turn products".to_owned()));
         }
-        self.push(acts, step, name.clone(), What::Product { runs, least, waits, gives: plan.gives.clone() });
-        if plan.turn.ends {
+        self.push(acts, step, name.clone(), What::Product { runs, least, waits, gives: plan.releases.clone() });
+        if plan.order.release {
             acts.push(Act::new(What::EndTurn { multiplied: true }, "pass products".to_owned()));
         }
         if after.alone() > 0.0 {
@@ -492,19 +503,19 @@ impl Writer<'_, '_> {
             self.push(acts, step, "for".to_owned(), work(Demand::time(0.0)));
         }
         let list = self.body(plan.body);
-        if plan.ahead.as_ref().is_some_and(|ahead| ahead.asynchronous) {
+        if plan.cp_async.as_ref().is_some_and(|ahead| ahead.async_mma) {
             let what = What::Land { younger: 0 };
             self.programs.lists[list].insert(0, Act::new(what, "land all".to_owned()));
         }
-        let leave = plan.leave.map(|leave| self.body(leave));
-        let ahead = plan.ahead.as_ref().map(|ahead| AheadPlan {
+        let leave = plan.epilogue.map(|leave| self.body(leave));
+        let ahead = plan.cp_async.as_ref().map(|ahead| AheadPlan {
             stages: ahead.stages,
             issue: self.prices.copies(ahead.stage_bytes as f64),
             bytes: ahead.stage_bytes as f64 / self.prices.groups,
-            meets: ahead.meets,
-            operands: ahead.meets,
+            meets: ahead.barrier_at_head,
+            operands: ahead.barrier_at_head,
         });
-        let deal = plan.deal.as_ref().map(|deal| deal.takes.clone());
+        let deal = plan.pingpong.as_ref().map(|deal| deal.stages_per_iteration.clone());
         self.round(plan.op, list, leave, ahead, acts);
         if let Some(round) = self.programs.rounds.last_mut() {
             round.deal = deal;
@@ -522,8 +533,8 @@ impl Writer<'_, '_> {
         }
         let known = self.known.get(&op).copied();
         let trips = known.unwrap_or(ASSUMED[usize::from(outer)]);
-        let deal = self.schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
-        let is_dealt = deal.is_some_and(|deal| deal.around == op);
+        let deal = self.schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
+        let is_dealt = deal.is_some_and(|deal| deal.loop_op == op);
         let most = if is_dealt { DEALT } else { FOLLOWED[usize::from(outer)] };
         let followed = (trips.ceil() as u32).min(most);
         self.programs.rounds.push(Round {

@@ -76,7 +76,7 @@ fn work(demand: Demand) -> Act {
     Act::new(what, "work".to_owned())
 }
 
-fn agent(acts: super::Acts, list: usize, groups: u32) -> AgentPlan {
+fn agent(acts: super::WarpRole, list: usize, groups: u32) -> AgentPlan {
     AgentPlan { acts, list, teams: 1, groups, warps: 4, in_turn: groups }
 }
 
@@ -99,7 +99,7 @@ fn round(acts: usize, trips: u32) -> Round {
 #[test]
 fn those_who_want_the_same_unit_share_it() {
     let both = vec![work(Demand::of(Unit::Special, 640.0))];
-    let all = programs(free(), vec![agent(super::Acts::All, 0, 2)], vec![both], Vec::new());
+    let all = programs(free(), vec![agent(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
     let replay = Replay::of(&all, 1, true).unwrap();
     assert_eq!((replay.end, replay.busy[Unit::Special as usize]), (1280.0, 1280.0));
     // They go on side by side: neither is done long before the other one.
@@ -107,7 +107,7 @@ fn those_who_want_the_same_unit_share_it() {
     // Blocks of a multiprocessor do, too; other units are other queues.
     assert_eq!(Replay::of(&all, 2, false).unwrap().end, 2560.0);
     let apart = vec![work(Demand::of(Unit::Special, 100.0).and(Unit::Alu, 100.0))];
-    let apart = programs(free(), vec![agent(super::Acts::All, 0, 1)], vec![apart], Vec::new());
+    let apart = programs(free(), vec![agent(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
     assert_eq!(Replay::of(&apart, 1, false).unwrap().end, 100.0);
 }
 
@@ -119,7 +119,7 @@ fn ring(stages: usize) -> f64 {
     let producer = vec![act(What::Round(1))];
     let filled = vec![act(What::Fill(0))];
     let weights = Weights { l2: 1.0, copy: 700.0, ..free() };
-    let agents = vec![agent(super::Acts::Math, 0, 1), agent(super::Acts::Load, 2, 1)];
+    let agents = vec![agent(super::WarpRole::Consumer, 0, 1), agent(super::WarpRole::Producer, 2, 1)];
     let lists = vec![consumer, taken, producer, filled];
     let mut all = programs(weights, agents, lists, vec![round(1, 64), round(3, 64)]);
     all.rings = vec![RingPrice { stages, paired: false }];
@@ -145,7 +145,7 @@ fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     let alu = Demand::of(Unit::Alu, 64.0);
     let reads = Act { reads: vec![value], ..work(alu) };
     let lists = vec![vec![Act::new(load, String::new()), reads], vec![work(Demand::time(500.0)), work(alu)]];
-    let agents = vec![agent(super::Acts::Math, 0, 1), agent(super::Acts::Load, 1, 1)];
+    let agents = vec![agent(super::WarpRole::Consumer, 0, 1), agent(super::WarpRole::Producer, 1, 1)];
     let replay =
         Replay::of(&programs(Weights { load: 1000.0, ..free() }, agents, lists, Vec::new()), 1, false).unwrap();
     assert_eq!(replay.walkers.iter().map(|walker| walker.time).collect::<Vec<_>>(), [1065.0, 564.0]);
@@ -166,7 +166,7 @@ fn multiplying(turns: bool) -> f64 {
     ];
     let body = all.into_iter().filter(|act| turns || !matches!(act.what, What::BeginTurn | What::EndTurn { .. }));
     let lists = vec![vec![act(What::Round(0))], body.collect()];
-    let all = programs(free(), vec![agent(super::Acts::Math, 0, 2)], lists, vec![round(1, 64)]);
+    let all = programs(free(), vec![agent(super::WarpRole::Consumer, 0, 2)], lists, vec![round(1, 64)]);
     extrapolated(&all, &Replay::of(&all, 1, false).unwrap()).0[0].cycles
 }
 
@@ -183,7 +183,7 @@ fn groups_wait_for_the_turn_before() {
     let turn =
         |cycles| vec![act(What::BeginTurn), work(Demand::time(cycles)), act(What::EndTurn { multiplied: false })];
     let of = |in_turn, groups, weights| {
-        let agents = vec![AgentPlan { in_turn, ..agent(super::Acts::Math, 0, groups) }];
+        let agents = vec![AgentPlan { in_turn, ..agent(super::WarpRole::Consumer, 0, groups) }];
         let all = programs(weights, agents, vec![turn(100.0)], Vec::new());
         Replay::of(&all, 1, false).unwrap().end
     };
@@ -193,7 +193,10 @@ fn groups_wait_for_the_turn_before() {
     assert_eq!(of(3, 3, Weights { meet: 30.0, step: 4.0, ..free() }), 3.0 * 130.0 + 4.0);
     // A turn that never ends has no cost.
     let lists = vec![vec![act(What::BeginTurn)]];
-    assert!(Replay::of(&programs(free(), vec![agent(super::Acts::Math, 0, 2)], lists, Vec::new()), 1, false).is_none());
+    assert!(
+        Replay::of(&programs(free(), vec![agent(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()), 1, false)
+            .is_none()
+    );
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn turns_of_a_schedule_are_acts() {
             let programs = subject.programs(weights(Target::SM_90A));
             let count = |is: fn(&What) -> bool| programs.lists.iter().flatten().filter(|act| is(&act.what)).count();
             let begins = count(|what| matches!(what, What::BeginTurn));
-            (begins, count(|what| matches!(what, What::EndTurn { .. })), subject.schedule.has_turns())
+            (begins, count(|what| matches!(what, What::EndTurn { .. })), subject.schedule.has_order_barriers())
         };
         let options = CompileOptions { choice: Choice::Nothing, ..options };
         let found = with_plan(&module, Target::SM_90A, &options, Launched::default(), look).unwrap();
@@ -216,7 +219,7 @@ fn who_waits_for_what_never_comes_has_no_cost() {
     let act = |what| Act::new(what, String::new());
     let mut all = programs(
         free(),
-        vec![agent(super::Acts::Math, 0, 1)],
+        vec![agent(super::WarpRole::Consumer, 0, 1)],
         vec![vec![act(What::Take(0)), act(What::Await(0))]],
         Vec::new(),
     );
@@ -331,7 +334,8 @@ fn pictures_show_all_agents_and_units() {
     for (name, module, options) in kernels() {
         for target in [Target::SM_80, Target::SM_90A] {
             let look = &mut |subject: &super::Subject<'_, '_>| {
-                let wanted: Vec<String> = subject.schedule.agents.iter().map(|agent| agent.acts.to_string()).collect();
+                let wanted: Vec<String> =
+                    subject.schedule.partitions.iter().map(|agent| agent.role.to_string()).collect();
                 (subject.picture(weights(target), "a < b & \"c\""), wanted)
             };
             let options = CompileOptions { choice: Choice::Nothing, ..options };

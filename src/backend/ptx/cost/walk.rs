@@ -6,7 +6,7 @@ use super::demand::{Demand, PART, Unit};
 use super::machine::{Shared, TurnEnd, Units};
 use super::program::{Act, Programs, Round, What};
 use super::queue::{FAR, NEAR, PRODUCTS, QUEUES, Queue};
-use crate::backend::ptx::schedule::Acts;
+use crate::backend::ptx::schedule::WarpRole;
 use crate::ir::Value;
 
 /// Most parts of one act.
@@ -467,11 +467,11 @@ impl Walker {
         if let Some(takes) = &round.deal {
             self.iteration = iteration;
             for (ring, takes) in takes.iter().enumerate() {
-                let of_loops = takes.loops.iter().map(|&op| {
+                let of_loops = takes.per_iteration_of.iter().map(|&op| {
                     let known = programs.rounds.iter().find(|round| round.op == op);
                     known.map_or(0, |round| round.followed as usize)
                 });
-                self.taken[ring] = iteration * (takes.once as usize + of_loops.sum::<usize>());
+                self.taken[ring] = iteration * (takes.fixed as usize + of_loops.sum::<usize>());
             }
         }
         if let (Some(arrival), Some(ahead)) = (arrival, &round.ahead) {
@@ -520,6 +520,6 @@ impl Walker {
 
     /// Is it one of those that load?
     pub fn loads(&self, programs: &Programs) -> bool {
-        programs.agents[self.agent].acts == Acts::Load
+        programs.agents[self.agent].acts == WarpRole::Producer
     }
 }

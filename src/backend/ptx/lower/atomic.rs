@@ -24,7 +24,7 @@ impl Lowering<'_> {
         let values = self.get(op.operands[1], &layout)?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
-        let is_read = self.context.is_result_read(id);
+        let is_read = self.context.is_result_used(id);
         let ordering = Ordering::of(op);
         let carries =
             !self.is_half_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());

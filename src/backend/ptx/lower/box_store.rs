@@ -13,7 +13,7 @@ use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{Outbox, Parts, Send};
+use crate::backend::ptx::schedule::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
@@ -23,7 +23,7 @@ use crate::layout::Layout;
 /// A store that the engine does.
 #[derive(Clone)]
 struct BoxStore<'a> {
-    send: &'a Send,
+    send: &'a TmaStore,
     /// The layout in which the value is there.
     layout: Layout,
     map: TensorMap,
@@ -39,7 +39,7 @@ impl Lowering<'_> {
     /// Has the maps of stores fetched, so that the first store does not wait for its map.
     pub fn fetch_store_maps(&mut self) -> Lowered {
         let schedule = std::rc::Rc::clone(&self.schedule);
-        let mut sends: Vec<&Send> = schedule.sends().collect();
+        let mut sends: Vec<&TmaStore> = schedule.sends().collect();
         if sends.is_empty() {
             return Ok(());
         }
@@ -57,15 +57,15 @@ impl Lowering<'_> {
     }
 
     /// The map of a store.
-    fn store_map(&self, send: &Send) -> Lowered<TensorMap> {
+    fn store_map(&self, send: &TmaStore) -> Lowered<TensorMap> {
         self.context.sent_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
     }
 
     /// `store_view_tko` or `atomic_red_view_tko`, by the engine if there is room for its boxes.
-    pub fn send_view(&mut self, send: &Send) -> Lowered {
+    pub fn send_view(&mut self, send: &TmaStore) -> Lowered {
         let view = self.module.op(send.op).operand_group("view")[0];
         let layout = self.schedule.layout(send.layout).clone();
-        let stage = send.outbox.as_ref().and_then(|outbox| outbox.stage);
+        let stage = send.staging.as_ref().and_then(|outbox| outbox.channel);
         let base = stage.map_or(Some(Operand::Smem), |channel| self.stage_of(channel)).ok_or(OTHERWISE)?;
         let store = BoxStore {
             send,
@@ -76,7 +76,7 @@ impl Lowering<'_> {
             writes: send.tile.writes(&layout).ok_or(OTHERWISE)?,
             layout,
         };
-        match (&send.outbox, self.parts()) {
+        match (&send.staging, self.parts()) {
             (Some(outbox), None) => self.store_by_warps(&store, outbox),
             (None, Some(parts)) => self.store_boxes(&store, parts),
             (None, None) => match self.missing_room() {
@@ -91,7 +91,7 @@ impl Lowering<'_> {
 
     /// A store by the engine, in so many parts, of which so many fit at a time.
     fn store_boxes(&mut self, store: &BoxStore<'_>, [count, slots]: [u32; 2]) -> Lowered {
-        let parts = Parts { count, slots, bytes: store.send.tile.bytes() / count };
+        let parts = StoreSplit { count, in_flight: slots, bytes: store.send.tile.bytes() / count };
         let op = self.module.op(store.send.op);
         let slots = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
@@ -101,17 +101,17 @@ impl Lowering<'_> {
         let issues = self.issues(view, index, issuer)?;
         let buffer = self.begin_write()?;
         for part in 0..parts.count {
-            if part > 0 && parts.slots == 1 {
+            if part > 0 && parts.in_flight == 1 {
                 self.b.bulk_wait(0, true);
                 self.meet()?;
             }
-            let slot = part % parts.slots * parts.bytes;
+            let slot = part % parts.in_flight * parts.bytes;
             let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
             self.write_part(store, &slots, part, place, Operand::Imm(0));
             self.b.fence_proxy(ProxyFence::AsyncShared);
             // The barrier also says that the slot of the next part has been read.
-            if parts.slots > 1 && (parts.slots..parts.count).contains(&(part + 1)) {
-                self.b.bulk_wait(parts.slots - 2, true);
+            if parts.in_flight > 1 && (parts.in_flight..parts.count).contains(&(part + 1)) {
+                self.b.bulk_wait(parts.in_flight - 2, true);
             }
             self.meet()?;
             self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
@@ -122,9 +122,9 @@ impl Lowering<'_> {
     }
 
     /// A store of which each warp does its part.
-    fn store_by_warps(&mut self, store: &BoxStore<'_>, outbox: &Outbox) -> Lowered {
+    fn store_by_warps(&mut self, store: &BoxStore<'_>, outbox: &StagingBuffer) -> Lowered {
         let op = self.module.op(store.send.op);
-        let Outbox { place, parts, .. } = outbox;
+        let StagingBuffer { buffer: place, split: parts, .. } = outbox;
         let slots = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
         let mut coords = self.tma_coords(view, index, &vec![0; store.send.tile.boxes.len()])?;
@@ -137,7 +137,8 @@ impl Lowering<'_> {
         // The same lane each time, and ptxas knows that it is one.
         let issuer = self.b.elect();
         let issues = self.issues(view, index, issuer)?;
-        let warps: Vec<u32> = (0..store.layout.warp_images().len()).map(|warp| outbox.each() << warp).collect();
+        let warps: Vec<u32> =
+            (0..store.layout.warp_images().len()).map(|warp| outbox.bytes_per_warp() << warp).collect();
         let warp = self.linear_in_warp(&warps);
         let first = place.offset + self.team.index * (place.bytes / self.context.teams);
         let store = &BoxStore { base: self.outbox_of_band(store.base, place.bytes), ..store.clone() };
@@ -145,11 +146,11 @@ impl Lowering<'_> {
         self.drain()?;
         self.b.bar_warp_sync();
         for part in 0..parts.count {
-            if part >= parts.slots {
-                self.b.bulk_wait(parts.slots - 1, true);
+            if part >= parts.in_flight {
+                self.b.bulk_wait(parts.in_flight - 1, true);
                 self.b.bar_warp_sync();
             }
-            let slot = part % parts.slots * parts.bytes;
+            let slot = part % parts.in_flight * parts.bytes;
             let place = Buffer { offset: first + slot, bytes: parts.bytes };
             self.write_part(store, &slots, part, place, warp);
             self.b.fence_proxy(ProxyFence::AsyncShared);

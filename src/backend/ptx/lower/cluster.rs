@@ -20,7 +20,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::LoadRoute;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
-use crate::backend::ptx::schedule::{BLOCKS, Box, Pairs, Roles, Streamed, box_order};
+use crate::backend::ptx::schedule::{CLUSTER_SIZE, ClusterMulticast, TmaBox, TmaLoad, WarpSpecialization, box_order};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Value};
 use crate::layout::Layout;
@@ -42,23 +42,23 @@ pub struct Peer {
 }
 
 impl Lowering<'_> {
-    fn pairs(&self) -> Option<&Pairs> {
-        self.rings.as_ref().and_then(|rings| rings.roles.pairs.as_ref())
+    fn pairs(&self) -> Option<&ClusterMulticast> {
+        self.rings.as_ref().and_then(|rings| rings.roles.multicast.as_ref())
     }
 
     /// Tile blocks of a cluster.
     pub fn cluster(&self) -> u32 {
-        if self.pairs().is_some() { BLOCKS } else { 1 }
+        if self.pairs().is_some() { CLUSTER_SIZE } else { 1 }
     }
 
     /// Blocks of the pair that may share the tile of this load.
     pub fn sharing_blocks(&self, load: OpId) -> u32 {
-        if self.pairs().is_some_and(|pairs| pairs.may_share(load)) { BLOCKS } else { 1 }
+        if self.pairs().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
     }
 
     /// After an op of the producer: computes it for the peer, and compares what decides about loads.
     pub fn mirror(&mut self, id: OpId) -> Lowered {
-        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.mirrored.contains(&id)) {
+        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.peer_ops.contains(&id)) {
             return Ok(());
         }
         self.op_of_peer(id)?;
@@ -75,7 +75,7 @@ impl Lowering<'_> {
     /// Of those among these values that decide about loads: are they the peer's?
     fn compare(&mut self, values: &[Value]) -> Lowered {
         let Some(pairs) = self.pairs() else { return Ok(()) };
-        let decides = |value: &&Value| pairs.shared.values().any(|deciding| deciding.contains(value));
+        let decides = |value: &&Value| pairs.multicast_loads.values().any(|deciding| deciding.contains(value));
         let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
         for value in deciding {
             let (own, other) = self.both(value)?;
@@ -93,7 +93,7 @@ impl Lowering<'_> {
 
     /// At the head of a loop of the producer: where the peer is.
     pub fn mirror_counter(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
-        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.loops.contains(&id)) {
+        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.outer_loops.contains(&id)) {
             return Ok(());
         }
         let op = self.module.op(id);
@@ -107,16 +107,16 @@ impl Lowering<'_> {
     }
 
     /// Before the roles part: do the blocks of a pair go round their outermost loops equally often?
-    pub fn compare_ways(&mut self, body: BlockId, roles: &Roles) -> Lowered {
-        let Some(pairs) = &roles.pairs else { return Ok(()) };
+    pub fn compare_ways(&mut self, body: BlockId, roles: &WarpSpecialization) -> Lowered {
+        let Some(pairs) = &roles.multicast else { return Ok(()) };
         let module = self.module;
-        for &id in module.block(body).ops.iter().filter(|id| pairs.bounds.contains(id)) {
+        for &id in module.block(body).ops.iter().filter(|id| pairs.bound_ops.contains(id)) {
             self.op(id)?;
-            if pairs.mirrored.contains(&id) {
+            if pairs.peer_ops.contains(&id) {
                 self.op_of_peer(id)?;
             }
         }
-        for &id in &pairs.loops {
+        for &id in &pairs.outer_loops {
             let op = module.op(id);
             let start = op.group(0)[0];
             let ty = counter_type(module.dtype(start), op.flag(Flag::UnsignedCmp))?;
@@ -163,7 +163,7 @@ impl Lowering<'_> {
     /// The producer's copies of a load that may be shared. `peer`: the rank of the other block of the pair.
     pub fn issue_shared(
         &mut self,
-        load: &Streamed,
+        load: &TmaLoad,
         deciding: &[Value],
         stage: Reg,
         barrier: &Addr,
@@ -186,18 +186,18 @@ impl Lowering<'_> {
         let map = self.tensor_map_address(&load.map);
         let multicast = Some(self.b.copy(Operand::from(BOTH), RegClass::B16));
         let route = LoadRoute { cluster: true, multicast, policy: None };
-        for boxes in load.boxes.chunks(BLOCKS as usize) {
+        for boxes in load.boxes.chunks(CLUSTER_SIZE as usize) {
             let (first, last) = (&boxes[0], &boxes[boxes.len() - 1]);
             // The first of the two where the peer's rank is 0, the other one where it is 1.
-            let mut choose = |of: &dyn Fn(&Box) -> i64, base: Operand| {
+            let mut choose = |of: &dyn Fn(&TmaBox) -> i64, base: Operand| {
                 let (first, last) = (of(first), of(last));
                 let base = self.b.add(Ty::S32, base, first);
                 if first == last { base } else { self.b.mad(Ty::S32, peer, last - first, base) }
             };
             let axes = box_order(start.len(), fastest);
             let coords: Vec<Operand> =
-                axes.zip(&start).map(|(axis, &start)| choose(&|part| part.place[axis], start)).collect();
-            let target = choose(&|part| i64::from(load.offset + part.at), stage.into());
+                axes.zip(&start).map(|(axis, &start)| choose(&|part| part.coord[axis], start)).collect();
+            let target = choose(&|part| i64::from(load.smem_offset + part.smem_offset), stage.into());
             let target = Addr::new(target, 0);
             if boxes.len() > 1 {
                 self.b.tma_load(&target, map, &coords, barrier, route);
@@ -216,20 +216,20 @@ impl Lowering<'_> {
     }
 
     /// The producer's copies of a load for this block. `cluster`: it is one of a cluster.
-    pub fn issue(&mut self, load: &Streamed, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
+    pub fn issue(&mut self, load: &TmaLoad, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
         let op = self.module.op(load.load);
         let map = self.tensor_map_address(&load.map);
         for part in &load.boxes {
-            let coords = self.tma_coords(op.group(0)[0], op.group(1), &part.place)?;
-            let target = Addr::new(stage, i64::from(load.offset + part.at));
+            let coords = self.tma_coords(op.group(0)[0], op.group(1), &part.coord)?;
+            let target = Addr::new(stage, i64::from(load.smem_offset + part.smem_offset));
             self.b.tma_load(&target, map, &coords, barrier, LoadRoute { cluster, ..LoadRoute::default() });
         }
         Ok(())
     }
 
     /// Indices that decide whether a load is shared; `None` if it never is.
-    pub fn deciding(roles: &Roles, load: OpId) -> Option<&[Value]> {
-        roles.pairs.as_ref()?.shared.get(&load).map(Vec::as_slice)
+    pub fn deciding(roles: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
+        roles.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
     }
 
     /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
@@ -237,9 +237,9 @@ impl Lowering<'_> {
     pub fn drain_rings(&mut self) {
         let Some(rings) = self.rings.as_ref().filter(|_| self.role == Role::Producer) else { return };
         let mut channels = Vec::new();
-        for (index, ring) in rings.roles.rings.iter().enumerate().filter(|(_, ring)| ring.paired) {
-            let channel = rings.roles.channels.iter().position(|channel| channel.ring == index);
-            channels.extend(channel.map(|channel| (channel, ring.stages)));
+        for (index, ring) in rings.roles.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
+            let channel = rings.roles.channels.iter().position(|channel| channel.pipeline == index);
+            channels.extend(channel.map(|channel| (channel, ring.num_stages)));
         }
         for (channel, stages) in channels {
             (0..stages).for_each(|_| drop(self.free_stage(channel)));

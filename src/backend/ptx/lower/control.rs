@@ -12,7 +12,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Steady;
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{BodyId, For, LayoutId, Loop};
+use crate::backend::ptx::schedule::{For, LayoutId, Loop, SeqId};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         self.thread.truncate(mark.thread);
     }
 
-    fn region(&mut self, body: BodyId) {
+    fn region(&mut self, body: SeqId) {
         let mark = self.mark();
         self.body(body);
         self.release(mark);
@@ -192,19 +192,19 @@ impl Lowering<'_> {
         self.bring_all(&plan.hoisted)?;
         let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.carried_in(arg, body)).collect();
         self.assign(&carried, op.group(3))?;
-        let dealt = match &plan.deal {
+        let dealt = match &plan.pingpong {
             Some(deal) => Some(self.deal(deal, [lower, upper, step], ty)?),
             None => None,
         };
         let (lower, step) = dealt.as_ref().map_or((lower, step), |dealt| (dealt.first, dealt.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
-        let running = match &plan.ahead {
+        let running = match &plan.cp_async {
             Some(ahead) => Some(self.start_pipeline(id, Rc::clone(ahead), counter, upper, step, ty)?),
             None => None,
         };
         self.come_due();
-        let orbits = self.start_orbits(id, &plan.orbits);
+        let orbits = self.start_orbits(id, &plan.carried_mmas);
         let schedule = Rc::clone(&self.schedule);
         self.see(schedule.steps(plan.body), true);
         let enter = match &dealt {
@@ -213,13 +213,13 @@ impl Lowering<'_> {
         };
         self.b.bra_if(enter, true, end, true);
         let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
-        if let Some(count) = plan.rounds.filter(|&count| count > 1) {
+        if let Some(count) = plan.unroll.filter(|&count| count > 1) {
             let apart = self.context.rounds_apart(id, count).ok_or(OTHERWISE)?;
             self.rounds(&Rounds { count, apart }, &turning);
         }
         let before = self.b.num_lines();
         self.b.place(head);
-        if plan.rounds.is_some() {
+        if plan.unroll.is_some() {
             self.b.pragma("nounroll");
         }
         self.single(args[0], counter.into());
@@ -252,7 +252,7 @@ impl Lowering<'_> {
         self.hoist(plan.body, before);
         self.see(schedule.steps(plan.body), false);
         self.leave_orbits(&orbits);
-        if let Some(leave) = plan.leave {
+        if let Some(leave) = plan.epilogue {
             self.body(leave);
         }
         if let Some(running) = &running {
@@ -270,9 +270,9 @@ impl Lowering<'_> {
 
     /// Moves what each round of a loop computes alike, and where tensor cores wait for the threads, in front of it: all of that
     /// where products take turns, and once a kernel what depends on the number of a thread.
-    fn hoist(&mut self, body: BodyId, head: usize) {
+    fn hoist(&mut self, body: SeqId, head: usize) {
         // Bands have no registers for all of it.
-        if self.schedule.multiplies_in_turn(body) && self.context.bands == 1 {
+        if self.schedule.orders_mma(body) && self.context.bands == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
         let outermost = !self.loops.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
@@ -332,7 +332,7 @@ impl Lowering<'_> {
     }
 
     /// `if`.
-    pub fn branches(&mut self, id: OpId, arms: &[BodyId], quiet: bool) -> Lowered {
+    pub fn branches(&mut self, id: OpId, arms: &[SeqId], quiet: bool) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Reg, RegClass, ShflMode, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::Change;
+use crate::backend::ptx::schedule::ConversionPlan;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::Value;
@@ -17,21 +17,25 @@ impl Lowering<'_> {
         let dtype = self.context.element_type(value);
         let count = wanted.num_registers();
         match &*self.change_of(value, wanted)? {
-            Change::By(Conversion::Identity) => Ok(tile.slots.clone()),
-            Change::By(Conversion::Registers(map)) => Ok(map.iter().map(|&register| tile.slots[register]).collect()),
-            Change::By(Conversion::Shuffle(plan)) => {
+            ConversionPlan::Layout(Conversion::Identity) => Ok(tile.slots.clone()),
+            ConversionPlan::Layout(Conversion::Registers(map)) => {
+                Ok(map.iter().map(|&register| tile.slots[register]).collect())
+            }
+            ConversionPlan::Layout(Conversion::Shuffle(plan)) => {
                 self.remarks.shuffled += 1;
                 Ok(self.shuffle(dtype, &tile.slots, plan, count))
             }
-            Change::By(Conversion::Shared(plan)) => {
+            ConversionPlan::Layout(Conversion::Shared(plan)) => {
                 self.remarks.through_shared += 1;
                 self.through_shared(dtype, &tile.slots, plan, count, None)
             }
-            Change::Sums(plan) => {
+            ConversionPlan::Affine(plan) => {
                 self.remarks.through_shared += 1;
                 self.through_sums(dtype, &tile.slots, plan, count)
             }
-            Change::Never => Err(format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape())),
+            ConversionPlan::Unsupported => {
+                Err(format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape()))
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use super::partials::Partials;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::{Cmp, IntOp, Operand, Reg, RegClass, ShflMode, Ty, VoteMode};
-use crate::backend::ptx::schedule::Fold;
+use crate::backend::ptx::schedule::ReductionStep;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Opcode};
 
@@ -47,16 +47,16 @@ impl Lowering<'_> {
         &mut self,
         body: BlockId,
         partials: &mut Partials,
-        folds: &[Fold],
+        folds: &[ReductionStep],
         axis: AxisBits,
         ordered: bool,
     ) -> Lowered<usize> {
         let Some(extreme) = self.extreme_of(body, partials).filter(|_| !ordered) else { return Ok(0) };
-        let within = folds.iter().take_while(|fold| !matches!(fold, Fold::Warps(_))).count();
-        let registers = folds.iter().take_while(|fold| matches!(fold, Fold::Registers(_))).count();
+        let within = folds.iter().take_while(|fold| !matches!(fold, ReductionStep::CrossWarp(_))).count();
+        let registers = folds.iter().take_while(|fold| matches!(fold, ReductionStep::Registers(_))).count();
         let lanes: Option<Vec<usize>> = folds[registers..within]
             .iter()
-            .map(|fold| if let Fold::Lane(lane) = fold { Some(*lane) } else { None })
+            .map(|fold| if let ReductionStep::LaneShuffle(lane) = fold { Some(*lane) } else { None })
             .collect();
         let along = partials.images.register.iter().filter(|&&image| axis.coordinate(image) != 0).count();
         let Some(lanes) = lanes.filter(|_| registers >= LEAST_BITS && registers == along) else { return Ok(0) };
@@ -70,8 +70,8 @@ impl Lowering<'_> {
         let mark = self.mark();
         for fold in &folds[..within] {
             match *fold {
-                Fold::Registers(coordinate) => self.reduce_registers(body, partials, coordinate, axis)?,
-                Fold::Lane(lane) => self.reduce_lane(body, partials, lane, false)?,
+                ReductionStep::Registers(coordinate) => self.reduce_registers(body, partials, coordinate, axis)?,
+                ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, partials, lane, false)?,
                 _ => {
                     return Err(
                         "a part of a reduction that is not for integers, which is a defect of this crate".into()

@@ -9,7 +9,7 @@ use super::release::Release;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Operand, Reg, RegClass};
 use crate::backend::ptx::mma::MmaPlan;
-use crate::backend::ptx::schedule::{self, Await, Land};
+use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};
 
 /// Lines of code that are worth to be kept beside a running product.
@@ -78,17 +78,17 @@ impl Lowering<'_> {
     }
 
     /// A wait for products.
-    pub fn land_as(&mut self, land: &Land) {
-        if land.keeps {
-            return self.land_here(land.younger, true);
+    pub fn land_as(&mut self, land: &MmaWait) {
+        if land.defer_release {
+            return self.land_here(land.pending, true);
         }
-        if let Some(value) = land.behind {
+        if let Some(value) = land.release_after {
             let kept = std::mem::take(&mut self.flights.kept);
             self.give_back(&kept, Some(value));
-            return self.land_here(land.younger, false);
+            return self.land_here(land.pending, false);
         }
-        self.flights.due.push_back(land.younger);
-        if !land.late {
+        self.flights.due.push_back(land.pending);
+        if !land.sunk {
             self.come_due();
         }
     }
@@ -102,8 +102,8 @@ impl Lowering<'_> {
     }
 
     /// A wait for streamed tiles.
-    pub fn await_as(&mut self, wait: &Await) {
-        match wait.late {
+    pub fn await_as(&mut self, wait: &ConsumerWait) {
+        match wait.sunk {
             true => self.flights.arriving.push_back(wait.channel as usize),
             false => self.await_channel(wait.channel as usize),
         }
@@ -211,22 +211,22 @@ impl Lowering<'_> {
     }
 
     /// Registers for what products that stay in flight have to give back.
-    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::Orbit]) -> Vec<Orbit> {
+    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<Orbit> {
         let module = self.module;
         let body = module.op(id).regions[0];
         let mut orbits = Vec::new();
         for plan in plans {
-            let paired: Vec<bool> = plan.gives.iter().map(|&channel| self.is_paired(channel)).collect();
+            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.is_paired(channel)).collect();
             let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
             let releases = releases.collect();
             let args = &module.block(body).args;
             let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
             orbits.push(Orbit {
-                arguments: plan.carried.iter().map(|&carried| args[carried + 1]).collect(),
-                results: plan.carried.iter().map(|&carried| exit.operands[carried]).collect(),
-                after: plan.carried.iter().map(|&carried| module.op(id).results[carried]).collect(),
+                arguments: plan.accumulators.iter().map(|&carried| args[carried + 1]).collect(),
+                results: plan.accumulators.iter().map(|&carried| exit.operands[carried]).collect(),
+                after: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
                 releases,
-                place: module.op(plan.product).loc.0,
+                place: module.op(plan.mma).loc.0,
             });
         }
         orbits

@@ -11,7 +11,7 @@ impl Lowering<'_> {
     /// it nobody asks.
     pub fn see(&mut self, steps: &[Step], begins: bool) {
         for step in steps {
-            let &Step::Look(channel) = step else { continue };
+            let &Step::ConsumerTryWait(channel) = step else { continue };
             let channel = channel as usize;
             let seen = begins.then(|| {
                 let (barrier, stage, _) = self.coming(channel, false);

@@ -60,7 +60,7 @@ impl Lowering<'_> {
         let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
         self.order(id)?;
-        access.mods.nc = self.data_space == Space::Global && self.context.is_steady(id);
+        access.mods.nc = self.data_space == Space::Global && self.context.is_invariant_load(id);
         access.mods.cache = self.cache_hint(id);
         self.apart_in_lanes(id, &mut access);
         self.remarks.access(self.module, id, op.results[0], access.way());

@@ -95,7 +95,7 @@ use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, ProxyFence, Space, Ty};
 use super::remarks::CodeRemarks;
-use super::schedule::{Context, Schedule, Within};
+use super::schedule::{KernelInfo, Schedule, SubStep};
 use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
@@ -121,7 +121,7 @@ pub struct Tile {
 /// State of the lowering of one entry.
 pub struct Lowering<'m> {
     module: &'m Module,
-    context: Context<'m>,
+    context: KernelInfo<'m>,
     /// What is lowered.
     schedule: Rc<Schedule>,
     b: Builder,
@@ -132,7 +132,7 @@ pub struct Lowering<'m> {
     views: HashMap<Value, Rc<view::TensorView>>,
     shared: SharedMemory,
     /// What the step that is lowered does within, and has not come to.
-    within: VecDeque<Within>,
+    within: VecDeque<SubStep>,
     /// Memory of the block's own, and where data is in this kernel.
     own: HashMap<OpId, Buffer>,
     data_space: Space,
@@ -209,7 +209,7 @@ fn start<'m>(
         gave_up: false,
         gave_up_said: false,
         remarks: CodeRemarks::default(),
-        context: Context::new(module, entry, inference, options),
+        context: KernelInfo::new(module, entry, inference, options),
     }
 }
 

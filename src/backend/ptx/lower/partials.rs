@@ -5,7 +5,7 @@ use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::{Cmp, Operand, ReduxOp, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::Images;
+use crate::backend::ptx::schedule::LayoutBases;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Op, OpId, Opcode, Sign};
 use crate::layout::Layout;
@@ -15,7 +15,7 @@ use crate::layout::Layout;
 pub struct Partials {
     pub dtypes: Vec<DType>,
     pub slots: Vec<Vec<Operand>>,
-    pub images: Images,
+    pub images: LayoutBases,
 }
 
 impl Partials {
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         Partials {
             dtypes: operands.iter().map(|&v| self.context.element_type(v)).collect(),
             slots: Vec::with_capacity(operands.len()),
-            images: Images::of(layout),
+            images: LayoutBases::of(layout),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::backend::ptx::infer::{
 };
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::Change;
+use crate::backend::ptx::schedule::ConversionPlan;
 use crate::ir::OpId;
 use crate::layout::{Conversion, Layout};
 
@@ -111,7 +111,9 @@ impl Lowering<'_> {
             (true, _) => {
                 let owner = self.owner_of_block(&block);
                 let change = self.change_of(result, &wanted)?;
-                let Change::By(Conversion::Shared(plan)) = &*change else { return Err(OTHERWISE.to_owned()) };
+                let ConversionPlan::Layout(Conversion::Shared(plan)) = &*change else {
+                    return Err(OTHERWISE.to_owned());
+                };
                 self.remarks.through_shared += 1;
                 self.through_shared(dtype, &slots, plan, wanted.num_registers(), Some(owner))?
             }

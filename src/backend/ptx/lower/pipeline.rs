@@ -6,7 +6,7 @@ use super::control::unsigned;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{Ahead, Copy};
+use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::OpId;
 
@@ -21,7 +21,7 @@ pub struct OwnTile {
 
 /// The registers of a running pipeline.
 pub struct Running {
-    pipeline: Rc<Ahead>,
+    pipeline: Rc<CpAsyncPlan>,
     slab: Buffer,
     /// Byte offset of the stage that is computed on, and of the one that is filled.
     compute: Reg,
@@ -32,7 +32,7 @@ pub struct Running {
 impl Running {
     /// Do threads copy their own elements, and no others?
     pub fn is_own(&self) -> bool {
-        self.pipeline.is_own()
+        self.pipeline.is_thread_private()
     }
 }
 
@@ -57,7 +57,7 @@ impl Lowering<'_> {
     pub fn start_pipeline(
         &mut self,
         id: OpId,
-        pipeline: Rc<Ahead>,
+        pipeline: Rc<CpAsyncPlan>,
         counter: Reg,
         upper: Operand,
         step: Operand,
@@ -66,11 +66,11 @@ impl Lowering<'_> {
         let slab = self.begin_write()?;
         for copy in &pipeline.copies {
             let tile = self.module.op(copy.load).results[0];
-            let bytes = vector::run_bytes(self.context.element_type(tile), copy.run);
+            let bytes = vector::run_bytes(self.context.element_type(tile), copy.vector);
             let way = Way::Ahead { bytes, stages: pipeline.stages as u32 };
             self.remarks.access(self.module, copy.load, tile, way);
         }
-        let thread = pipeline.copies.iter().map(|copy| copy.thread.clone()).collect::<Vec<_>>();
+        let thread = pipeline.copies.iter().map(|copy| copy.thread_offsets.clone()).collect::<Vec<_>>();
         let thread = thread.iter().map(|images| self.linear_in_thread(images)).collect();
         let running = Running {
             slab,
@@ -103,16 +103,16 @@ impl Lowering<'_> {
     /// At the head of an iteration: its stage is there, and all threads are done with the one before.
     pub fn advance_pipeline(&mut self, running: &Running) {
         self.b.cp_async_wait(running.pipeline.stages as u32 - 2);
-        if running.pipeline.asynchronous {
+        if running.pipeline.async_mma {
             self.land_all();
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
-        if running.pipeline.meets {
+        if running.pipeline.barrier_at_head {
             self.barrier();
         }
         self.find_own_tiles(running);
-        for copy in running.pipeline.copies.iter().filter(|copy| !copy.own) {
-            let offset = running.slab.offset + copy.offset as u32;
+        for copy in running.pipeline.copies.iter().filter(|copy| !copy.thread_private) {
+            let offset = running.slab.offset + copy.smem_offset as u32;
             let place = self.b.add(Ty::U32, running.compute, offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, place);
@@ -123,13 +123,13 @@ impl Lowering<'_> {
     /// Where threads find their own elements in this iteration.
     fn find_own_tiles(&mut self, running: &Running) {
         let copies = running.pipeline.copies.iter().zip(&running.thread);
-        for (copy, &thread) in copies.filter(|(copy, _)| copy.own) {
-            let place = self.b.add(Ty::U32, thread, running.slab.offset + copy.offset as u32);
+        for (copy, &thread) in copies.filter(|(copy, _)| copy.thread_private) {
+            let place = self.b.add(Ty::U32, thread, running.slab.offset + copy.smem_offset as u32);
             let place = self.b.add(Ty::U32, place, running.compute);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, place);
-            let pieces = copy.pieces.iter().map(|piece| piece.offset).collect();
-            self.own_tiles.insert(copy.load, OwnTile { address, run: copy.run, pieces });
+            let pieces = copy.accesses.iter().map(|piece| piece.offset).collect();
+            self.own_tiles.insert(copy.load, OwnTile { address, run: copy.vector, pieces });
         }
     }
 
@@ -159,7 +159,7 @@ impl Lowering<'_> {
 
     /// On the way out of the loop: its products have landed.
     pub fn land_pipeline(&mut self, running: &Running) {
-        if running.pipeline.asynchronous {
+        if running.pipeline.async_mma {
             self.land_all();
         }
     }
@@ -181,7 +181,7 @@ impl Lowering<'_> {
         let argument = self.module.block(self.module.op(id).regions[0]).args[0];
         let before = self.tiles[argument.index()].take();
         self.single(argument, counter);
-        for &op in &running.pipeline.slice {
+        for &op in &running.pipeline.address_ops {
             self.op(op)?;
         }
         for (copy, &thread) in running.pipeline.copies.iter().zip(&running.thread) {
@@ -195,11 +195,11 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn copy_tile(&mut self, copy: &Copy, running: &Running, thread: Operand) -> Lowered {
+    fn copy_tile(&mut self, copy: &CpAsync, running: &Running, thread: Operand) -> Lowered {
         let mut access = self.begin_load(copy.load)?;
-        for piece in &copy.pieces {
-            let (source, present) = self.copy_source(&mut access, piece.slot);
-            let offset = running.slab.offset as usize + copy.offset;
+        for piece in &copy.accesses {
+            let (source, present) = self.copy_source(&mut access, piece.register);
+            let offset = running.slab.offset as usize + copy.smem_offset;
             let place = self.b.xor(Ty::B32, thread, piece.xor);
             let place = self.b.add(Ty::U32, place, running.fill);
             let target = self.b.address(Operand::Smem, place).plus(offset as i64 + i64::from(piece.offset));

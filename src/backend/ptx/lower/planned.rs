@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{Lowering, start};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
-use crate::backend::ptx::schedule::{Acts, Context, Schedule, Step};
+use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::error::Diagnostic;
@@ -38,8 +38,8 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.b.come_from(entry.loc.0);
     lowering.params = lowering.entry_params(entry);
     lowering.reserve_own(entry.body);
-    lowering.context.choose_stores(entry.body);
-    let planned = lowering.context.plan_roles_within_wish(entry.body, &lowering.shared);
+    lowering.context.select_tma_stores(entry.body);
+    let planned = lowering.context.plan_warp_specialization(entry.body, &lowering.shared);
     lowering.remarks.alone = planned.alone;
     // Without a number of blocks, ptxas may save registers for more of them than is good.
     let blocks = lowering.context.options.occupancy.unwrap_or(1);
@@ -51,15 +51,15 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
         }
         None => {
-            lowering.context.place_boxes(entry.body, None, &mut lowering.shared);
-            lowering.context.choose_private(entry.body, &mut lowering.shared);
+            lowering.context.allocate_staging_buffers(entry.body, None, &mut lowering.shared);
+            lowering.context.select_privatized_atomics(entry.body, &mut lowering.shared);
             lowering.plan(entry.body, None);
             if let Err(message) = lowering.fetch_store_maps() {
                 lowering.errors.push(Diagnostic::new(message, None));
             }
             lowering.clear_private();
             if !lowering.plans_only {
-                lowering.run(Acts::All);
+                lowering.run(WarpRole::All);
             }
         }
     }
@@ -81,7 +81,7 @@ impl<'m> Lowering<'m> {
         self.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
-    pub fn context(&self) -> &Context<'m> {
+    pub fn context(&self) -> &KernelInfo<'m> {
         &self.context
     }
 
@@ -91,14 +91,14 @@ impl<'m> Lowering<'m> {
 
     /// Tile blocks that fit on a multiprocessor, as far as that is known before there is code.
     pub fn blocks(&self, body: BlockId) -> u32 {
-        if self.schedule.roles.is_some() {
+        if self.schedule.warp_spec.is_some() {
             return self.context.blocks_of_roles();
         }
         let (inference, schedule) = (&self.context.inference, &self.schedule);
         let mut ahead = 0;
-        for step in schedule.bodies.iter().flatten() {
+        for step in schedule.sequences.iter().flatten() {
             if let Step::For(plan) = step {
-                ahead = ahead.max(plan.ahead.as_ref().map_or(0, |ahead| ahead.bytes()));
+                ahead = ahead.max(plan.cp_async.as_ref().map_or(0, |ahead| ahead.bytes()));
             }
         }
         let warps = inference.num_warps as u32;

@@ -11,7 +11,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::{NEAR, Private, WORDS, array_and_offsets};
+use crate::backend::ptx::schedule::{BINS, PrivatizedArray, REPLICATED_BINS, array_and_offsets};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, OpId, Value};
@@ -20,15 +20,15 @@ use crate::layout::Layout;
 impl Lowering<'_> {
     /// Clears the copy of an array, if there is one.
     pub fn clear_private(&mut self) {
-        let Some(private) = self.schedule.private else { return };
-        self.clear(Buffer { bytes: private.bytes(), ..private.place });
+        let Some(private) = self.schedule.privatized else { return };
+        self.clear(Buffer { bytes: private.bytes(), ..private.buffer });
         self.barrier();
     }
 
     /// An atomic through the copy.
     pub fn combine_atomic(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let private = self.schedule.private.ok_or(OTHERWISE)?;
+        let private = self.schedule.privatized.ok_or(OTHERWISE)?;
         let (_, offsets) = array_and_offsets(self.module, op.operands[0]).ok_or(OTHERWISE)?;
         let layout = self.access_layout(id)?;
         let values = self.get(op.operands[1], &layout)?;
@@ -42,7 +42,7 @@ impl Lowering<'_> {
     fn combine_in_block(
         &mut self,
         id: OpId,
-        (private, offsets): (Private, Value),
+        (private, offsets): (PrivatizedArray, Value),
         layout: &Layout,
         values: &[Operand],
     ) -> Lowered {
@@ -58,7 +58,7 @@ impl Lowering<'_> {
             let access = self.combined_access(id, layout, false)?;
             let near = self.slots_here(offsets, layout)?;
             self.combine_at(&access, values, private, &mut |this, slot| {
-                this.b.mad(Ty::S32, near[slot], i64::from(private.row()), lane)
+                this.b.mad(Ty::S32, near[slot], i64::from(private.bin_bytes()), lane)
             })?;
             self.b.bra(done, false);
             self.b.place(slow);
@@ -100,14 +100,19 @@ impl Lowering<'_> {
             Some(mask) if self.context.can_imply(mask) => Some(self.implies_all(mask, layout)?),
             Some(_) => return Ok(None),
         };
-        if self.context.inference.facts.range(offsets).is_some_and(|range| range.lo >= 0 && range.hi < i64::from(NEAR))
+        if self
+            .context
+            .inference
+            .facts
+            .range(offsets)
+            .is_some_and(|range| range.lo >= 0 && range.hi < i64::from(REPLICATED_BINS))
         {
             return Ok(Some(unmasked.unwrap_or(Operand::Imm(1))));
         }
         let slots = self.slots_here(offsets, layout)?;
         // NEAR is a power of two: a number has a bit from there on where one of those that it is made of has.
         let bits = slots.iter().copied().reduce(|a, b| self.b.or(Ty::B32, a, b)).unwrap_or(Operand::Imm(0));
-        let near = self.b.setp(Cmp::Lt, Ty::U32, bits, NEAR).into();
+        let near = self.b.setp(Cmp::Lt, Ty::U32, bits, REPLICATED_BINS).into();
         Ok(Some(unmasked.map_or(near, |unmasked| self.b.and(Ty::Pred, unmasked, near))))
     }
 
@@ -116,20 +121,20 @@ impl Lowering<'_> {
         &mut self,
         access: &PointerAccess,
         values: &[Operand],
-        private: Private,
+        private: PrivatizedArray,
         offsets: Value,
         lane: Operand,
     ) -> Lowered {
         let offsets = self.slots_here(offsets, &access.layout)?;
         let [outside, done] = [(); 2].map(|()| self.b.new_label());
         let largest = offsets.iter().copied().reduce(|a, b| self.b.max(Ty::U32, a, b)).unwrap_or(Operand::Imm(0));
-        let is_inside = self.b.setp(Cmp::Lt, Ty::U32, largest, WORDS);
+        let is_inside = self.b.setp(Cmp::Lt, Ty::U32, largest, BINS);
         self.b.bra_if(is_inside, true, outside, false);
         self.combine_at(access, values, private, &mut |this, slot| {
-            let near = this.b.mad(Ty::S32, offsets[slot], i64::from(private.row()), lane);
+            let near = this.b.mad(Ty::S32, offsets[slot], i64::from(private.bin_bytes()), lane);
             let single = this.b.shl(Ty::B32, offsets[slot], 2);
-            let single = this.b.add(Ty::U32, single, private.far() - 4 * NEAR);
-            let is_near = this.b.setp(Cmp::Lt, Ty::U32, offsets[slot], NEAR);
+            let single = this.b.add(Ty::U32, single, private.single_bins_offset() - 4 * REPLICATED_BINS);
+            let is_near = this.b.setp(Cmp::Lt, Ty::U32, offsets[slot], REPLICATED_BINS);
             this.b.select(RegClass::B32, is_near, near, single)
         })?;
         self.b.bra(done, false);
@@ -144,9 +149,9 @@ impl Lowering<'_> {
     }
 
     /// Bytes to this lane's copy of a near element.
-    fn lane_copy(&mut self, private: Private) -> Operand {
+    fn lane_copy(&mut self, private: PrivatizedArray) -> Operand {
         let tid = self.b.special(Special::TidX);
-        let copy = self.b.and(Ty::B32, tid, private.copies - 1);
+        let copy = self.b.and(Ty::B32, tid, private.replicas - 1);
         self.b.shl(Ty::B32, copy, 2)
     }
 
@@ -155,7 +160,7 @@ impl Lowering<'_> {
         &mut self,
         access: &PointerAccess,
         values: &[Operand],
-        private: Private,
+        private: PrivatizedArray,
         offset: &mut dyn FnMut(&mut Self, usize) -> Operand,
     ) -> Lowered {
         let order = (Sem::Relaxed, Scope::Cta);
@@ -163,7 +168,7 @@ impl Lowering<'_> {
         for (slot, &value) in values.iter().enumerate() {
             let guard = self.guard(access, slot, slot);
             let offset = offset(self, slot);
-            let addr = self.b.address(Operand::Smem, offset).plus(i64::from(private.place.offset));
+            let addr = self.b.address(Operand::Smem, offset).plus(i64::from(private.buffer.offset));
             let value = self.b.reg(value, RegClass::B32);
             self.b.guarded_if(guard, |b| b.red(op, ty, Space::Shared, order, &addr, &[value.into()]));
         }
@@ -172,22 +177,22 @@ impl Lowering<'_> {
 
     /// Adds what the block has combined to the array, at its end.
     pub fn flush_private(&mut self) -> Lowered {
-        let Some(private) = self.schedule.private else { return Ok(()) };
+        let Some(private) = self.schedule.privatized else { return Ok(()) };
         self.for_op(private.first, |lowering| lowering.flush_copies(private))
     }
 
-    fn flush_copies(&mut self, private: Private) -> Lowered {
-        let base = self.scalar(private.root)?;
+    fn flush_copies(&mut self, private: PrivatizedArray) -> Lowered {
+        let base = self.scalar(private.array)?;
         self.meet()?;
-        let start = i64::from(private.place.offset);
+        let start = i64::from(private.buffer.offset);
         // The lanes of a warp begin at different copies, so that they read from different banks.
         let tid = self.b.special(Special::TidX);
-        self.each_in_turn(NEAR, 4, &mut |this, offset| {
-            let row = this.b.mul(Ty::U32, offset, private.copies);
+        self.each_in_turn(REPLICATED_BINS, 4, &mut |this, offset| {
+            let row = this.b.mul(Ty::U32, offset, private.replicas);
             let mut sum = None;
-            for turn in 0..private.copies {
+            for turn in 0..private.replicas {
                 let copy = this.b.add(Ty::U32, tid, turn);
-                let copy = this.b.and(Ty::B32, copy, private.copies - 1);
+                let copy = this.b.and(Ty::B32, copy, private.replicas - 1);
                 let within = this.b.shl(Ty::B32, copy, 2);
                 let place = this.b.add(Ty::U32, row, within);
                 let addr = this.b.address(Operand::Smem, place).plus(start);
@@ -198,10 +203,10 @@ impl Lowering<'_> {
                 this.flush(private, base, offset, 0, sum);
             }
         });
-        self.each_in_turn((WORDS - NEAR) / 4, 16, &mut |this, offset| {
-            let addr = this.b.address(Operand::Smem, offset).plus(start + i64::from(private.far()));
+        self.each_in_turn((BINS - REPLICATED_BINS) / 4, 16, &mut |this, offset| {
+            let addr = this.b.address(Operand::Smem, offset).plus(start + i64::from(private.single_bins_offset()));
             let words = this.b.ld_vec(Space::Shared, Ty::B32, 4, &addr, MemMods::default());
-            for (index, word) in (NEAR..).zip(words) {
+            for (index, word) in (REPLICATED_BINS..).zip(words) {
                 this.flush(private, base, offset, 4 * index, word.into());
             }
         });
@@ -209,7 +214,7 @@ impl Lowering<'_> {
     }
 
     /// Adds a word of the block to the element so many bytes (`offset` and `further`) into the array, unless it is zero.
-    fn flush(&mut self, private: Private, base: Operand, offset: Operand, further: u32, word: Operand) {
+    fn flush(&mut self, private: PrivatizedArray, base: Operand, offset: Operand, further: u32, word: Operand) {
         let far = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), offset);
         let place = self.b.add(Ty::S64, base, far);
         let some: Reg = self.b.setp(Cmp::Ne, Ty::B32, word, 0);

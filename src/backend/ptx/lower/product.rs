@@ -7,7 +7,7 @@ use crate::backend::ptx::infer::Inference;
 use crate::backend::ptx::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, Part, Source};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
-use crate::backend::ptx::schedule::{Issue, Multiply};
+use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
@@ -73,7 +73,7 @@ impl Brought {
 
 impl Lowering<'_> {
     /// Products that are issued together.
-    pub fn products(&mut self, Multiply { ops: members, issue, gives, turn }: &Multiply) -> Lowered {
+    pub fn products(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
         let module = self.module;
         let plan = |id: &OpId| self.context.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
@@ -99,7 +99,7 @@ impl Lowering<'_> {
         self.come_due();
         let parts: Vec<Part<'_, MmaPlan>> = issue
             .iter()
-            .map(|&Issue { op: member, widens }| {
+            .map(|&MmaIssue { op: member, extends_n: widens }| {
                 let [a, b, acc] = [0, 1, 2].map(|position| module.op(members[member]).operands[position]);
                 let source = |value: Value, is_left: bool, plan: &OperandPlan| {
                     let is_it =
@@ -114,13 +114,13 @@ impl Lowering<'_> {
             .collect();
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
-        if turn.begins {
+        if turn.acquire {
             self.await_turn();
         }
         let start = self.b.num_lines();
         let group = self.known_group();
         MmaPlan::lower_together(&mut self.b, thread, group, &parts);
-        if turn.ends {
+        if turn.release {
             self.end_turn();
         }
         let (first, last) = (members[0], members[members.len() - 1]);
@@ -141,7 +141,7 @@ impl Lowering<'_> {
 
     /// Rows of the panels in which a streamed tile stands.
     fn rows_in_stage(&self, load: OpId) -> Option<i64> {
-        Some(self.rings.as_ref()?.roles.place_of(load)?.rows)
+        Some(self.rings.as_ref()?.roles.operand_slot(load)?.panel_rows)
     }
 
     /// Waits until what was written to shared memory can be read there, and takes its addresses.
@@ -170,7 +170,7 @@ impl Lowering<'_> {
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
     /// threads, else in shared memory.
     fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
-        if let Some(load) = self.context.load_behind(value)
+        if let Some(load) = self.context.source_load(value)
             && let Some(&address) = self.staged.get(&self.module.op(load).results[0])
         {
             self.need_tile(load)?;

@@ -8,7 +8,7 @@ use super::partials::Partials;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::Operand;
-use crate::backend::ptx::schedule::Fold;
+use crate::backend::ptx::schedule::ReductionStep;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
@@ -56,11 +56,13 @@ impl Lowering<'_> {
         let done = self.extremes(body, &mut partials, &folds, axis, ordered)?;
         for fold in folds.into_iter().skip(done) {
             match fold {
-                Fold::Whole(lanes) => drop(self.reduce_by_redux(body, &mut partials, lanes)),
-                Fold::Registers(coordinate) => self.reduce_registers(body, &mut partials, coordinate, axis)?,
-                Fold::Share(lane, coordinate) => self.share_lane(body, &mut partials, lane, coordinate, axis)?,
-                Fold::Lane(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
-                Fold::Warps(warps) => self.reduce_warps(body, &mut partials, &warps, ordered)?,
+                ReductionStep::WarpRedux(lanes) => drop(self.reduce_by_redux(body, &mut partials, lanes)),
+                ReductionStep::Registers(coordinate) => self.reduce_registers(body, &mut partials, coordinate, axis)?,
+                ReductionStep::LaneSplit(lane, coordinate) => {
+                    self.share_lane(body, &mut partials, lane, coordinate, axis)?
+                }
+                ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
+                ReductionStep::CrossWarp(warps) => self.reduce_warps(body, &mut partials, &warps, ordered)?,
             }
         }
         let reduced = layout.reduce(op.dim() as usize).squeeze(op.dim() as usize);

@@ -26,7 +26,7 @@ impl Lowering<'_> {
         let Rings { roles, held, .. } = rings;
         let release = |&channel: &u32| {
             let held = held[channel as usize].take()?;
-            let paired = roles.rings[roles.channels[channel as usize].ring].paired;
+            let paired = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
             Some(Release::Stage(held.barrier, paired))
         };
         channels.iter().filter_map(release).collect()
@@ -34,7 +34,12 @@ impl Lowering<'_> {
 
     /// Gives back stages that only regions have used, or that were lent to a store: the boxes of a warp have been read then.
     pub fn give(&mut self, channels: &[u32]) -> Lowered {
-        if self.schedule.roles.as_ref().is_some_and(|roles| channels.iter().any(|&channel| roles.is_lent(channel))) {
+        if self
+            .schedule
+            .warp_spec
+            .as_ref()
+            .is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel)))
+        {
             self.drain()?;
             self.b.bar_warp_sync();
         }
@@ -70,6 +75,6 @@ impl Lowering<'_> {
     /// Has the ring of a channel stages that a pair of tile blocks fills together?
     pub fn is_paired(&self, channel: u32) -> bool {
         let roles = self.rings.as_ref().map(|rings| &rings.roles);
-        roles.is_some_and(|roles| roles.rings[roles.channels[channel as usize].ring].paired)
+        roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
     }
 }

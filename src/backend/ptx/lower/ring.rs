@@ -19,7 +19,7 @@ use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{Acts, BLOCKS, PRODUCER_REGISTERS, RingPlan, Roles};
+use crate::backend::ptx::schedule::{CLUSTER_SIZE, PRODUCER_REGISTERS, PipelineDesc, WarpRole, WarpSpecialization};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
@@ -79,7 +79,7 @@ pub struct Seen {
 
 /// Rings of a kernel and their state.
 pub struct Rings {
-    pub roles: Rc<Roles>,
+    pub roles: Rc<WarpSpecialization>,
     rings: Vec<Ring>,
     positions: Vec<Position>,
     pub held: Vec<Option<Held>>,
@@ -108,7 +108,7 @@ struct Before {
 
 impl Lowering<'_> {
     /// Lowers a body once for each role.
-    pub fn with_roles(&mut self, body: BlockId, roles: Rc<Roles>) -> Lowered {
+    pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
         let (warps, teams) = (self.context.inference.num_warps as u32, self.context.teams);
         let bands = self.context.bands;
         let consumers = self.context.consumer_warps() * WARP;
@@ -117,21 +117,21 @@ impl Lowering<'_> {
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
         let mut rings = Vec::new();
-        for ring in &roles.rings {
-            let bytes = ring.stages * ring.stage_bytes;
+        for ring in &roles.pipelines {
+            let bytes = ring.num_stages * ring.stage_bytes;
             let slab = self.shared.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
             rings.push(Ring { slab, barriers: 0 });
         }
-        let stages: u32 = roles.rings.iter().map(|ring| ring.stages).sum();
+        let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
         let turns = if teams > 1 { TURN_BYTES } else { 0 };
         let barriers = self.shared.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
-        for (ring, plan) in rings.iter_mut().zip(&roles.rings) {
+        for (ring, plan) in rings.iter_mut().zip(&roles.pipelines) {
             ring.barriers = next;
-            next += plan.stages * BARRIER_BYTES;
+            next += plan.num_stages * BARRIER_BYTES;
         }
         self.team.barriers = next;
-        self.context.place_boxes(body, Some(&roles), &mut self.shared);
+        self.context.allocate_staging_buffers(body, Some(&roles), &mut self.shared);
         self.plan(body, Some(Rc::clone(&roles)));
         self.fetch_store_maps()?;
         self.compare_ways(body, &roles)?;
@@ -178,7 +178,7 @@ impl Lowering<'_> {
         let idle = self.b.new_label();
         self.b.bra_if(works, true, idle, false);
         self.start_rings(None);
-        self.run(Acts::Load);
+        self.run(WarpRole::Producer);
         self.b.place(idle);
         self.b.ret();
         self.role = Role::All;
@@ -238,35 +238,35 @@ impl Lowering<'_> {
         let aside = self.b.new_label();
         self.rings.as_mut().expect("rings").aside = Some((never, aside));
         self.start_turns();
-        self.run(Acts::Math);
+        self.run(WarpRole::Consumer);
         self.b.place(aside);
         self.b.trap();
     }
 
     /// One thread prepares all barriers of the rings.
-    fn init_barriers(&mut self, rings: &[Ring], roles: &Roles, warps: u32) {
+    fn init_barriers(&mut self, rings: &[Ring], roles: &WarpSpecialization, warps: u32) {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
         let turns = self.team.barriers;
         let both = match self.peer.in_step {
-            Some(in_step) => self.b.select(RegClass::B32, in_step, warps * BLOCKS, warps),
-            None => Operand::from(warps * BLOCKS),
+            Some(in_step) => self.b.select(RegClass::B32, in_step, warps * CLUSTER_SIZE, warps),
+            None => Operand::from(warps * CLUSTER_SIZE),
         };
         self.b.skip_if(others, false, |b| {
-            for (ring, plan) in rings.iter().zip(&roles.rings) {
-                for stage in 0..plan.stages {
+            for (ring, plan) in rings.iter().zip(&roles.pipelines) {
+                for stage in 0..plan.num_stages {
                     let full = Addr::new(base, i64::from(ring.barriers + stage * BARRIER_BYTES));
                     b.mbarrier_init(&full, 1u32);
-                    b.mbarrier_init(&full.plus(EMPTY), if plan.paired { both } else { warps.into() });
+                    b.mbarrier_init(&full.plus(EMPTY), if plan.clustered { both } else { warps.into() });
                 }
             }
-            if roles.deal.is_some() {
+            if roles.pingpong.is_some() {
                 (0..TURNS).for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
             }
             b.fence_mbarrier_init();
         });
-        match roles.pairs {
+        match roles.multicast {
             Some(_) => self.b.cluster_meet(),
             None => self.b.bar_sync(0, None),
         }
@@ -287,7 +287,7 @@ impl Lowering<'_> {
         let b = &mut self.b;
         let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
         rings.positions = rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
-        if rings.roles.pairs.is_some() {
+        if rings.roles.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
             rings.peer = Some(b.xor(Ty::B32, rank, 1u32).reg());
             rings.far_leader = leader.map(|leader| match self.peer.in_step {
@@ -299,13 +299,13 @@ impl Lowering<'_> {
 
     /// Is this load the producer's?
     pub fn is_streamed(&self, id: OpId) -> bool {
-        self.rings.as_ref().is_some_and(|rings| rings.roles.members.contains_key(&id))
+        self.rings.as_ref().is_some_and(|rings| rings.roles.operand_channel.contains_key(&id))
     }
 
     /// Does the role that is lowered need this carried value or result of a region op?
     pub fn role_needs(&self, value: Value) -> bool {
         match &self.rings {
-            Some(rings) if self.role == Role::Producer => rings.roles.carried.contains(&value),
+            Some(rings) if self.role == Role::Producer => rings.roles.producer_live.contains(&value),
             _ => true,
         }
     }
@@ -313,7 +313,7 @@ impl Lowering<'_> {
     /// What is known of the loads of a channel, for people.
     fn remark_channel(&mut self, channel: usize) {
         let roles = Rc::clone(&self.rings.as_ref().expect("rings").roles);
-        let stages = roles.rings[roles.channels[channel].ring].stages;
+        let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
         for load in &roles.channels[channel].loads {
             let blocks = self.sharing_blocks(load.load);
             let way = Way::Streamed { boxes: load.boxes.len() as u32, stages, blocks };
@@ -325,7 +325,7 @@ impl Lowering<'_> {
     fn places_of(&mut self, which: usize) -> (Operand, Operand) {
         let rings = self.rings.as_ref().expect("rings");
         let (ring, index) = (rings.rings[which], rings.positions[which].index);
-        let RingPlan { stages, stage_bytes, .. } = rings.roles.rings[which];
+        let PipelineDesc { num_stages: stages, stage_bytes, .. } = rings.roles.pipelines[which];
         let known = rings.known.map(|known| known.base);
         let b = &mut self.b;
         let base = known.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
@@ -342,7 +342,7 @@ impl Lowering<'_> {
     /// moves on.
     fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let rings = self.rings.as_ref().expect("rings");
-        let which = rings.roles.channels[channel].ring;
+        let which = rings.roles.channels[channel].pipeline;
         let (parity, seen) = (rings.positions[which].parity, rings.seen[channel]);
         let now = self.b.copy(parity, RegClass::B32).into();
         if let Some(Seen { barrier, stage, .. }) = seen {
@@ -358,7 +358,7 @@ impl Lowering<'_> {
     /// Goes to the next stage of a ring.
     fn move_on(&mut self, which: usize) {
         let rings = self.rings.as_ref().expect("rings");
-        let (Position { index, parity }, stages) = (rings.positions[which], rings.roles.rings[which].stages);
+        let (Position { index, parity }, stages) = (rings.positions[which], rings.roles.pipelines[which].num_stages);
         let b = &mut self.b;
         if stages == 1 {
             let flipped = b.xor(Ty::B32, parity, 1u32);
@@ -376,7 +376,7 @@ impl Lowering<'_> {
     /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full, for who is about to take
     /// it, or has taken the one before it (`moves_on`).
     pub fn coming(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
-        let which = self.rings.as_ref().expect("rings").roles.channels[channel].ring;
+        let which = self.rings.as_ref().expect("rings").roles.channels[channel].pipeline;
         if moves_on {
             self.move_on(which);
         }
@@ -386,7 +386,7 @@ impl Lowering<'_> {
 
     /// Stages of a ring.
     pub fn stages_of_ring(&self, ring: usize) -> u32 {
-        self.rings.as_ref().map_or(1, |rings| rings.roles.rings[ring].stages)
+        self.rings.as_ref().map_or(1, |rings| rings.roles.pipelines[ring].num_stages)
     }
 
     /// One thread of each warp, beside a producer.
@@ -447,9 +447,11 @@ impl Lowering<'_> {
         let this = &rings.roles.channels[channel];
         rings.held[channel] = Some(Held { barrier, stage, awaited });
         for load in &this.loads {
-            let address = self.b.add(Ty::U32, stage, load.offset);
+            let address = self.b.add(Ty::U32, stage, load.smem_offset);
             let address = match rings.band {
-                Some(band) if load.bands > 1 => self.b.mad(Ty::U32, band, i64::from(load.bytes / load.bands), address),
+                Some(band) if load.partitions > 1 => {
+                    self.b.mad(Ty::U32, band, i64::from(load.bytes / load.partitions), address)
+                }
                 _ => address,
             };
             self.staged.insert(self.module.op(load.load).results[0], address);
@@ -481,7 +483,7 @@ impl Lowering<'_> {
     /// The channel of a load whose tile has not been waited for.
     pub fn unawaited(&self, load: OpId) -> Option<usize> {
         let rings = self.rings.as_ref()?;
-        let channel = *rings.roles.members.get(&load)?;
+        let channel = *rings.roles.operand_channel.get(&load)?;
         rings.held[channel]?.awaited.map(|_| channel)
     }
 

@@ -4,7 +4,7 @@
 use super::Lowering;
 use super::control::{Fixed, unsigned};
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, Ty};
-use crate::backend::ptx::schedule::BodyId;
+use crate::backend::ptx::schedule::SeqId;
 use crate::ir::BlockId;
 
 /// A loop whose rounds stand one after another.
@@ -18,7 +18,7 @@ pub struct Rounds {
 /// Where a loop is, and where it goes.
 pub struct Turning<'a> {
     pub block: BlockId,
-    pub body: BodyId,
+    pub body: SeqId,
     pub carried: &'a [Option<Fixed>],
     pub counter: Reg,
     pub ty: Ty,

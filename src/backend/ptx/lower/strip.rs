@@ -11,29 +11,29 @@ use super::access::Access;
 use super::reduce::RunningReduction;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::inst::Operand;
-use crate::backend::ptx::schedule::{Part, Strip};
+use crate::backend::ptx::schedule::{StripMine, StripRole};
 use crate::ir::{OpId, Opcode, Value};
 
 impl Lowering<'_> {
     /// Lowers a strip.
-    pub fn strip(&mut self, strip: &Strip) -> Lowered {
+    pub fn strip(&mut self, strip: &StripMine) -> Lowered {
         let module = self.module;
         let mut accesses: HashMap<OpId, Access> = HashMap::new();
         let mut outside: HashMap<Value, Rc<[Operand]>> = HashMap::new();
         let inside = strip.inside(module);
         let of_strip = self.schedule.layout(strip.layout).clone();
-        for &(id, part) in &strip.parts {
+        for &(id, part) in &strip.ops {
             let op = module.op(id);
             let values: &[Value] = match part {
-                Part::Piece if op.code == Opcode::LoadView => &[],
-                Part::Piece if op.code == Opcode::StoreView => op.group(0),
-                Part::Piece => &op.operands,
-                Part::Name | Part::Before => {
+                StripRole::Body if op.code == Opcode::LoadView => &[],
+                StripRole::Body if op.code == Opcode::StoreView => op.group(0),
+                StripRole::Body => &op.operands,
+                StripRole::View | StripRole::Preheader => {
                     self.op(id)?;
                     continue;
                 }
             };
-            if part == Part::Piece && op.results.iter().any(|value| strip.gives.contains(value)) {
+            if part == StripRole::Body && op.results.iter().any(|value| strip.live_out.contains(value)) {
                 self.check_registers(id)?;
             }
             for &value in values.iter().filter(|&value| !inside.contains(value)) {
@@ -49,37 +49,37 @@ impl Lowering<'_> {
         }
         accesses.values_mut().for_each(Access::go_in_pieces);
         let widest = accesses.values().map(Access::vector).max().unwrap_or(1);
-        let piece = strip.piece.max(widest);
+        let piece = strip.registers_per_iteration.max(widest);
         let reductions = strip.ops().filter(|&id| module.op(id).code == Opcode::Reduce);
         let mut reductions: HashMap<OpId, RunningReduction> =
             reductions.map(|id| (id, self.begin_reduction(id, piece))).collect();
         let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();
-        let mut given: Vec<Vec<Operand>> = vec![Vec::new(); strip.gives.len()];
+        let mut given: Vec<Vec<Operand>> = vec![Vec::new(); strip.live_out.len()];
         for start in (0..of_strip.num_registers()).step_by(piece) {
-            self.check_length(module.op(strip.parts[0].0))?;
-            for &(id, part) in &strip.parts {
+            self.check_length(module.op(strip.ops[0].0))?;
+            for &(id, part) in &strip.ops {
                 match part {
-                    Part::Piece if module.op(id).code == Opcode::Reduce => {
+                    StripRole::Body if module.op(id).code == Opcode::Reduce => {
                         let operands = module.op(id).operands.iter();
                         let values = operands.map(|&v| piece_of(v, start..start + piece, &outside, &held)).collect();
                         let running = reductions.get_mut(&id).expect("begun");
                         self.for_op(id, |lowering| lowering.reduce_piece(running, start, values))?;
                     }
-                    Part::Piece => self.for_op(id, |lowering| {
+                    StripRole::Body => self.for_op(id, |lowering| {
                         lowering.piece(id, start..start + piece, &mut accesses, &outside, &mut held)
                     })?,
-                    Part::Name => {
+                    StripRole::View => {
                         let op = module.op(id);
                         if let Some(slots) = held.get(&op.operands[0]).cloned() {
                             held.insert(op.results[0], slots);
                         }
                     }
-                    Part::Before => {}
+                    StripRole::Preheader => {}
                 }
             }
-            given.iter_mut().zip(&strip.gives).for_each(|(slots, value)| slots.extend(&held[value]));
+            given.iter_mut().zip(&strip.live_out).for_each(|(slots, value)| slots.extend(&held[value]));
         }
-        for (slots, &value) in given.into_iter().zip(&strip.gives) {
+        for (slots, &value) in given.into_iter().zip(&strip.live_out) {
             let layout = of_strip.reshape(module.shape(value));
             self.tiles[value.index()] = Some(Tile { layout, slots: slots.into() });
         }

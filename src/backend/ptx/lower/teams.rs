@@ -9,13 +9,13 @@
 use super::control::{counter_type, unsigned};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
-use crate::backend::ptx::schedule::{Deal, TEAMS, Takes, Turn};
+use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, StageCount};
 use crate::ir::Flag;
 
 /// Bytes of the barriers of turns.
 pub const TURN_BYTES: u32 = 8 * TURNS;
 /// Barriers of turns: of each kind one for each team.
-pub const TURNS: u32 = TEAMS * Turn::ALL.len() as u32;
+pub const TURNS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
 
 /// The team that is lowered.
 #[derive(Clone, Debug, Default)]
@@ -39,13 +39,17 @@ pub struct Dealt {
 
 impl Lowering<'_> {
     /// Before a loop whose iterations are dealt: those of this team.
-    pub fn deal(&mut self, deal: &Deal, [lower, upper, step]: [Operand; 3], ty: Ty) -> Lowered<Dealt> {
+    pub fn deal(&mut self, deal: &PingPong, [lower, upper, step]: [Operand; 3], ty: Ty) -> Lowered<Dealt> {
         let index = self.team.index;
-        self.team.takes =
-            deal.takes.iter().enumerate().map(|(ring, takes)| self.taken(ring, takes)).collect::<Lowered<_>>()?;
+        self.team.takes = deal
+            .stages_per_iteration
+            .iter()
+            .enumerate()
+            .map(|(ring, takes)| self.taken(ring, takes))
+            .collect::<Lowered<_>>()?;
         // The first turn is the first team's: there is no phase before.
         let first = Operand::from(u32::from(index == 0));
-        self.team.parities = Turn::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
+        self.team.parities = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
         let twice = self.b.add(ty, step, step);
         if index == 0 {
@@ -60,11 +64,11 @@ impl Lowering<'_> {
     }
 
     /// Stages of a ring that an iteration takes, but for what brings it to the same stage and parity.
-    fn taken(&mut self, ring: usize, takes: &Takes) -> Lowered<Operand> {
+    fn taken(&mut self, ring: usize, takes: &StageCount) -> Lowered<Operand> {
         let module = self.module;
         let period = 2 * self.stages_of_ring(ring);
-        let mut all = Operand::from(takes.once);
-        for &id in &takes.loops {
+        let mut all = Operand::from(takes.fixed);
+        for &id in &takes.per_iteration_of {
             let op = module.op(id);
             let ty = counter_type(module.dtype(op.group(0)[0]), op.flag(Flag::UnsignedCmp))?;
             let [lower, upper, step] = [0, 1, 2].map(|group| self.scalar(op.group(group)[0]));
@@ -91,7 +95,7 @@ impl Lowering<'_> {
     }
 
     /// Waits until the other team has passed this turn in the iteration before.
-    pub fn take_turn(&mut self, turn: Turn) {
+    pub fn take_turn(&mut self, turn: OrderPoint) {
         let Some(&parity) = self.team.parities.get(turn as usize) else { return };
         let barrier = self.turn_barrier(turn, self.team.index);
         self.b.mbarrier_wait(&barrier, parity);
@@ -100,18 +104,18 @@ impl Lowering<'_> {
     }
 
     /// The other team has this turn in the next iteration.
-    pub fn pass_turn(&mut self, turn: Turn) {
+    pub fn pass_turn(&mut self, turn: OrderPoint) {
         let Some(leader) = self.leader() else { return };
-        if turn == Turn::Memory && self.schedule.sends().next().is_some() {
+        if turn == OrderPoint::SideEffects && self.schedule.sends().next().is_some() {
             self.b.bulk_wait(0, false);
         }
         self.b.bar_warp_sync();
-        let barrier = self.turn_barrier(turn, TEAMS - 1 - self.team.index);
+        let barrier = self.turn_barrier(turn, PINGPONG_GROUPS - 1 - self.team.index);
         self.b.guarded(leader, false, |b| b.mbarrier_arrive(&barrier, false));
     }
 
-    fn turn_barrier(&mut self, turn: Turn, team: u32) -> Addr {
+    fn turn_barrier(&mut self, turn: OrderPoint, team: u32) -> Addr {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        Addr::new(base, i64::from(self.team.barriers + 8 * (TEAMS * turn as u32 + team)))
+        Addr::new(base, i64::from(self.team.barriers + 8 * (PINGPONG_GROUPS * turn as u32 + team)))
     }
 }

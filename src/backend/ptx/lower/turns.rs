@@ -11,11 +11,11 @@ use super::Lowering;
 use super::ring::{CONSUMER_BARRIER, Role};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
-use crate::backend::ptx::schedule::{GROUPS, TEAMS};
+use crate::backend::ptx::schedule::{ORDERED_GROUPS, PINGPONG_GROUPS};
 use crate::ir::Value;
 
 /// The barrier of the first group, behind those at which teams meet.
-const FIRST_BARRIER: u32 = CONSUMER_BARRIER + TEAMS;
+const FIRST_BARRIER: u32 = CONSUMER_BARRIER + PINGPONG_GROUPS;
 
 /// The exponential that the end of a turn stands behind, of all of a thread: ptxas puts those behind it, and sums of them, before the barrier, too.
 const LATE: (usize, usize) = (11, 16);
@@ -30,13 +30,13 @@ pub struct KnownTurns {
 impl Lowering<'_> {
     /// Where the program of the consumers begins: the first group has the first turn.
     pub fn start_turns(&mut self) {
-        if !self.schedule.has_turns() {
+        if !self.schedule.has_order_barriers() {
             return;
         }
         let last = self.is_group(self.groups() - 1);
         let threads = self.threads_of_turns();
         self.b.guarded(last, false, |b| b.bar_arrive(FIRST_BARRIER, threads));
-        if self.context.bands > 1 || self.schedule.works_in_turn() {
+        if self.context.bands > 1 || self.schedule.orders_exp() {
             let group = self.group();
             let own = self.b.add(Ty::U32, group, FIRST_BARRIER);
             let next = self.b.add(Ty::U32, group, FIRST_BARRIER + 1);
@@ -48,7 +48,7 @@ impl Lowering<'_> {
 
     /// Where it ends: the last turn was the last group's.
     pub fn stop_turns(&mut self) {
-        if self.role == Role::Consumer && self.schedule.has_turns() {
+        if self.role == Role::Consumer && self.schedule.has_order_barriers() {
             let first = self.is_group(0);
             let threads = self.threads_of_turns();
             self.b.guarded(first, false, |b| b.bar_sync(FIRST_BARRIER, Some(threads)));
@@ -104,7 +104,7 @@ impl Lowering<'_> {
     }
 
     fn groups(&self) -> u32 {
-        if self.context.bands > 1 { self.context.bands } else { GROUPS }
+        if self.context.bands > 1 { self.context.bands } else { ORDERED_GROUPS }
     }
 
     /// Threads at a barrier: those of two groups.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::{Lowered, Lowering, ring};
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::{Bring, Change, Within};
+use crate::backend::ptx::schedule::{ConversionPlan, ConvertLayout, SubStep};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
@@ -20,8 +20,8 @@ impl Lowering<'_> {
     pub fn meet(&mut self) -> Lowered {
         while let Some(within) = self.within.pop_front() {
             match within {
-                Within::Land | Within::Drain { .. } => self.synchronise(within)?,
-                Within::Meet { .. } => return self.synchronise(within),
+                SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronise(within)?,
+                SubStep::Barrier { .. } => return self.synchronise(within),
                 _ => break,
             }
         }
@@ -30,7 +30,7 @@ impl Lowering<'_> {
 
     /// Waits for the copy engine, if that has to be here.
     pub fn drain(&mut self) -> Lowered {
-        while let Some(within) = self.next_if(|within| matches!(within, Within::Drain { .. })) {
+        while let Some(within) = self.next_if(|within| matches!(within, SubStep::TmaStoreWait { .. })) {
             self.synchronise(within)?;
         }
         Ok(())
@@ -39,8 +39,8 @@ impl Lowering<'_> {
     /// A buffer that is written next, behind a meeting where there is one.
     pub fn begin_write(&mut self) -> Lowered<Buffer> {
         match self.behind_meetings()? {
-            Some(Within::Write(buffer)) => Ok(self.of_team(buffer)),
-            Some(Within::NoRoom { bytes, of }) => {
+            Some(SubStep::SmemWrite(buffer)) => Ok(self.of_team(buffer)),
+            Some(SubStep::SmemOverflow { bytes, of }) => {
                 Err(format!("{bytes} bytes of shared memory are needed, and {of} are free: use smaller tiles"))
             }
             _ => Err(OTHERWISE.to_owned()),
@@ -50,15 +50,15 @@ impl Lowering<'_> {
     /// A buffer that is read next.
     pub fn begin_read(&mut self) -> Lowered<Buffer> {
         match self.behind_meetings()? {
-            Some(Within::Read(buffer)) => Ok(self.of_team(buffer)),
+            Some(SubStep::SmemRead(buffer)) => Ok(self.of_team(buffer)),
             _ => Err(OTHERWISE.to_owned()),
         }
     }
 
     /// An access begins: behind a meeting, if other threads of the block may still be at work on the same elements.
     pub fn order(&mut self, id: OpId) -> Lowered {
-        let next = self.within.iter().find(|within| !within.synchronises());
-        if next == Some(&Within::Access(id)) {
+        let next = self.within.iter().find(|within| !within.synchronizes());
+        if next == Some(&SubStep::GlobalAccess(id)) {
             self.behind_meetings()?;
         }
         Ok(())
@@ -66,42 +66,42 @@ impl Lowering<'_> {
 
     /// In how many parts something goes through shared memory, and how many of them have room side by side.
     pub fn parts(&mut self) -> Option<[u32; 2]> {
-        let parts = self.next_if(|within| matches!(within, Within::Parts { .. }));
-        parts.map(|parts| if let Within::Parts { count, beside } = parts { [count, beside] } else { [1, 1] })
+        let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
+        parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
     }
 
     /// Bytes that operands need and that there are, if there are too few.
     pub fn missing_room(&self) -> Option<[u32; 2]> {
         match self.within.front() {
-            Some(&Within::NoRoom { bytes, of }) => Some([bytes, of]),
+            Some(&SubStep::SmemOverflow { bytes, of }) => Some([bytes, of]),
             _ => None,
         }
     }
 
     /// How a value comes to a layout.
-    pub fn change_of(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<Change>> {
+    pub fn change_of(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<ConversionPlan>> {
         match self.within.pop_front() {
-            Some(Within::Bring(Bring { value: brought, to, plan, .. }))
+            Some(SubStep::ConvertLayout(ConvertLayout { value: brought, to, plan, .. }))
                 if brought == value && self.schedule.layout(to).is_same(wanted) =>
             {
-                Ok(Rc::clone(&self.schedule.changes[plan as usize]))
+                Ok(Rc::clone(&self.schedule.conversions[plan as usize]))
             }
             _ => Err(OTHERWISE.to_owned()),
         }
     }
 
     /// Goes on behind what comes first of waits and meetings: to what is next.
-    fn behind_meetings(&mut self) -> Lowered<Option<Within>> {
-        while let Some(within) = self.next_if(|within| within.synchronises()) {
+    fn behind_meetings(&mut self) -> Lowered<Option<SubStep>> {
+        while let Some(within) = self.next_if(|within| within.synchronizes()) {
             self.synchronise(within)?;
         }
         Ok(self.within.pop_front())
     }
 
-    fn synchronise(&mut self, within: Within) -> Lowered {
+    fn synchronise(&mut self, within: SubStep) -> Lowered {
         match within {
-            Within::Land => self.land_to_meet(),
-            Within::Drain { written } => self.b.bulk_wait(0, !written),
+            SubStep::MmaWaitAll => self.land_to_meet(),
+            SubStep::TmaStoreWait { written } => self.b.bulk_wait(0, !written),
             _ if self.is_flying() => return Err(OTHERWISE.to_owned()),
             _ => self.barrier(),
         }
@@ -119,12 +119,12 @@ impl Lowering<'_> {
         }
     }
 
-    fn next_if(&mut self, is_it: impl FnOnce(&Within) -> bool) -> Option<Within> {
+    fn next_if(&mut self, is_it: impl FnOnce(&SubStep) -> bool) -> Option<SubStep> {
         if self.within.front().is_some_and(is_it) { self.within.pop_front() } else { None }
     }
 
     /// Where a buffer is of the team that is lowered.
     fn of_team(&self, buffer: Buffer) -> Buffer {
-        Buffer { offset: buffer.offset + self.team.index * self.schedule.team_bytes, ..buffer }
+        Buffer { offset: buffer.offset + self.team.index * self.schedule.smem_bytes_per_group, ..buffer }
     }
 }

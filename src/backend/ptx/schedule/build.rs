@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::Context;
-use super::ir::pipelines::Roles;
-use super::ir::program::{Acts, Agent, BodyId, For, LayoutId, Loop, Schedule, Step, Strip, Turn};
-use super::ir::tma_store::{Boxed, Send};
+use super::KernelInfo;
+use super::ir::pipelines::WarpSpecialization;
+use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
+use super::ir::tma_store::{TmaStore, TmaStorePlan};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::table::Effect;
@@ -14,10 +14,10 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// What is known while the steps of an agent are made.
 struct Builder<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     /// What is reserved here. Copies that run ahead of the loops around have reserved their stages.
     shared: SharedMemory,
-    acts: Acts,
+    acts: WarpRole,
     /// Loads of which the threads have their own elements in a stage, in the loops around.
     own: HashSet<OpId>,
     /// Loads whose tiles stand in stages as operands, in the loops around.
@@ -25,20 +25,25 @@ struct Builder<'a, 'm> {
     schedule: Schedule,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The schedule of a kernel with this body. `roles`: what is streamed, if anything is; `shared`: with all that is
     /// reserved for the whole kernel.
-    pub fn schedule(&self, body: BlockId, roles: Option<Rc<Roles>>, shared: &SharedMemory) -> Schedule {
+    pub fn schedule(&self, body: BlockId, roles: Option<Rc<WarpSpecialization>>, shared: &SharedMemory) -> Schedule {
         let warps = self.consumer_warps();
         let agents = match roles {
-            Some(_) => vec![(Acts::Math, 0..warps), (Acts::Load, warps..warps + self.producer_warps())],
-            None => vec![(Acts::All, 0..warps)],
+            Some(_) => vec![(WarpRole::Consumer, 0..warps), (WarpRole::Producer, warps..warps + self.producer_warps())],
+            None => vec![(WarpRole::All, 0..warps)],
         };
-        let schedule = Schedule { roles, private: self.private, products: self.splits(body), ..Schedule::default() };
+        let schedule = Schedule {
+            warp_spec: roles,
+            privatized: self.private,
+            mma_partitions: self.splits(body),
+            ..Schedule::default()
+        };
         let mut builder = Builder {
             context: self,
             shared: shared.clone(),
-            acts: Acts::All,
+            acts: WarpRole::All,
             own: HashSet::new(),
             staged: HashSet::new(),
             schedule,
@@ -46,32 +51,32 @@ impl Context<'_> {
         for (acts, warps) in agents {
             builder.acts = acts;
             let body = builder.block(body);
-            builder.schedule.agents.push(Agent { acts, warps, body });
+            builder.schedule.partitions.push(Partition { role: acts, warps, body });
         }
-        self.place_waits(&mut builder.schedule);
-        self.place_meetings(&mut builder.schedule, shared);
-        self.place_work_beside(&mut builder.schedule);
-        self.place_looks(&mut builder.schedule);
-        self.place_turns(&mut builder.schedule);
+        self.insert_waits(&mut builder.schedule);
+        self.insert_barriers(&mut builder.schedule, shared);
+        self.overlap_mmas(&mut builder.schedule);
+        self.insert_try_waits(&mut builder.schedule);
+        self.order_mmas(&mut builder.schedule);
         builder.schedule
     }
 }
 
 impl Builder<'_, '_> {
-    fn roles(&self) -> Option<&Roles> {
-        self.schedule.roles.as_deref()
+    fn roles(&self) -> Option<&WarpSpecialization> {
+        self.schedule.warp_spec.as_deref()
     }
 
-    fn empty_body(&mut self) -> BodyId {
-        self.schedule.bodies.push(Vec::new());
-        BodyId(self.schedule.bodies.len() as u32 - 1)
+    fn empty_body(&mut self) -> SeqId {
+        self.schedule.sequences.push(Vec::new());
+        SeqId(self.schedule.sequences.len() as u32 - 1)
     }
 
-    fn block(&mut self, block: BlockId) -> BodyId {
+    fn block(&mut self, block: BlockId) -> SeqId {
         let id = self.empty_body();
         let ops = &self.context.module.block(block).ops;
-        let steps = if self.acts == Acts::Load { self.of_slice(ops) } else { self.of_all(ops) };
-        self.schedule.bodies[id.0 as usize] = steps;
+        let steps = if self.acts == WarpRole::Producer { self.of_slice(ops) } else { self.of_all(ops) };
+        self.schedule.sequences[id.0 as usize] = steps;
         id
     }
 
@@ -87,9 +92,9 @@ impl Builder<'_, '_> {
         // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
-            || self
-                .roles()
-                .is_some_and(|roles| roles.slice.contains(&id) || roles.brings(id) || roles.lent_to(id).is_some())
+            || self.roles().is_some_and(|roles| {
+                roles.producer_ops.contains(&id) || roles.is_producer_load(id) || roles.staging_channel_of(id).is_some()
+            })
     }
 
     fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {
@@ -106,19 +111,19 @@ impl Builder<'_, '_> {
             if let Some(run) = runs.at(self.context, next) {
                 next += run.parts.len();
                 let layout = self.schedule.layout_id(run.layout);
-                steps.push(Step::Strip(Rc::new(Strip {
+                steps.push(Step::StripMine(Rc::new(StripMine {
                     layout,
-                    piece: run.piece,
-                    parts: run.parts,
-                    gives: run.gives,
+                    registers_per_iteration: run.piece,
+                    ops: run.parts,
+                    live_out: run.gives,
                 })));
                 continue;
             }
-            steps.extend(self.roles().and_then(|roles| roles.lent_to(id)).map(Step::Take));
+            steps.extend(self.roles().and_then(|roles| roles.staging_channel_of(id)).map(Step::Advance));
             steps.push(self.step(id));
             let given = self.given_by(id);
             if !given.is_empty() {
-                steps.push(Step::Give(given));
+                steps.push(Step::ConsumerRelease(given));
             }
             next += 1;
         }
@@ -128,18 +133,21 @@ impl Builder<'_, '_> {
     fn step(&mut self, id: OpId) -> Step {
         let context = self.context;
         let op = context.module.op(id);
-        let lent = self.roles().and_then(|roles| roles.lent_to(id)).filter(|_| self.acts == Acts::Load);
+        let lent =
+            self.roles().and_then(|roles| roles.staging_channel_of(id)).filter(|_| self.acts == WarpRole::Producer);
         if let Some(channel) = lent {
-            return Step::Fill(channel);
+            return Step::Produce(channel);
         }
         match op.code {
-            _ if context.deferred.contains(&id) => Step::Let(id),
-            Opcode::FToF if self.is_fetched(op.results[0]) => Step::Let(id),
-            Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => Step::Let(id),
-            Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Let(id),
-            Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Let(id),
+            _ if context.deferred.contains(&id) => Step::Deferred(id),
+            Opcode::FToF if self.is_fetched(op.results[0]) => Step::Deferred(id),
+            Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => {
+                Step::Deferred(id)
+            }
+            Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
+            Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
-            Opcode::AtomicRmw if context.combined.contains(&id) => Step::Combine(id),
+            Opcode::AtomicRmw if context.combined.contains(&id) => Step::PrivatizedAtomic(id),
             Opcode::StoreView | Opcode::AtomicRedView if context.boxed.contains_key(&id) => self.send(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {
@@ -149,22 +157,24 @@ impl Builder<'_, '_> {
             }
             Opcode::If => {
                 let arms = op.regions.iter().map(|&region| self.block(region)).collect();
-                Step::If { op: id, arms, quiet: context.is_quiet(id) }
+                Step::If { op: id, arms, pure: context.is_pure(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
-            code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => Step::Let(id),
-            _ => Step::Do(id),
+            code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => {
+                Step::Deferred(id)
+            }
+            _ => Step::Exec(id),
         }
     }
 
     fn send(&mut self, id: OpId) -> Step {
-        let Boxed { layout, tile, outbox } = self.context.boxed[&id].clone();
-        Step::Send(Box::new(Send { op: id, layout: self.schedule.layout_id(&layout), tile, outbox }))
+        let TmaStorePlan { layout, tile, staging: outbox } = self.context.boxed[&id].clone();
+        Step::TmaStore(Box::new(TmaStore { op: id, layout: self.schedule.layout_id(&layout), tile, staging: outbox }))
     }
 
     /// The channels that are done with their stages after this op.
     fn given_by(&self, id: OpId) -> Vec<u32> {
-        self.roles().map_or(Vec::new(), |roles| roles.given_by(id))
+        self.roles().map_or(Vec::new(), |roles| roles.released_by(id))
     }
 
     /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
@@ -176,36 +186,38 @@ impl Builder<'_, '_> {
         let fetched = |value| self.is_fetched(value);
         let mut products = self.context.issued(id, self.roles(), &fetched, self.shared.free());
         if let Some(last) = products.last_mut() {
-            last.gives = self.given_by(id);
+            last.releases = self.given_by(id);
         }
-        products.into_iter().map(|product| Step::Multiply(Box::new(product))).collect()
+        products.into_iter().map(|product| Step::Mma(Box::new(product))).collect()
     }
 
     fn load(&self, id: OpId) -> Step {
-        let channel = self.roles().and_then(|roles| roles.members.get(&id).or_else(|| roles.riders.get(&id)).copied());
+        let channel = self
+            .roles()
+            .and_then(|roles| roles.operand_channel.get(&id).or_else(|| roles.aux_channel.get(&id)).copied());
         let Some((channel, roles)) = channel.map(|channel| channel as u32).zip(self.roles()) else {
             return match () {
-                () if self.staged.contains(&id) => Step::Let(id),
-                () if self.own.contains(&id) => Step::Own(id),
-                () => Step::Do(id),
+                () if self.staged.contains(&id) => Step::Deferred(id),
+                () if self.own.contains(&id) => Step::LocalLoadThreadPrivate(id),
+                () => Step::Exec(id),
             };
         };
         match self.acts {
-            Acts::Load if roles.filled_at(channel) == Some(id) => Step::Fill(channel),
-            Acts::Math if roles.taken_at(channel) == Some(id) => Step::Take(channel),
-            Acts::Math if roles.riders.contains_key(&id) => Step::Get(id),
-            Acts::Load | Acts::Math | Acts::All => Step::Let(id),
+            WarpRole::Producer if roles.producer_anchor(channel) == Some(id) => Step::Produce(channel),
+            WarpRole::Consumer if roles.consumer_anchor(channel) == Some(id) => Step::Advance(channel),
+            WarpRole::Consumer if roles.aux_channel.contains_key(&id) => Step::LocalLoad(id),
+            WarpRole::Producer | WarpRole::Consumer | WarpRole::All => Step::Deferred(id),
         }
     }
 
     /// Is it the load of a small tile that comes with others?
     fn rides(&self, id: OpId) -> bool {
-        self.roles().is_some_and(|roles| roles.riders.contains_key(&id))
+        self.roles().is_some_and(|roles| roles.aux_channel.contains_key(&id))
     }
 
     /// The last op that reads the stage in which a small tile comes.
     fn done_with(&self, load: OpId) -> Option<OpId> {
-        self.roles().and_then(|roles| Some(roles.channels[*roles.riders.get(&load)?].last))
+        self.roles().and_then(|roles| Some(roles.channels[*roles.aux_channel.get(&load)?].last_use))
     }
 
     /// The ops of a block, with small tiles that come with others where they are used first: they stand in registers no longer
@@ -226,8 +238,8 @@ impl Builder<'_, '_> {
 
     /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
     fn is_fetched(&self, value: Value) -> bool {
-        let is_streamed = |load: &OpId| self.roles().is_some_and(|roles| roles.members.contains_key(load));
-        self.context.load_behind(value).is_some_and(|load| is_streamed(&load) || self.staged.contains(&load))
+        let is_streamed = |load: &OpId| self.roles().is_some_and(|roles| roles.operand_channel.contains_key(load));
+        self.context.source_load(value).is_some_and(|load| is_streamed(&load) || self.staged.contains(&load))
     }
 
     /// Does this load, or the conversion of one, leave its tile in a stage?
@@ -239,7 +251,7 @@ impl Builder<'_, '_> {
 
     /// What a loop with this body uses from outside in other layouts.
     fn hoisted(&mut self, body: BlockId) -> Vec<(Value, LayoutId)> {
-        if self.acts == Acts::Load {
+        if self.acts == WarpRole::Producer {
             return Vec::new();
         }
         let mut hoisted = Vec::new();
@@ -253,33 +265,37 @@ impl Builder<'_, '_> {
     }
 
     /// What teams do in turn comes between a turn and the end of it.
-    fn take_turns(&mut self, body: BodyId) {
-        let steps = std::mem::take(&mut self.schedule.bodies[body.0 as usize]);
-        let spans = Turn::ALL.map(|turn| {
+    fn take_turns(&mut self, body: SeqId) {
+        let steps = std::mem::take(&mut self.schedule.sequences[body.0 as usize]);
+        let spans = OrderPoint::ALL.map(|turn| {
             let of_turn = |step: &Step| match turn {
-                Turn::Rings => self.uses_rings(step),
-                Turn::Memory => step.ops().into_iter().any(|id| self.context.has_noticed(id)),
+                OrderPoint::Pipeline => self.uses_rings(step),
+                OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.context.has_noticed(id)),
             };
             Some((steps.iter().position(of_turn)?, steps.iter().rposition(of_turn)?))
         });
-        let all = || Turn::ALL.into_iter().zip(spans);
+        let all = || OrderPoint::ALL.into_iter().zip(spans);
         let mut with_turns = Vec::with_capacity(steps.len() + 4);
         for (at, step) in steps.into_iter().enumerate() {
             with_turns.extend(
-                all().filter(|(_, span)| span.is_some_and(|(first, _)| first == at)).map(|(turn, _)| Step::Turn(turn)),
+                all()
+                    .filter(|(_, span)| span.is_some_and(|(first, _)| first == at))
+                    .map(|(turn, _)| Step::OrderWait(turn)),
             );
             with_turns.push(step);
             with_turns.extend(
-                all().filter(|(_, span)| span.is_some_and(|(_, last)| last == at)).map(|(turn, _)| Step::Pass(turn)),
+                all()
+                    .filter(|(_, span)| span.is_some_and(|(_, last)| last == at))
+                    .map(|(turn, _)| Step::OrderArrive(turn)),
             );
         }
-        self.schedule.bodies[body.0 as usize] = with_turns;
+        self.schedule.sequences[body.0 as usize] = with_turns;
     }
 
     /// Does a step take stages or wait for them, itself or in its bodies?
     fn uses_rings(&self, step: &Step) -> bool {
         let inside = step.bodies().iter().flat_map(|&body| self.schedule.steps(body));
-        matches!(step, Step::Take(_) | Step::Multiply(_)) || inside.into_iter().any(|inner| self.uses_rings(inner))
+        matches!(step, Step::Advance(_) | Step::Mma(_)) || inside.into_iter().any(|inner| self.uses_rings(inner))
     }
 
     fn for_loop(&mut self, id: OpId) -> Step {
@@ -287,31 +303,40 @@ impl Builder<'_, '_> {
         let body = context.module.op(id).regions[0];
         let hoisted = self.hoisted(body);
         let ahead = match self.acts {
-            Acts::Load => None,
-            acts => context.copies_ahead(id, (acts == Acts::All, self.roles()), &self.shared).map(Rc::new),
+            WarpRole::Producer => None,
+            acts => context.plan_cp_async(id, (acts == WarpRole::All, self.roles()), &self.shared).map(Rc::new),
         };
         let slab: Option<Buffer> = ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
         let before = (self.own.clone(), self.staged.clone());
         for copy in ahead.iter().flat_map(|ahead| &ahead.copies) {
-            if copy.own { &mut self.own } else { &mut self.staged }.insert(copy.load);
+            if copy.thread_private { &mut self.own } else { &mut self.staged }.insert(copy.load);
         }
         let steps = self.block(body);
         let orbits = match self.acts {
-            Acts::Math => context.orbits_of(id, self.schedule.steps(steps)),
-            Acts::All | Acts::Load => Vec::new(),
+            WarpRole::Consumer => context.carried_mmas_of(id, self.schedule.steps(steps)),
+            WarpRole::All | WarpRole::Producer => Vec::new(),
         };
         (self.own, self.staged) = before;
         if let Some(slab) = slab {
             self.shared.release(slab);
         }
         let leave = (!orbits.is_empty()).then(|| self.empty_body());
-        let deal = self.roles().and_then(|roles| roles.deal.clone());
-        let deal = deal.filter(|deal| deal.around == id && self.acts == Acts::Math);
+        let deal = self.roles().and_then(|roles| roles.pingpong.clone());
+        let deal = deal.filter(|deal| deal.loop_op == id && self.acts == WarpRole::Consumer);
         if deal.is_some() {
             self.take_turns(steps);
         }
-        let plain = self.acts != Acts::Load && ahead.is_none() && orbits.is_empty() && deal.is_none();
-        let rounds = context.rounds_of(id, plain);
-        Step::For(Box::new(For { op: id, hoisted, ahead, orbits, deal, rounds, body: steps, leave }))
+        let plain = self.acts != WarpRole::Producer && ahead.is_none() && orbits.is_empty() && deal.is_none();
+        let rounds = context.unroll_factor(id, plain);
+        Step::For(Box::new(For {
+            op: id,
+            hoisted,
+            cp_async: ahead,
+            carried_mmas: orbits,
+            pingpong: deal,
+            unroll: rounds,
+            body: steps,
+            epilogue: leave,
+        }))
     }
 }

@@ -1,9 +1,9 @@
 //! Prints the layouts of a kernel.
 
-use super::Context;
+use super::KernelInfo;
 use crate::ir::BlockId;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The layouts of the kernel, for people: one line a value, in program order.
     pub fn layout_text(&self, body: BlockId) -> String {
         use std::fmt::Write;

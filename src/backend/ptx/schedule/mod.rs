@@ -31,32 +31,35 @@ mod warp_specialize;
 
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::deferred_values::is_computed_where_used;
-pub use analysis::kernel_info::Context;
+pub use analysis::kernel_info::KernelInfo;
 #[cfg(any(test, feature = "_suite"))]
-pub use analysis::memory_effects::Touch;
+pub use analysis::memory_effects::MemoryEffect;
 pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 pub use analysis::tensor_maps::{box_order, whole_indices};
-pub use ir::cp_async::{Ahead, Copy};
+pub use ir::cp_async::{CpAsync, CpAsyncPlan};
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
-pub use ir::pipelines::{Box, Deal, Pairs, RingPlan, Roles, Streamed, TEAMS, Takes};
-pub use ir::privatized_array::{NEAR, Private, WORDS};
-#[cfg(test)]
-pub use ir::program::InTurn;
-pub use ir::program::{
-    Acts, Await, BodyId, For, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Schedule, Step, Strip, Turn,
+pub use ir::pipelines::{
+    ClusterMulticast, PINGPONG_GROUPS, PingPong, PipelineDesc, StageCount, TmaBox, TmaLoad, WarpSpecialization,
 };
-pub use ir::sub_step::{Bring, Change, Within};
-pub use ir::tma_store::{Outbox, Parts, Send};
+pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};
+#[cfg(test)]
+pub use ir::program::OrderSpan;
+pub use ir::program::{
+    CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId, Step,
+    StripMine, StripRole, WarpRole,
+};
+pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
+pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 pub use membar::printf_steps::{SMALL, pieces};
-pub use membar::reduction_steps::{Fold, Images};
+pub use membar::reduction_steps::{LayoutBases, ReductionStep};
 pub use membar::requirements::leaders;
 pub use membar::scratch::APART;
-pub use pipeline::mma_order::GROUPS;
+pub use pipeline::mma_order::ORDERED_GROUPS;
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
-pub use warp_specialize::cluster_multicast::BLOCKS;
+pub use warp_specialize::cluster_multicast::CLUSTER_SIZE;
 
 #[cfg(test)]
 pub use crate::backend::ptx::shared::Buffer;

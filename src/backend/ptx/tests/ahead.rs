@@ -122,7 +122,7 @@ fn with_branch(end: Opcode) -> Module {
 fn the_checker_refuses_copies_ahead_of_iterations_that_end_early() {
     let kernel = |end| vec![("branch".to_owned(), with_branch(end), CompileOptions::default())];
     let copies = |schedule: &Schedule| {
-        schedule.bodies.iter().flatten().any(|step| matches!(step, Step::For(plan) if plan.ahead.is_some()))
+        schedule.sequences.iter().flatten().any(|step| matches!(step, Step::For(plan) if plan.cp_async.is_some()))
     };
     let mut whole = None;
     each_schedule_of(kernel(Opcode::Yield), |name, _, _, schedule| {
@@ -134,10 +134,10 @@ fn the_checker_refuses_copies_ahead_of_iterations_that_end_early() {
     let mut count = 0;
     // The ops of both kernels have the same numbers.
     each_schedule_of(kernel(Opcode::Continue), |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         if name.ends_with("sm_80") {
             assert!(!copies(schedule), "{}", schedule.to_text(context.module));
-            let problem = context.check_schedule(body, &whole).unwrap_err();
+            let problem = context.verify_schedule(body, &whole).unwrap_err();
             assert!(problem.contains("an iteration may end early"), "{problem}");
             count += 1;
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::beside::{softmax, softmax_of, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Acts, Roles, Schedule, Step, Within};
+use crate::backend::ptx::schedule::{Schedule, Step, SubStep, WarpRole, WarpSpecialization};
 use crate::pass::bands;
 
 /// Attention of so many rows.
@@ -116,59 +116,61 @@ fn stored_twice(in_place: bool) -> Module {
 /// Schedules that are wrong, each with what was changed.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let roles = schedule.roles.as_deref().unwrap();
-    let banded = |roles: &Roles| {
+    let roles = schedule.warp_spec.as_deref().unwrap();
+    let banded = |roles: &WarpSpecialization| {
         let all = roles.channels.iter().enumerate();
         let mut loads = all.flat_map(|(at, channel)| (0..channel.loads.len()).map(move |load| [at, load]));
-        loads.find(|&[at, load]| roles.channels[at].loads[load].bands > 1).unwrap()
+        loads.find(|&[at, load]| roles.channels[at].loads[load].partitions > 1).unwrap()
     };
-    let mut with_roles = |what, change: &dyn Fn(&mut Roles)| {
+    let mut with_roles = |what, change: &dyn Fn(&mut WarpSpecialization)| {
         let (mut changed, mut roles) = (schedule.clone(), roles.clone());
         change(&mut roles);
-        changed.roles = Some(Rc::new(roles));
+        changed.warp_spec = Some(Rc::new(roles));
         mutants.push((what, changed));
     };
     let [at, load] = banded(roles);
-    with_roles("one band", &|roles| roles.bands = 1);
-    with_roles("fewer bands", &|roles| roles.bands = 2);
-    with_roles("the tile of one band", &|roles| roles.channels[at].loads[load].bands = 1);
+    with_roles("one band", &|roles| roles.data_partitions = 1);
+    with_roles("fewer bands", &|roles| roles.data_partitions = 2);
+    with_roles("the tile of one band", &|roles| roles.channels[at].loads[load].partitions = 1);
     with_roles("a tile of all for each band", &|roles| {
-        let other = roles.channels.iter_mut().flat_map(|channel| &mut channel.loads).find(|load| load.bands == 1);
-        other.unwrap().bands = 3;
+        let other = roles.channels.iter_mut().flat_map(|channel| &mut channel.loads).find(|load| load.partitions == 1);
+        other.unwrap().partitions = 3;
     });
     with_roles("a band has the rows of another one", &|roles| {
         let boxes = &mut roles.channels[at].loads[load].boxes;
-        (boxes[1].place, boxes[2].place) = (boxes[2].place.clone(), boxes[1].place.clone());
+        (boxes[1].coord, boxes[2].coord) = (boxes[2].coord.clone(), boxes[1].coord.clone());
     });
     with_roles("the rows of a band do not come", &|roles| {
         let load = &mut roles.channels[at].loads[load];
         load.boxes.pop();
         load.bytes = load.bytes / 3 * 2;
     });
-    with_roles("the tile of a band stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[1].at += 1024);
+    with_roles("the tile of a band stands elsewhere", &|roles| {
+        roles.channels[at].loads[load].boxes[1].smem_offset += 1024
+    });
     let mut fewer = schedule.clone();
-    fewer.agents.iter_mut().find(|agent| agent.acts == Acts::Math).unwrap().warps.end -= 4;
+    fewer.partitions.iter_mut().find(|agent| agent.role == WarpRole::Consumer).unwrap().warps.end -= 4;
     mutants.push(("a band without warps", fewer));
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 mutants.push((what, with_steps(schedule, body, change)));
             };
-            let Step::Multiply(plan) = step else { continue };
+            let Step::Mma(plan) = step else { continue };
             let turn = |steps: &mut Vec<Step>, begins: bool, ends: bool| {
-                if let Step::Multiply(plan) = &mut steps[at] {
-                    (plan.turn.begins, plan.turn.ends) = (begins, ends);
+                if let Step::Mma(plan) = &mut steps[at] {
+                    (plan.order.acquire, plan.order.release) = (begins, ends);
                 }
             };
-            match (plan.turn.begins, plan.turn.ends) {
+            match (plan.order.acquire, plan.order.release) {
                 (true, false) => {
                     with("a turn ends that has not begun", &|steps| turn(steps, false, false));
                     with("a turn ends twice", &|steps| turn(steps, true, true));
                     with("the warps of a band meet", &|steps| {
-                        steps.insert(at, Step::Within(Within::Meet { always: true }))
+                        steps.insert(at, Step::Sub(SubStep::Barrier { always: true }))
                     });
                     with("a stage is waited for by who has a turn", &|steps| {
-                        let land = steps.iter().position(|step| matches!(step, Step::Land(_))).unwrap();
+                        let land = steps.iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
                         let land = steps.remove(land);
                         steps.insert(at + 1, land);
                     });
@@ -189,10 +191,10 @@ fn bands_are_checked() {
     let (mut count, mut missed) = (0, Vec::new());
     each_schedule_of(vec![kernel()], |name, context, body, schedule| {
         assert!(name.ends_with("sm_90a"), "{name} has no bands");
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         for (what, mutant) in mutants(schedule) {
             count += 1;
-            missed.extend(context.check_schedule(body, &mutant).is_ok().then_some(what));
+            missed.extend(context.verify_schedule(body, &mutant).is_ok().then_some(what));
         }
     });
     assert!(missed.is_empty(), "{missed:?}");

@@ -3,7 +3,7 @@
 use super::schedules::each_schedule_of;
 use super::thin::scaled;
 use super::*;
-use crate::backend::ptx::schedule::{Context, Land, Schedule, Step};
+use crate::backend::ptx::schedule::{KernelInfo, MmaWait, Schedule, Step};
 
 /// The softmax of products with rows of another array, times a third one: sums over `depth` columns for each of so many keys, and `numbers` columns
 /// a row. `meets`: what is largest in a column, which warps share, counts for all of it.
@@ -122,7 +122,7 @@ pub fn schedule_of(module: Module) -> String {
     each_schedule_of(
         vec![("beside".to_owned(), module, CompileOptions::default())],
         |name, context, body, schedule| {
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             text = name.ends_with("sm_90a").then(|| schedule.to_text(context.module));
         },
     );
@@ -203,19 +203,19 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
     each_schedule_of(
         vec![("rounds".to_owned(), products_in_rounds(true), CompileOptions::default())],
         |name, context, body, schedule| {
-            context.check_schedule(body, schedule).unwrap();
-            let looks = |step: &Step| matches!(step, Step::Look(_));
-            assert!(!schedule.bodies.iter().flatten().any(looks), "{}", schedule.to_text(context.module));
+            context.verify_schedule(body, schedule).unwrap();
+            let looks = |step: &Step| matches!(step, Step::ConsumerTryWait(_));
+            assert!(!schedule.sequences.iter().flatten().any(looks), "{}", schedule.to_text(context.module));
             if !name.ends_with("sm_90a") {
                 return;
             }
             // Neither before the early end nor behind it.
-            let takes = |steps: &Vec<Step>| steps.contains(&Step::Take(0));
-            let around = schedule.bodies.iter().position(takes).unwrap();
-            let landed = schedule.bodies[around].iter().position(|step| matches!(step, Step::Land(_))).unwrap();
-            for at in landed..schedule.bodies[around].len() {
-                let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::Look(0)));
-                assert!(context.check_schedule(body, &changed).is_err(), "a look at step {at}");
+            let takes = |steps: &Vec<Step>| steps.contains(&Step::Advance(0));
+            let around = schedule.sequences.iter().position(takes).unwrap();
+            let landed = schedule.sequences[around].iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
+            for at in landed..schedule.sequences[around].len() {
+                let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::ConsumerTryWait(0)));
+                assert!(context.verify_schedule(body, &changed).is_err(), "a look at step {at}");
                 count += 1;
             }
         },
@@ -226,46 +226,50 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
 /// The schedule with other steps in one of its bodies.
 pub fn with_steps(schedule: &Schedule, body: usize, change: &dyn Fn(&mut Vec<Step>)) -> Schedule {
     let mut changed = schedule.clone();
-    change(&mut changed.bodies[body]);
+    change(&mut changed.sequences[body]);
     changed
 }
 
 /// Schedules that are wrong, each with what was changed.
-fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+fn mutants(context: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     // What the kernel stores is computed behind the loop.
     let module = context.module;
     let ops = &module.block(module.entries[0].body).ops;
     let stored = ops.iter().rfind(|&&id| module.op(id).code == Opcode::DivF).map(|&id| module.op(id).results[0]);
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 mutants.push((what, with_steps(schedule, body, change)));
             };
             match *step {
-                Step::Look(channel) => {
-                    with("a look at a channel of elsewhere", &|steps| steps[at] = Step::Look(channel - 1));
-                    with("a look twice", &|steps| steps.insert(at, Step::Look(channel)));
+                Step::ConsumerTryWait(channel) => {
+                    with("a look at a channel of elsewhere", &|steps| steps[at] = Step::ConsumerTryWait(channel - 1));
+                    with("a look twice", &|steps| steps.insert(at, Step::ConsumerTryWait(channel)));
                     with("a look before the stage is taken", &|steps| {
                         let look = steps.remove(at);
                         steps.insert(0, look);
                     });
                 }
-                Step::Land(land @ Land { keeps: true, .. }) => {
-                    with("no stage is kept", &|steps| steps[at] = Step::Land(Land { keeps: false, ..land }));
+                Step::MmaWait(land @ MmaWait { defer_release: true, .. }) => {
+                    with("no stage is kept", &|steps| {
+                        steps[at] = Step::MmaWait(MmaWait { defer_release: false, ..land })
+                    });
                 }
-                Step::Land(land @ Land { behind: Some(_), .. }) => {
-                    with("stages are kept for ever", &|steps| steps[at] = Step::Land(Land { behind: None, ..land }));
+                Step::MmaWait(land @ MmaWait { release_after: Some(_), .. }) => {
+                    with("stages are kept for ever", &|steps| {
+                        steps[at] = Step::MmaWait(MmaWait { release_after: None, ..land })
+                    });
                     with("a wait behind what is not there", &|steps| {
-                        steps[at] = Step::Land(Land { behind: stored, ..land });
+                        steps[at] = Step::MmaWait(MmaWait { release_after: stored, ..land });
                     });
                 }
                 _ => {}
             }
         }
     }
-    let outside = schedule.bodies.iter().position(|steps| steps.iter().any(|step| matches!(step, Step::For(_))));
-    let changed = with_steps(schedule, outside.unwrap(), &|steps| steps.insert(0, Step::Look(0)));
+    let outside = schedule.sequences.iter().position(|steps| steps.iter().any(|step| matches!(step, Step::For(_))));
+    let changed = with_steps(schedule, outside.unwrap(), &|steps| steps.insert(0, Step::ConsumerTryWait(0)));
     mutants.push(("a look outside of loops", changed));
     mutants
 }
@@ -274,13 +278,13 @@ fn mutants(context: &Context<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
 fn looks_and_kept_stages_are_checked() {
     let mut count = 0;
     each_schedule_of(vec![kernel()], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         if !name.ends_with("sm_90a") {
             return;
         }
         for (what, mutant) in mutants(context, schedule) {
             count += 1;
-            assert!(context.check_schedule(body, &mutant).is_err(), "{what}");
+            assert!(context.verify_schedule(body, &mutant).is_err(), "{what}");
         }
     });
     assert_eq!(count, 7);

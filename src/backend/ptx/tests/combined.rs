@@ -2,7 +2,7 @@
 
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Private, Schedule, Step};
+use crate::backend::ptx::schedule::{PrivatizedArray, Schedule, Step};
 use crate::ir::{AtomicMode, Elem, MemScope};
 
 /// Counts of numbers: a tile of them in each iteration of a loop, and, if `also_read`, the first count read at the end.
@@ -41,21 +41,21 @@ pub fn counts(also_read: bool) -> Module {
 /// Schedules whose copy is another one, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let Some(private) = schedule.private else { return mutants };
-    let mut add = |what, private| mutants.push((what, Schedule { private, ..schedule.clone() }));
+    let Some(private) = schedule.privatized else { return mutants };
+    let mut add = |what, private| mutants.push((what, Schedule { privatized: private, ..schedule.clone() }));
     add("there is no copy of an array", None);
-    let mut with = |what, change: &dyn Fn(&mut Private)| {
+    let mut with = |what, change: &dyn Fn(&mut PrivatizedArray)| {
         let mut changed = private;
         change(&mut changed);
         add(what, Some(changed));
     };
-    with("the copy is of another array", &|private| private.root.0 += 1);
+    with("the copy is of another array", &|private| private.array.0 += 1);
     with("the copy is of other atomics", &|private| private.mode = AtomicMode::Xor);
     with("another op begins with the copy", &|private| private.first.0 += 1);
-    with("more copies than there is room for", &|private| private.copies *= 2);
-    with("copies for some lanes", &|private| private.copies -= 1);
-    with("the copy stands where others write", &|private| private.place.offset += private.place.bytes);
-    with("words of the copy do not begin where they may", &|private| private.place.offset += 4);
+    with("more copies than there is room for", &|private| private.replicas *= 2);
+    with("copies for some lanes", &|private| private.replicas -= 1);
+    with("the copy stands where others write", &|private| private.buffer.offset += private.buffer.bytes);
+    with("words of the copy do not begin where they may", &|private| private.buffer.offset += 4);
     mutants
 }
 
@@ -66,17 +66,17 @@ fn an_array_is_combined_alone_or_not_at_all() {
         let mut seen = 0;
         each_schedule_of(vec![kernel], |name, context, body, schedule| {
             let text = schedule.to_text(context.module);
-            let combines = schedule.bodies.iter().flatten().any(|step| matches!(step, Step::Combine(_)));
-            assert_eq!((schedule.private.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
-            context.check_schedule(body, schedule).unwrap();
+            let combines = schedule.sequences.iter().flatten().any(|step| matches!(step, Step::PrivatizedAtomic(_)));
+            assert_eq!((schedule.privatized.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
+            context.verify_schedule(body, schedule).unwrap();
             seen += 1;
             // Who says otherwise is refused.
             let mut other = schedule.clone();
             let atomic = |step: &&mut Step| step.op().is_some_and(|id| context.module.op(id).code == Opcode::AtomicRmw);
-            let step = other.bodies.iter_mut().flatten().find(atomic).unwrap();
+            let step = other.sequences.iter_mut().flatten().find(atomic).unwrap();
             let id = step.op().unwrap();
-            *step = if combines { Step::Do(id) } else { Step::Combine(id) };
-            assert!(context.check_schedule(body, &other).is_err());
+            *step = if combines { Step::Exec(id) } else { Step::PrivatizedAtomic(id) };
+            assert!(context.verify_schedule(body, &other).is_err());
         });
         assert_eq!(seen, 2);
     }

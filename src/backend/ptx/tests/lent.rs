@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::beside::{schedule_of, softmax, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::schedule::{Outbox, Roles, Schedule, Step, Within};
+use crate::backend::ptx::schedule::{Schedule, StagingBuffer, Step, SubStep, WarpSpecialization};
 
 /// Attention whose stages take all of shared memory: 32 KiB, and two each of 32 and of 64 KiB.
 fn large() -> Module {
@@ -60,51 +60,57 @@ fn a_stage_that_was_lent_comes_back_when_it_has_been_read() {
 /// Schedules that are wrong, each with what was changed.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let roles = schedule.roles.as_deref().unwrap();
+    let roles = schedule.warp_spec.as_deref().unwrap();
     let lent = roles.channels.len() - 1;
-    let mut with_roles = |what, change: &dyn Fn(&mut Roles)| {
+    let mut with_roles = |what, change: &dyn Fn(&mut WarpSpecialization)| {
         let (mut changed, mut roles) = (schedule.clone(), roles.clone());
         change(&mut roles);
-        changed.roles = Some(Rc::new(roles));
+        changed.warp_spec = Some(Rc::new(roles));
         mutants.push((what, changed));
     };
-    with_roles("a stage is lent to another op", &|roles| roles.channels[lent].lent_to = Some(roles.channels[0].last));
-    with_roles("no stage is lent", &|roles| roles.channels[lent].lent_to = None);
-    with_roles("a stage of another ring", &|roles| roles.channels[lent].ring = 1);
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    with_roles("a stage is lent to another op", &|roles| {
+        roles.channels[lent].staging_for = Some(roles.channels[0].last_use)
+    });
+    with_roles("no stage is lent", &|roles| roles.channels[lent].staging_for = None);
+    with_roles("a stage of another ring", &|roles| roles.channels[lent].pipeline = 1);
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 mutants.push((what, with_steps(schedule, body, change)));
             };
             let is_lent = |channel: u32| channel as usize == lent;
             match step {
-                Step::Take(channel) if is_lent(*channel) => with("boxes in no stage", &|steps| drop(steps.remove(at))),
-                Step::Await(wait) if is_lent(wait.channel) => {
+                Step::Advance(channel) if is_lent(*channel) => {
+                    with("boxes in no stage", &|steps| drop(steps.remove(at)))
+                }
+                Step::ConsumerWait(wait) if is_lent(wait.channel) => {
                     with("boxes in a stage that others may have", &|steps| drop(steps.remove(at)));
                     with("boxes before the wait", &|steps| {
-                        let send = steps.iter().position(|step| matches!(step, Step::Send(_))).unwrap();
+                        let send = steps.iter().position(|step| matches!(step, Step::TmaStore(_))).unwrap();
                         let wait = steps.remove(at);
                         steps.insert(send, wait);
                     });
                 }
-                Step::Within(Within::Drain { written: false }) if matches!(steps.get(at + 1), Some(Step::Give(_))) => {
+                Step::Sub(SubStep::TmaStoreWait { written: false })
+                    if matches!(steps.get(at + 1), Some(Step::ConsumerRelease(_))) =>
+                {
                     with("the stage comes back unread", &|steps| drop(steps.remove(at)));
                 }
-                Step::Give(channels) if is_lent(channels[0]) => {
+                Step::ConsumerRelease(channels) if is_lent(channels[0]) => {
                     with("the stage never comes back", &|steps| drop(steps.remove(at)));
                 }
-                Step::Fill(channel) if is_lent(*channel) => with("no stage comes", &|steps| drop(steps.remove(at))),
-                Step::Send(send) => {
-                    let mut with_outbox = |what, change: &dyn Fn(&mut Outbox)| {
+                Step::Produce(channel) if is_lent(*channel) => with("no stage comes", &|steps| drop(steps.remove(at))),
+                Step::TmaStore(send) => {
+                    let mut with_outbox = |what, change: &dyn Fn(&mut StagingBuffer)| {
                         let mut send = send.clone();
-                        change(send.outbox.as_mut().unwrap());
-                        with(what, &|steps| steps[at] = Step::Send(send.clone()));
+                        change(send.staging.as_mut().unwrap());
+                        with(what, &|steps| steps[at] = Step::TmaStore(send.clone()));
                     };
-                    with_outbox("the stage of another channel", &|outbox| outbox.stage = Some(0));
-                    with_outbox("boxes in no stage, but where stages are", &|outbox| outbox.stage = None);
-                    with_outbox("boxes begin elsewhere", &|outbox| outbox.place.offset = 128);
-                    with_outbox("boxes reach out of the stage", &|outbox| outbox.place.offset = 1024);
-                    with_outbox("boxes have no room", &|outbox| outbox.place.bytes /= 2);
+                    with_outbox("the stage of another channel", &|outbox| outbox.channel = Some(0));
+                    with_outbox("boxes in no stage, but where stages are", &|outbox| outbox.channel = None);
+                    with_outbox("boxes begin elsewhere", &|outbox| outbox.buffer.offset = 128);
+                    with_outbox("boxes reach out of the stage", &|outbox| outbox.buffer.offset = 1024);
+                    with_outbox("boxes have no room", &|outbox| outbox.buffer.bytes /= 2);
                 }
                 _ => {}
             }
@@ -117,13 +123,13 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 fn stages_that_are_lent_are_checked() {
     let mut count = 0;
     each_schedule_of(vec![kernel()], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
+        context.verify_schedule(body, schedule).unwrap();
         if !name.ends_with("sm_90a") {
             return;
         }
         for (what, mutant) in mutants(schedule) {
             count += 1;
-            assert!(context.check_schedule(body, &mutant).is_err(), "{what}");
+            assert!(context.verify_schedule(body, &mutant).is_err(), "{what}");
         }
     });
     assert_eq!(count, 14);

@@ -1,7 +1,7 @@
 //! What steps do within: changes that the checker has to refuse.
 
 use super::*;
-use crate::backend::ptx::schedule::{Bring, Schedule, Step, Within};
+use crate::backend::ptx::schedule::{ConvertLayout, Schedule, Step, SubStep};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::MemScope;
 
@@ -10,46 +10,49 @@ const NOBODY_READS: &str = "a place is written that nobody reads";
 /// Schedules whose steps do something else within, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    for body in 0..schedule.bodies.len() {
-        for at in 0..schedule.bodies[body].len() {
-            let Step::Within(within) = schedule.bodies[body][at] else { continue };
+    for body in 0..schedule.sequences.len() {
+        for at in 0..schedule.sequences[body].len() {
+            let Step::Sub(within) = schedule.sequences[body][at] else { continue };
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
-                change(&mut changed.bodies[body]);
+                change(&mut changed.sequences[body]);
                 mutants.push((what, changed));
             };
             let [dropped, doubled] = match within {
-                Within::Meet { always: false } => ["a meeting is left out", "threads meet twice"],
-                Within::Meet { always: true } => ["a step goes on without its meeting", "a step meets twice"],
-                Within::Land => ["products do not land before threads meet", "products land twice"],
-                Within::Drain { .. } => ["the copy engine is not waited for", "the copy engine is waited for twice"],
-                Within::Bring(_) => ["a change of layout is left out", "a layout is changed twice"],
-                Within::Write(_) | Within::Read(_) => ["a place is not used", "a place is used twice"],
+                SubStep::Barrier { always: false } => ["a meeting is left out", "threads meet twice"],
+                SubStep::Barrier { always: true } => ["a step goes on without its meeting", "a step meets twice"],
+                SubStep::MmaWaitAll => ["products do not land before threads meet", "products land twice"],
+                SubStep::TmaStoreWait { .. } => {
+                    ["the copy engine is not waited for", "the copy engine is waited for twice"]
+                }
+                SubStep::ConvertLayout(_) => ["a change of layout is left out", "a layout is changed twice"],
+                SubStep::SmemWrite(_) | SubStep::SmemRead(_) => ["a place is not used", "a place is used twice"],
                 _ => ["a part of a step is left out", "a part of a step is there twice"],
             };
             change(dropped, &|steps| drop(steps.remove(at)));
             change(doubled, &|steps| steps.insert(at, steps[at].clone()));
-            let next = &schedule.bodies[body][at + 1];
-            let before = at.checked_sub(1).map(|before| &schedule.bodies[body][before]);
+            let next = &schedule.sequences[body][at + 1];
+            let before = at.checked_sub(1).map(|before| &schedule.sequences[body][before]);
             // What the copy engine has written it has read.
-            let drained = at > 1 && schedule.bodies[body][at - 2] == Step::Within(Within::Drain { written: true });
-            let meets = |step: &Step| matches!(step, Step::Within(Within::Meet { .. }));
+            let drained =
+                at > 1 && schedule.sequences[body][at - 2] == Step::Sub(SubStep::TmaStoreWait { written: true });
+            let meets = |step: &Step| matches!(step, Step::Sub(SubStep::Barrier { .. }));
             // Whether products or the copy engine are waited for first is no matter.
-            let waits = within == Within::Land && matches!(next, Step::Within(Within::Drain { .. }));
-            if matches!(within, Within::Meet { .. } | Within::Land) && next != &Step::Within(within) && !waits {
+            let waits = within == SubStep::MmaWaitAll && matches!(next, Step::Sub(SubStep::TmaStoreWait { .. }));
+            if matches!(within, SubStep::Barrier { .. } | SubStep::MmaWaitAll) && next != &Step::Sub(within) && !waits {
                 change("a meeting, or what comes before it, is too late", &|steps| steps.swap(at, at + 1));
             }
-            if let Within::Meet { .. } = within
+            if let SubStep::Barrier { .. } = within
                 && before.is_some_and(|before| !(meets(before) || before.is_wait() || drained))
             {
                 change("a meeting is too early", &|steps| steps.swap(at - 1, at));
             }
             // What the copy engine sends from there may lie anywhere.
-            let mut parts = schedule.bodies[body][at..].iter().take_while(|step| matches!(step, Step::Within(_)));
-            let is_read = parts.any(|step| matches!(step, Step::Within(Within::Read(_))));
+            let mut parts = schedule.sequences[body][at..].iter().take_while(|step| matches!(step, Step::Sub(_)));
+            let is_read = parts.any(|step| matches!(step, Step::Sub(SubStep::SmemRead(_))));
             let others = instead(schedule, within).into_iter();
             for (what, other) in others.filter(|(what, _)| is_read || *what != NOBODY_READS) {
-                change(what, &|steps| steps[at] = Step::Within(other));
+                change(what, &|steps| steps[at] = Step::Sub(other));
             }
         }
     }
@@ -57,26 +60,30 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 /// What is wrong in place of a part of a step.
-fn instead(schedule: &Schedule, within: Within) -> Vec<(&'static str, Within)> {
+fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)> {
     let moved = |place: Buffer, by: u32| Buffer { offset: place.offset + by, ..place };
     match within {
-        Within::Write(place) => vec![
-            (NOBODY_READS, Within::Write(moved(place, place.bytes))),
-            ("there is no memory where a step writes", Within::Write(moved(place, schedule.memory.budget()))),
-            ("a place is too small", Within::Write(Buffer { bytes: place.bytes - 128, ..place })),
+        SubStep::SmemWrite(place) => vec![
+            (NOBODY_READS, SubStep::SmemWrite(moved(place, place.bytes))),
+            ("there is no memory where a step writes", SubStep::SmemWrite(moved(place, schedule.smem.budget()))),
+            ("a place is too small", SubStep::SmemWrite(Buffer { bytes: place.bytes - 128, ..place })),
         ],
-        Within::Read(place) => vec![("a place is read that nobody has written", Within::Read(moved(place, 128)))],
-        Within::Bring(bring) => vec![
-            ("another value is brought", Within::Bring(Bring { value: crate::ir::Value(0), ..bring })),
-            ("another plan of a change", Within::Bring(Bring { plan: u32::MAX, ..bring })),
+        SubStep::SmemRead(place) => {
+            vec![("a place is read that nobody has written", SubStep::SmemRead(moved(place, 128)))]
+        }
+        SubStep::ConvertLayout(bring) => vec![
+            ("another value is brought", SubStep::ConvertLayout(ConvertLayout { value: crate::ir::Value(0), ..bring })),
+            ("another plan of a change", SubStep::ConvertLayout(ConvertLayout { plan: u32::MAX, ..bring })),
         ],
-        Within::Meet { always } => vec![("a meeting is for another reason", Within::Meet { always: !always })],
-        Within::Drain { written } => vec![("the copy engine does another thing", Within::Drain { written: !written })],
-        Within::Parts { count, beside } => vec![
-            ("other parts", Within::Parts { count: 2 * count, beside }),
-            ("other parts", Within::Parts { count, beside: beside + 1 }),
+        SubStep::Barrier { always } => vec![("a meeting is for another reason", SubStep::Barrier { always: !always })],
+        SubStep::TmaStoreWait { written } => {
+            vec![("the copy engine does another thing", SubStep::TmaStoreWait { written: !written })]
+        }
+        SubStep::Split { count, beside } => vec![
+            ("other parts", SubStep::Split { count: 2 * count, beside }),
+            ("other parts", SubStep::Split { count, beside: beside + 1 }),
         ],
-        Within::Access(_) | Within::Land | Within::NoRoom { .. } => Vec::new(),
+        SubStep::GlobalAccess(_) | SubStep::MmaWaitAll | SubStep::SmemOverflow { .. } => Vec::new(),
     }
 }
 

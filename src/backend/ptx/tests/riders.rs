@@ -4,7 +4,7 @@ use super::schedules::each_schedule_of;
 use super::thin::scaled;
 use super::waits::turned_products;
 use super::*;
-use crate::backend::ptx::schedule::{Acts, Schedule, Step};
+use crate::backend::ptx::schedule::{Schedule, Step, WarpRole};
 
 /// Products in both directions with a number for each of `columns` columns between them, in some kernels behind a `branch`.
 fn levels(dtype: DType, columns: i32, branch: bool) -> Module {
@@ -18,23 +18,25 @@ pub fn kernels() -> [(String, Module, CompileOptions); 2] {
 
 /// Schedules with such tiles elsewhere, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let Some(roles) = schedule.roles.as_ref().filter(|roles| !roles.riders.is_empty()) else { return Vec::new() };
-    let (&load, &channel) = roles.riders.iter().next().expect("a rider");
+    let Some(roles) = schedule.warp_spec.as_ref().filter(|roles| !roles.aux_channel.is_empty()) else {
+        return Vec::new();
+    };
+    let (&load, &channel) = roles.aux_channel.iter().next().expect("a rider");
     let mut mutants = Vec::new();
-    let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Roles)| {
+    let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::WarpSpecialization)| {
         let mut changed = schedule.clone();
         let mut roles = (**roles).clone();
         change(&mut roles);
-        changed.roles = Some(std::rc::Rc::new(roles));
+        changed.warp_spec = Some(std::rc::Rc::new(roles));
         mutants.push((what, changed));
     };
     let at = roles.channels[channel].loads.iter().position(|streamed| streamed.load == load).expect("its load");
-    with("a small tile begins within a grain", &|roles| roles.channels[channel].loads[at].offset += 64);
-    with("a small tile stands in another one", &|roles| roles.channels[channel].loads[at].offset = 0);
+    with("a small tile begins within a grain", &|roles| roles.channels[channel].loads[at].smem_offset += 64);
+    with("a small tile stands in another one", &|roles| roles.channels[channel].loads[at].smem_offset = 0);
     with("a small tile is copied in part", &|roles| roles.channels[channel].loads[at].map.dims[0].boxed /= 2);
     with("a small tile is called an operand", &|roles| {
-        roles.riders.clear();
-        roles.members.insert(load, channel);
+        roles.aux_channel.clear();
+        roles.operand_channel.insert(load, channel);
     });
     mutants
 }
@@ -43,9 +45,9 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 fn read(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
     each_schedule_of(vec![("levels".to_owned(), module, options)], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
-        let steps = schedule.bodies.iter().flatten();
-        let count = steps.filter(|step| matches!(step, Step::Get(_))).count();
+        context.verify_schedule(body, schedule).unwrap();
+        let steps = schedule.sequences.iter().flatten();
+        let count = steps.filter(|step| matches!(step, Step::LocalLoad(_))).count();
         assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
         found += count;
     });
@@ -69,13 +71,13 @@ fn vectors_that_all_rows_share_come_with_operands() {
 #[test]
 fn they_are_read_where_they_are_used() {
     each_schedule_of(kernels().into(), |name, _, _, schedule| {
-        let Some(agent) = schedule.agent(Acts::Math).filter(|_| name.ends_with("sm_90a")) else { return };
+        let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else { return };
         let mut inner = schedule.steps(agent.body).iter().flat_map(Step::bodies);
         let steps = schedule.steps(*inner.next().expect("a loop"));
         let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
-        let product = place(&|step| matches!(step, Step::Multiply(_)));
-        let get = place(&|step| matches!(step, Step::Get(_)));
-        assert!(product < get && matches!(steps[get + 1], Step::Let(_)), "{name}");
+        let product = place(&|step| matches!(step, Step::Mma(_)));
+        let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+        assert!(product < get && matches!(steps[get + 1], Step::Deferred(_)), "{name}");
     });
     let text = check(&levels(DType::F32, 64, false)).pop().unwrap().text;
     // Eight pairs of neighbours, and nothing from the array itself.
@@ -90,18 +92,20 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
     each_schedule_of(
         vec![("scaled".to_owned(), module, CompileOptions::default())],
         |name, context, body, schedule| {
-            let Some(agent) = schedule.agent(Acts::Math).filter(|_| name.ends_with("sm_90a")) else { return };
+            let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
+                return;
+            };
             let inner = *schedule.steps(agent.body).iter().flat_map(Step::bodies).next().expect("a loop");
             let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
-            let product = place(&|step| matches!(step, Step::Multiply(plan) if !plan.gives.is_empty()));
-            let get = place(&|step| matches!(step, Step::Get(_)));
-            let land = place(&|step| matches!(step, Step::Land(_)));
+            let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
+            let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+            let land = place(&|step| matches!(step, Step::MmaWait(_)));
             assert!(product < get && get < land, "{name}");
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             // Behind the landing the stage is another's.
             let mut late = schedule.clone();
-            late.bodies[inner.0 as usize][get..=land].rotate_right(1);
-            let problem = context.check_schedule(body, &late).unwrap_err();
+            late.sequences[inner.0 as usize][get..=land].rotate_right(1);
+            let problem = context.verify_schedule(body, &late).unwrap_err();
             assert!(problem.contains("before its tiles are there"), "{name}: {problem}");
             found += 1;
         },

@@ -18,18 +18,18 @@ fn nothing_ahead() -> CompileOptions {
 /// Schedules with other rounds, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let Step::For(plan) = step else { continue };
             let mut add = |what, rounds| {
                 let mut changed = schedule.clone();
-                let Step::For(plan) = &mut changed.bodies[body][at] else { return };
-                plan.rounds = Some(rounds);
+                let Step::For(plan) = &mut changed.sequences[body][at] else { return };
+                plan.unroll = Some(rounds);
                 mutants.push((what, changed));
             };
             add("a loop without a round", 0);
             add("more rounds than anybody writes out", 1 << 20);
-            if plan.ahead.is_some() || plan.deal.is_some() || !plan.orbits.is_empty() {
+            if plan.cp_async.is_some() || plan.pingpong.is_some() || !plan.carried_mmas.is_empty() {
                 add("rounds in a row of a loop that something goes around with", 2);
             }
         }
@@ -70,8 +70,8 @@ fn rounds_are_written_out_where_they_are_wished_for_and_possible() {
     ] {
         let kernel = ("copies".to_owned(), copies(step, wished), nothing_ahead());
         each_schedule_of(vec![kernel], |name, _, _, schedule| {
-            let mut steps = schedule.bodies.iter().flatten();
-            let found = steps.find_map(|step| if let Step::For(plan) = step { Some(plan.rounds) } else { None });
+            let mut steps = schedule.sequences.iter().flatten();
+            let found = steps.find_map(|step| if let Step::For(plan) = step { Some(plan.unroll) } else { None });
             assert_eq!(found, Some(rounds), "{name}: {wished} rounds, {step:?} apart");
         });
     }

@@ -8,7 +8,9 @@ use super::waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
-use crate::backend::ptx::schedule::{Await, Context, Land, Multiply, Orbit, Roles, Schedule, Step};
+use crate::backend::ptx::schedule::{
+    CarriedMma, ConsumerWait, KernelInfo, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
+};
 use crate::ir::{BlockId, OpId};
 use crate::pass;
 
@@ -17,7 +19,7 @@ fn planned(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    look: &mut dyn FnMut(&Context<'_>, BlockId, &Schedule),
+    look: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
 ) {
     let Ok(Some(apart)) = pass::apart(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else { return };
     let entry = &apart.entries[0];
@@ -141,14 +143,14 @@ fn lookups() -> Module {
     k.finish()
 }
 
-fn each_schedule(look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule)) {
+fn each_schedule(look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule)) {
     each_schedule_of(kernels(), look);
 }
 
 /// Shows the schedules of kernels, for old machines and new ones.
 pub fn each_schedule_of(
     kernels: Vec<(String, Module, CompileOptions)>,
-    mut look: impl FnMut(&str, &Context<'_>, BlockId, &Schedule),
+    mut look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule),
 ) {
     for (name, module, options) in kernels {
         for target in [Target::SM_80, Target::SM_90A] {
@@ -164,8 +166,8 @@ fn text_says_all_of_a_schedule() {
     let (mut count, mut words) = (0, HashSet::new());
     each_schedule(|name, context, _, schedule| {
         let text = schedule.to_text(context.module);
-        let back = Schedule::parse(&text, schedule.roles.clone()).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
-        assert_eq!((&back.agents, &back.bodies), (&schedule.agents, &schedule.bodies), "{name}:\n{text}");
+        let back = Schedule::parse(&text, schedule.warp_spec.clone()).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+        assert_eq!((&back.partitions, &back.sequences), (&schedule.partitions, &schedule.sequences), "{name}:\n{text}");
         assert_eq!(back.to_text(context.module), text, "{name}");
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
         words.extend(text.contains("slots a piece gives %").then(|| "a strip that gives".to_owned()));
@@ -192,31 +194,31 @@ fn text_says_all_of_a_schedule() {
 
 /// Changed schedules, each with what was changed: of steps that are waits, or of all others. What is only slower, or the
 /// same, is not among them.
-pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
+pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    for body in 0..schedule.bodies.len() {
-        for at in 0..schedule.bodies[body].len() {
-            let step = &schedule.bodies[body][at];
-            if step.is_wait() != waits || matches!(step, Step::Within(_) | Step::Look(_)) {
+    for body in 0..schedule.sequences.len() {
+        for at in 0..schedule.sequences[body].len() {
+            let step = &schedule.sequences[body][at];
+            if step.is_wait() != waits || matches!(step, Step::Sub(_) | Step::ConsumerTryWait(_)) {
                 continue;
             }
             let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 let mut changed = schedule.clone();
-                change(&mut changed.bodies[body]);
+                change(&mut changed.sequences[body]);
                 mutants.push((what, changed));
             };
             let kind = match step {
-                Step::Take(_) | Step::Fill(_) | Step::Give(_) => "a step of a ring is dropped",
-                Step::Await(_) | Step::Land(_) => "a wait is dropped",
-                Step::Turn(_) | Step::Pass(_) => "a turn is not taken, or never ends",
+                Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) => "a step of a ring is dropped",
+                Step::ConsumerWait(_) | Step::MmaWait(_) => "a wait is dropped",
+                Step::OrderWait(_) | Step::OrderArrive(_) => "a turn is not taken, or never ends",
                 _ => "a step is dropped",
             };
             change(kind, &|steps| drop(steps.remove(at)));
             let kind = if waits { "a wait is done twice" } else { "a step is done twice" };
             change(kind, &|steps| steps.insert(at, steps[at].clone()));
             // Behind the next step, with what that does within.
-            let mut rest = schedule.bodies[body][at + 1..].iter().zip(at + 1..);
-            let next = rest.find(|(next, _)| !matches!(next, Step::Within(_)));
+            let mut rest = schedule.sequences[body][at + 1..].iter().zip(at + 1..);
+            let next = rest.find(|(next, _)| !matches!(next, Step::Sub(_)));
             if let Some((_, place)) = next.filter(|(next, _)| needs(context, schedule, next, step)) {
                 let kind = if waits { "a wait comes too late" } else { "a step comes after what needs it" };
                 change(kind, &|steps| {
@@ -224,13 +226,13 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
                     steps.insert(place, step);
                 });
             }
-            if let Step::Multiply(plan) = step
+            if let Step::Mma(plan) = step
                 && let [first, rest @ ..] = &plan.ops[..]
-                && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.gives))
+                && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.releases))
             {
-                let single = Multiply { gives: plan.gives.clone(), ..Multiply::of(*first) };
-                let rest = rest.iter().map(|&id| Step::Multiply(Box::new(Multiply::of(id))));
-                let parts: Vec<Step> = [Step::Multiply(Box::new(single))].into_iter().chain(rest).collect();
+                let single = MmaGroup { releases: plan.releases.clone(), ..MmaGroup::of(*first) };
+                let rest = rest.iter().map(|&id| Step::Mma(Box::new(MmaGroup::of(id))));
+                let parts: Vec<Step> = [Step::Mma(Box::new(single))].into_iter().chain(rest).collect();
                 change("stages come back before the last product", &|steps| {
                     steps.splice(at..=at, parts.clone());
                 });
@@ -244,31 +246,36 @@ pub fn mutants(context: &Context<'_>, schedule: &Schedule, waits: bool) -> Vec<(
 }
 
 /// Steps that are wrong in place of this one.
-fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
+fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
     let mut others: Vec<(&'static str, Step)> = Vec::new();
     match step {
-        Step::Take(channel) => others.push(("another channel", Step::Take(channel + 1))),
-        Step::Fill(channel) => others.push(("another channel", Step::Fill(channel + 1))),
-        Step::Give(channels) => others.push(("another channel", Step::Give(vec![channels[0] + 1]))),
-        Step::Await(wait) => {
-            others.push(("tiles of another channel", Step::Await(Await { channel: wait.channel + 1, ..*wait })));
+        Step::Advance(channel) => others.push(("another channel", Step::Advance(channel + 1))),
+        Step::Produce(channel) => others.push(("another channel", Step::Produce(channel + 1))),
+        Step::ConsumerRelease(channels) => {
+            others.push(("another channel", Step::ConsumerRelease(vec![channels[0] + 1])))
         }
-        Step::Land(land) => lands_instead(context, land, &mut |what, land| others.push((what, Step::Land(land)))),
-        Step::Multiply(plan) => products_instead(context, plan, &mut |what, plan| {
-            others.push((what, Step::Multiply(Box::new(plan))));
+        Step::ConsumerWait(wait) => {
+            others.push((
+                "tiles of another channel",
+                Step::ConsumerWait(ConsumerWait { channel: wait.channel + 1, ..*wait }),
+            ));
+        }
+        Step::MmaWait(land) => lands_instead(context, land, &mut |what, land| others.push((what, Step::MmaWait(land)))),
+        Step::Mma(plan) => products_instead(context, plan, &mut |what, plan| {
+            others.push((what, Step::Mma(Box::new(plan))));
         }),
-        &Step::Do(id) | &Step::Own(id) | &Step::Get(id) | &Step::Combine(id) => {
-            others.push(("nothing is done", Step::Let(id)))
+        &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) | &Step::PrivatizedAtomic(id) => {
+            others.push(("nothing is done", Step::Deferred(id)))
         }
-        Step::Send(send) => others.push(("nothing is done", Step::Let(send.op))),
-        &Step::Let(id) if context.module.op(id).code == Opcode::LoadView => {
-            others.push(("a tile that is fetched is loaded", Step::Do(id)));
+        Step::TmaStore(send) => others.push(("nothing is done", Step::Deferred(send.op))),
+        &Step::Deferred(id) if context.module.op(id).code == Opcode::LoadView => {
+            others.push(("a tile that is fetched is loaded", Step::Exec(id)));
         }
-        Step::Strip(strip) => strips::instead(context, strip, &mut |what, strip| {
-            others.push((what, Step::Strip(Rc::new(strip))));
+        Step::StripMine(strip) => strips::instead(context, strip, &mut |what, strip| {
+            others.push((what, Step::StripMine(Rc::new(strip))));
         }),
-        Step::If { op, arms, quiet: false } => {
-            others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), quiet: true }));
+        Step::If { op, arms, pure: false } => {
+            others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), pure: true }));
         }
         Step::For(step) => {
             let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::For)| {
@@ -276,55 +283,65 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
                 change(&mut changed);
                 others.push((what, Step::For(changed)));
             };
-            for at in 0..step.orbits.len() {
-                with("a product carries no stage", &|step| step.orbits[at].gives = vec![7]);
-                with("a product adds to another value", &|step| step.orbits[at].carried[0] += 1);
-                with("a sum is not carried", &|step| step.orbits[at].carried.clear());
-                if step.orbits[at].carried.len() > 1 {
-                    with("sums change places", &|step| step.orbits[at].carried.swap(0, 1));
+            for at in 0..step.carried_mmas.len() {
+                with("a product carries no stage", &|step| step.carried_mmas[at].releases = vec![7]);
+                with("a product adds to another value", &|step| step.carried_mmas[at].accumulators[0] += 1);
+                with("a sum is not carried", &|step| step.carried_mmas[at].accumulators.clear());
+                if step.carried_mmas[at].accumulators.len() > 1 {
+                    with("sums change places", &|step| step.carried_mmas[at].accumulators.swap(0, 1));
                 }
             }
-            if let Some(Orbit { carried, gives, .. }) = step.orbits.first().cloned() {
+            if let Some(CarriedMma { accumulators: carried, releases: gives, .. }) = step.carried_mmas.first().cloned()
+            {
                 let other = context.module.block(context.module.entries[0].body).ops[0];
                 with("another op is in orbit", &|step| {
-                    step.orbits[0] = Orbit { product: other, carried: carried.clone(), gives: gives.clone() };
+                    step.carried_mmas[0] =
+                        CarriedMma { mma: other, accumulators: carried.clone(), releases: gives.clone() };
                 });
             }
-            if step.leave.is_some() {
-                with("nothing is waited for on the way out", &|step| step.leave = None);
+            if step.epilogue.is_some() {
+                with("nothing is waited for on the way out", &|step| step.epilogue = None);
             }
-            if step.deal.is_some() {
-                with("no iterations are dealt", &|step| step.deal = None);
+            if step.pingpong.is_some() {
+                with("no iterations are dealt", &|step| step.pingpong = None);
             }
-            for at in 0..step.deal.as_ref().map_or(0, |deal| deal.takes.len()) {
-                with("a stage more is skipped", &|step| step.deal.as_mut().unwrap().takes[at].once += 1);
-                with("a loop is not skipped", &|step| step.deal.as_mut().unwrap().takes[at].loops.clear());
+            for at in 0..step.pingpong.as_ref().map_or(0, |deal| deal.stages_per_iteration.len()) {
+                with("a stage more is skipped", &|step| {
+                    step.pingpong.as_mut().unwrap().stages_per_iteration[at].fixed += 1
+                });
+                with("a loop is not skipped", &|step| {
+                    step.pingpong.as_mut().unwrap().stages_per_iteration[at].per_iteration_of.clear()
+                });
             }
-            let Some(ahead) = &step.ahead else { return others };
-            let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::Ahead)| {
-                let mut changed = crate::backend::ptx::schedule::Ahead::clone(ahead);
+            let Some(ahead) = &step.cp_async else { return others };
+            let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::CpAsyncPlan)| {
+                let mut changed = crate::backend::ptx::schedule::CpAsyncPlan::clone(ahead);
                 change(&mut changed);
-                with(what, &|step| step.ahead = Some(Rc::new(changed.clone())));
+                with(what, &|step| step.cp_async = Some(Rc::new(changed.clone())));
             };
             with_ahead("one stage", &|ahead| ahead.stages = 1);
             with_ahead("more stages than fit", &|ahead| ahead.stages = 1 << 14);
             with_ahead("stages do not begin where they should", &|ahead| ahead.stage_bytes -= 1);
             with_ahead("stages are too small", &|ahead| ahead.stage_bytes -= ahead.stage_bytes.min(1024));
-            with_ahead("a tile begins elsewhere", &|ahead| ahead.copies[0].offset += 1024);
-            with_ahead("threads do not meet at the head", &|ahead| ahead.meets = !ahead.meets);
-            with_ahead("threads' elements for operands", &|ahead| ahead.copies[0].own = !ahead.copies[0].own);
-            if ahead.asynchronous {
-                with_ahead("products need not land", &|ahead| ahead.asynchronous = false);
+            with_ahead("a tile begins elsewhere", &|ahead| ahead.copies[0].smem_offset += 1024);
+            with_ahead("threads do not meet at the head", &|ahead| ahead.barrier_at_head = !ahead.barrier_at_head);
+            with_ahead("threads' elements for operands", &|ahead| {
+                ahead.copies[0].thread_private = !ahead.copies[0].thread_private
+            });
+            if ahead.async_mma {
+                with_ahead("products need not land", &|ahead| ahead.async_mma = false);
             }
             with_ahead("a piece is not copied", &|ahead| {
-                let pieces = &mut ahead.copies[0].pieces;
+                let pieces = &mut ahead.copies[0].accesses;
                 pieces.truncate(pieces.len() - 1);
             });
             with_ahead("nothing is copied", &|ahead| drop(ahead.copies.pop()));
-            if !ahead.slice.is_empty() {
-                with_ahead("an index is not computed", &|ahead| ahead.slice.truncate(ahead.slice.len() - 1));
+            if !ahead.address_ops.is_empty() {
+                with_ahead("an index is not computed", &|ahead| {
+                    ahead.address_ops.truncate(ahead.address_ops.len() - 1)
+                });
             }
-            with("no copies ahead", &|step| step.ahead = None);
+            with("no copies ahead", &|step| step.cp_async = None);
         }
         _ => {}
     }
@@ -332,53 +349,56 @@ fn instead(context: &Context<'_>, step: &Step) -> Vec<(&'static str, Step)> {
 }
 
 /// Waits for products that are wrong in place of this one.
-fn lands_instead(context: &Context<'_>, land: &Land, add: &mut dyn FnMut(&'static str, Land)) {
-    add("more products run on", Land { younger: land.younger + 1, ..*land });
-    if land.younger > 0 {
-        add("fewer products run on", Land { younger: land.younger - 1, ..*land });
-        add("a stage is kept longer", Land { late: true, ..*land });
+fn lands_instead(context: &KernelInfo<'_>, land: &MmaWait, add: &mut dyn FnMut(&'static str, MmaWait)) {
+    add("more products run on", MmaWait { pending: land.pending + 1, ..*land });
+    if land.pending > 0 {
+        add("fewer products run on", MmaWait { pending: land.pending - 1, ..*land });
+        add("a stage is kept longer", MmaWait { sunk: true, ..*land });
     }
-    add("the product of another iteration", Land { carried: !land.carried, ..*land });
+    add(
+        "the product of another iteration",
+        MmaWait { from_previous_iteration: !land.from_previous_iteration, ..*land },
+    );
     let other = context.module.block(context.module.entries[0].body).ops[0];
-    add("a wait for another op", Land { product: other, ..*land });
+    add("a wait for another op", MmaWait { mma: other, ..*land });
 }
 
 /// Rings and channels that are wrong in place of these.
 pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let Some(roles) = &schedule.roles else { return mutants };
-    let mut with = |what, change: &dyn Fn(&mut Roles)| {
-        let mut changed = Roles::clone(roles);
+    let Some(roles) = &schedule.warp_spec else { return mutants };
+    let mut with = |what, change: &dyn Fn(&mut WarpSpecialization)| {
+        let mut changed = WarpSpecialization::clone(roles);
         change(&mut changed);
-        mutants.push((what, Schedule { roles: Some(Rc::new(changed)), ..schedule.clone() }));
+        mutants.push((what, Schedule { warp_spec: Some(Rc::new(changed)), ..schedule.clone() }));
     };
     for (at, channel) in roles.channels.iter().enumerate() {
         with("a stage is too small", &|roles| roles.channels[at].stage_bytes -= 1024);
-        with("a ring has no stages", &|roles| roles.rings[channel.ring].stages = 0);
-        with("stages of a ring are too small", &|roles| roles.rings[channel.ring].stage_bytes -= 1024);
-        let in_orbit = |orbit: &Orbit| orbit.gives.contains(&(at as u32));
-        let mut steps = schedule.bodies.iter().flatten();
-        if roles.rings[channel.ring].stages > 1
-            && steps.any(|step| matches!(step, Step::For(step) if step.orbits.iter().any(in_orbit)))
+        with("a ring has no stages", &|roles| roles.pipelines[channel.pipeline].num_stages = 0);
+        with("stages of a ring are too small", &|roles| roles.pipelines[channel.pipeline].stage_bytes -= 1024);
+        let in_orbit = |orbit: &CarriedMma| orbit.releases.contains(&(at as u32));
+        let mut steps = schedule.sequences.iter().flatten();
+        if roles.pipelines[channel.pipeline].num_stages > 1
+            && steps.any(|step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(in_orbit)))
         {
-            with("a ring has one stage, and two are held", &|roles| roles.rings[channel.ring].stages = 1);
+            with("a ring has one stage, and two are held", &|roles| roles.pipelines[channel.pipeline].num_stages = 1);
         }
         for load in 0..channel.loads.len() {
-            with("a tile stands elsewhere", &|roles| roles.channels[at].loads[load].offset += channel.stage_bytes);
+            with("a tile stands elsewhere", &|roles| roles.channels[at].loads[load].smem_offset += channel.stage_bytes);
             if channel.loads[load].boxes.is_empty() {
-                with("a neighbour stands elsewhere", &|roles| roles.channels[at].loads[load].offset += 1024);
+                with("a neighbour stands elsewhere", &|roles| roles.channels[at].loads[load].smem_offset += 1024);
             }
             with("other bytes are announced", &|roles| roles.channels[at].loads[load].bytes += 16);
-            with("a panel has other rows", &|roles| roles.channels[at].loads[load].rows += 8);
+            with("a panel has other rows", &|roles| roles.channels[at].loads[load].panel_rows += 8);
             with("a load is of another channel", &|roles| {
-                let Roles { members, riders, .. } = roles;
+                let WarpSpecialization { operand_channel: members, aux_channel: riders, .. } = roles;
                 let load = &channel.loads[load].load;
                 *members.get_mut(load).or_else(|| riders.get_mut(load)).expect("a load that is streamed") += 1;
             });
             for place in 0..channel.loads[load].boxes.len() {
                 with("a box is left out", &|roles| drop(roles.channels[at].loads[load].boxes.remove(place)));
-                with("a box stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[place].at += 128);
-                with("a box brings another part", &|roles| roles.channels[at].loads[load].boxes[place].place[0] += 8);
+                with("a box stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[place].smem_offset += 128);
+                with("a box brings another part", &|roles| roles.channels[at].loads[load].boxes[place].coord[0] += 8);
             }
         }
     }
@@ -386,20 +406,20 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 /// Groups of products that are wrong in place of this one.
-fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(&'static str, Multiply)) {
-    let mut with = |what, change: &dyn Fn(&mut Multiply)| {
+fn products_instead(context: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnMut(&'static str, MmaGroup)) {
+    let mut with = |what, change: &dyn Fn(&mut MmaGroup)| {
         let mut changed = plan.clone();
         change(&mut changed);
         add(what, changed);
     };
-    if let Some(&first) = plan.gives.first() {
-        with("a product gives nothing back", &|plan| plan.gives.clear());
-        with("another channel", &|plan| plan.gives = vec![first + 1]);
-        with("a stage is given back twice", &|plan| plan.gives.push(first));
+    if let Some(&first) = plan.releases.first() {
+        with("a product gives nothing back", &|plan| plan.releases.clear());
+        with("another channel", &|plan| plan.releases = vec![first + 1]);
+        with("a stage is given back twice", &|plan| plan.releases.push(first));
     }
     with("a product is not issued", &|plan| plan.issue.truncate(plan.issue.len() - 1));
     with("a product is issued twice", &|plan| plan.issue.push(plan.issue[0]));
-    with("a product is wider than nothing", &|plan| plan.issue[0].widens = true);
+    with("a product is wider than nothing", &|plan| plan.issue[0].extends_n = true);
     if plan.ops.len() > 1 {
         with("a product of a group is left out", &|plan| {
             let last = plan.ops.len() - 1;
@@ -411,7 +431,7 @@ fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(
         let [before, this] = [at - 1, at].map(|at| plan.ops[plan.issue[at].op]);
         let module = context.module;
         if module.op(this).operands[0] != module.op(before).operands[0] {
-            with("products of different operands are one instruction", &|plan| plan.issue[at].widens = true);
+            with("products of different operands are one instruction", &|plan| plan.issue[at].extends_n = true);
         }
         if module.op(this).operands[2] == module.op(before).results[0] {
             with("a product adds to what is not there yet", &|plan| plan.issue.swap(at - 1, at));
@@ -422,17 +442,19 @@ fn products_instead(context: &Context<'_>, plan: &Multiply, add: &mut dyn FnMut(
 /// All that a step does, also in its bodies.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
-        &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => vec![id],
-        &Step::Combine(id) | &Step::End(id) => vec![id],
-        Step::Send(send) => vec![send.op],
-        Step::Multiply(plan) => plan.ops.clone(),
+        &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => vec![id],
+        &Step::PrivatizedAtomic(id) | &Step::End(id) => vec![id],
+        Step::TmaStore(send) => vec![send.op],
+        Step::Mma(plan) => plan.ops.clone(),
         &Step::If { op, .. } => vec![op],
-        Step::Strip(strip) => strip.ops().collect(),
+        Step::StripMine(strip) => strip.ops().collect(),
         Step::For(step) => vec![step.op],
         Step::Loop(step) => vec![step.op],
-        Step::Take(_) | Step::Fill(_) | Step::Give(_) | Step::Await(_) | Step::Land(_) => Vec::new(),
-        Step::Turn(_) | Step::Pass(_) | Step::Look(_) | Step::Within(_) => Vec::new(),
-        Step::BeginTurn { .. } | Step::EndTurn(_) => Vec::new(),
+        Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) | Step::ConsumerWait(_) | Step::MmaWait(_) => {
+            Vec::new()
+        }
+        Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Vec::new(),
+        Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => Vec::new(),
     };
     for &body in step.bodies() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
@@ -441,15 +463,15 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
 }
 
 /// Does a product read a stage of one of these channels?
-fn reads_stage_of(context: &Context<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
-    let Some(roles) = &schedule.roles else { return false };
-    let loads = context.module.op(id).operands.iter().filter_map(|&value| context.load_behind(value));
-    let mut behind = loads.filter_map(|load| roles.members.get(&load));
+fn reads_stage_of(context: &KernelInfo<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
+    let Some(roles) = &schedule.warp_spec else { return false };
+    let loads = context.module.op(id).operands.iter().filter_map(|&value| context.source_load(value));
+    let mut behind = loads.filter_map(|load| roles.operand_channel.get(&load));
     behind.any(|&channel| channels.contains(&(channel as u32)))
 }
 
 /// Does a step need another one that comes before it?
-fn needs(context: &Context<'_>, schedule: &Schedule, late: &Step, early: &Step) -> bool {
+fn needs(context: &KernelInfo<'_>, schedule: &Schedule, late: &Step, early: &Step) -> bool {
     let module = context.module;
     let of_channel = |channel: u32, step: &Step| {
         let reads = |id: &OpId| {
@@ -459,17 +481,17 @@ fn needs(context: &Context<'_>, schedule: &Schedule, late: &Step, early: &Step) 
         all_ops(schedule, step).iter().any(reads)
     };
     match (early, late) {
-        (&Step::Take(channel), Step::Await(wait)) => return channel == wait.channel,
-        (&Step::Take(channel), late) => return of_channel(channel, late),
-        (Step::Await(wait), late) => return of_channel(wait.channel, late),
-        (Step::Land(_), late) => return !late.is_wait(),
-        (Step::Multiply(_), Step::Land(_)) => return true,
-        (early, Step::Give(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
+        (&Step::Advance(channel), Step::ConsumerWait(wait)) => return channel == wait.channel,
+        (&Step::Advance(channel), late) => return of_channel(channel, late),
+        (Step::ConsumerWait(wait), late) => return of_channel(wait.channel, late),
+        (Step::MmaWait(_), late) => return !late.is_wait(),
+        (Step::Mma(_), Step::MmaWait(_)) => return true,
+        (early, Step::ConsumerRelease(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
         _ => {}
     }
     // Of the agent that loads, loops carry only what it needs.
     let is_loaders =
-        schedule.agents.len() > 1 && matches!(late, Step::For(_) | Step::Loop(_) | Step::If { .. } | Step::End(_));
+        schedule.partitions.len() > 1 && matches!(late, Step::For(_) | Step::Loop(_) | Step::If { .. } | Step::End(_));
     let made: HashSet<Value> = all_ops(schedule, early).iter().flat_map(|&id| module.op(id).results.clone()).collect();
     let tiles = |value: &&Value| !matches!(module.ty(**value), Type::Token);
     let reads = |id: &OpId| module.op(*id).operands.iter().filter(tiles).any(|value| made.contains(value));
@@ -481,8 +503,8 @@ fn the_checker_refuses_every_change() {
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut missed = Vec::new();
     each_schedule(|name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
-        let steps: usize = schedule.bodies.iter().map(Vec::len).sum();
+        context.verify_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        let steps: usize = schedule.sequences.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
         let others =
@@ -491,7 +513,7 @@ fn the_checker_refuses_every_change() {
         for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(others) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
-            match context.check_schedule(body, &mutant) {
+            match context.verify_schedule(body, &mutant) {
                 Err(_) => count[0] += 1,
                 Ok(()) => missed.push(format!("{name}: {what}:\n{}", mutant.to_text(context.module))),
             }

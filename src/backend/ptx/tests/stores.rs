@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::{LayoutId, Outbox, Parts, Schedule, Send, Step};
+use crate::backend::ptx::schedule::{LayoutId, Schedule, StagingBuffer, Step, StoreSplit, TmaStore};
 use crate::backend::ptx::shared::Buffer;
 use crate::backend::ptx::tensor_map::Swizzle;
 use crate::ir::{AtomicMode, MemScope};
@@ -21,12 +21,12 @@ fn with_bits(tile: &BoxedTile, change: impl FnOnce(&mut Vec<u32>)) -> Option<Box
 /// Schedules whose stores are other ones, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
-            let Step::Send(send) = step else { continue };
+            let Step::TmaStore(send) = step else { continue };
             instead(send, &mut |what, send| {
                 let mut changed = schedule.clone();
-                changed.bodies[body][at] = Step::Send(Box::new(send));
+                changed.sequences[body][at] = Step::TmaStore(Box::new(send));
                 mutants.push((what, changed));
             });
         }
@@ -35,8 +35,8 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 /// Stores that are wrong in place of this one.
-fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
-    let mut with = |what, change: &dyn Fn(&mut Send)| {
+fn instead(send: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
+    let mut with = |what, change: &dyn Fn(&mut TmaStore)| {
         let mut changed = send.clone();
         change(&mut changed);
         add(what, changed);
@@ -58,28 +58,28 @@ fn instead(send: &Send, add: &mut dyn FnMut(&'static str, Send)) {
     with("parts are smaller than boxes", &|send| send.tile.part_bits = send.tile.order.len() as u32);
     with("the tile is of another type", &|send| send.tile.shared.element_bytes *= 2);
     with("the tile is there in no layout", &|send| send.layout = LayoutId(u32::MAX));
-    let Some(outbox) = send.outbox else {
-        let parts = Parts { count: 1, bytes: send.tile.bytes(), slots: 1 };
-        let outbox = Outbox { place: Buffer { offset: 0, bytes: parts.bytes }, stage: None, parts };
-        with("warps send boxes of the whole block", &|send| send.outbox = Some(outbox));
+    let Some(outbox) = send.staging else {
+        let parts = StoreSplit { count: 1, bytes: send.tile.bytes(), in_flight: 1 };
+        let outbox = StagingBuffer { buffer: Buffer { offset: 0, bytes: parts.bytes }, channel: None, split: parts };
+        with("warps send boxes of the whole block", &|send| send.staging = Some(outbox));
         return;
     };
-    with("the block sends boxes of a warp", &|send| send.outbox = None);
-    let mut with_outbox = |what, change: &dyn Fn(&mut Outbox)| {
+    with("the block sends boxes of a warp", &|send| send.staging = None);
+    let mut with_outbox = |what, change: &dyn Fn(&mut StagingBuffer)| {
         let mut changed = outbox;
         change(&mut changed);
-        with(what, &|send| send.outbox = Some(changed));
+        with(what, &|send| send.staging = Some(changed));
     };
-    with_outbox("boxes of warps do not begin where they may", &|outbox| outbox.place.offset += 128);
+    with_outbox("boxes of warps do not begin where they may", &|outbox| outbox.buffer.offset += 128);
     // Those of a stage that is lent begin there.
-    if outbox.stage.is_none() {
-        with_outbox("boxes of warps stand in stages", &|outbox| outbox.place.offset = 0);
+    if outbox.channel.is_none() {
+        with_outbox("boxes of warps stand in stages", &|outbox| outbox.buffer.offset = 0);
     }
-    with_outbox("boxes of warps stand where others write", &|outbox| outbox.place.offset += outbox.place.bytes);
-    with_outbox("boxes of warps have no room", &|outbox| outbox.place.bytes /= 2);
-    with_outbox("parts that do not exist", &|outbox| outbox.parts.count *= 2);
-    with_outbox("parts are of other bytes", &|outbox| outbox.parts.bytes /= 2);
-    with_outbox("more parts side by side than there are", &|outbox| outbox.parts.slots *= 2 * outbox.parts.count);
+    with_outbox("boxes of warps stand where others write", &|outbox| outbox.buffer.offset += outbox.buffer.bytes);
+    with_outbox("boxes of warps have no room", &|outbox| outbox.buffer.bytes /= 2);
+    with_outbox("parts that do not exist", &|outbox| outbox.split.count *= 2);
+    with_outbox("parts are of other bytes", &|outbox| outbox.split.bytes /= 2);
+    with_outbox("more parts side by side than there are", &|outbox| outbox.split.in_flight *= 2 * outbox.split.count);
 }
 
 /// A product that is stored twice, perhaps to an array that it is also added to.
@@ -108,13 +108,13 @@ fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
         each_schedule_of(vec![kernel], |name, context, body, schedule| {
             let count = if name.ends_with("sm_90a") { count } else { 0 };
             assert_eq!(sends(schedule), count, "{name}:\n{}", schedule.to_text(context.module));
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             let mut mixed = schedule.clone();
-            let Some(step) = mixed.bodies.iter_mut().flatten().find(|step| matches!(step, Step::Send(_))) else {
+            let Some(step) = mixed.sequences.iter_mut().flatten().find(|step| matches!(step, Step::TmaStore(_))) else {
                 return;
             };
-            *step = Step::Do(step.op().unwrap());
-            let problem = context.check_schedule(body, &mixed).unwrap_err();
+            *step = Step::Exec(step.op().unwrap());
+            let problem = context.verify_schedule(body, &mixed).unwrap_err();
             assert!(problem.contains("others access the array"), "{problem}");
         });
     }
@@ -169,7 +169,7 @@ fn the_engine_adds_where_others_do_not_see_it_sooner() {
             let count = if name.ends_with("sm_90a") { count } else { 0 };
             let text = schedule.to_text(context.module);
             assert_eq!(sends(schedule), count, "{name}:\n{text}");
-            context.check_schedule(body, schedule).unwrap();
+            context.verify_schedule(body, schedule).unwrap();
             // Additions need no order, so what was sent before has only been read; a store comes when it is there.
             assert_eq!(text.contains("drain writes"), count == 3, "{name}:\n{text}");
         });

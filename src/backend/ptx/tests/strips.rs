@@ -1,7 +1,7 @@
 //! Runs of ops that go piece by piece and give tiles to what follows.
 
 use super::*;
-use crate::backend::ptx::schedule::{Context, Part, Strip};
+use crate::backend::ptx::schedule::{KernelInfo, StripMine, StripRole};
 use crate::ir::OpId;
 
 fn number(k: &mut Kernel, number: f32, shape: &[i64]) -> Value {
@@ -41,33 +41,34 @@ pub fn norm() -> Module {
 }
 
 /// Strips that are wrong in place of this one.
-pub fn instead(context: &Context<'_>, strip: &Strip, add: &mut dyn FnMut(&'static str, Strip)) {
-    let mut with = |what, change: &dyn Fn(&mut Strip)| {
+pub fn instead(context: &KernelInfo<'_>, strip: &StripMine, add: &mut dyn FnMut(&'static str, StripMine)) {
+    let mut with = |what, change: &dyn Fn(&mut StripMine)| {
         let mut changed = strip.clone();
         change(&mut changed);
         add(what, changed);
     };
-    with("pieces are larger than the tile", &|strip| strip.piece = 1 << 20);
-    with("pieces are of three slots", &|strip| strip.piece = 3);
+    with("pieces are larger than the tile", &|strip| strip.registers_per_iteration = 1 << 20);
+    with("pieces are of three slots", &|strip| strip.registers_per_iteration = 3);
     let module = context.module;
-    let made = |&(id, part): &(OpId, Part)| (part == Part::Piece).then(|| module.op(id).results.first().copied())?;
-    let is_inner = |value: &Value| !strip.gives.contains(value) && module.ty(*value).as_tile().is_some();
-    if let Some(inner) = strip.parts.iter().filter_map(made).find(is_inner) {
-        with("a strip gives what only stands inside", &|strip| strip.gives.push(inner));
+    let made =
+        |&(id, part): &(OpId, StripRole)| (part == StripRole::Body).then(|| module.op(id).results.first().copied())?;
+    let is_inner = |value: &Value| !strip.live_out.contains(value) && module.ty(*value).as_tile().is_some();
+    if let Some(inner) = strip.ops.iter().filter_map(made).find(is_inner) {
+        with("a strip gives what only stands inside", &|strip| strip.live_out.push(inner));
     }
-    if let Some(&value) = strip.gives.first() {
+    if let Some(&value) = strip.live_out.first() {
         with("a strip does not give what is asked for", &|strip| {
-            strip.gives.remove(0);
+            strip.live_out.remove(0);
         });
-        with("a strip gives a tile twice", &|strip| strip.gives.push(value));
-        let first = module.op(strip.parts[0].0).operands[0];
-        with("a strip gives what it has not made", &|strip| strip.gives.push(first));
+        with("a strip gives a tile twice", &|strip| strip.live_out.push(value));
+        let first = module.op(strip.ops[0].0).operands[0];
+        with("a strip gives what it has not made", &|strip| strip.live_out.push(first));
     }
     with("ops of a strip are left out", &|strip| {
-        strip.parts.remove(0);
+        strip.ops.remove(0);
     });
-    if made(&strip.parts[0]).is_some_and(|value| is_inner(&value)) {
-        with("an op comes after what needs it in its strip", &|strip| strip.parts.rotate_left(1));
+    if made(&strip.ops[0]).is_some_and(|value| is_inner(&value)) {
+        with("an op comes after what needs it in its strip", &|strip| strip.ops.rotate_left(1));
     }
 }
 

@@ -4,7 +4,7 @@ use super::beside::softmax_of;
 use super::schedules::each_schedule_of;
 use super::thin::{scaled, scaled_tiles};
 use super::*;
-use crate::backend::ptx::schedule::{Acts, InTurn, Schedule, Step};
+use crate::backend::ptx::schedule::{OrderSpan, Schedule, Step, WarpRole};
 
 /// Kernels whose groups take turns: at products, and at exponentials.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
@@ -15,22 +15,22 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
 
 /// Schedules with turns that nobody else has, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let bands = schedule.roles.as_ref().is_some_and(|roles| roles.bands > 1);
-    let groups = bands || schedule.agent(Acts::Math).is_some_and(|agent| agent.warps.len() == 8);
-    let dealt = schedule.roles.as_ref().is_some_and(|roles| roles.deal.is_some());
+    let bands = schedule.warp_spec.as_ref().is_some_and(|roles| roles.data_partitions > 1);
+    let groups = bands || schedule.partition(WarpRole::Consumer).is_some_and(|agent| agent.warps.len() == 8);
+    let dealt = schedule.warp_spec.as_ref().is_some_and(|roles| roles.pingpong.is_some());
     let mut mutants = Vec::new();
-    for (body, steps) in schedule.bodies.iter().enumerate() {
+    for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
-            let Step::Multiply(plan) = step else { continue };
+            let Step::Mma(plan) = step else { continue };
             let what = match () {
                 () if !groups => "turns of groups that there are not",
                 () if dealt => "turns of groups that are teams",
                 () => continue,
             };
-            assert!(!plan.turn.is_one(), "{what}");
+            assert!(!plan.order.is_some(), "{what}");
             let mut changed = schedule.clone();
-            if let Step::Multiply(plan) = &mut changed.bodies[body][at] {
-                plan.turn = InTurn { begins: true, ends: true };
+            if let Step::Mma(plan) = &mut changed.sequences[body][at] {
+                plan.order = OrderSpan { acquire: true, release: true };
             }
             mutants.push((what, changed));
         }
@@ -41,34 +41,37 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 
 /// The same of turns to work.
 fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
-    let steps = &schedule.bodies[body];
-    let Some(begin) = steps.iter().position(|step| matches!(step, Step::BeginTurn { .. })) else { return Vec::new() };
+    let steps = &schedule.sequences[body];
+    let Some(begin) = steps.iter().position(|step| matches!(step, Step::ExpOrderWait { .. })) else {
+        return Vec::new();
+    };
     let with = |what, change: &dyn Fn(&mut Vec<Step>)| {
         let mut changed = schedule.clone();
-        change(&mut changed.bodies[body]);
+        change(&mut changed.sequences[body]);
         (what, changed)
     };
-    let end = steps.iter().position(|step| matches!(step, Step::EndTurn(_))).expect("an end");
-    let product = steps.iter().position(|step| matches!(step, Step::Multiply(_))).expect("a product");
-    let (Step::BeginTurn { exponentials, late }, Step::EndTurn(_)) = (&steps[begin], &steps[end]) else {
+    let end = steps.iter().position(|step| matches!(step, Step::ExpOrderArrive(_))).expect("an end");
+    let product = steps.iter().position(|step| matches!(step, Step::Mma(_))).expect("a product");
+    let (Step::ExpOrderWait { exponentials, sunk: late }, Step::ExpOrderArrive(_)) = (&steps[begin], &steps[end])
+    else {
         unreachable!()
     };
     let other = Value(exponentials.0 - 1);
     let mut mutants = vec![
-        with("a turn ends behind other values", &|steps| steps[end] = Step::EndTurn(other)),
+        with("a turn ends behind other values", &|steps| steps[end] = Step::ExpOrderArrive(other)),
         with("a turn is for other values", &|steps| {
-            steps[begin] = Step::BeginTurn { exponentials: other, late: *late };
-            steps[end] = Step::EndTurn(other);
+            steps[begin] = Step::ExpOrderWait { exponentials: other, sunk: *late };
+            steps[end] = Step::ExpOrderArrive(other);
         }),
         with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
         with("turns at products beside turns to work", &|steps| {
-            if let Step::Multiply(plan) = &mut steps[product] {
-                plan.turn = InTurn { begins: true, ends: true };
+            if let Step::Mma(plan) = &mut steps[product] {
+                plan.order = OrderSpan { acquire: true, release: true };
             }
         }),
     ];
     if !late {
-        let late = Step::BeginTurn { exponentials: *exponentials, late: true };
+        let late = Step::ExpOrderWait { exponentials: *exponentials, sunk: true };
         mutants.push(with("a turn is late without a late wait", &|steps| steps[begin] = late.clone()));
     }
     mutants
@@ -78,9 +81,9 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
 fn in_turn(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
     each_schedule_of(vec![("turns".to_owned(), module, options)], |name, context, body, schedule| {
-        context.check_schedule(body, schedule).unwrap();
-        let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
-            Step::Multiply(plan) => Some(plan.turn.is_one()),
+        context.verify_schedule(body, schedule).unwrap();
+        let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
+            Step::Mma(plan) => Some(plan.order.is_some()),
             _ => None,
         });
         let count = products.filter(|&turn| turn).count();

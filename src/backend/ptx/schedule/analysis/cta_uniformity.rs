@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Type, Value};
 
 /// The values that may differ between the blocks of a pair.
-pub struct Differing<'m> {
+pub struct CtaUniformity<'m> {
     module: &'m Module,
     /// All of them.
     pub values: HashSet<Value>,
@@ -13,10 +13,10 @@ pub struct Differing<'m> {
     counters: HashMap<Value, Value>,
 }
 
-impl<'m> Differing<'m> {
+impl<'m> CtaUniformity<'m> {
     /// Finds them, provided that blocks go round the loops around a place equally often.
-    pub fn of(module: &'m Module, body: BlockId) -> Differing<'m> {
-        let mut differing = Differing { module, values: HashSet::new(), counters: HashMap::new() };
+    pub fn of(module: &'m Module, body: BlockId) -> CtaUniformity<'m> {
+        let mut differing = CtaUniformity { module, values: HashSet::new(), counters: HashMap::new() };
         let mut known = usize::MAX;
         while known != differing.values.len() {
             known = differing.values.len();

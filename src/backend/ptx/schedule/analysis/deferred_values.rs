@@ -1,10 +1,10 @@
 //! Deferred values: conditions, paddings and scalars computed at their use.
 
 use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{ConstData, OpId, Opcode, Type, Value};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is a condition known to hold?
     pub fn always_holds(&self, condition: Value) -> bool {
         let maker = self.module.defining_op(condition).map(|id| self.module.op(id));
@@ -52,7 +52,7 @@ impl Context<'_> {
 }
 
 /// Does the op only name values, or give what is computed where it is used?
-pub fn is_computed_where_used(context: &Context<'_>, id: OpId) -> bool {
+pub fn is_computed_where_used(context: &KernelInfo<'_>, id: OpId) -> bool {
     let op = context.module.op(id);
     let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
         || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);

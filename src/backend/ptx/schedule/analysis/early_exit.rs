@@ -1,9 +1,9 @@
 //! Early exits: which loops and kernels can leave their body before its end.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// May a round of this body end elsewhere than at its end?
     pub fn ends_early(&self, body: BlockId) -> bool {
         let branch = |&id: &OpId| self.module.op(id).code == Opcode::If && self.has_exit(id);

@@ -1,13 +1,13 @@
 //! Hints that ops carry for the scheduler.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::ir::{Attr, AttrKind, HintValue, OpId};
 
 /// Fewest stages of loads that are copied ahead.
 const LEAST_STAGES: u32 = 2;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     fn hint(&self, id: OpId, key: &str) -> Option<&HintValue> {
         let Some(Attr::Hints(hints)) = self.module.op(id).attr(AttrKind::Hints) else { return None };
         hints.get("default", key)

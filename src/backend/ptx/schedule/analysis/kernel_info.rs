@@ -2,18 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::memory_effects::{Touch, Written};
+use super::memory_effects::{MemoryEffect, WrittenMemory};
 use crate::backend::ptx::CompileOptions;
 use crate::backend::ptx::infer::Inference;
-use crate::backend::ptx::schedule::ir::privatized_array::Private;
-use crate::backend::ptx::schedule::ir::tma_store::Boxed;
+use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
+use crate::backend::ptx::schedule::ir::tma_store::TmaStorePlan;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
 use crate::pass::Bundles;
 
 /// A kernel, as the passes of a schedule see it.
-pub struct Context<'m> {
+pub struct KernelInfo<'m> {
     pub module: &'m Module,
     /// Layouts of values, and plans of products.
     pub inference: Inference<'m>,
@@ -24,12 +24,12 @@ pub struct Context<'m> {
     /// The block that each op stands in.
     pub op_blocks: Vec<Option<BlockId>>,
     /// What the kernel writes.
-    pub written: Written,
+    pub written: WrittenMemory,
     /// Stores that the bulk copy engine does.
-    pub boxed: HashMap<OpId, Boxed>,
+    pub boxed: HashMap<OpId, TmaStorePlan>,
     /// Atomics that the block combines in shared memory first, and the copy of their array.
     pub combined: HashSet<OpId>,
-    pub private: Option<Private>,
+    pub private: Option<PrivatizedArray>,
     /// Products that are issued together.
     pub bundles: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
@@ -62,17 +62,22 @@ fn op_blocks(module: &Module, body: BlockId) -> Vec<Option<BlockId>> {
     blocks
 }
 
-impl<'m> Context<'m> {
+impl<'m> KernelInfo<'m> {
     /// Of an entry whose layouts have been inferred.
-    pub fn new(module: &'m Module, entry: &Entry, inference: Inference<'m>, options: &CompileOptions) -> Context<'m> {
-        Context {
+    pub fn new(
+        module: &'m Module,
+        entry: &Entry,
+        inference: Inference<'m>,
+        options: &CompileOptions,
+    ) -> KernelInfo<'m> {
+        KernelInfo {
             module,
             bundles: Bundles::of(module, entry.body, &|id| inference.runs_alone(id)),
             inference,
             options: *options,
             use_counts: use_counts(module, entry.body),
             op_blocks: op_blocks(module, entry.body),
-            written: Written::of(module, entry.body),
+            written: WrittenMemory::of(module, entry.body),
             boxed: HashMap::new(),
             combined: HashSet::new(),
             private: None,
@@ -91,29 +96,29 @@ impl<'m> Context<'m> {
     }
 
     /// Is the access to positions that are listed?
-    pub fn is_listed(&self, id: OpId) -> bool {
+    pub fn is_indexed_access(&self, id: OpId) -> bool {
         let view = self.module.op(id).operand_group("view");
         matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
     }
 
     /// Does a load read the same whenever it is done? It is in no order, and of an array that is only read.
-    pub fn is_steady(&self, load: OpId) -> bool {
+    pub fn is_invariant_load(&self, load: OpId) -> bool {
         let op = self.module.op(load);
         is_weak(op) && self.written.is_read_only(self.module, op.group(0)[0])
     }
 
     /// The access that an op makes, if it makes one.
-    pub fn access_of(&self, id: OpId) -> Option<Touch> {
+    pub fn memory_effect_of(&self, id: OpId) -> Option<MemoryEffect> {
         let layout = |tensor: OpId| {
             let layout = self.inference.accesses.get(&id)?;
             // An array that is described anew in each iteration may begin elsewhere.
             (!self.is_repeated(tensor)).then(|| layout.clone())
         };
-        Touch::of(self.module, id, self.is_result_read(id), layout)
+        MemoryEffect::of(self.module, id, self.is_result_used(id), layout)
     }
 
     /// Does anybody read a number that this op gives?
-    pub fn is_result_read(&self, id: OpId) -> bool {
+    pub fn is_result_used(&self, id: OpId) -> bool {
         let results = self.module.op(id).results.iter();
         let mut numbers = results.filter(|&&result| matches!(self.module.ty(result), Type::Tile { .. }));
         numbers.any(|result| self.use_counts[result.index()] > 0)
@@ -132,16 +137,16 @@ impl<'m> Context<'m> {
     }
 
     /// The load that a value is another view of, perhaps rounded to tf32.
-    pub fn load_behind(&self, value: Value) -> Option<OpId> {
+    pub fn source_load(&self, value: Value) -> Option<OpId> {
         let mut id = self.module.defining_op(value)?;
-        while self.passes_on(id) {
+        while self.is_operand_view(id) {
             id = self.module.defining_op(self.module.op(id).operands[0])?;
         }
         (self.module.op(id).code == Opcode::LoadView).then_some(id)
     }
 
     /// Does this op pass its operand on as whoever fetches it can: as it is, or rounded to tf32?
-    pub fn passes_on(&self, id: OpId) -> bool {
+    pub fn is_operand_view(&self, id: OpId) -> bool {
         let renames = matches!(self.module.op(id).code, Opcode::Permute | Opcode::Reshape | Opcode::Assume);
         renames || rounds_to_tf32(self.module, id)
     }
@@ -154,7 +159,7 @@ impl<'m> Context<'m> {
     }
 
     /// Shared memory for stages beside what is reserved already, so that as many blocks as wished fit on a multiprocessor.
-    pub fn room_for_stages(&self, shared: &SharedMemory) -> u32 {
+    pub fn smem_for_stages(&self, shared: &SharedMemory) -> u32 {
         // Each block takes a kilobyte more than it sees.
         const RESERVED: u32 = 1 << 10;
         let most = self.inference.target.max_shared_bytes();

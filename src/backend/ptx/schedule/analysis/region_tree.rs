@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Ops by what they stand in and who uses them.
-pub struct Structure {
+pub struct RegionTree {
     /// The op that a block is a region of.
     pub owners: HashMap<BlockId, OpId>,
     pub users: HashMap<Value, Vec<OpId>>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Of a kernel's body.
-    pub fn structure(&self, body: BlockId) -> Structure {
-        let mut structure = Structure { owners: HashMap::new(), users: HashMap::new() };
+    pub fn structure(&self, body: BlockId) -> RegionTree {
+        let mut structure = RegionTree { owners: HashMap::new(), users: HashMap::new() };
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
             structure.owners.extend(op.regions.iter().map(|&region| (region, id)));
@@ -27,7 +27,7 @@ impl Context<'_> {
     }
 
     /// The innermost loop around a block.
-    pub fn loop_of(&self, block: BlockId, structure: &Structure) -> Option<OpId> {
+    pub fn enclosing_loop(&self, block: BlockId, structure: &RegionTree) -> Option<OpId> {
         let mut block = block;
         loop {
             let owner = *structure.owners.get(&block)?;
@@ -39,7 +39,7 @@ impl Context<'_> {
     }
 
     /// The op of block `outer` whose regions lead to block `inner`.
-    pub fn op_around(&self, outer: BlockId, inner: BlockId, structure: &Structure) -> Option<OpId> {
+    pub fn parent_op(&self, outer: BlockId, inner: BlockId, structure: &RegionTree) -> Option<OpId> {
         let mut block = inner;
         loop {
             let owner = *structure.owners.get(&block)?;
@@ -51,8 +51,8 @@ impl Context<'_> {
     }
 
     /// Does a region of an op of block `outer` lead to block `inner`?
-    pub fn encloses(&self, outer: BlockId, inner: BlockId, structure: &Structure) -> bool {
-        self.op_around(outer, inner, structure).is_some()
+    pub fn contains_block(&self, outer: BlockId, inner: BlockId, structure: &RegionTree) -> bool {
+        self.parent_op(outer, inner, structure).is_some()
     }
 
     pub fn contains(&self, outer: OpId, inner: OpId) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::{WARP, products_behind};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Elem, Type};
 
 /// Registers of a producer thread once it has given up the others.
@@ -15,7 +15,7 @@ const MOST_REGISTERS: u32 = 255;
 const SPARE_REGISTERS: u32 = 32;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65536;
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
     /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
     pub fn possible_occupancy(&self) -> Option<u32> {
@@ -29,7 +29,7 @@ impl Context<'_> {
         let inference = &self.inference;
         let registers = inference.products.keys().map(|&id| {
             let operands = &self.module.op(id).operands[..2];
-            let computed = operands.iter().filter(|&&operand| self.load_behind(operand).is_none());
+            let computed = operands.iter().filter(|&&operand| self.source_load(operand).is_none());
             let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
             let behind = products_behind(self.module, operands);
             self.accumulators(id) + words + self.accumulators_of(&behind) + SPARE_REGISTERS

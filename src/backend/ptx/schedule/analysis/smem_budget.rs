@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::infer::{AxisBits, Source, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
 
@@ -17,7 +17,7 @@ pub const PRINTED_PART: usize = 512;
 /// Shared memory that printing needs.
 pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Shared memory for operands that are not fetched ahead and for layout changes, perhaps also for stores by the
     /// copy engine: so many for the last two at most.
     pub fn other_shared_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
@@ -28,7 +28,7 @@ impl Context<'_> {
             let op = module.op(id);
             match op.code {
                 Opcode::MmaF | Opcode::MmaI => {
-                    let fetched = |value| self.load_behind(value).is_some_and(fetched);
+                    let fetched = |value| self.source_load(value).is_some_and(fetched);
                     operands = operands.max(self.operand_bytes(&self.bundles.with(id), &fetched));
                 }
                 Opcode::StoreView | Opcode::AtomicRedView => {

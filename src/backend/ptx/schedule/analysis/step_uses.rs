@@ -6,22 +6,22 @@ use std::collections::HashSet;
 
 use super::deferred_values::is_computed_where_used;
 use crate::backend::ptx::mma::OperandPlan;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Multiply, Schedule, Step, Strip};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, StripMine};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The values that a step reads, and those behind them, in the order in which it comes to them: not those that only the
     /// bodies of a loop or a branch with effects read. What a product adds to in place, and what a loop carries in place, is not read.
     pub fn read_by(&self, step: &Step) -> Vec<Value> {
         let module = self.module;
         let values = match step {
-            &Step::Do(id) | &Step::Combine(id) => self.operands_within(id),
-            Step::Send(send) => self.operands_within(send.op),
-            Step::Strip(strip) => self.read_by_strip(strip),
-            Step::Multiply(plan) => self.read_by_products(plan),
+            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.operands_within(id),
+            Step::TmaStore(send) => self.operands_within(send.op),
+            Step::StripMine(strip) => self.read_by_strip(strip),
+            Step::Mma(plan) => self.read_by_products(plan),
             Step::For(step) => {
                 let op = module.op(step.op);
                 let bounds = (0..3).flat_map(|group| op.group(group));
@@ -33,13 +33,21 @@ impl Context<'_> {
                 hoisted.chain(module.op(step.op).group(0)).copied().collect()
             }
             // Products run on beside a quiet branch: what either branch reads has landed before.
-            &Step::If { op, quiet: true, .. } => self.operands_within(op),
+            &Step::If { op, pure: true, .. } => self.operands_within(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_end(id),
-            Step::Let(_) | Step::Own(_) | Step::Get(_) | Step::Fill(_) | Step::Take(_) => Vec::new(),
-            Step::Await(_) | Step::Land(_) | Step::Give(_) | Step::Turn(_) | Step::Pass(_) => Vec::new(),
-            Step::Look(_) | Step::Within(_) | Step::BeginTurn { .. } => Vec::new(),
-            &Step::EndTurn(value) => vec![value],
+            Step::Deferred(_)
+            | Step::LocalLoadThreadPrivate(_)
+            | Step::LocalLoad(_)
+            | Step::Produce(_)
+            | Step::Advance(_) => Vec::new(),
+            Step::ConsumerWait(_)
+            | Step::MmaWait(_)
+            | Step::ConsumerRelease(_)
+            | Step::OrderWait(_)
+            | Step::OrderArrive(_) => Vec::new(),
+            Step::ConsumerTryWait(_) | Step::Sub(_) | Step::ExpOrderWait { .. } => Vec::new(),
+            &Step::ExpOrderArrive(value) => vec![value],
         };
         self.with_sources(values)
     }
@@ -58,12 +66,12 @@ impl Context<'_> {
     /// stage is wanted that they have.
     pub fn lands_all(&self, schedule: &Schedule, step: &Step) -> bool {
         match step {
-            Step::For(_) | Step::Loop(_) | Step::Give(_) => true,
-            Step::If { quiet, .. } => !quiet,
+            Step::For(_) | Step::Loop(_) | Step::ConsumerRelease(_) => true,
+            Step::If { pure: quiet, .. } => !quiet,
             // Threads print in turn.
-            &Step::Do(id) => self.module.op(id).code == Opcode::Print,
+            &Step::Exec(id) => self.module.op(id).code == Opcode::Print,
             // The producer waits for the only stage, which products that still run would give back after this one.
-            &Step::Take(channel) => schedule.roles.as_ref().is_some_and(|roles| roles.only_stage(channel)),
+            &Step::Advance(channel) => schedule.warp_spec.as_ref().is_some_and(|roles| roles.is_single_stage(channel)),
             _ => false,
         }
     }
@@ -76,13 +84,13 @@ impl Context<'_> {
         values
     }
 
-    fn read_by_strip(&self, strip: &Strip) -> Vec<Value> {
+    fn read_by_strip(&self, strip: &StripMine) -> Vec<Value> {
         let done = strip.ops().filter(|&id| !is_computed_where_used(self, id));
         done.flat_map(|id| self.operands_within(id)).collect()
     }
 
     /// Operands first, then accumulators.
-    fn read_by_products(&self, plan: &Multiply) -> Vec<Value> {
+    fn read_by_products(&self, plan: &MmaGroup) -> Vec<Value> {
         let operands = |id: &OpId| &self.module.op(*id).operands;
         let mut values: Vec<Value> = plan.ops.iter().flat_map(|id| &operands(id)[..2]).copied().collect();
         let made = |value: Value| self.module.defining_op(value).is_some_and(|id| plan.ops.contains(&id));
@@ -202,7 +210,7 @@ impl Context<'_> {
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
-    /// As [`Context::accumulators`], of several products, each accumulator once.
+    /// As [`KernelInfo::accumulators`], of several products, each accumulator once.
     pub fn accumulators_of(&self, products: &[OpId]) -> u32 {
         let bundles: HashSet<OpId> = products.iter().map(|&product| self.bundles.last(product)).collect();
         bundles.into_iter().map(|product| self.accumulators(product)).sum()

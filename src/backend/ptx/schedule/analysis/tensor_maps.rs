@@ -10,7 +10,7 @@
 //! tile, later ones first.
 
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElement, Number, Swizzle, TensorMap};
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, Value};
@@ -25,7 +25,7 @@ const FIRST_ARCH: u32 = 90;
 /// A view, and the index of a tile of it.
 type At<'a> = (Value, &'a [Value]);
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The map through which boxes of the tile of a view at an index are loaded, if it qualifies. `boxes`: extents in
     /// the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on the way.
     pub fn tma_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
@@ -36,7 +36,7 @@ impl Context<'_> {
         self.map_of(at, boxes, swizzle, &|dtype| map_element(dtype, round_tf32))
     }
 
-    /// As [`Context::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
+    /// As [`KernelInfo::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
     /// 16 bytes, also where the array ends within one. `adds`: what is there is added to.
     pub fn tma_store_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, adds: bool) -> Option<TensorMap> {
         let map =

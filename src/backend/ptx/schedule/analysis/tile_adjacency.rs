@@ -1,7 +1,7 @@
 //! Tile adjacency: whether two tiles of one array are adjacent, from their start coordinates.
 
 use crate::backend::ptx::infer::ViewShape;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::tensor_map::MAX_EXTENT;
 use crate::ir::{OpId, Opcode, Value};
 
@@ -17,7 +17,7 @@ struct Start {
 /// that begins there.
 const FAR: i128 = 2 * MAX_EXTENT as i128;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does a load begin so many elements behind another one along an axis, and where that one does along all others? Both
     /// are of tiles with the same extents along those, of one array. Of tiles that lie outside of every array it does not
     /// matter where.

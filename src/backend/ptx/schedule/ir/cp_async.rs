@@ -6,57 +6,65 @@ use crate::layout::{Access, Side};
 /// Alignment of a buffer in a stage: a whole swizzle pattern.
 pub const ALIGN: usize = 1024;
 
-/// A load that is copied ahead.
+/// A load by multistage `cp.async` copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct CpAsync {
     pub load: OpId,
-    /// Threads copy their own elements.
-    pub own: bool,
-    /// Where its tile stands within a stage.
-    pub offset: usize,
-    /// Elements of one access.
-    pub run: usize,
+    /// Each thread copies the elements that it reads.
+    pub thread_private: bool,
+    /// Offset of the tile in a stage, in bytes.
+    pub smem_offset: usize,
+    /// The number of elements of one access.
+    pub vector: usize,
     /// Byte offset of each thread bit, by XOR.
-    pub thread: Vec<u32>,
-    pub pieces: Vec<Piece>,
+    pub thread_offsets: Vec<u32>,
+    pub accesses: Vec<CpAsyncAccess>,
 }
 
-/// One access of every thread.
+/// One access of each thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The first register of the tile that it fills.
-    pub slot: usize,
+pub struct CpAsyncAccess {
+    /// The first register of the access.
+    pub register: usize,
     /// Where it stands: the thread's offset XOR this,
     pub xor: u32,
     /// plus this.
     pub offset: u32,
 }
 
-impl Copy {
-    pub fn of_side(load: OpId, offset: usize, side: Side) -> Copy {
+impl CpAsync {
+    pub fn of_side(load: OpId, offset: usize, side: Side) -> CpAsync {
         let run = side.accesses.first().map_or(0, |access| access.registers.len());
-        let piece = |access: &Access| Piece { slot: access.registers[0], xor: access.xor, offset: access.offset };
+        let piece =
+            |access: &Access| CpAsyncAccess { register: access.registers[0], xor: access.xor, offset: access.offset };
         let pieces = side.accesses.iter().map(piece).collect();
-        Copy { load, own: false, offset, run, pieces, thread: side.thread }
+        CpAsync {
+            load,
+            thread_private: false,
+            smem_offset: offset,
+            vector: run,
+            accesses: pieces,
+            thread_offsets: side.thread,
+        }
     }
 }
 
 /// The copies of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    pub copies: Vec<Copy>,
-    /// Scalar ops of the body that the indices of the copies come from, in order.
-    pub slice: Vec<OpId>,
+pub struct CpAsyncPlan {
+    pub copies: Vec<CpAsync>,
+    /// Scalar ops of the body that compute the indices of the copies, in program order.
+    pub address_ops: Vec<OpId>,
     pub stage_bytes: usize,
     pub stages: usize,
-    /// Products run on their own: the head of an iteration waits for those of the one before.
-    pub asynchronous: bool,
+    /// MMAs are asynchronous: the head of an iteration waits for those of the previous iteration.
+    pub async_mma: bool,
     /// Threads meet at the head of each iteration: what all have copied is there, and all are done with the stage that is
     /// filled next. Not where they copy their own elements alone.
-    pub meets: bool,
+    pub barrier_at_head: bool,
 }
 
-impl Ahead {
+impl CpAsyncPlan {
     /// Bytes of all stages.
     pub fn bytes(&self) -> u32 {
         (self.stage_bytes * self.stages) as u32
@@ -67,8 +75,8 @@ impl Ahead {
         ALIGN as u32
     }
 
-    /// Are these copies of threads' own elements alone?
-    pub fn is_own(&self) -> bool {
-        self.copies.iter().all(|copy| copy.own)
+    /// Returns true if all copies are thread-private.
+    pub fn is_thread_private(&self) -> bool {
+        self.copies.iter().all(|copy| copy.thread_private)
     }
 }

@@ -5,15 +5,16 @@
 
 use std::rc::Rc;
 
-use super::cp_async::{Ahead, Copy, Piece};
-use super::pipelines::{Deal, Roles, Takes};
-use super::privatized_array::Private;
+use super::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
+use super::pipelines::{PingPong, StageCount, WarpSpecialization};
+use super::privatized_array::PrivatizedArray;
 use super::program::{
-    Acts, Agent, Await, BodyId, For, InTurn, Issue, Land, LayoutId, Loop, Multiply, Orbit, Part, Turn,
+    CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Partition,
+    SeqId, StripRole, WarpRole,
 };
-use super::program::{Schedule, Step, Strip};
-use super::sub_step::{Bring, How, Within};
-use super::tma_store::{Outbox, Parts, Send};
+use super::program::{Schedule, Step, StripMine};
+use super::sub_step::{ConversionKind, ConvertLayout, SubStep};
+use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};
@@ -29,10 +30,10 @@ struct Lines<'t> {
 
 impl Schedule {
     /// The schedule that a text describes. `roles`: rings and channels.
-    pub fn parse(text: &str, roles: Option<Rc<Roles>>) -> Parsed<Schedule> {
+    pub fn parse(text: &str, roles: Option<Rc<WarpSpecialization>>) -> Parsed<Schedule> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         let lines: Vec<_> = lines.map(|line| (line.len() - line.trim_start().len(), line.trim())).collect();
-        let schedule = Schedule { roles, ..Schedule::default() };
+        let schedule = Schedule { warp_spec: roles, ..Schedule::default() };
         let mut parser = Lines { lines: lines.into_iter().peekable(), schedule };
         while let Some((_, line)) = parser.lines.next() {
             parser.top(line).map_err(|problem| format!("{problem}: {line}"))?;
@@ -77,48 +78,51 @@ fn has_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
     text.strip_prefix(word).map_or((false, text), |rest| (true, rest))
 }
 
-fn acts(word: &str) -> Parsed<Acts> {
-    [Acts::All, Acts::Math, Acts::Load].into_iter().find(|acts| acts.to_string() == word).ok_or("no agent".to_owned())
+fn acts(word: &str) -> Parsed<WarpRole> {
+    [WarpRole::All, WarpRole::Consumer, WarpRole::Producer]
+        .into_iter()
+        .find(|acts| acts.to_string() == word)
+        .ok_or("no agent".to_owned())
 }
 
 /// A part of a step.
-fn within(word: &str, rest: &str) -> Parsed<Within> {
+fn within(word: &str, rest: &str) -> Parsed<SubStep> {
     let numbers = numbers(rest)?;
     let at = |place: usize| numbers.get(place).copied().ok_or("too few numbers");
     let buffer = || Ok::<_, &str>(Buffer { offset: at(0)?, bytes: at(1)?.saturating_sub(at(0)?) });
     Ok(match word {
         "bring" => {
             let how = match () {
-                () if rest.contains("by name") => How::Name,
-                () if rest.contains("by shuffle") => How::Shuffle,
-                () if rest.contains("sums") => How::Sums,
-                () if rest.contains("never") => How::Never,
-                () => How::Shared(at(2)?),
+                () if rest.contains("by name") => ConversionKind::Registers,
+                () if rest.contains("by shuffle") => ConversionKind::Shuffle,
+                () if rest.contains("sums") => ConversionKind::SmemAffine,
+                () if rest.contains("never") => ConversionKind::Unsupported,
+                () => ConversionKind::Smem(at(2)?),
             };
             let plan = numbers[numbers.len() - 1];
-            Within::Bring(Bring { value: Value(at(0)?), to: LayoutId(at(1)?), how, plan })
+            SubStep::ConvertLayout(ConvertLayout { value: Value(at(0)?), to: LayoutId(at(1)?), kind: how, plan })
         }
-        "write" => Within::Write(buffer()?),
-        "read" => Within::Read(buffer()?),
-        "access" => Within::Access(OpId(at(0)?)),
-        "parts" => Within::Parts { count: at(0)?, beside: at(1)? },
-        "no" => Within::NoRoom { bytes: at(0)?, of: at(1)? },
-        "drain" => Within::Drain { written: rest == "writes" },
-        _ => Within::Meet { always: rest == "always" },
+        "write" => SubStep::SmemWrite(buffer()?),
+        "read" => SubStep::SmemRead(buffer()?),
+        "access" => SubStep::GlobalAccess(OpId(at(0)?)),
+        "parts" => SubStep::Split { count: at(0)?, beside: at(1)? },
+        "no" => SubStep::SmemOverflow { bytes: at(0)?, of: at(1)? },
+        "drain" => SubStep::TmaStoreWait { written: rest == "writes" },
+        _ => SubStep::Barrier { always: rest == "always" },
     })
 }
 
 /// The copy of an array.
-fn private(text: &str) -> Parsed<Private> {
+fn private(text: &str) -> Parsed<PrivatizedArray> {
     let [root, first, copies, start, end] = numbers(text)?[..] else { return Err("no copy".to_owned()) };
     let word = after(text, "by ")?.split(' ').next().unwrap_or_default();
     let mode = AtomicMode::ALL.iter().copied().find(|mode| mode.name() == word).ok_or("no mode")?;
     let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
-    Ok(Private { first: OpId(first), root: Value(root), mode, place, copies })
+    Ok(PrivatizedArray { first: OpId(first), array: Value(root), mode, buffer: place, replicas: copies })
 }
 
-fn turn(word: &str) -> Parsed<Turn> {
-    Turn::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
+fn turn(word: &str) -> Parsed<OrderPoint> {
+    OrderPoint::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
 }
 
 impl Lines<'_> {
@@ -130,17 +134,17 @@ impl Lines<'_> {
                 let (name, rest) = rest.split_once(": warps ").ok_or("no warps")?;
                 let (start, rest) = number(rest)?;
                 let (end, _) = number(after(rest, "..")?)?;
-                self.schedule.agents.push(Agent { acts: acts(name)?, warps: start..end, body: BodyId(0) });
+                self.schedule.partitions.push(Partition { role: acts(name)?, warps: start..end, body: SeqId(0) });
             }
             "program" => {
                 let body = self.body(0)?;
                 let acts = acts(rest)?;
-                let agent = self.schedule.agents.iter_mut().find(|agent| agent.acts == acts);
+                let agent = self.schedule.partitions.iter_mut().find(|agent| agent.role == acts);
                 agent.ok_or("a program of no agent")?.body = body;
             }
             "product" => {
                 let (id, form) = rest.split_once(": ").ok_or("no product")?;
-                self.schedule.products.push((op(id)?, form.to_owned()));
+                self.schedule.mma_partitions.push((op(id)?, form.to_owned()));
             }
             "layout" => {
                 let shape: Vec<i64> = list(rest, "")?.into_iter().map(i64::from).collect();
@@ -150,9 +154,9 @@ impl Lines<'_> {
             "shared" => {
                 let numbers = numbers(rest)?;
                 self.schedule.shared_bytes = numbers[0];
-                self.schedule.team_bytes = numbers.get(1).copied().unwrap_or(0);
+                self.schedule.smem_bytes_per_group = numbers.get(1).copied().unwrap_or(0);
             }
-            "combined" => self.schedule.private = Some(private(rest)?),
+            "combined" => self.schedule.privatized = Some(private(rest)?),
             "ring" | "channel" | "load" => {}
             _ => return Err("an unknown line".to_owned()),
         }
@@ -171,54 +175,59 @@ impl Lines<'_> {
     }
 
     /// The steps that stand further in than this.
-    fn body(&mut self, depth: usize) -> Parsed<BodyId> {
-        let id = BodyId(self.schedule.bodies.len() as u32);
-        self.schedule.bodies.push(Vec::new());
+    fn body(&mut self, depth: usize) -> Parsed<SeqId> {
+        let id = SeqId(self.schedule.sequences.len() as u32);
+        self.schedule.sequences.push(Vec::new());
         let mut steps = Vec::new();
         while let Some((depth, word, rest)) = self.inner(depth, &[]) {
             steps.push(self.step(depth, &word, &rest).map_err(|problem| format!("{problem}: {word} {rest}"))?);
         }
-        self.schedule.bodies[id.0 as usize] = steps;
+        self.schedule.sequences[id.0 as usize] = steps;
         Ok(id)
     }
 
     fn step(&mut self, depth: usize, word: &str, rest: &str) -> Parsed<Step> {
         Ok(match word {
-            "let" => Step::Let(op(rest)?),
-            "do" => Step::Do(op(rest)?),
-            "own" => Step::Own(op(rest)?),
-            "get" => Step::Get(op(rest)?),
-            "combine" => Step::Combine(op(rest)?),
-            "send" => Step::Send(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
+            "let" => Step::Deferred(op(rest)?),
+            "do" => Step::Exec(op(rest)?),
+            "own" => Step::LocalLoadThreadPrivate(op(rest)?),
+            "get" => Step::LocalLoad(op(rest)?),
+            "combine" => Step::PrivatizedAtomic(op(rest)?),
+            "send" => Step::TmaStore(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
             "end" => Step::End(op(rest)?),
-            "fill" => Step::Fill(number(rest)?.0),
-            "take" => Step::Take(number(rest)?.0),
+            "fill" => Step::Produce(number(rest)?.0),
+            "take" => Step::Advance(number(rest)?.0),
             "await" => {
                 let (late, rest) = has_word(rest, "late ");
-                Step::Await(Await { channel: number(rest)?.0, late })
+                Step::ConsumerWait(ConsumerWait { channel: number(rest)?.0, sunk: late })
             }
-            "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => {
-                Step::Within(within(word, rest)?)
-            }
-            "land" if rest == "all" => Step::Within(Within::Land),
+            "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => Step::Sub(within(word, rest)?),
+            "land" if rest == "all" => Step::Sub(SubStep::MmaWaitAll),
             "land" => {
                 let (late, rest) = has_word(rest, "late ");
                 let (carried, rest) = has_word(rest, "carried ");
                 let younger = number(after(rest, "younger ")?)?.0 as usize;
                 let behind = rest.split_once(" behind %").map(|(_, value)| number(value)).transpose()?;
                 let behind = behind.map(|(value, _)| Value(value));
-                Step::Land(Land { product: op(rest)?, carried, younger, late, keeps: rest.contains(" keeps"), behind })
+                Step::MmaWait(MmaWait {
+                    mma: op(rest)?,
+                    from_previous_iteration: carried,
+                    pending: younger,
+                    sunk: late,
+                    defer_release: rest.contains(" keeps"),
+                    release_after: behind,
+                })
             }
-            "give" => Step::Give(numbers(rest)?),
-            "look" => Step::Look(number(rest)?.0),
+            "give" => Step::ConsumerRelease(numbers(rest)?),
+            "look" => Step::ConsumerTryWait(number(rest)?.0),
             "turn" if rest.contains("work for %") => {
                 let exponentials = Value(number(after(rest, "work for %")?)?.0);
-                Step::BeginTurn { exponentials, late: rest.starts_with("late ") }
+                Step::ExpOrderWait { exponentials, sunk: rest.starts_with("late ") }
             }
-            "pass" if rest.starts_with("work") => Step::EndTurn(Value(number(after(rest, "behind %")?)?.0)),
-            "turn" => Step::Turn(turn(rest)?),
-            "pass" => Step::Pass(turn(rest)?),
-            "multiply" => Step::Multiply(Box::new(self.multiply(depth, rest)?)),
+            "pass" if rest.starts_with("work") => Step::ExpOrderArrive(Value(number(after(rest, "behind %")?)?.0)),
+            "turn" => Step::OrderWait(turn(rest)?),
+            "pass" => Step::OrderArrive(turn(rest)?),
+            "multiply" => Step::Mma(Box::new(self.multiply(depth, rest)?)),
             "strip" => self.strip(depth, rest)?,
             "for" => {
                 let hoisted = self.hoisted(depth)?;
@@ -227,20 +236,32 @@ impl Lines<'_> {
                 while let Some((_, _, text)) = self.inner(depth, &["orbit"]) {
                     let (carried, gives) = after(&text, "carried ")?.split_once(';').ok_or("no stages")?;
                     let carried = numbers(carried)?.into_iter().map(|number| number as usize).collect();
-                    orbits.push(Orbit { product: op(&text)?, carried, gives: numbers(gives)? });
+                    orbits.push(CarriedMma { mma: op(&text)?, accumulators: carried, releases: numbers(gives)? });
                 }
                 let mut takes = Vec::new();
                 while let Some((_, _, text)) = self.inner(depth, &["dealt"]) {
                     let [_, _, once, loops @ ..] = &numbers(&text)?[..] else { return Err("no stages".to_owned()) };
-                    takes.push(Takes { once: *once, loops: loops.iter().map(|&id| OpId(id)).collect() });
+                    takes.push(StageCount {
+                        fixed: *once,
+                        per_iteration_of: loops.iter().map(|&id| OpId(id)).collect(),
+                    });
                 }
                 let around = op(rest)?;
-                let deal = (!takes.is_empty()).then_some(Deal { around, takes });
+                let deal = (!takes.is_empty()).then_some(PingPong { loop_op: around, stages_per_iteration: takes });
                 let rounds = self.inner(depth, &["rounds"]);
                 let rounds = rounds.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
                 let body = self.body(depth)?;
                 let leave = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
-                Step::For(Box::new(For { op: around, hoisted, ahead, orbits, deal, rounds, body, leave }))
+                Step::For(Box::new(For {
+                    op: around,
+                    hoisted,
+                    cp_async: ahead,
+                    carried_mmas: orbits,
+                    pingpong: deal,
+                    unroll: rounds,
+                    body,
+                    epilogue: leave,
+                }))
             }
             "loop" => {
                 let hoisted = self.hoisted(depth)?;
@@ -252,13 +273,13 @@ impl Lines<'_> {
                 if self.lines.next_if_eq(&(depth, "else")).is_some() {
                     arms.push(self.body(depth)?);
                 }
-                Step::If { op: op(rest.trim_start_matches("quiet "))?, arms, quiet }
+                Step::If { op: op(rest.trim_start_matches("quiet "))?, arms, pure: quiet }
             }
             _ => return Err("an unknown step".to_owned()),
         })
     }
 
-    fn send(&mut self, depth: usize, op: OpId) -> Parsed<Send> {
+    fn send(&mut self, depth: usize, op: OpId) -> Parsed<TmaStore> {
         let (_, _, text) = self.inner(depth, &["boxes"]).ok_or("no boxes")?;
         let lengths = |word| Ok::<Vec<i64>, String>(list(&text, word)?.into_iter().map(i64::from).collect());
         let (shape, boxes) = (lengths("of")?, lengths("by")?);
@@ -273,9 +294,13 @@ impl Lines<'_> {
                 _ => return Err("no place".to_owned()),
             };
             let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
-            outbox = Some(Outbox { place, stage, parts: Parts { count, bytes, slots } });
+            outbox = Some(StagingBuffer {
+                buffer: place,
+                channel: stage,
+                split: StoreSplit { count, bytes, in_flight: slots },
+            });
         }
-        Ok(Send { op, layout: layout(&text)?, tile, outbox })
+        Ok(TmaStore { op, layout: layout(&text)?, tile, staging: outbox })
     }
 
     fn strip(&mut self, depth: usize, rest: &str) -> Parsed<Step> {
@@ -283,30 +308,35 @@ impl Lines<'_> {
         let mut parts = Vec::new();
         while let Some((_, word, text)) = self.inner(depth, &["piece", "name", "before"]) {
             let part = match word.as_str() {
-                "piece" => Part::Piece,
-                "name" => Part::Name,
-                _ => Part::Before,
+                "piece" => StripRole::Body,
+                "name" => StripRole::View,
+                _ => StripRole::Preheader,
             };
             parts.push((op(&text)?, part));
         }
         let gives = rest.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         let gives = gives.into_iter().map(Value).collect();
         // `strip as L0, …`
-        Ok(Step::Strip(Rc::new(Strip { layout: layout(rest)?, piece, parts, gives })))
+        Ok(Step::StripMine(Rc::new(StripMine {
+            layout: layout(rest)?,
+            registers_per_iteration: piece,
+            ops: parts,
+            live_out: gives,
+        })))
     }
 
-    fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<Multiply> {
+    fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<MmaGroup> {
         let (head, single) = match rest.split_once(':') {
             Some((head, _)) => (head, numbers(head)?.pop()),
             None => (rest, None),
         };
         let is = |what: &str| head.starts_with("in turn") || head.starts_with(what);
-        let turn = InTurn { begins: is("where a turn begins"), ends: is("where a turn ends") };
+        let turn = OrderSpan { acquire: is("where a turn begins"), release: is("where a turn ends") };
         let mut gives = head.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         if let Some(id) = single {
             // The last number is the op's.
             gives.pop();
-            return Ok(Multiply { gives, turn, ..Multiply::of(OpId(id)) });
+            return Ok(MmaGroup { releases: gives, order: turn, ..MmaGroup::of(OpId(id)) });
         }
         let (mut ops, mut issue) = (Vec::new(), Vec::new());
         while let Some((_, word, text)) = self.inner(depth, &["product", "issue"]) {
@@ -317,10 +347,10 @@ impl Lines<'_> {
             for part in text.split(", ") {
                 let id = op(part)?;
                 let op = ops.iter().position(|&op| op == id).ok_or("a product that is not one of them")?;
-                issue.push(Issue { op, widens: part.ends_with("wider") });
+                issue.push(MmaIssue { op, extends_n: part.ends_with("wider") });
             }
         }
-        Ok(Multiply { ops, issue, gives, turn })
+        Ok(MmaGroup { ops, issue, releases: gives, order: turn })
     }
 
     fn hoisted(&mut self, depth: usize) -> Parsed<Vec<(Value, LayoutId)>> {
@@ -332,32 +362,32 @@ impl Lines<'_> {
         Ok(hoisted)
     }
 
-    fn ahead(&mut self, depth: usize) -> Parsed<Option<Rc<Ahead>>> {
+    fn ahead(&mut self, depth: usize) -> Parsed<Option<Rc<CpAsyncPlan>>> {
         let Some((depth, _, head)) = self.inner(depth, &["ahead"]) else { return Ok(None) };
-        let mut ahead = Ahead {
+        let mut ahead = CpAsyncPlan {
             copies: Vec::new(),
-            slice: Vec::new(),
+            address_ops: Vec::new(),
             stage_bytes: number(after(&head, "stages of ")?)?.0 as usize,
             stages: number(&head)?.0 as usize,
-            asynchronous: head.contains("products land"),
-            meets: head.ends_with("threads meet at the head"),
+            async_mma: head.contains("products land"),
+            barrier_at_head: head.ends_with("threads meet at the head"),
         };
         let all_own = head.ends_with("own elements");
         while let Some((_, word, text)) = self.inner(depth, &["scalar", "copy"]) {
             if word == "scalar" {
-                ahead.slice.push(op(&text)?);
+                ahead.address_ops.push(op(&text)?);
                 continue;
             }
             let (head, pieces) = text.split_once(", at ").ok_or("no pieces")?;
             let places = numbers(pieces)?;
-            let piece = |at: &[u32]| Piece { slot: at[0] as usize, xor: at[1], offset: at[2] };
-            ahead.copies.push(Copy {
+            let piece = |at: &[u32]| CpAsyncAccess { register: at[0] as usize, xor: at[1], offset: at[2] };
+            ahead.copies.push(CpAsync {
                 load: op(head)?,
-                own: all_own || head.contains(" own elements"),
-                offset: number(after(head, " +")?)?.0 as usize,
-                run: number(after(head, ": ")?)?.0 as usize,
-                thread: list(head, "thread")?,
-                pieces: places.chunks_exact(3).map(piece).collect(),
+                thread_private: all_own || head.contains(" own elements"),
+                smem_offset: number(after(head, " +")?)?.0 as usize,
+                vector: number(after(head, ": ")?)?.0 as usize,
+                thread_offsets: list(head, "thread")?,
+                accesses: places.chunks_exact(3).map(piece).collect(),
             });
         }
         Ok(Some(Rc::new(ahead)))

@@ -5,243 +5,245 @@ use std::collections::{HashMap, HashSet};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::{BlockId, OpId, Value};
 
-/// Groups of warps that iterations are dealt to.
-pub const TEAMS: u32 = 2;
+/// The number of ping-pong groups.
+pub const PINGPONG_GROUPS: u32 = 2;
 
-/// What is streamed.
+/// The warp specialization of a kernel: its pipelines, channels and TMA loads.
 #[derive(Clone)]
-pub struct Roles {
-    /// Loads that arrive together, in program order.
+pub struct WarpSpecialization {
+    /// The channels, in program order.
     pub channels: Vec<Channel>,
-    /// The rings.
-    pub rings: Vec<RingPlan>,
-    /// Channel of each streamed load whose tile products read.
-    pub members: HashMap<OpId, usize>,
-    /// Channel of each small tile that threads read, which rides along.
-    pub riders: HashMap<OpId, usize>,
-    /// Ops that the producer runs.
-    pub slice: HashSet<OpId>,
-    /// Carried values and results of region ops that the producer needs.
-    pub carried: HashSet<Value>,
-    /// What pairs of tile blocks share, if they are launched in pairs.
-    pub pairs: Option<Pairs>,
-    /// How iterations are dealt to teams of those that multiply, if there are any.
-    pub deal: Option<Deal>,
-    /// Groups of those that multiply, of which each has rows of its own.
-    pub bands: u32,
+    /// The pipelines.
+    pub pipelines: Vec<PipelineDesc>,
+    /// The channel of each TMA load of an MMA operand.
+    pub operand_channel: HashMap<OpId, usize>,
+    /// The channel of each auxiliary load.
+    pub aux_channel: HashMap<OpId, usize>,
+    /// The ops that the producer executes.
+    pub producer_ops: HashSet<OpId>,
+    /// Loop-carried values and results of region ops that the producer needs.
+    pub producer_live: HashSet<Value>,
+    /// Multicast loads, if the kernel is launched in clusters.
+    pub multicast: Option<ClusterMulticast>,
+    /// Ping-pong of the consumer groups, if it is used.
+    pub pingpong: Option<PingPong>,
+    /// The number of data partitions.
+    pub data_partitions: u32,
 }
 
-impl Roles {
-    /// Groups that go through the program of those that multiply.
+impl WarpSpecialization {
+    /// The number of consumer groups.
     #[cfg(any(test, feature = "_suite"))]
-    pub fn crews(&self) -> u32 {
-        self.teams() * self.bands
+    pub fn consumer_groups(&self) -> u32 {
+        self.pingpong_groups() * self.data_partitions
     }
 
-    /// Teams of those that multiply.
-    pub fn teams(&self) -> u32 {
-        if self.deal.is_some() { TEAMS } else { 1 }
+    /// The number of ping-pong groups, 1 without ping-pong.
+    pub fn pingpong_groups(&self) -> u32 {
+        if self.pingpong.is_some() { PINGPONG_GROUPS } else { 1 }
     }
 
-    /// Where the tile of a load stands, if it is streamed to products.
-    pub fn place_of(&self, load: OpId) -> Option<Place> {
-        self.place_in(*self.members.get(&load)?, load)
+    /// The place of the tile of an MMA operand in its stage.
+    pub fn operand_slot(&self, load: OpId) -> Option<StageSlot> {
+        self.slot_in_channel(*self.operand_channel.get(&load)?, load)
     }
 
-    /// Where the tile of a load stands that threads read.
+    /// The place of the tile of an auxiliary load in its stage.
     #[cfg(any(test, feature = "_suite"))]
-    pub fn ride_of(&self, load: OpId) -> Option<Place> {
-        self.place_in(*self.riders.get(&load)?, load)
+    pub fn aux_slot(&self, load: OpId) -> Option<StageSlot> {
+        self.slot_in_channel(*self.aux_channel.get(&load)?, load)
     }
 
-    /// Does the producer make this load?
-    pub fn brings(&self, load: OpId) -> bool {
-        self.members.contains_key(&load) || self.riders.contains_key(&load)
+    /// Returns true if the producer issues this load.
+    pub fn is_producer_load(&self, load: OpId) -> bool {
+        self.operand_channel.contains_key(&load) || self.aux_channel.contains_key(&load)
     }
 
-    /// The load at whose place the stage of a channel is taken: the first one for products.
-    pub fn taken_at(&self, channel: u32) -> Option<OpId> {
+    /// The load at whose place the consumer advances to the stage: the first one of an MMA operand.
+    pub fn consumer_anchor(&self, channel: u32) -> Option<OpId> {
         let loads = &self.channels.get(channel as usize)?.loads;
-        loads.iter().map(|load| load.load).find(|load| !self.riders.contains_key(load))
+        loads.iter().map(|load| load.load).find(|load| !self.aux_channel.contains_key(load))
     }
 
-    /// The load at whose place the stage of a channel is filled: the last one.
-    pub fn filled_at(&self, channel: u32) -> Option<OpId> {
+    /// The load at whose place the producer issues the loads of a channel: the last one.
+    pub fn producer_anchor(&self, channel: u32) -> Option<OpId> {
         self.channels.get(channel as usize)?.loads.last().map(|load| load.load)
     }
 
-    /// The channel whose stage is lent to a store.
-    pub fn lent_to(&self, store: OpId) -> Option<u32> {
-        let lent = self.channels.iter().position(|channel| channel.lent_to == Some(store));
+    /// The channel whose stage is the staging buffer of a store.
+    pub fn staging_channel_of(&self, store: OpId) -> Option<u32> {
+        let lent = self.channels.iter().position(|channel| channel.staging_for == Some(store));
         lent.map(|channel| channel as u32)
     }
 
-    /// Is the stage of a channel lent to a store?
-    pub fn is_lent(&self, channel: u32) -> bool {
-        self.channels.get(channel as usize).is_some_and(|channel| channel.lent_to.is_some())
+    /// Returns true if the stage of a channel is the staging buffer of a store.
+    pub fn is_staging(&self, channel: u32) -> bool {
+        self.channels.get(channel as usize).is_some_and(|channel| channel.staging_for.is_some())
     }
 
-    /// The op for which the stage of a channel is taken.
-    pub fn taken_for(&self, channel: u32) -> Option<OpId> {
-        self.taken_at(channel).or_else(|| self.channels.get(channel as usize)?.lent_to)
+    /// As [`WarpSpecialization::consumer_anchor`], or the store that uses the stage.
+    pub fn consumer_anchor_or_store(&self, channel: u32) -> Option<OpId> {
+        self.consumer_anchor(channel).or_else(|| self.channels.get(channel as usize)?.staging_for)
     }
 
-    /// The op for which the stage of a channel is filled.
-    pub fn filled_for(&self, channel: u32) -> Option<OpId> {
-        self.filled_at(channel).or_else(|| self.channels.get(channel as usize)?.lent_to)
+    /// As [`WarpSpecialization::producer_anchor`], or the store that uses the stage.
+    pub fn producer_anchor_or_store(&self, channel: u32) -> Option<OpId> {
+        self.producer_anchor(channel).or_else(|| self.channels.get(channel as usize)?.staging_for)
     }
 
-    fn place_in(&self, channel: usize, load: OpId) -> Option<Place> {
+    fn slot_in_channel(&self, channel: usize, load: OpId) -> Option<StageSlot> {
         let streamed = self.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
-        Some(Place {
+        Some(StageSlot {
             channel,
-            offset: streamed.offset,
-            rows: streamed.rows,
+            smem_offset: streamed.smem_offset,
+            panel_rows: streamed.panel_rows,
             #[cfg(any(test, feature = "_suite"))]
-            of_bands: if streamed.bands > 1 { streamed.bytes / streamed.bands } else { 0 },
+            partition_stride: if streamed.partitions > 1 { streamed.bytes / streamed.partitions } else { 0 },
         })
     }
 
-    /// Has the ring of a channel one stage alone?
-    pub fn only_stage(&self, channel: u32) -> bool {
+    /// Returns true if the pipeline of a channel has one stage.
+    pub fn is_single_stage(&self, channel: u32) -> bool {
         let channel = self.channels.get(channel as usize);
-        channel.is_some_and(|channel| self.rings[channel.ring].stages == 1)
+        channel.is_some_and(|channel| self.pipelines[channel.pipeline].num_stages == 1)
     }
 
-    /// The channels that are done with their stages after this op of a block.
-    pub fn given_by(&self, id: OpId) -> Vec<u32> {
-        let given = self.channels.iter().enumerate().filter(|(_, channel)| channel.last == id);
+    /// The channels whose last use is this op.
+    pub fn released_by(&self, id: OpId) -> Vec<u32> {
+        let given = self.channels.iter().enumerate().filter(|(_, channel)| channel.last_use == id);
         given.map(|(index, _)| index as u32).collect()
     }
 }
 
-/// What the blocks of a pair share.
+/// The multicast loads of a cluster.
 #[derive(Clone)]
-pub struct Pairs {
-    /// Loads that may be the same in both blocks, and those of their indices that decide it.
-    pub shared: HashMap<OpId, Vec<Value>>,
-    /// Ops that the producer computes for the peer, too.
-    pub mirrored: HashSet<OpId>,
-    /// Outermost loops that do not start alike.
-    pub loops: Vec<OpId>,
+pub struct ClusterMulticast {
+    /// Loads that may be equal in both tile blocks, each with the indices that decide it.
+    pub multicast_loads: HashMap<OpId, Vec<Value>>,
+    /// Ops that the producer also computes for the peer.
+    pub peer_ops: HashSet<OpId>,
+    /// Outermost loops with different starts in the two tile blocks.
+    pub outer_loops: Vec<OpId>,
     /// Ops that their bounds come from.
-    pub bounds: HashSet<OpId>,
+    pub bound_ops: HashSet<OpId>,
 }
 
-impl Pairs {
-    /// May both blocks need the tile of this load?
-    pub fn may_share(&self, load: OpId) -> bool {
-        self.shared.contains_key(&load)
+impl ClusterMulticast {
+    /// Returns true if both tile blocks may need the tile of this load.
+    pub fn can_multicast(&self, load: OpId) -> bool {
+        self.multicast_loads.contains_key(&load)
     }
 }
 
-/// Iterations of a loop, dealt.
+/// Ping-pong over the iterations of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deal {
+pub struct PingPong {
     /// The loop.
-    pub around: OpId,
-    /// What an iteration takes of each ring.
-    pub takes: Vec<Takes>,
+    pub loop_op: OpId,
+    /// The number of stages of one iteration, by pipeline.
+    pub stages_per_iteration: Vec<StageCount>,
 }
 
-/// Stages of a ring that an iteration of a loop takes.
+/// The number of stages of a pipeline that one iteration uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Takes {
-    /// So many, by channels of the iteration itself.
-    pub once: u32,
-    /// One in each iteration of these loops within it, of which each goes round equally often in all of them.
-    pub loops: Vec<OpId>,
+pub struct StageCount {
+    /// Stages of the channels of the iteration itself.
+    pub fixed: u32,
+    /// Loops inside the iteration that use one stage in each of their iterations. Their trip counts
+    /// are equal in all iterations.
+    pub per_iteration_of: Vec<OpId>,
 }
 
-/// Loads that arrive together.
+/// Loads into one stage, with a common full barrier.
 #[derive(Clone)]
 pub struct Channel {
-    /// The block that they stand in.
+    /// The block of the loads.
     pub block: BlockId,
     /// In program order.
-    pub loads: Vec<Streamed>,
+    pub loads: Vec<TmaLoad>,
     /// Bytes of a stage.
     pub stage_bytes: u32,
-    /// The ring that they go through.
-    pub ring: usize,
+    /// The index of the pipeline.
+    pub pipeline: usize,
     /// The last op of the block that uses them (or has a region that does).
-    pub last: OpId,
+    pub last_use: OpId,
     /// Some use is in a region of its own: the tile is waited for where it is loaded.
-    pub early: bool,
-    /// Nothing is loaded: the boxes of this store stand in the stage (`warp_specialize/epilogue_smem_reuse`).
-    pub lent_to: Option<OpId>,
+    pub wait_at_acquire: bool,
+    /// The store whose staging buffer the stage is; there are no loads then
+    /// (`warp_specialize/epilogue_smem_reuse`).
+    pub staging_for: Option<OpId>,
 }
 
 /// Stages of shared memory. Channels of loops that follow each other share a ring: the producer may then
 /// fill stages for the next loop before the one before has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct RingPlan {
+pub struct PipelineDesc {
     /// Bytes of a stage.
     pub stage_bytes: u32,
     /// Number of stages.
-    pub stages: u32,
-    /// A pair of tile blocks fills them together.
-    pub paired: bool,
-    /// How often its loads are made.
-    pub repeats: Repeats,
+    pub num_stages: u32,
+    /// Both tile blocks of a cluster load into the stages.
+    pub clustered: bool,
+    /// The position of its loads in the loops of the kernel.
+    pub nesting: LoopNesting,
 }
 
-/// How often the loads of a ring are made.
+/// The position of the loads of a pipeline in the loops of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeats {
-    /// Once.
-    Once,
+pub enum LoopNesting {
+    /// Outside of all loops.
+    NotInLoop,
     /// In each iteration of a loop that contains other loops with loads.
     Outer,
     /// Again and again while others stay.
-    Inner,
+    Innermost,
 }
 
-/// A load that the producer makes.
+/// A TMA load of the producer.
 #[derive(Clone)]
-pub struct Streamed {
+pub struct TmaLoad {
     /// The op.
     pub load: OpId,
-    /// Where its tile stands in a stage.
-    pub offset: u32,
-    /// What the copy engine is told.
+    /// Offset of the tile in the stage, in bytes.
+    pub smem_offset: u32,
+    /// The tensor map.
     pub map: TensorMap,
     /// The parts of its tile, and of those that stand with it; none of a tile that stands with another one.
-    pub boxes: Vec<Box>,
+    pub boxes: Vec<TmaBox>,
     /// Bytes of these boxes.
     pub bytes: u32,
-    /// Rows of the panels that it stands in.
-    pub rows: i64,
-    /// Tiles that stand one after another: one for each band, or one for all.
-    pub bands: u32,
+    /// The number of rows of its swizzle panels.
+    pub panel_rows: i64,
+    /// The number of consecutive tiles: one for each data partition, or one for all.
+    pub partitions: u32,
 }
 
-/// Where a streamed tile stands in a stage.
-pub struct Place {
-    /// The loads that it arrives with.
+/// The place of a tile in a stage.
+pub struct StageSlot {
+    /// The index of its channel.
     pub channel: usize,
-    /// Its first byte.
-    pub offset: u32,
-    /// Rows of its panels.
-    pub rows: i64,
-    /// From the tile of a band to that of the next one; 0: all have the same.
+    /// Offset in the stage, in bytes.
+    pub smem_offset: u32,
+    /// The number of rows of its swizzle panels.
+    pub panel_rows: i64,
+    /// Distance in bytes between the tiles of two data partitions; 0 if all use the same.
     #[cfg(any(test, feature = "_suite"))]
-    pub of_bands: u32,
+    pub partition_stride: u32,
 }
 
-/// A box that the copy engine moves at once.
+/// The box of one TMA instruction.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Box {
+pub struct TmaBox {
     /// Its first element in the tile, by tile dimension.
-    pub place: Vec<i64>,
-    /// Its first byte within the tile's place in the stage.
-    pub at: u32,
+    pub coord: Vec<i64>,
+    /// Offset relative to the tile in the stage, in bytes.
+    pub smem_offset: u32,
 }
 
 impl Channel {
     /// The first op that it is for.
     pub fn first(&self) -> OpId {
-        self.loads.first().map_or(self.last, |load| load.load)
+        self.loads.first().map_or(self.last_use, |load| load.load)
     }
 
     /// Bytes that arrive in a stage.
@@ -249,9 +251,9 @@ impl Channel {
         self.loads.iter().map(|load| load.bytes).sum()
     }
 
-    /// Do both load the same boxes of the same arrays?
-    pub fn has_loads_of(&self, other: &Channel) -> bool {
-        let same = |(a, b): (&Streamed, &Streamed)| a.map == b.map && a.boxes == b.boxes;
+    /// Returns true if both load the same boxes of the same arrays.
+    pub fn loads_same_boxes(&self, other: &Channel) -> bool {
+        let same = |(a, b): (&TmaLoad, &TmaLoad)| a.map == b.map && a.boxes == b.boxes;
         self.loads.len() == other.loads.len() && self.loads.iter().zip(&other.loads).all(same)
     }
 }

@@ -5,29 +5,32 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use super::cp_async::{Ahead, Copy};
-use super::pipelines::{Deal, Roles, TEAMS};
-use super::privatized_array::Private;
-use super::program::{Acts, Await, BodyId, InTurn, Issue, Land, LayoutId, Multiply, Part, Schedule, Step, Turn};
-use super::tma_store::{Outbox, Parts, Send};
+use super::cp_async::{CpAsync, CpAsyncPlan};
+use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
+use super::privatized_array::PrivatizedArray;
+use super::program::{
+    ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, Step, StripRole,
+    WarpRole,
+};
+use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::ir::{Module, OpId, Type, Value};
 
-impl Display for Acts {
+impl Display for WarpRole {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Acts::All => "all",
-            Acts::Math => "math",
-            Acts::Load => "load",
+            WarpRole::All => "all",
+            WarpRole::Consumer => "math",
+            WarpRole::Producer => "load",
         })
     }
 }
 
-impl Display for Turn {
+impl Display for OrderPoint {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Turn::Rings => "rings",
-            Turn::Memory => "memory",
+            OrderPoint::Pipeline => "rings",
+            OrderPoint::SideEffects => "memory",
         })
     }
 }
@@ -51,15 +54,15 @@ impl Schedule {
     /// The whole schedule of a module's entry.
     pub fn to_text(&self, module: &Module) -> String {
         let mut printer = Printer { schedule: self, module, text: String::new(), depth: 0 };
-        if let Some(roles) = &self.roles {
+        if let Some(roles) = &self.warp_spec {
             printer.roles(roles);
         }
-        let each = match self.team_bytes {
+        let each = match self.smem_bytes_per_group {
             0 => String::new(),
             bytes => format!(", {bytes} a team"),
         };
         printer.line(format_args!("shared {} bytes{each}", self.shared_bytes));
-        if let Some(Private { first, root, mode, place, copies }) = self.private {
+        if let Some(PrivatizedArray { first, array: root, mode, buffer: place, replicas: copies }) = self.privatized {
             let (array, end) = (root.index(), place.offset + place.bytes);
             let mode = mode.name();
             printer.line(format_args!(
@@ -68,21 +71,22 @@ impl Schedule {
                 place.offset
             ));
         }
-        for agent in &self.agents {
-            let groups = self.roles.as_ref().map_or((1, 1), |roles| (roles.teams(), roles.bands));
-            let form = match (agent.acts, groups) {
-                (Acts::Load, _) => ", one lane".to_owned(),
-                (Acts::Math, (_, bands)) if bands > 1 => format!(", in {bands} bands of rows"),
-                (Acts::Math, (teams, _)) if teams > 1 => format!(", in {teams} teams"),
+        for agent in &self.partitions {
+            let groups =
+                self.warp_spec.as_ref().map_or((1, 1), |roles| (roles.pingpong_groups(), roles.data_partitions));
+            let form = match (agent.role, groups) {
+                (WarpRole::Producer, _) => ", one lane".to_owned(),
+                (WarpRole::Consumer, (_, bands)) if bands > 1 => format!(", in {bands} bands of rows"),
+                (WarpRole::Consumer, (teams, _)) if teams > 1 => format!(", in {teams} teams"),
                 _ => String::new(),
             };
-            printer.line(format_args!("agent {}: warps {}..{}{form}", agent.acts, agent.warps.start, agent.warps.end));
+            printer.line(format_args!("agent {}: warps {}..{}{form}", agent.role, agent.warps.start, agent.warps.end));
         }
-        for agent in &self.agents {
-            printer.line(format_args!("program {}", agent.acts));
+        for agent in &self.partitions {
+            printer.line(format_args!("program {}", agent.role));
             printer.body(agent.body);
         }
-        for (id, form) in &self.products {
+        for (id, form) in &self.mma_partitions {
             printer.line(format_args!("product {}: {form}", id.index()));
         }
         for (id, layout) in self.layouts.iter().enumerate() {
@@ -107,34 +111,36 @@ impl Printer<'_> {
     }
 
     /// Rings and channels.
-    fn roles(&mut self, roles: &Roles) {
-        for (ring, plan) in roles.rings.iter().enumerate() {
-            let paired = if plan.paired { ", filled by pairs of blocks" } else { "" };
-            self.line(format_args!("ring {ring}: {} stages of {} bytes{paired}", plan.stages, plan.stage_bytes));
+    fn roles(&mut self, roles: &WarpSpecialization) {
+        for (ring, plan) in roles.pipelines.iter().enumerate() {
+            let paired = if plan.clustered { ", filled by pairs of blocks" } else { "" };
+            self.line(format_args!("ring {ring}: {} stages of {} bytes{paired}", plan.num_stages, plan.stage_bytes));
         }
         for (index, channel) in roles.channels.iter().enumerate() {
-            match channel.lent_to {
+            match channel.staging_for {
                 Some(store) => {
-                    self.line(format_args!("channel {index}: ring {}, lent to {}", channel.ring, store.index()))
+                    self.line(format_args!("channel {index}: ring {}, lent to {}", channel.pipeline, store.index()))
                 }
-                None => self.line(format_args!("channel {index}: ring {}, {} bytes", channel.ring, channel.bytes())),
+                None => {
+                    self.line(format_args!("channel {index}: ring {}, {} bytes", channel.pipeline, channel.bytes()))
+                }
             }
             self.depth += 1;
             for load in &channel.loads {
                 let (tile, swizzle) = (tile_text(self.module, self.module.op(load.load).results[0]), load.map.swizzle);
                 let boxes = load.boxes.len();
-                let bands = if load.bands > 1 { format!(", {} bands", load.bands) } else { String::new() };
+                let bands = if load.partitions > 1 { format!(", {} bands", load.partitions) } else { String::new() };
                 self.line(format_args!(
                     "load {} +{}: {tile}, {boxes} boxes, {swizzle:?}{bands}",
                     load.load.index(),
-                    load.offset
+                    load.smem_offset
                 ));
             }
             self.depth -= 1;
         }
     }
 
-    fn body(&mut self, body: BodyId) {
+    fn body(&mut self, body: SeqId) {
         self.depth += 1;
         let schedule = self.schedule;
         schedule.steps(body).iter().for_each(|step| self.step(step));
@@ -149,42 +155,54 @@ impl Printer<'_> {
 
     fn step(&mut self, step: &Step) {
         match step {
-            &Step::Let(id) => self.op("let", id),
-            &Step::Do(id) => self.op("do", id),
-            &Step::Own(id) => self.op("own", id),
-            &Step::Get(id) => self.op("get", id),
-            Step::Send(send) => self.send(send),
-            &Step::Combine(id) => self.op("combine", id),
+            &Step::Deferred(id) => self.op("let", id),
+            &Step::Exec(id) => self.op("do", id),
+            &Step::LocalLoadThreadPrivate(id) => self.op("own", id),
+            &Step::LocalLoad(id) => self.op("get", id),
+            Step::TmaStore(send) => self.send(send),
+            &Step::PrivatizedAtomic(id) => self.op("combine", id),
             &Step::End(id) => self.op("end", id),
-            Step::Multiply(plan) => self.multiply(plan),
-            Step::Fill(channel) => self.line(format_args!("fill {channel}")),
-            Step::Take(channel) => self.line(format_args!("take {channel}")),
-            Step::Await(Await { channel, late }) => self.line(format_args!("await {}{channel}", word("late ", *late))),
-            Step::Land(Land { product, carried, younger, late, keeps, behind }) => {
+            Step::Mma(plan) => self.multiply(plan),
+            Step::Produce(channel) => self.line(format_args!("fill {channel}")),
+            Step::Advance(channel) => self.line(format_args!("take {channel}")),
+            Step::ConsumerWait(ConsumerWait { channel, sunk: late }) => {
+                self.line(format_args!("await {}{channel}", word("late ", *late)))
+            }
+            Step::MmaWait(MmaWait {
+                mma: product,
+                from_previous_iteration: carried,
+                pending: younger,
+                sunk: late,
+                defer_release: keeps,
+                release_after: behind,
+            }) => {
                 let (late, carried) = (word("late ", *late), word("carried ", *carried));
                 let behind = behind.map_or(String::new(), |value| format!(" behind %{}", value.index()));
                 let keeps = word(" keeps", *keeps);
                 self.line(format_args!("land {late}{carried}{} younger {younger}{keeps}{behind}", product.index()));
             }
-            Step::Look(channel) => self.line(format_args!("look {channel}")),
-            Step::Give(channels) => self.line(format_args!("give {}", join(channels, ", "))),
-            Step::Within(within) => self.line(format_args!("{within}")),
-            Step::Turn(turn) => self.line(format_args!("turn {turn}")),
-            Step::Pass(turn) => self.line(format_args!("pass {turn}")),
-            Step::BeginTurn { exponentials, late } => {
+            Step::ConsumerTryWait(channel) => self.line(format_args!("look {channel}")),
+            Step::ConsumerRelease(channels) => self.line(format_args!("give {}", join(channels, ", "))),
+            Step::Sub(within) => self.line(format_args!("{within}")),
+            Step::OrderWait(turn) => self.line(format_args!("turn {turn}")),
+            Step::OrderArrive(turn) => self.line(format_args!("pass {turn}")),
+            Step::ExpOrderWait { exponentials, sunk: late } => {
                 self.line(format_args!("turn {}work for %{}", word("late ", *late), exponentials.index()));
             }
-            Step::EndTurn(value) => self.line(format_args!("pass work behind %{}", value.index())),
-            Step::Strip(strip) => {
-                let gives = join(strip.gives.iter().map(|value| format!("%{}", value.index())), ", ");
+            Step::ExpOrderArrive(value) => self.line(format_args!("pass work behind %{}", value.index())),
+            Step::StripMine(strip) => {
+                let gives = join(strip.live_out.iter().map(|value| format!("%{}", value.index())), ", ");
                 let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
-                self.line(format_args!("strip as {}, {} slots a piece{gives}", strip.layout, strip.piece));
+                self.line(format_args!(
+                    "strip as {}, {} slots a piece{gives}",
+                    strip.layout, strip.registers_per_iteration
+                ));
                 self.depth += 1;
-                for &(id, part) in &strip.parts {
+                for &(id, part) in &strip.ops {
                     let word = match part {
-                        Part::Piece => "piece",
-                        Part::Name => "name",
-                        Part::Before => "before",
+                        StripRole::Body => "piece",
+                        StripRole::View => "name",
+                        StripRole::Preheader => "before",
                     };
                     self.op(word, id);
                 }
@@ -194,17 +212,17 @@ impl Printer<'_> {
                 self.op("for", step.op);
                 self.depth += 1;
                 self.hoisted(&step.hoisted);
-                step.ahead.iter().for_each(|ahead| self.ahead(ahead));
-                for orbit in &step.orbits {
-                    let gives = join(&orbit.gives, ", ");
-                    let carried = join(&orbit.carried, ", ");
-                    self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.product.index()));
+                step.cp_async.iter().for_each(|ahead| self.ahead(ahead));
+                for orbit in &step.carried_mmas {
+                    let gives = join(&orbit.releases, ", ");
+                    let carried = join(&orbit.accumulators, ", ");
+                    self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.mma.index()));
                 }
-                step.deal.iter().for_each(|deal| self.deal(deal));
-                step.rounds.iter().for_each(|rounds| self.line(format_args!("rounds {rounds}")));
+                step.pingpong.iter().for_each(|deal| self.deal(deal));
+                step.unroll.iter().for_each(|rounds| self.line(format_args!("rounds {rounds}")));
                 self.depth -= 1;
                 self.body(step.body);
-                if let Some(leave) = step.leave {
+                if let Some(leave) = step.epilogue {
                     self.line(format_args!("leave"));
                     self.body(leave);
                 }
@@ -216,7 +234,7 @@ impl Printer<'_> {
                 self.depth -= 1;
                 self.body(step.body);
             }
-            Step::If { op, arms, quiet } => {
+            Step::If { op, arms, pure: quiet } => {
                 self.op(if *quiet { "if quiet" } else { "if" }, *op);
                 for (index, &arm) in arms.iter().enumerate() {
                     if index > 0 {
@@ -229,8 +247,8 @@ impl Printer<'_> {
     }
 
     /// A store by the copy engine: its boxes, and the places of those of warps.
-    fn send(&mut self, send: &Send) {
-        let Send { op, layout, tile, outbox } = send;
+    fn send(&mut self, send: &TmaStore) {
+        let TmaStore { op, layout, tile, staging: outbox } = send;
         self.op(if outbox.is_some() { "send by warps" } else { "send" }, *op);
         self.depth += 1;
         let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
@@ -238,7 +256,12 @@ impl Printer<'_> {
         self.line(format_args!(
             "boxes of {shape:?} by {boxes:?}, {bytes} bytes an element, as {layout}, bits {order:?}, {part_bits} to cut"
         ));
-        if let Some(Outbox { place, stage, parts: Parts { count, bytes, slots } }) = outbox {
+        if let Some(StagingBuffer {
+            buffer: place,
+            channel: stage,
+            split: StoreSplit { count, bytes, in_flight: slots },
+        }) = outbox
+        {
             let (start, end) = (place.offset, place.offset + place.bytes);
             let stage = stage.map_or_else(String::new, |channel| format!(" of the stage of {channel}"));
             self.line(format_args!("outbox {start}..{end}{stage}: {count} parts of {bytes} bytes, {slots} beside"));
@@ -247,13 +270,13 @@ impl Printer<'_> {
     }
 
     /// A product, or several: each, and in which order they are issued.
-    fn multiply(&mut self, plan: &Multiply) {
-        let gives = join(&plan.gives, ", ");
+    fn multiply(&mut self, plan: &MmaGroup) {
+        let gives = join(&plan.releases, ", ");
         let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
-        let in_turn = match plan.turn {
-            InTurn { begins: true, ends: true } => " in turn",
-            InTurn { begins: true, .. } => " where a turn begins",
-            InTurn { ends: true, .. } => " where a turn ends",
+        let in_turn = match plan.order {
+            OrderSpan { acquire: true, release: true } => " in turn",
+            OrderSpan { acquire: true, .. } => " where a turn begins",
+            OrderSpan { release: true, .. } => " where a turn ends",
             _ => "",
         };
         if let [op] = plan.ops[..] {
@@ -262,9 +285,9 @@ impl Printer<'_> {
         self.line(format_args!("multiply{in_turn} together{gives}"));
         self.depth += 1;
         plan.ops.iter().for_each(|&id| self.op("product", id));
-        let part = |issue: &Issue| {
+        let part = |issue: &MmaIssue| {
             let op = plan.ops.get(issue.op).map_or(u32::MAX, |op| op.0);
-            if issue.widens { format!("{op} wider") } else { op.to_string() }
+            if issue.extends_n { format!("{op} wider") } else { op.to_string() }
         };
         self.line(format_args!("issue {}", join(plan.issue.iter().map(part), ", ")));
         self.depth -= 1;
@@ -276,28 +299,37 @@ impl Printer<'_> {
         }
     }
 
-    fn deal(&mut self, deal: &Deal) {
-        for (ring, takes) in deal.takes.iter().enumerate() {
-            let loops = join(takes.loops.iter().map(|id| id.index()), ", ");
-            self.line(format_args!("dealt {TEAMS}: ring {ring}: {} + {loops}", takes.once));
+    fn deal(&mut self, deal: &PingPong) {
+        for (ring, takes) in deal.stages_per_iteration.iter().enumerate() {
+            let loops = join(takes.per_iteration_of.iter().map(|id| id.index()), ", ");
+            self.line(format_args!("dealt {PINGPONG_GROUPS}: ring {ring}: {} + {loops}", takes.fixed));
         }
     }
 
-    fn ahead(&mut self, ahead: &Ahead) {
-        let all_own = ahead.is_own();
-        let how = match (all_own, ahead.asynchronous) {
+    fn ahead(&mut self, ahead: &CpAsyncPlan) {
+        let all_own = ahead.is_thread_private();
+        let how = match (all_own, ahead.async_mma) {
             (true, _) => ", own elements",
             (false, true) => ", products land at the head",
             (false, false) => "",
         };
-        let meets = word(", threads meet at the head", ahead.meets);
+        let meets = word(", threads meet at the head", ahead.barrier_at_head);
         self.line(format_args!("ahead {} stages of {} bytes{how}{meets}", ahead.stages, ahead.stage_bytes));
         self.depth += 1;
-        for &id in &ahead.slice {
+        for &id in &ahead.address_ops {
             self.op("scalar", id);
         }
-        for Copy { load, own, offset, run, thread, pieces } in &ahead.copies {
-            let pieces = join(pieces.iter().map(|piece| format!("{}^{}+{}", piece.slot, piece.xor, piece.offset)), " ");
+        for CpAsync {
+            load,
+            thread_private: own,
+            smem_offset: offset,
+            vector: run,
+            thread_offsets: thread,
+            accesses: pieces,
+        } in &ahead.copies
+        {
+            let pieces =
+                join(pieces.iter().map(|piece| format!("{}^{}+{}", piece.register, piece.xor, piece.offset)), " ");
             let own = word("own ", *own && !all_own);
             let load = load.index();
             self.line(format_args!("copy {load} +{offset}: {run} {own}elements, thread {thread:?}, at {pieces}"));

@@ -7,37 +7,37 @@
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};
 
-/// Elements that have a copy.
-pub const WORDS: u32 = 2048;
+/// The number of privatized elements.
+pub const BINS: u32 = 2048;
 
-/// Of these, the first ones have several.
-pub const NEAR: u32 = 256;
+/// The number of replicated elements, which are the first ones.
+pub const REPLICATED_BINS: u32 = 256;
 
-/// The copy: several of the near ones, side by side, and then one of the others.
+/// A privatized array: the replicas of the replicated bins, then the single bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Private {
-    /// The first atomic that works on it.
+pub struct PrivatizedArray {
+    /// The first atomic on the array.
     pub first: OpId,
     /// The array.
-    pub root: Value,
+    pub array: Value,
     pub mode: AtomicMode,
-    pub place: Buffer,
-    /// Copies of a near element.
-    pub copies: u32,
+    pub buffer: Buffer,
+    /// Replicas of a replicated bin.
+    pub replicas: u32,
 }
 
-impl Private {
-    /// Bytes of the copies of a near element.
-    pub fn row(self) -> u32 {
-        4 * self.copies
+impl PrivatizedArray {
+    /// Bytes of all replicas of one bin.
+    pub fn bin_bytes(self) -> u32 {
+        4 * self.replicas
     }
 
-    /// Where the elements that are not near begin.
-    pub fn far(self) -> u32 {
-        NEAR * self.row()
+    /// Offset of the single bins, in bytes.
+    pub fn single_bins_offset(self) -> u32 {
+        REPLICATED_BINS * self.bin_bytes()
     }
 
     pub fn bytes(self) -> u32 {
-        self.far() + 4 * (WORDS - NEAR)
+        self.single_bins_offset() + 4 * (BINS - REPLICATED_BINS)
     }
 }

@@ -7,11 +7,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::cp_async::Ahead;
-use super::pipelines::{Deal, Roles};
-use super::privatized_array::Private;
-use super::sub_step::{Change, Within};
-use super::tma_store::Send;
+use super::cp_async::CpAsyncPlan;
+use super::pipelines::{PingPong, WarpSpecialization};
+use super::privatized_array::PrivatizedArray;
+use super::sub_step::{ConversionPlan, SubStep};
+use super::tma_store::TmaStore;
 
 pub use super::sub_step::LayoutId;
 use crate::backend::ptx::shared::SharedMemory;
@@ -20,260 +20,264 @@ use crate::layout::Layout;
 
 /// A list of steps of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BodyId(pub u32);
+pub struct SeqId(pub u32);
 
-/// What the tile blocks of a kernel do.
+/// The program of the tile blocks of a kernel.
 #[derive(Clone, Default)]
 pub struct Schedule {
-    /// The warps of a tile block, by what they run.
-    pub agents: Vec<Agent>,
-    /// Steps, by [`BodyId`].
-    pub bodies: Vec<Vec<Step>>,
-    /// Products: of each the instruction, and what of its rows and columns each group of warps does.
-    pub products: Vec<(OpId, String)>,
-    /// Layouts that steps name.
+    /// The partitions of the warps of a tile block.
+    pub partitions: Vec<Partition>,
+    /// Sequences of steps, indexed by [`SeqId`].
+    pub sequences: Vec<Vec<Step>>,
+    /// The instruction of each MMA, with the rows and columns of each warp group, as text.
+    pub mma_partitions: Vec<(OpId, String)>,
+    /// The layouts of the steps, indexed by [`LayoutId`].
     pub layouts: Vec<Layout>,
-    /// Changes of layouts that steps make.
-    pub changes: Vec<Rc<Change>>,
-    /// What of shared memory is reserved for the whole kernel.
-    pub memory: SharedMemory,
+    /// The plans of the layout conversions of the steps.
+    pub conversions: Vec<Rc<ConversionPlan>>,
+    /// The shared memory that is reserved for the whole kernel.
+    pub smem: SharedMemory,
     /// Shared memory that the kernel needs.
     pub shared_bytes: u32,
-    /// From a buffer of a team to that of the next one.
-    pub team_bytes: u32,
-    /// The copy of an array whose atomics the block combines.
-    pub private: Option<Private>,
-    /// Rings of stages and the loads that go through them, where there are several agents.
-    pub roles: Option<Rc<Roles>>,
+    /// Distance in bytes between the buffers of two ping-pong groups.
+    pub smem_bytes_per_group: u32,
+    /// The privatized array, if atomics are privatized.
+    pub privatized: Option<PrivatizedArray>,
+    /// Pipelines, channels and TMA loads of a warp-specialized kernel.
+    pub warp_spec: Option<Rc<WarpSpecialization>>,
 }
 
-/// Warps that run the same program.
+/// A range of warps that execute one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agent {
-    pub acts: Acts,
+pub struct Partition {
+    pub role: WarpRole,
     /// Of the tile block.
     pub warps: Range<u32>,
-    pub body: BodyId,
+    pub body: SeqId,
 }
 
-/// Who an agent is.
+/// The role of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acts {
-    /// All warps do everything.
+pub enum WarpRole {
+    /// All warps execute all steps: no warp specialization.
     All,
-    /// Everything but the loads that [`Acts::Load`] makes.
-    Math,
-    /// One lane streams loads.
-    Load,
+    /// The warps that execute everything except the loads of [`WarpRole::Producer`].
+    Consumer,
+    /// One lane issues the TMA loads.
+    Producer,
 }
 
-/// One thing that an agent does.
+/// One step of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A value without instructions: computed where it is used, another view of one, or left where it was fetched to.
-    Let(OpId),
-    /// An op, complete when done, by the threads of the agent.
-    Do(OpId),
-    /// A run of ops, a few slots of their tiles at a time.
-    Strip(Rc<Strip>),
-    /// A load of what the thread itself has copied to a stage.
-    Own(OpId),
-    /// A load of a small tile that has come to a stage with others.
-    Get(OpId),
-    /// A store by the bulk copy engine, if there is room for its boxes; else by the threads.
-    Send(Box<Send>),
-    /// An atomic that the block combines in the copy of its array.
-    Combine(OpId),
-    Multiply(Box<Multiply>),
-    /// Waits for the next stage of a channel to be free, and has its loads copied there.
-    Fill(u32),
-    /// Learns where the next tiles of a channel will be.
-    Take(u32),
-    /// Waits for the tiles of a channel to be there.
-    Await(Await),
-    /// Waits for products that run on their own.
-    Land(Land),
-    /// Asks whether the next tiles of a channel are there: the wait for them asks again only if they were not.
-    Look(u32),
-    /// Gives back the stages of channels that only regions have used.
-    Give(Vec<u32>),
-    /// Waits until the other team has passed this turn in the iteration before.
-    Turn(Turn),
-    /// Gives the other team its turn, in the next iteration.
-    Pass(Turn),
+    /// An op without instructions of its own: it is computed at its uses, is a view, or remains in
+    /// its stage.
+    Deferred(OpId),
+    /// An op that the threads of the partition execute, complete at the end of the step.
+    Exec(OpId),
+    /// A strip-mined sequence of ops: some registers of their tiles at a time.
+    StripMine(Rc<StripMine>),
+    /// A load from a stage of elements that the same thread has copied there.
+    LocalLoadThreadPrivate(OpId),
+    /// A load of a small tile from the stage of a channel.
+    LocalLoad(OpId),
+    /// A TMA store, if shared memory has space for its boxes; otherwise a store by the threads.
+    TmaStore(Box<TmaStore>),
+    /// An atomic on the privatized array.
+    PrivatizedAtomic(OpId),
+    Mma(Box<MmaGroup>),
+    /// Acquires the next stage of a channel and issues its TMA loads.
+    Produce(u32),
+    /// Advances the pipeline state of the consumer to the next stage of a channel.
+    Advance(u32),
+    /// Waits on the full barrier of a channel.
+    ConsumerWait(ConsumerWait),
+    /// Waits for asynchronous MMAs.
+    MmaWait(MmaWait),
+    /// Tests the full barrier of the next stage of a channel. The later wait is skipped if the test
+    /// succeeded.
+    ConsumerTryWait(u32),
+    /// Releases the stages of channels that only regions have used.
+    ConsumerRelease(Vec<u32>),
+    /// Waits until the other ping-pong group has arrived at this point in the previous iteration.
+    OrderWait(OrderPoint),
+    /// Arrives at this point, for the next iteration of the other ping-pong group.
+    OrderArrive(OrderPoint),
     /// Waits until the other group of the agent has ended its turn: these exponentials they compute one after the other. `late`: the
     /// instruction stands where that of the late wait behind it does.
-    BeginTurn {
+    ExpOrderWait {
         exponentials: Value,
-        late: bool,
+        sunk: bool,
     },
-    /// The other group has its turn, when these have been computed.
-    EndTurn(Value),
+    /// Arrives for the other group, after the computation of these exponentials.
+    ExpOrderArrive(Value),
     For(Box<For>),
     Loop(Box<Loop>),
     /// `quiet`: its branches only compute, so products run on beside them.
     If {
         op: OpId,
-        arms: Vec<BodyId>,
-        quiet: bool,
+        arms: Vec<SeqId>,
+        pure: bool,
     },
     /// A part of the next step.
-    Within(Within),
+    Sub(SubStep),
     /// The end of a region or of the kernel.
     End(OpId),
 }
 
-/// What teams do in turn.
+/// A section that ping-pong groups execute one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum OrderPoint {
     /// Waiting for stages: one round of a ring is all that a barrier can tell from the next one.
-    Rings,
-    /// What others could notice.
-    Memory,
+    Pipeline,
+    /// Side effects.
+    SideEffects,
 }
 
-impl Turn {
+impl OrderPoint {
     /// All of them.
-    pub const ALL: [Turn; 2] = [Turn::Rings, Turn::Memory];
+    pub const ALL: [OrderPoint; 2] = [OrderPoint::Pipeline, OrderPoint::SideEffects];
 }
 
-/// A wait for the tiles of a channel, in the stage that was taken last.
+/// A wait for the tiles of a channel, in the current stage of its pipeline state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Await {
+pub struct ConsumerWait {
     pub channel: u32,
-    /// Where the next step brings the first of them: what it does before that needs none.
-    pub late: bool,
+    /// The wait is emitted inside the next step, at the first use of a tile.
+    pub sunk: bool,
 }
 
 /// A wait for a product that runs on its own, or for several that were issued together, and for all that were issued before.
 /// They give back their stages then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Land {
-    /// The last one of those that are issued together.
-    pub product: OpId,
-    /// The one that the iteration before has issued.
-    pub carried: bool,
-    /// So many that were issued after it run on.
-    pub younger: usize,
-    /// Where the next step comes to need it: what it does before that may go on beside the product.
-    pub late: bool,
-    /// Its stages come back with those of the next wait that stands behind a value.
-    pub keeps: bool,
-    /// What is computed before, and before the stages come back: the assembler may not leave it for later.
-    pub behind: Option<Value>,
+pub struct MmaWait {
+    /// The last MMA of the group.
+    pub mma: OpId,
+    /// The group was issued in the previous iteration.
+    pub from_previous_iteration: bool,
+    /// The number of later groups that may remain in flight.
+    pub pending: usize,
+    /// The wait is emitted inside the next step, at the first use of the result.
+    pub sunk: bool,
+    /// Its stages are released by the next wait with `release_after`.
+    pub defer_release: bool,
+    /// A value that is computed before the wait and before the release. ptxas cannot reverse this
+    /// order.
+    pub release_after: Option<Value>,
 }
 
 /// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Multiply {
-    /// In the order of the program.
+pub struct MmaGroup {
+    /// In program order.
     pub ops: Vec<OpId>,
-    /// All of them, as they are issued.
-    pub issue: Vec<Issue>,
-    /// Channels that give back their stages: at once, or, where products run on their own, when these have landed.
-    pub gives: Vec<u32>,
+    /// The MMAs in the order of issue.
+    pub issue: Vec<MmaIssue>,
+    /// Channels whose stages are released: at once, or after the wait if the MMAs are asynchronous.
+    pub releases: Vec<u32>,
     /// The groups of warps issue them one after the other: in each iteration the first one before the next one, and the last one before
     /// the first one in the next.
-    pub turn: InTurn,
+    pub order: OrderSpan,
 }
 
 /// What products are to the turn of their group: one turn may be for all from one step to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InTurn {
-    /// It begins before they are issued.
-    pub begins: bool,
-    /// It ends when they are issued.
-    pub ends: bool,
+pub struct OrderSpan {
+    /// An order wait precedes the MMAs.
+    pub acquire: bool,
+    /// An order arrive follows the MMAs.
+    pub release: bool,
 }
 
-impl InTurn {
-    /// Does a turn begin or end?
-    pub fn is_one(self) -> bool {
-        self != InTurn::default()
+impl OrderSpan {
+    /// Returns true if the span begins or ends here.
+    pub fn is_some(self) -> bool {
+        self != OrderSpan::default()
     }
 }
 
-/// One of the products of a group.
+/// One MMA of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issue {
-    /// Its place among them.
+pub struct MmaIssue {
+    /// Its index in [`MmaGroup::ops`].
     pub op: usize,
-    /// Is it one instruction with the one before?
-    pub widens: bool,
+    /// It extends n of the previous MMA: both are one instruction.
+    pub extends_n: bool,
 }
 
-impl Multiply {
-    /// One product.
-    pub fn of(op: OpId) -> Multiply {
-        Multiply {
+impl MmaGroup {
+    /// A group of one MMA.
+    pub fn of(op: OpId) -> MmaGroup {
+        MmaGroup {
             ops: vec![op],
-            issue: vec![Issue { op: 0, widens: false }],
-            gives: Vec::new(),
-            turn: InTurn::default(),
+            issue: vec![MmaIssue { op: 0, extends_n: false }],
+            releases: Vec::new(),
+            order: OrderSpan::default(),
         }
     }
 
-    /// The last one, where all of them are issued.
+    /// The last MMA, at whose place all are issued.
     pub fn last(&self) -> Option<OpId> {
         self.ops.last().copied()
     }
 }
 
-/// A run of ops, piece by piece.
+/// A strip-mined sequence of ops.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Strip {
+pub struct StripMine {
     /// The layout of its tiles.
     pub layout: LayoutId,
-    /// Slots of one piece.
-    pub piece: usize,
-    /// The ops of the run in order.
-    pub parts: Vec<(OpId, Part)>,
-    /// Tiles that it makes for later steps: whole when the last piece is done. The others live for a piece.
-    pub gives: Vec<Value>,
+    /// Registers of one strip iteration.
+    pub registers_per_iteration: usize,
+    /// The ops in program order, with their roles.
+    pub ops: Vec<(OpId, StripRole)>,
+    /// Tiles that later steps read. They are complete after the last strip iteration; all others
+    /// live for one.
+    pub live_out: Vec<Value>,
 }
 
-impl Strip {
+impl StripMine {
     /// Its ops in order.
     pub fn ops(&self) -> impl Iterator<Item = OpId> {
-        self.parts.iter().map(|&(id, _)| id)
+        self.ops.iter().map(|&(id, _)| id)
     }
 
     /// Tiles that it makes, and other names of them.
     pub fn inside(&self, module: &Module) -> HashSet<Value> {
         let made =
-            self.parts.iter().filter(|&&(id, part)| part != Part::Before && module.op(id).code != Opcode::Reduce);
+            self.ops.iter().filter(|&&(id, part)| part != StripRole::Preheader && module.op(id).code != Opcode::Reduce);
         made.flat_map(|&(id, _)| module.op(id).results.iter().copied()).collect()
     }
 }
 
-/// What an op is to a strip.
+/// The role of an op in a strip-mined sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Is done for each piece.
-    Piece,
+pub enum StripRole {
+    /// Is executed in each strip iteration.
+    Body,
     /// Gives a tile another shape: the same elements in the same slots.
-    Name,
-    /// Has no instructions, or computes scalars: before the pieces.
-    Before,
+    View,
+    /// Is executed before the first strip iteration: scalars and ops without instructions.
+    Preheader,
 }
 
 /// A `for`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct For {
     pub op: OpId,
-    /// Values from outside that the body uses in another layout: converted once, ahead of the loop.
+    /// Values from outside whose conversion to another layout is hoisted out of the loop.
     pub hoisted: Vec<(Value, LayoutId)>,
-    /// Copies that run ahead.
-    pub ahead: Option<Rc<Ahead>>,
-    /// Products that stay in flight over the back edge.
-    pub orbits: Vec<Orbit>,
-    /// Iterations are dealt to teams.
-    pub deal: Option<Deal>,
-    /// So many rounds stand one after another; one: the assembler leaves them one by one.
-    pub rounds: Option<u32>,
-    pub body: BodyId,
-    /// What those that left the body wait for; who never entered it has nothing to wait for.
-    pub leave: Option<BodyId>,
+    /// Multistage `cp.async` copies.
+    pub cp_async: Option<Rc<CpAsyncPlan>>,
+    /// MMAs in flight across the back edge.
+    pub carried_mmas: Vec<CarriedMma>,
+    /// Ping-pong over the iterations.
+    pub pingpong: Option<PingPong>,
+    /// Unroll factor. With 1, ptxas does not unroll either.
+    pub unroll: Option<u32>,
+    pub body: SeqId,
+    /// Waits after the last iteration. A loop without iterations skips them.
+    pub epilogue: Option<SeqId>,
 }
 
 /// A `loop`.
@@ -282,18 +286,18 @@ pub struct Loop {
     pub op: OpId,
     /// As for [`For`].
     pub hoisted: Vec<(Value, LayoutId)>,
-    pub body: BodyId,
+    pub body: SeqId,
 }
 
-/// Products that accumulate in place from iteration to iteration, and land in the next one.
+/// MMAs that accumulate in place over the iterations, and whose wait is in the next iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Orbit {
-    /// The last one of those that are issued together.
-    pub product: OpId,
-    /// Which of the loop's carried values their sums add to.
-    pub carried: Vec<usize>,
-    /// The channels that they give back then.
-    pub gives: Vec<u32>,
+pub struct CarriedMma {
+    /// The last MMA of the group.
+    pub mma: OpId,
+    /// Indices of the loop-carried values that are the accumulators.
+    pub accumulators: Vec<usize>,
+    /// Channels whose stages are released by the wait.
+    pub releases: Vec<u32>,
 }
 
 impl Schedule {
@@ -306,18 +310,18 @@ impl Schedule {
         }) as u32)
     }
 
-    /// The layout of this name.
+    /// The layout with this id.
     pub fn layout(&self, id: LayoutId) -> &Layout {
         &self.layouts[id.0 as usize]
     }
 
-    /// The steps of a body.
-    pub fn steps(&self, body: BodyId) -> &[Step] {
-        &self.bodies[body.0 as usize]
+    /// The steps of a sequence.
+    pub fn steps(&self, body: SeqId) -> &[Step] {
+        &self.sequences[body.0 as usize]
     }
 
-    /// The steps of a body and of the bodies in it.
-    pub fn steps_within(&self, body: BodyId) -> Vec<&Step> {
+    /// The steps of a sequence and of all nested sequences.
+    pub fn steps_within(&self, body: SeqId) -> Vec<&Step> {
         let (mut bodies, mut found) = (vec![body], Vec::new());
         while let Some(body) = bodies.pop() {
             for step in self.steps(body) {
@@ -328,72 +332,74 @@ impl Schedule {
         found
     }
 
-    /// The `for` loops of an agent.
-    pub fn loops(&self, acts: Acts) -> Vec<&For> {
-        let steps = self.agent(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
+    /// The `for` loops of a partition.
+    pub fn loops(&self, acts: WarpRole) -> Vec<&For> {
+        let steps = self.partition(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
         steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
     }
 
-    /// Do groups of warps take turns?
-    pub fn has_turns(&self) -> bool {
-        self.works_in_turn() || (0..self.bodies.len() as u32).any(|body| self.multiplies_in_turn(BodyId(body)))
+    /// Returns true if consumer groups execute MMAs or exponentials in an order.
+    pub fn has_order_barriers(&self) -> bool {
+        self.orders_exp() || (0..self.sequences.len() as u32).any(|body| self.orders_mma(SeqId(body)))
     }
 
-    /// Do they compute exponentials in turn?
-    pub fn works_in_turn(&self) -> bool {
-        self.bodies.iter().flatten().any(|step| matches!(step, Step::BeginTurn { .. } | Step::EndTurn(_)))
+    /// Returns true if consumer groups evaluate exponentials one after another.
+    pub fn orders_exp(&self) -> bool {
+        self.sequences.iter().flatten().any(|step| matches!(step, Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_)))
     }
 
-    /// Do they issue products of this body in turn?
-    pub fn multiplies_in_turn(&self, body: BodyId) -> bool {
-        self.steps(body).iter().any(|step| matches!(step, Step::Multiply(plan) if plan.turn.is_one()))
+    /// Returns true if consumer groups issue the MMAs of this sequence one after another.
+    pub fn orders_mma(&self, body: SeqId) -> bool {
+        self.steps(body).iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()))
     }
 
-    /// The stores by the copy engine.
-    pub fn sends(&self) -> impl Iterator<Item = &Send> {
-        let steps = self.bodies.iter().flatten();
-        steps.filter_map(|step| if let Step::Send(send) = step { Some(&**send) } else { None })
+    /// The TMA stores.
+    pub fn sends(&self) -> impl Iterator<Item = &TmaStore> {
+        let steps = self.sequences.iter().flatten();
+        steps.filter_map(|step| if let Step::TmaStore(send) = step { Some(&**send) } else { None })
     }
 
-    /// The agent that is this one.
-    pub fn agent(&self, acts: Acts) -> Option<&Agent> {
-        self.agents.iter().find(|agent| agent.acts == acts)
+    /// The partition with this role.
+    pub fn partition(&self, acts: WarpRole) -> Option<&Partition> {
+        self.partitions.iter().find(|agent| agent.role == acts)
     }
 }
 
 impl Step {
-    /// Is it a wait?
+    /// Returns true if the step is a wait.
     pub fn is_wait(&self) -> bool {
-        matches!(self, Step::Await(_) | Step::Land(_))
+        matches!(self, Step::ConsumerWait(_) | Step::MmaWait(_))
     }
 
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Let(id) | &Step::Do(id) | &Step::Own(id) | &Step::Get(id) => Some(id),
-            &Step::Combine(id) | &Step::End(id) => Some(id),
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
+                Some(id)
+            }
+            &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
-            Step::Send(send) => Some(send.op),
+            Step::TmaStore(send) => Some(send.op),
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
-            Step::Multiply(_) | Step::Fill(_) | Step::Take(_) | Step::Give(_) | Step::Strip(_) => None,
-            Step::Look(_) => None,
-            Step::BeginTurn { .. } | Step::EndTurn(_) => None,
-            Step::Await(_) | Step::Land(_) | Step::Turn(_) | Step::Pass(_) | Step::Within(_) => None,
+            Step::Mma(_) | Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => None,
+            Step::ConsumerTryWait(_) => None,
+            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => None,
+            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::OrderWait(_) | Step::OrderArrive(_) | Step::Sub(_) => None,
         }
     }
 
     /// The ops that a step does, without loads of channels and those in its bodies.
     pub fn ops(&self) -> Vec<OpId> {
         match self {
-            Step::Strip(strip) => strip.ops().collect(),
-            Step::Multiply(plan) => plan.ops.clone(),
+            Step::StripMine(strip) => strip.ops().collect(),
+            Step::Mma(plan) => plan.ops.clone(),
             step => step.op().into_iter().collect(),
         }
     }
 
     /// The bodies of a loop or branch.
-    pub fn bodies(&self) -> &[BodyId] {
+    pub fn bodies(&self) -> &[SeqId] {
         match self {
             Step::For(step) => std::slice::from_ref(&step.body),
             Step::Loop(step) => std::slice::from_ref(&step.body),

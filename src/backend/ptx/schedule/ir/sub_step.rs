@@ -13,116 +13,116 @@ use crate::layout::{Conversion, SumPlan};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LayoutId(pub u32);
 
-/// One thing that the next step does when it comes to it.
+/// A part of the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Within {
-    /// Has a value in another layout.
-    Bring(Bring),
-    /// Its threads write to shared memory, each to a place of its own.
-    Write(Buffer),
-    /// They read what others have written there.
-    Read(Buffer),
-    /// Begins the access of an op, where the step does more than that.
-    Access(OpId),
+pub enum SubStep {
+    /// Converts a value to another layout.
+    ConvertLayout(ConvertLayout),
+    /// Writes to shared memory, each thread to its own addresses.
+    SmemWrite(Buffer),
+    /// Reads from shared memory what other threads have written.
+    SmemRead(Buffer),
+    /// Begins the global memory access of an op, in a step that does more than this access.
+    GlobalAccess(OpId),
     /// What goes through shared memory goes in so many parts: of so many, there is room for some side by side.
-    Parts { count: u32, beside: u32 },
+    Split { count: u32, beside: u32 },
     /// There is no room for so many bytes in shared memory: the op fails.
-    NoRoom { bytes: u32, of: u32 },
+    SmemOverflow { bytes: u32, of: u32 },
     /// Waits until all products that run on their own have landed: behind the meeting to come shared memory is written again.
-    Land,
+    MmaWaitAll,
     /// The thread that has sent boxes waits until the copy engine has read them, or, `written`, until they are in the array.
-    Drain { written: bool },
+    TmaStoreWait { written: bool },
     /// All threads of the agent meet. `always`: whatever they did before, since the step is nothing without it.
-    Meet { always: bool },
+    Barrier { always: bool },
 }
 
 /// A value in another layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bring {
+pub struct ConvertLayout {
     pub value: Value,
     pub to: LayoutId,
-    pub how: How,
+    pub kind: ConversionKind,
     /// The plan, in the table of the schedule.
     pub plan: u32,
 }
 
-/// How a value gets there.
+/// The kind of a layout conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// Its registers have other names.
-    Name,
-    /// By shuffles within each warp.
+pub enum ConversionKind {
+    /// Renames registers.
+    Registers,
+    /// Warp shuffles.
     Shuffle,
-    /// Through shared memory, so many rounds.
-    Shared(u32),
-    /// Through shared memory, at addresses that are sums.
-    Sums,
-    /// Not at all.
-    Never,
+    /// Swizzled shared memory, with the number of rounds.
+    Smem(u32),
+    /// Shared memory with affine addresses.
+    SmemAffine,
+    /// No conversion exists.
+    Unsupported,
 }
 
-/// What a change of layout takes.
+/// The plan of a layout conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// By registers, shuffles, or a swizzled buffer.
-    By(Conversion),
-    /// Through a buffer at addresses that are sums.
-    Sums(SumPlan),
-    /// There is none.
-    Never,
+pub enum ConversionPlan {
+    /// Registers, shuffles, or a swizzled buffer.
+    Layout(Conversion),
+    /// Shared memory with affine addresses.
+    Affine(SumPlan),
+    /// No conversion exists.
+    Unsupported,
 }
 
-impl Change {
-    /// In a word.
-    pub fn how(&self) -> How {
+impl ConversionPlan {
+    /// The kind of the conversion.
+    pub fn kind(&self) -> ConversionKind {
         match self {
-            Change::By(Conversion::Shuffle(_)) => How::Shuffle,
-            Change::By(Conversion::Shared(plan)) => How::Shared(plan.rounds as u32),
-            Change::By(_) => How::Name,
-            Change::Sums(_) => How::Sums,
-            Change::Never => How::Never,
+            ConversionPlan::Layout(Conversion::Shuffle(_)) => ConversionKind::Shuffle,
+            ConversionPlan::Layout(Conversion::Shared(plan)) => ConversionKind::Smem(plan.rounds as u32),
+            ConversionPlan::Layout(_) => ConversionKind::Registers,
+            ConversionPlan::Affine(_) => ConversionKind::SmemAffine,
+            ConversionPlan::Unsupported => ConversionKind::Unsupported,
         }
     }
 }
 
-impl Within {
-    /// Does it wait for others, or for what runs on its own?
-    pub fn synchronises(&self) -> bool {
-        matches!(self, Within::Land | Within::Drain { .. } | Within::Meet { .. })
+impl SubStep {
+    /// Returns true if it waits for other threads or for an asynchronous operation.
+    pub fn synchronizes(&self) -> bool {
+        matches!(self, SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } | SubStep::Barrier { .. })
     }
 }
 
-impl Display for How {
+impl Display for ConversionKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            How::Name => f.write_str("by name"),
-            How::Shuffle => f.write_str("by shuffle"),
-            How::Shared(rounds) => write!(f, "through memory {rounds}"),
-            How::Sums => f.write_str("through sums"),
-            How::Never => f.write_str("never"),
+            ConversionKind::Registers => f.write_str("by name"),
+            ConversionKind::Shuffle => f.write_str("by shuffle"),
+            ConversionKind::Smem(rounds) => write!(f, "through memory {rounds}"),
+            ConversionKind::SmemAffine => f.write_str("through sums"),
+            ConversionKind::Unsupported => f.write_str("never"),
         }
     }
 }
 
-impl Display for Within {
+impl Display for SubStep {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let range = |f: &mut Formatter<'_>, what: &str, place: &Buffer| {
             write!(f, "{what} {}..{}", place.offset, place.offset + place.bytes)
         };
         match self {
-            Within::Bring(Bring { value, to, how, plan }) => {
+            SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan }) => {
                 write!(f, "bring %{} as {to} {how}, C{plan}", value.index())
             }
-            Within::Write(place) => range(f, "write", place),
-            Within::Read(place) => range(f, "read", place),
-            Within::Access(id) => write!(f, "access {}", id.index()),
-            Within::Parts { count, beside } => write!(f, "parts {count}, {beside} beside"),
-            Within::NoRoom { bytes, of } => write!(f, "no room for {bytes} of {of}"),
-            Within::Land => f.write_str("land all"),
-            Within::Drain { written: false } => f.write_str("drain reads"),
-            Within::Drain { written: true } => f.write_str("drain writes"),
-            Within::Meet { always: false } => f.write_str("meet"),
-            Within::Meet { always: true } => f.write_str("meet always"),
+            SubStep::SmemWrite(place) => range(f, "write", place),
+            SubStep::SmemRead(place) => range(f, "read", place),
+            SubStep::GlobalAccess(id) => write!(f, "access {}", id.index()),
+            SubStep::Split { count, beside } => write!(f, "parts {count}, {beside} beside"),
+            SubStep::SmemOverflow { bytes, of } => write!(f, "no room for {bytes} of {of}"),
+            SubStep::MmaWaitAll => f.write_str("land all"),
+            SubStep::TmaStoreWait { written: false } => f.write_str("drain reads"),
+            SubStep::TmaStoreWait { written: true } => f.write_str("drain writes"),
+            SubStep::Barrier { always: false } => f.write_str("meet"),
+            SubStep::Barrier { always: true } => f.write_str("meet always"),
         }
     }
 }

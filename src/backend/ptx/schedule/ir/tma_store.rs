@@ -10,49 +10,49 @@ use crate::backend::ptx::shared::Buffer;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
-/// A store that the copy engine does, before there are steps.
+/// The plan of a TMA store.
 #[derive(Clone, Debug)]
-pub struct Boxed {
-    /// The layout in which the value is there.
+pub struct TmaStorePlan {
+    /// The layout of the stored value.
     pub layout: Layout,
     pub tile: BoxedTile,
-    /// Each warp does its part, from here.
-    pub outbox: Option<Outbox>,
+    /// The staging buffer, if each warp stores its own boxes.
+    pub staging: Option<StagingBuffer>,
 }
 
-/// A store as a step.
+/// A TMA store as a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Send {
+pub struct TmaStore {
     pub op: OpId,
-    /// As of [`Boxed`].
+    /// As in [`TmaStorePlan`].
     pub layout: LayoutId,
     pub tile: BoxedTile,
-    pub outbox: Option<Outbox>,
+    pub staging: Option<StagingBuffer>,
 }
 
-/// How a store is cut.
+/// The division of a TMA store into parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct StoreSplit {
     pub count: u32,
     pub bytes: u32,
-    /// Parts that fit at a time.
-    pub slots: u32,
+    /// The number of parts that shared memory holds at a time.
+    pub in_flight: u32,
 }
 
-/// Shared memory of the warps for stores of their own.
+/// Staging buffer of a TMA store per warp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outbox {
-    /// That of all warps of all teams or bands, one after another.
-    pub place: Buffer,
-    /// It is in the stage of this channel, which is lent to the store.
-    pub stage: Option<u32>,
-    /// How the boxes of a warp are cut.
-    pub parts: Parts,
+pub struct StagingBuffer {
+    /// The buffers of all warps of all consumer groups, one after another.
+    pub buffer: Buffer,
+    /// The channel whose stage is the buffer, if it is one.
+    pub channel: Option<u32>,
+    /// The division of the boxes of a warp.
+    pub split: StoreSplit,
 }
 
-impl Outbox {
-    /// Bytes of a warp.
-    pub fn each(&self) -> u32 {
-        self.parts.slots * self.parts.bytes
+impl StagingBuffer {
+    /// Bytes of one warp.
+    pub fn bytes_per_warp(&self) -> u32 {
+        self.split.in_flight * self.split.bytes
     }
 }

@@ -1,6 +1,6 @@
 //! Sub-steps of `print`: message pieces and their scratch.
 
-use super::state::Way;
+use super::state::MembarState;
 use crate::backend::ptx::schedule::analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
@@ -8,7 +8,7 @@ use crate::ir::{Attr, AttrKind, OpId, Value};
 /// Elements of a tile that is printed with what stands around it.
 pub const SMALL: usize = 128;
 
-impl Way<'_, '_> {
+impl MembarState<'_, '_> {
     /// `print_tko`: small tiles with what stands around them, large ones part by part.
     pub fn print(&mut self, id: OpId) {
         let context = self.context;

@@ -6,7 +6,7 @@
 //! told.
 
 use crate::backend::ptx::infer::AxisBits;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{BlockId, OpId, Opcode};
 use crate::layout::Layout;
@@ -14,18 +14,18 @@ use crate::pass;
 
 /// One part of a reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fold {
+pub enum ReductionStep {
     /// So many lane bits by one instruction.
-    Whole(usize),
+    WarpRedux(usize),
     /// The register bit with this bit of the coordinate.
     Registers(u32),
     /// Two lanes that differ in this bit, each half of the slots that the register bit with this bit of the coordinate tells
     /// apart.
-    Share(usize, u32),
+    LaneSplit(usize, u32),
     /// Two lanes that differ in this bit.
-    Lane(usize),
+    LaneShuffle(usize),
     /// The warps that differ in these bits, through shared memory.
-    Warps(Vec<usize>),
+    CrossWarp(Vec<usize>),
 }
 
 /// A hardware bit, by kind and position.
@@ -38,17 +38,17 @@ enum Bit {
 
 /// The images of hardware bits that still tell elements apart (0 once they do not).
 #[derive(Clone, Debug)]
-pub struct Images {
+pub struct LayoutBases {
     pub register: Vec<u32>,
     pub lane: Vec<u32>,
     pub warp: Vec<u32>,
 }
 
-impl Images {
+impl LayoutBases {
     /// All of a layout.
-    pub fn of(layout: &Layout) -> Images {
+    pub fn of(layout: &Layout) -> LayoutBases {
         let [register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()];
-        Images { register: register.to_vec(), lane: lane.to_vec(), warp: warp.to_vec() }
+        LayoutBases { register: register.to_vec(), lane: lane.to_vec(), warp: warp.to_vec() }
     }
 
     /// Those of a thread off an axis.
@@ -64,29 +64,29 @@ impl Images {
     }
 
     /// What is left when a part of a reduction is done.
-    pub fn fold(&mut self, fold: &Fold, axis: AxisBits) {
+    pub fn fold(&mut self, fold: &ReductionStep, axis: AxisBits) {
         let mut register_of = |coordinate: u32| {
             let found = self.register.iter().position(|&image| axis.coordinate(image) == coordinate);
             found.map(|position| self.register.remove(position))
         };
         match fold {
-            Fold::Whole(_) => self.lane.fill(0),
-            &Fold::Registers(coordinate) => drop(register_of(coordinate)),
-            &Fold::Share(lane, coordinate) => self.lane[lane] = register_of(coordinate).unwrap_or(0),
-            &Fold::Lane(lane) => self.lane[lane] = 0,
-            Fold::Warps(warps) => warps.iter().for_each(|&warp| self.warp[warp] = 0),
+            ReductionStep::WarpRedux(_) => self.lane.fill(0),
+            &ReductionStep::Registers(coordinate) => drop(register_of(coordinate)),
+            &ReductionStep::LaneSplit(lane, coordinate) => self.lane[lane] = register_of(coordinate).unwrap_or(0),
+            &ReductionStep::LaneShuffle(lane) => self.lane[lane] = 0,
+            ReductionStep::CrossWarp(warps) => warps.iter().for_each(|&warp| self.warp[warp] = 0),
         }
     }
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does a reduction combine its elements in order?
     pub fn folds_in_order(&self, id: OpId) -> bool {
         !pass::commutes(self.module, self.module.op(id).regions[0])
     }
 
     /// The parts of a reduction of what is left.
-    pub fn folds(&self, id: OpId, mut left: Images, axis: AxisBits) -> Vec<Fold> {
+    pub fn folds(&self, id: OpId, mut left: LayoutBases, axis: AxisBits) -> Vec<ReductionStep> {
         let body = self.module.op(id).regions[0];
         let mut bits = left.along(axis);
         let ordered = self.folds_in_order(id);
@@ -102,28 +102,28 @@ impl Context<'_> {
             let replicas = left.lane.iter().filter(|&&image| image == 0).count();
             let fold = match bit {
                 _ if lanes + replicas == left.lane.len() && self.folds_at_once(body, &dtypes, (lanes, &left)) => {
-                    Fold::Whole(lanes)
+                    ReductionStep::WarpRedux(lanes)
                 }
-                Bit::Register => Fold::Registers(coordinate),
+                Bit::Register => ReductionStep::Registers(coordinate),
                 Bit::Lane(lane) => {
                     let later = bits[first + 1..].iter_mut().find(|(bit, _)| *bit == Bit::Register);
                     match later.filter(|_| ordered) {
                         Some((bit, coordinate)) => {
                             *bit = Bit::Lane(lane);
-                            Fold::Share(lane, *coordinate)
+                            ReductionStep::LaneSplit(lane, *coordinate)
                         }
-                        None => Fold::Lane(lane),
+                        None => ReductionStep::LaneShuffle(lane),
                     }
                 }
                 Bit::Warp(_) => {
                     let warp = |&(bit, _): &(Bit, u32)| if let Bit::Warp(warp) = bit { Some(warp) } else { None };
-                    Fold::Warps(bits[first..].iter().map_while(warp).collect())
+                    ReductionStep::CrossWarp(bits[first..].iter().map_while(warp).collect())
                 }
             };
             first += match &fold {
-                Fold::Whole(lanes) => *lanes,
-                Fold::Warps(warps) => warps.len(),
-                Fold::Registers(_) | Fold::Share(..) | Fold::Lane(_) => 1,
+                ReductionStep::WarpRedux(lanes) => *lanes,
+                ReductionStep::CrossWarp(warps) => warps.len(),
+                ReductionStep::Registers(_) | ReductionStep::LaneSplit(..) | ReductionStep::LaneShuffle(_) => 1,
             };
             left.fold(&fold, axis);
             folds.push(fold);
@@ -133,7 +133,7 @@ impl Context<'_> {
 
     /// Are so many bits of the lane's number combined by one instruction? Where one operand of 32 bits is reduced by one op,
     /// and what the other bits tell apart are replicas that count for nothing.
-    pub fn folds_at_once(&self, body: BlockId, dtypes: &[DType], (lanes, left): (usize, &Images)) -> bool {
+    pub fn folds_at_once(&self, body: BlockId, dtypes: &[DType], (lanes, left): (usize, &LayoutBases)) -> bool {
         let [op, _] = self.module.block(body).ops[..] else { return false };
         let counts = match self.module.op(op).code {
             Opcode::AddI | Opcode::XorI => true,

@@ -2,12 +2,12 @@
 //!
 //! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
 
-use super::reduction_steps::Images;
+use super::reduction_steps::LayoutBases;
 use super::scratch::size_of;
-use super::state::Way;
+use super::state::MembarState;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
-use crate::backend::ptx::schedule::ir::sub_step::Within;
-use crate::backend::ptx::schedule::ir::tma_store::{Parts, Send};
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
+use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
 use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
@@ -36,7 +36,7 @@ pub fn leaders(layout: &Layout, vector: usize) -> Layout {
     Layout::new(layout.shape(), register, layout.lane_images().to_vec(), layout.warp_images().to_vec())
 }
 
-impl Way<'_, '_> {
+impl MembarState<'_, '_> {
     /// What an op asks for that is a part of a step.
     pub fn op(&mut self, id: OpId) {
         let context = self.context;
@@ -92,7 +92,7 @@ impl Way<'_, '_> {
             Opcode::Reduce => {
                 let Some(layout) = access else { return };
                 op.operands.iter().for_each(|&operand| self.get(operand, layout));
-                self.folds(id, Images::of(layout));
+                self.folds(id, LayoutBases::of(layout));
             }
             Opcode::Scan => self.scan(id),
             Opcode::Cat => {
@@ -220,7 +220,7 @@ impl Way<'_, '_> {
         let Some(layout) = context.inference.accesses.get(&id) else { return };
         self.get(op.operands[1], layout);
         if self.pointers(id) {
-            let told = pointee(context.module, op).filter(|_| context.is_result_read(id));
+            let told = pointee(context.module, op).filter(|_| context.is_result_used(id));
             self.ordered(id, told);
         }
     }
@@ -248,31 +248,31 @@ impl Way<'_, '_> {
     }
 
     /// A store by the copy engine, or by the threads where there is no room for it.
-    pub fn send(&mut self, send: &Send) {
+    pub fn send(&mut self, send: &TmaStore) {
         let op = self.context.module.op(send.op);
         let (value, root) = (stored(op), self.context.stored_array(send.op));
         let ordered = !self.context.only_adds(send.op, self.sent.keys().copied());
         let layout = self.schedule.layout(send.layout).clone();
-        if send.outbox.is_some() {
+        if send.staging.is_some() {
             self.get(value, &layout);
             let again = !self.boxes_stored.insert(root);
-            self.within.push(Within::Drain { written: again && ordered });
+            self.within.push(SubStep::TmaStoreWait { written: again && ordered });
             return;
         }
-        if let Some(parts) = Parts::of_block(&send.tile, &self.shared) {
+        if let Some(parts) = StoreSplit::of_block(&send.tile, &self.shared) {
             let at = self.within.len();
             self.get(value, &layout);
-            if let Some(buffer) = self.shared.allocate(parts.slots * parts.bytes, BOX_ALIGN) {
-                self.within.insert(at, Within::Parts { count: parts.count, beside: parts.slots });
+            if let Some(buffer) = self.shared.allocate(parts.in_flight * parts.bytes, BOX_ALIGN) {
+                self.within.insert(at, SubStep::Split { count: parts.count, beside: parts.in_flight });
                 if !self.boxes_stored.insert(root) && ordered {
-                    self.within.push(Within::Drain { written: true });
+                    self.within.push(SubStep::TmaStoreWait { written: true });
                     self.shared.bulk_waited();
                 }
                 if self.shared.write(buffer) {
                     self.meet(false);
                 }
-                self.within.push(Within::Write(buffer));
-                let meetings = if parts.slots == 1 { 2 * parts.count - 1 } else { parts.count };
+                self.within.push(SubStep::SmemWrite(buffer));
+                let meetings = if parts.in_flight == 1 { 2 * parts.count - 1 } else { parts.count };
                 (0..meetings).for_each(|_| self.meet(true));
                 self.shared.bulk_read(buffer);
                 return;
@@ -287,19 +287,19 @@ impl Way<'_, '_> {
 
     /// Stages come back: of one that is lent to a store, its boxes have been read.
     pub fn give(&mut self, channels: &[u32]) {
-        let roles = self.schedule.roles.as_ref();
-        if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_lent(channel))) {
-            self.within.push(Within::Drain { written: false });
+        let roles = self.schedule.warp_spec.as_ref();
+        if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel))) {
+            self.within.push(SubStep::TmaStoreWait { written: false });
         }
     }
 
     /// The end of the kernel.
     pub fn leave_kernel(&mut self) {
-        if self.schedule.private.is_some() {
+        if self.schedule.privatized.is_some() {
             self.meet(true);
         }
         if self.shared.is_bulk_reading() || self.sent_by_warps {
-            self.within.push(Within::Drain { written: false });
+            self.within.push(SubStep::TmaStoreWait { written: false });
         }
     }
 }

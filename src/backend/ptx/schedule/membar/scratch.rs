@@ -1,9 +1,9 @@
 //! Shared-memory scratch of reductions, scans, gathers and histograms.
 
-use super::reduction_steps::{Fold, Images};
-use super::state::Way;
+use super::reduction_steps::{LayoutBases, ReductionStep};
+use super::state::MembarState;
 use crate::backend::ptx::infer::{AxisBits, Handing, ScanOrder, block_layout, block_number, thread_images};
-use crate::backend::ptx::schedule::ir::sub_step::{Change, Within};
+use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::shared::{Buffer, run_bytes, shared_type};
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
@@ -20,7 +20,7 @@ pub fn size_of(dtype: DType) -> usize {
     run_bytes(shared_type(dtype), 1) as usize
 }
 
-impl Way<'_, '_> {
+impl MembarState<'_, '_> {
     /// A buffer of so many bytes.
     pub fn scratch(&mut self, bytes: usize) -> Option<Buffer> {
         let buffer = self.allocate(bytes);
@@ -33,20 +33,20 @@ impl Way<'_, '_> {
     /// The rest of a reduction that has seen its pieces.
     pub fn end_reduction(&mut self, id: OpId) {
         let Some(layout) = self.context.inference.accesses.get(&id) else { return };
-        let mut images = Images::of(layout);
+        let mut images = LayoutBases::of(layout);
         images.keep_off(AxisBits::of(layout.shape(), self.context.module.op(id).dim() as usize));
         self.folds(id, images);
     }
 
     /// A reduction of what is left.
-    pub fn folds(&mut self, id: OpId, mut left: Images) {
+    pub fn folds(&mut self, id: OpId, mut left: LayoutBases) {
         let context = self.context;
         let op = context.module.op(id);
         let Some(layout) = context.inference.accesses.get(&id) else { return };
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         for fold in context.folds(id, left.clone(), axis) {
             left.fold(&fold, axis);
-            let Fold::Warps(warps) = &fold else { continue };
+            let ReductionStep::CrossWarp(warps) = &fold else { continue };
             let rows = 1usize << left.lane.iter().chain(&left.warp).filter(|&&image| image != 0).count();
             let slots = 1usize << left.register.len();
             let parts = 1usize << warps.len();
@@ -97,7 +97,7 @@ impl Way<'_, '_> {
             let wanted = context.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
             let bits = shared_type(context.element_type(source)).storage_bits();
             let plan = SharedPlan::new(&held, &wanted, bits, self.room());
-            self.change(result, &wanted, Change::By(Conversion::Shared(plan)));
+            self.change(result, &wanted, ConversionPlan::Layout(Conversion::Shared(plan)));
         }
     }
 
@@ -118,7 +118,7 @@ impl Way<'_, '_> {
         }
         let (count, size) = (held.num_elements(), size_of(dtype));
         let rounds = (count * size).div_ceil(self.room().max(size)).next_power_of_two().min(count);
-        self.within.push(Within::Parts { count: rounds as u32, beside: 1 });
+        self.within.push(SubStep::Split { count: rounds as u32, beside: 1 });
         let buffer = self.scratch(count / rounds * size);
         for _ in 0..rounds {
             self.write(buffer);
@@ -144,7 +144,7 @@ impl Way<'_, '_> {
         // Reading the copies costs less than counting.
         let most = (elements / (2 * bins)).min(MOST_COPIES).min(room / row).max(1);
         let copies = 1 << most.ilog2();
-        self.within.push(Within::Parts { count: rounds as u32, beside: copies as u32 });
+        self.within.push(SubStep::Split { count: rounds as u32, beside: copies as u32 });
         let buffer = self.scratch(copies * row * 4);
         for _ in 0..rounds {
             // Zeros, then counts.
@@ -200,7 +200,7 @@ impl Way<'_, '_> {
             }
         }
         if !self.shared.let_go() {
-            self.within.push(Within::NoRoom { bytes, of: self.shared.free() });
+            self.within.push(SubStep::SmemOverflow { bytes, of: self.shared.free() });
             return;
         }
         buffers.sort_unstable_by_key(|buffer| buffer.map(|buffer| buffer.offset));
@@ -212,8 +212,8 @@ impl Way<'_, '_> {
 
     /// Has the tile behind this value been fetched to shared memory?
     fn is_fetched(&self, value: Value) -> bool {
-        let roles = self.schedule.roles.as_deref();
-        let streamed = |load: &OpId| roles.is_some_and(|roles| roles.members.contains_key(load));
-        self.context.load_behind(value).is_some_and(|load| streamed(&load) || self.staged.contains(&load))
+        let roles = self.schedule.warp_spec.as_deref();
+        let streamed = |load: &OpId| roles.is_some_and(|roles| roles.operand_channel.contains_key(load));
+        self.context.source_load(value).is_some_and(|load| streamed(&load) || self.staged.contains(&load))
     }
 }

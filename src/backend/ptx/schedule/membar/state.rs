@@ -9,11 +9,11 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::global_hazards::History;
+use super::global_hazards::GlobalHazards;
 use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{BodyId, Schedule, Step};
-use crate::backend::ptx::schedule::ir::sub_step::{Bring, Change, How, Within};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
+use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
 use crate::backend::ptx::shared::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout, SumPlan};
@@ -23,12 +23,12 @@ const MANY_ACCESSES: usize = 16;
 
 /// Values in further layouts than their own, in the order in which they came about.
 #[derive(Default)]
-pub struct Further {
+pub struct AvailableConversions {
     all: Vec<(Value, Layout)>,
     of: HashMap<Value, Vec<usize>>,
 }
 
-impl Further {
+impl AvailableConversions {
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -53,21 +53,21 @@ impl Further {
 
 /// A wait for products, and whether it finds some.
 pub struct Wait {
-    pub body: BodyId,
+    pub body: SeqId,
     /// Where it stands there.
     pub at: usize,
     pub finds: bool,
 }
 
 /// One agent's way through its program.
-pub struct Way<'a, 'm> {
-    pub context: &'a Context<'m>,
+pub struct MembarState<'a, 'm> {
+    pub context: &'a KernelInfo<'m>,
     pub schedule: &'a mut Schedule,
     pub shared: SharedMemory,
-    pub history: History,
+    pub history: GlobalHazards,
     /// The layout that each value has of its own.
     pub tiles: Vec<Option<Cow<'a, Layout>>>,
-    pub further: Further,
+    pub further: AvailableConversions,
     /// Loads whose tiles stand in stages as operands, by copies that run ahead.
     pub staged: HashSet<OpId>,
     /// The stores that the copy engine does, and the array of each.
@@ -84,32 +84,32 @@ pub struct Way<'a, 'm> {
     pub due: VecDeque<(usize, usize)>,
     pub waits: Vec<Wait>,
     /// The body that is made, and its steps so far.
-    pub body: BodyId,
+    pub body: SeqId,
     pub steps: Vec<Step>,
     /// What the next step does within.
-    pub within: Vec<Within>,
+    pub within: Vec<SubStep>,
 }
 
-impl<'a, 'm> Way<'a, 'm> {
+impl<'a, 'm> MembarState<'a, 'm> {
     /// At the start of a program.
-    pub fn new(context: &'a Context<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> Way<'a, 'm> {
-        let sent_by_warps = schedule.sends().any(|send| send.outbox.is_some());
-        Way {
+    pub fn new(context: &'a KernelInfo<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> MembarState<'a, 'm> {
+        let sent_by_warps = schedule.sends().any(|send| send.staging.is_some());
+        MembarState {
             context,
             sent: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
-            sent_by_block: schedule.sends().filter(|send| send.outbox.is_none()).map(|send| send.op).collect(),
+            sent_by_block: schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect(),
             sent_by_warps,
             schedule,
             shared,
-            history: History::default(),
+            history: GlobalHazards::default(),
             tiles: vec![None; context.module.num_values()],
-            further: Further::default(),
+            further: AvailableConversions::default(),
             staged: HashSet::new(),
             boxes_stored: HashSet::new(),
             running: Vec::new(),
             due: VecDeque::new(),
             waits: Vec::new(),
-            body: BodyId(0),
+            body: SeqId(0),
             steps: Vec::new(),
             within: Vec::new(),
         }
@@ -212,32 +212,32 @@ impl<'a, 'm> Way<'a, 'm> {
         let bits = shared_type(self.context.element_type(value)).storage_bits();
         let room = self.room();
         let change = match Conversion::plan(own, wanted, bits, room) {
-            None => Change::Never,
+            None => ConversionPlan::Unsupported,
             Some(Conversion::Shared(plan)) => {
                 let many = plan.store.accesses.len() + plan.load.accesses.len() >= MANY_ACCESSES;
                 let sums = (plan.rounds == 1 && many).then(|| SumPlan::new(own, wanted, bits, room & !1023)).flatten();
-                sums.map_or(Change::By(Conversion::Shared(plan)), Change::Sums)
+                sums.map_or(ConversionPlan::Layout(Conversion::Shared(plan)), ConversionPlan::Affine)
             }
-            Some(plan) => Change::By(plan),
+            Some(plan) => ConversionPlan::Layout(plan),
         };
         self.change(value, wanted, change);
     }
 
     /// Notes a change of layout, and goes through shared memory if it does.
-    pub fn change(&mut self, value: Value, wanted: &Layout, change: Change) {
+    pub fn change(&mut self, value: Value, wanted: &Layout, change: ConversionPlan) {
         let (bytes, rounds) = match &change {
-            Change::By(Conversion::Shared(plan)) => (plan.bytes, plan.rounds),
-            Change::Sums(plan) => (plan.bytes, 1),
-            Change::By(_) | Change::Never => (0, 0),
+            ConversionPlan::Layout(Conversion::Shared(plan)) => (plan.bytes, plan.rounds),
+            ConversionPlan::Affine(plan) => (plan.bytes, 1),
+            ConversionPlan::Layout(_) | ConversionPlan::Unsupported => (0, 0),
         };
-        let how = change.how();
-        let (to, plan) = (self.schedule.layout_id(wanted), self.schedule.changes.len() as u32);
-        self.schedule.changes.push(std::rc::Rc::new(change));
-        self.within.push(Within::Bring(Bring { value, to, how, plan }));
+        let how = change.kind();
+        let (to, plan) = (self.schedule.layout_id(wanted), self.schedule.conversions.len() as u32);
+        self.schedule.conversions.push(std::rc::Rc::new(change));
+        self.within.push(SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan }));
         let place = match how {
-            How::Sums => self.shared.allocate_for_trip(bytes as u32),
-            How::Shared(_) => self.shared.allocate(bytes as u32, 1),
-            How::Name | How::Shuffle | How::Never => None,
+            ConversionKind::SmemAffine => self.shared.allocate_for_trip(bytes as u32),
+            ConversionKind::Smem(_) => self.shared.allocate(bytes as u32, 1),
+            ConversionKind::Registers | ConversionKind::Shuffle | ConversionKind::Unsupported => None,
         };
         if rounds > 0 && place.is_none() {
             self.no_room(bytes as u32);
@@ -250,7 +250,7 @@ impl<'a, 'm> Way<'a, 'm> {
 
     /// There is no room for a buffer.
     pub fn no_room(&mut self, bytes: u32) {
-        self.within.push(Within::NoRoom { bytes, of: self.shared.free() });
+        self.within.push(SubStep::SmemOverflow { bytes, of: self.shared.free() });
     }
 
     /// A buffer of shared memory; the lowering of the step says if there is none.
@@ -265,7 +265,7 @@ impl<'a, 'm> Way<'a, 'm> {
             self.meet(false);
             self.shared.write(buffer);
         }
-        self.within.push(Within::Write(buffer));
+        self.within.push(SubStep::SmemWrite(buffer));
     }
 
     /// Threads read what is in buffers.
@@ -277,7 +277,7 @@ impl<'a, 'm> Way<'a, 'm> {
         }
         for &buffer in buffers.iter().flatten() {
             self.shared.read(buffer);
-            self.within.push(Within::Read(buffer));
+            self.within.push(SubStep::SmemRead(buffer));
         }
     }
 
@@ -286,12 +286,12 @@ impl<'a, 'm> Way<'a, 'm> {
         if !self.running.is_empty() {
             self.land(0);
             self.due.clear();
-            self.within.push(Within::Land);
+            self.within.push(SubStep::MmaWaitAll);
         }
         if self.shared.bulk_wait_wanted() {
-            self.within.push(Within::Drain { written: false });
+            self.within.push(SubStep::TmaStoreWait { written: false });
         }
-        self.within.push(Within::Meet { always });
+        self.within.push(SubStep::Barrier { always });
         self.met();
     }
 
@@ -303,23 +303,23 @@ impl<'a, 'm> Way<'a, 'm> {
 
     /// An access begins.
     pub fn order(&mut self, id: OpId) {
-        let Some(touch) = self.context.access_of(id) else { return };
-        if self.within.last() == Some(&Within::Access(id)) {
+        let Some(touch) = self.context.memory_effect_of(id) else { return };
+        if self.within.last() == Some(&SubStep::GlobalAccess(id)) {
             // It has begun already, and nothing has come since.
             return;
         }
         if self.history.conflicts(&touch) {
             self.meet(false);
         }
-        if !self.context.written.leaves_alone(&touch) {
-            self.within.push(Within::Access(id));
+        if !self.context.written.does_not_modify(&touch) {
+            self.within.push(SubStep::GlobalAccess(id));
         }
         self.history.may_have_happened(&self.context.written, [touch]);
     }
 
     /// An access may go on.
     pub fn note_access(&mut self, id: OpId) {
-        self.history.may_have_happened(&self.context.written, self.context.access_of(id));
+        self.history.may_have_happened(&self.context.written, self.context.memory_effect_of(id));
     }
 
     /// A value is read: late waits come, until the product that makes it has landed.
@@ -331,7 +331,7 @@ impl<'a, 'm> Way<'a, 'm> {
     }
 
     /// The late waits that have not come yet.
-    pub fn come_due(&mut self) {
+    pub fn flush_sunk_waits(&mut self) {
         while let Some((younger, wait)) = self.due.pop_front() {
             self.wait(younger, wait);
         }

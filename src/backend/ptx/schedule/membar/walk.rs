@@ -1,26 +1,26 @@
 //! Inserts barriers: walks each partition and records the sub-steps of every step.
 
-use super::state::{Wait, Way};
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::Part;
+use super::state::{MembarState, Wait};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
-    Acts, BodyId, For, LayoutId, Loop, Multiply, Orbit, Schedule, Step, Strip,
+    CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
 };
-use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
-    pub fn place_meetings(&self, schedule: &mut Schedule, shared: &SharedMemory) {
-        let agents: Vec<(Acts, BodyId)> = schedule.agents.iter().map(|agent| (agent.acts, agent.body)).collect();
+    pub fn insert_barriers(&self, schedule: &mut Schedule, shared: &SharedMemory) {
+        let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
         let own = if self.teams > 1 { shared.share(0, self.teams) } else { shared.clone() };
-        schedule.team_bytes = if self.teams > 1 { own.budget() - own.start() } else { 0 };
+        schedule.smem_bytes_per_group = if self.teams > 1 { own.budget() - own.start() } else { 0 };
         schedule.shared_bytes = shared.used();
-        schedule.memory = shared.clone();
+        schedule.smem = shared.clone();
         // Who loads meets nobody.
-        for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != Acts::Load) {
-            let mut way = Way::new(self, schedule, own.clone());
+        for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
+            let mut way = MembarState::new(self, schedule, own.clone());
             for &arg in &self.module.block(self.module.entries[0].body).args {
                 if matches!(self.module.ty(arg), Type::Tile { .. }) {
                     way.made(arg);
@@ -28,42 +28,42 @@ impl Context<'_> {
             }
             way.body(body);
             let (waits, used) = (std::mem::take(&mut way.waits), way.shared.used());
-            let others = schedule.team_bytes * (self.teams - 1);
+            let others = schedule.smem_bytes_per_group * (self.teams - 1);
             schedule.shared_bytes = schedule.shared_bytes.max(if used > own.start() { used + others } else { 0 });
             for Wait { body, at, .. } in waits.into_iter().rev().filter(|wait| !wait.finds) {
-                schedule.bodies[body.0 as usize].remove(at);
+                schedule.sequences[body.0 as usize].remove(at);
             }
         }
     }
 }
 
-impl Way<'_, '_> {
+impl MembarState<'_, '_> {
     /// The steps of a body.
-    fn body(&mut self, body: BodyId) {
+    fn body(&mut self, body: SeqId) {
         let around = (std::mem::take(&mut self.steps), std::mem::take(&mut self.within));
         let outside = std::mem::replace(&mut self.body, body);
-        for step in std::mem::take(&mut self.schedule.bodies[body.0 as usize]) {
+        for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             match &step {
-                Step::Within(_) => continue,
-                Step::Await(_) => {}
-                Step::Land(land) => {
-                    self.due.push_back((land.younger, self.waits.len()));
+                Step::Sub(_) => continue,
+                Step::ConsumerWait(_) => {}
+                Step::MmaWait(land) => {
+                    self.due.push_back((land.pending, self.waits.len()));
                     self.waits.push(Wait { body, at: self.steps.len(), finds: false });
-                    if !land.late {
-                        self.come_due();
+                    if !land.sunk {
+                        self.flush_sunk_waits();
                     }
                 }
                 step => {
                     self.step(step);
                     self.close_within();
                     if !matches!(step, Step::End(_)) {
-                        self.come_due();
+                        self.flush_sunk_waits();
                     }
                 }
             }
             self.steps.push(step);
         }
-        self.schedule.bodies[body.0 as usize] = std::mem::replace(&mut self.steps, around.0);
+        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, around.0);
         self.within = around.1;
         self.body = outside;
     }
@@ -71,14 +71,14 @@ impl Way<'_, '_> {
     /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody has to say.
     fn close_within(&mut self) {
         let mut within = std::mem::take(&mut self.within);
-        if within.iter().all(|one| matches!(one, Within::Access(_))) {
+        if within.iter().all(|one| matches!(one, SubStep::GlobalAccess(_))) {
             within.clear();
         }
-        self.steps.extend(within.into_iter().map(Step::Within));
+        self.steps.extend(within.into_iter().map(Step::Sub));
     }
 
     /// A body that need not run: what it brings is forgotten.
-    fn region(&mut self, body: BodyId) {
+    fn region(&mut self, body: SeqId) {
         let mark = self.further.len();
         self.body(body);
         self.further.truncate(mark);
@@ -86,26 +86,26 @@ impl Way<'_, '_> {
 
     fn step(&mut self, step: &Step) {
         match step {
-            &Step::Do(id) => {
+            &Step::Exec(id) => {
                 self.op(id);
                 self.all_made(id);
             }
-            &Step::Own(id) | &Step::Get(id) => self.all_made(id),
-            &Step::Combine(id) => {
+            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => self.all_made(id),
+            &Step::PrivatizedAtomic(id) => {
                 self.combine(id);
                 self.all_made(id);
             }
-            Step::Send(send) => self.send(send),
-            Step::Strip(strip) => self.strip(strip),
-            Step::Multiply(plan) => self.products(plan),
+            Step::TmaStore(send) => self.send(send),
+            Step::StripMine(strip) => self.strip(strip),
+            Step::Mma(plan) => self.products(plan),
             Step::For(plan) => self.for_loop(plan),
             Step::Loop(plan) => self.endless_loop(plan),
-            Step::If { op, arms, quiet } => self.branches(*op, arms, *quiet),
+            Step::If { op, arms, pure: quiet } => self.branches(*op, arms, *quiet),
             &Step::End(id) => self.terminator(id),
-            Step::Give(channels) => self.give(channels),
-            Step::Let(_) | Step::Fill(_) | Step::Take(_) | Step::Turn(_) | Step::Pass(_) => {}
-            Step::Await(_) | Step::Land(_) | Step::Look(_) | Step::Within(_) => {}
-            Step::BeginTurn { .. } | Step::EndTurn(_) => {}
+            Step::ConsumerRelease(channels) => self.give(channels),
+            Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait(_) | Step::OrderArrive(_) => {}
+            Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => {}
+            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => {}
         }
     }
 
@@ -116,19 +116,19 @@ impl Way<'_, '_> {
         tiles.for_each(|&result| self.made(result));
     }
 
-    fn strip(&mut self, strip: &Strip) {
+    fn strip(&mut self, strip: &StripMine) {
         let context = self.context;
         let module = context.module;
         let inside = strip.inside(module);
         let own = self.schedule.layout(strip.layout).clone();
-        for &(id, part) in &strip.parts {
+        for &(id, part) in &strip.ops {
             let op = module.op(id);
             let values: &[Value] = match part {
-                Part::Piece if op.code == Opcode::LoadView => &[],
-                Part::Piece if op.code == Opcode::StoreView => op.group(0),
-                Part::Piece => &op.operands,
+                StripRole::Body if op.code == Opcode::LoadView => &[],
+                StripRole::Body if op.code == Opcode::StoreView => op.group(0),
+                StripRole::Body => &op.operands,
                 // Scalars, and what has no instructions: no tile of its own.
-                Part::Name | Part::Before => {
+                StripRole::View | StripRole::Preheader => {
                     self.op(id);
                     continue;
                 }
@@ -142,11 +142,11 @@ impl Way<'_, '_> {
                 _ => {}
             }
         }
-        for &value in &strip.gives {
+        for &value in &strip.live_out {
             self.tiles[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
         }
         strip.ops().for_each(|id| self.note_access(id));
-        let last = strip.parts.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
+        let last = strip.ops.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
         if let Some(id) = last {
             self.end_reduction(id);
             self.all_made(id);
@@ -154,9 +154,9 @@ impl Way<'_, '_> {
     }
 
     /// Products that are issued together.
-    fn products(&mut self, plan: &Multiply) {
+    fn products(&mut self, plan: &MmaGroup) {
         self.operands(&plan.ops);
-        self.come_due();
+        self.flush_sunk_waits();
         if self.context.run_on(&plan.ops) {
             self.running.push(self.context.results_of(&plan.ops));
         }
@@ -185,12 +185,12 @@ impl Way<'_, '_> {
 
     /// Code that a back edge reaches knows little of what threads did. Gives what the copy engine may be reading before.
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
-        self.come_due();
+        self.flush_sunk_waits();
         let before = self.shared.bulk();
         let context = self.context;
         let (mut accesses, mut sends) = (Vec::new(), false);
         context.module.walk(body, &mut |id| {
-            accesses.extend(context.access_of(id));
+            accesses.extend(context.memory_effect_of(id));
             self.boxes_stored.extend(self.sent.get(&id));
             sends |= self.sent_by_block.contains(&id);
         });
@@ -219,25 +219,25 @@ impl Way<'_, '_> {
         let args = &context.module.block(body).args;
         self.bring_all(&plan.hoisted);
         self.assign(&args[1..], op.group(3));
-        let slab = plan.ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
-        if let (Some(ahead), None) = (&plan.ahead, slab) {
+        let slab = plan.cp_async.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
+        if let (Some(ahead), None) = (&plan.cp_async, slab) {
             self.no_room(ahead.bytes());
         }
         self.write(slab);
         let before = self.enter_loop(body);
         self.bind(args);
         let mark = self.further.len();
-        let of_all = plan.ahead.as_ref().filter(|ahead| ahead.meets);
-        self.running = in_orbit(&plan.orbits, |carried| args[carried + 1]);
+        let of_all = plan.cp_async.as_ref().filter(|ahead| ahead.barrier_at_head);
+        self.running = in_orbit(&plan.carried_mmas, |carried| args[carried + 1]);
         if let Some(ahead) = of_all {
             self.running.clear();
             self.met();
-            self.staged.extend(ahead.copies.iter().filter(|copy| !copy.own).map(|copy| copy.load));
+            self.staged.extend(ahead.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
         }
         self.region(plan.body);
         self.further.truncate(mark);
-        self.running = in_orbit(&plan.orbits, |carried| op.results[carried]);
-        if let Some(leave) = plan.leave {
+        self.running = in_orbit(&plan.carried_mmas, |carried| op.results[carried]);
+        if let Some(leave) = plan.epilogue {
             self.body(leave);
         }
         if let Some(ahead) = of_all {
@@ -267,8 +267,8 @@ impl Way<'_, '_> {
         self.bind(&op.results);
     }
 
-    fn branches(&mut self, id: OpId, arms: &[BodyId], _quiet: bool) {
-        self.come_due();
+    fn branches(&mut self, id: OpId, arms: &[SeqId], _quiet: bool) {
+        self.flush_sunk_waits();
         let before = (self.shared.clone(), self.history.clone());
         let running = self.running.clone();
         let mut after = None;
@@ -279,7 +279,7 @@ impl Way<'_, '_> {
                 after = Some((self.shared.enter_branch(&before.0), history));
             }
             self.region(arm);
-            self.come_due();
+            self.flush_sunk_waits();
         }
         if let Some((shared, history)) = after {
             self.shared.join(&shared);
@@ -294,7 +294,7 @@ impl Way<'_, '_> {
         let op = module.op(id);
         if op.code == Opcode::Return {
             self.leave_kernel();
-            self.come_due();
+            self.flush_sunk_waits();
             return;
         }
         let wanted = |code: Opcode| match op.code {
@@ -315,9 +315,9 @@ impl Way<'_, '_> {
                 _ => &around.results[..],
             };
             self.assign(targets, &op.operands);
-            let beside = op.code == Opcode::Yield && self.context.is_quiet(owner);
+            let beside = op.code == Opcode::Yield && self.context.is_pure(owner);
             if !beside {
-                self.come_due();
+                self.flush_sunk_waits();
             }
             return;
         }
@@ -325,6 +325,6 @@ impl Way<'_, '_> {
 }
 
 /// Products that the iteration before has issued: the sums of each.
-fn in_orbit(orbits: &[Orbit], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
-    orbits.iter().map(|orbit| orbit.carried.iter().map(|&carried| sum(carried)).collect()).collect()
+fn in_orbit(orbits: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
+    orbits.iter().map(|orbit| orbit.accumulators.iter().map(|&carried| sum(carried)).collect()).collect()
 }

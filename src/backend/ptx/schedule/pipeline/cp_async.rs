@@ -17,10 +17,10 @@ use std::collections::HashMap;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
-use crate::backend::ptx::schedule::ir::cp_async::{ALIGN, Ahead, Copy, Piece};
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
+use crate::backend::ptx::schedule::ir::cp_async::{ALIGN, CpAsync, CpAsyncAccess, CpAsyncPlan};
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
@@ -41,21 +41,21 @@ fn stages_of(bytes: usize) -> usize {
     (PLENTY_BYTES / bytes).clamp(2, MOST_STAGES)
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The copies of a `for` loop, if it qualifies. `alone`: no other agent loads.
-    pub fn copies_ahead(
+    pub fn plan_cp_async(
         &self,
         id: OpId,
-        (alone, roles): (bool, Option<&Roles>),
+        (alone, roles): (bool, Option<&WarpSpecialization>),
         shared: &SharedMemory,
-    ) -> Option<Ahead> {
+    ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let body = module.op(id).regions[0];
         if self.ends_early(body) {
             return None;
         }
         let wish = self.wished_stages(Some(id));
-        let mut copies: Vec<Copy> = Vec::new();
+        let mut copies: Vec<CpAsync> = Vec::new();
         let mut slice: Vec<OpId> = Vec::new();
         let mut stage_bytes = 0;
         let mut asynchronous = false;
@@ -68,12 +68,12 @@ impl Context<'_> {
             asynchronous |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
                 let Some((load, side)) = self.copyable(body, operand, plan) else { continue };
-                if roles.is_some_and(|roles| roles.members.contains_key(&load)) {
+                if roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)) {
                     continue;
                 }
                 let Some(part) = self.index_slice(body, load) else { continue };
                 slice.extend(part);
-                copies.push(Copy::of_side(load, stage_bytes, side));
+                copies.push(CpAsync::of_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(ALIGN);
             }
         }
@@ -86,11 +86,18 @@ impl Context<'_> {
         self.in_order(body, &mut slice);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_shared_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
-        let room = (self.room_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
+        let room = (self.smem_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
         let wanted = stages_of(stage_bytes);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous, meets: true })
+        (stages >= 2).then_some(CpAsyncPlan {
+            copies,
+            address_ops: slice,
+            stage_bytes,
+            stages,
+            async_mma: asynchronous,
+            barrier_at_head: true,
+        })
     }
 
     fn in_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
@@ -107,7 +114,7 @@ impl Context<'_> {
         wish: Option<u32>,
         alone: bool,
         shared: &SharedMemory,
-    ) -> Option<Ahead> {
+    ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let mut multiplies = !alone;
         module.walk(body, &mut |id| multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
@@ -124,29 +131,43 @@ impl Context<'_> {
         for load in loads.filter(|load| !slice.contains(load)) {
             let (copy, bytes) = self.own_elements(load, stage_bytes)?;
             stage_bytes += bytes;
-            wide |= copy.thread.first() == Some(&16);
+            wide |= copy.thread_offsets.first() == Some(&16);
             copies.push(copy);
         }
         if !wide {
             return None;
         }
-        let room = self.room_for_stages(shared) as usize;
+        let room = self.smem_for_stages(shared) as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
         let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
-        (stages >= 2).then_some(Ahead { copies, slice, stage_bytes, stages, asynchronous: false, meets: false })
+        (stages >= 2).then_some(CpAsyncPlan {
+            copies,
+            address_ops: slice,
+            stage_bytes,
+            stages,
+            async_mma: false,
+            barrier_at_head: false,
+        })
     }
 
     /// The copy of a load by the threads that will hold its elements, at this place of a stage, and the bytes that it takes there.
-    fn own_elements(&self, load: OpId, offset: usize) -> Option<(Copy, usize)> {
+    fn own_elements(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
         let threads = self.inference.num_warps * WARP as usize;
         let (run, bytes) = self.copied_run(load)?;
         let count = self.inference.accesses.get(&load)?.num_registers() / run;
         let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
-        let pieces = places.map(|(slot, offset)| Piece { slot, xor: 0, offset }).collect();
+        let pieces = places.map(|(slot, offset)| CpAsyncAccess { register: slot, xor: 0, offset }).collect();
         let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
-        let copy = Copy { load, own: true, offset, run, thread, pieces };
+        let copy = CpAsync {
+            load,
+            thread_private: true,
+            smem_offset: offset,
+            vector: run,
+            thread_offsets: thread,
+            accesses: pieces,
+        };
         Some((copy, (count * threads * bytes).next_multiple_of(OWN_ALIGN)))
     }
 
@@ -154,7 +175,7 @@ impl Context<'_> {
     fn add_own_elements(
         &self,
         body: BlockId,
-        (copies, slice): (&mut Vec<Copy>, &mut Vec<OpId>),
+        (copies, slice): (&mut Vec<CpAsync>, &mut Vec<OpId>),
         stage_bytes: &mut usize,
     ) {
         let (mut all, mut indices, mut bytes) = (copies.clone(), slice.clone(), *stage_bytes);
@@ -181,7 +202,7 @@ impl Context<'_> {
         let module = self.module;
         let view = module.op(load).group(0)[0];
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
-        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_steady(load) {
+        if !matches!(padding, None | Some(Padding::Zero)) || !self.is_invariant_load(load) {
             return None;
         }
         let shape = ViewShape::of(module, view)?;
@@ -203,7 +224,7 @@ impl Context<'_> {
     /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
     fn copyable(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
         let module = self.module;
-        let load = self.load_behind(operand)?;
+        let load = self.source_load(operand)?;
         let op = module.op(load);
         let here = self.op_blocks[load.index()] == Some(body);
         if !here || !self.is_only_use(operand) {
@@ -236,7 +257,7 @@ impl Context<'_> {
                 return false;
             }
             match self.module.defining_op(value) {
-                Some(id) if self.passes_on(id) => value = self.module.op(id).operands[0],
+                Some(id) if self.is_operand_view(id) => value = self.module.op(id).operands[0],
                 _ => return true,
             }
         }
@@ -277,7 +298,7 @@ impl Context<'_> {
     fn is_repeatable(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let steady = match op.code {
-            Opcode::LoadView => self.is_steady(id),
+            Opcode::LoadView => self.is_invariant_load(id),
             code => code.spec().effect == Effect::Pure,
         };
         steady

@@ -8,8 +8,8 @@
 //! Where products take longer they are what everything waits for, and turns only cost.
 
 use crate::backend::ptx::plan::extent;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, For, Schedule, Step};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{For, Schedule, Step, WarpRole};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
@@ -20,16 +20,16 @@ const LEAST_PRODUCTS: usize = 2;
 /// Exponentials of a row: with fewer, iterations are short, and to hand turns on costs more than they gain.
 const LEAST_ROW: i64 = 128;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Has two groups of warps compute exponentials in turn where these take as long as the products of an iteration.
-    pub fn place_works(&self, schedule: &mut Schedule) {
+    pub fn order_exponentials(&self, schedule: &mut Schedule) {
         let of_loop = |plan: &For| Some((plan.body, self.work_of(schedule, plan)?));
-        let found: Vec<_> = schedule.loops(Acts::Math).into_iter().filter_map(of_loop).collect();
+        let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
         for (body, (begin, end, exponentials)) in found {
-            let steps = &mut schedule.bodies[body.0 as usize];
-            let late = is_late(&steps[begin]);
-            steps.insert(end, Step::EndTurn(exponentials));
-            steps.insert(begin, Step::BeginTurn { exponentials, late });
+            let steps = &mut schedule.sequences[body.0 as usize];
+            let late = is_sunk(&steps[begin]);
+            steps.insert(end, Step::ExpOrderArrive(exponentials));
+            steps.insert(begin, Step::ExpOrderWait { exponentials, sunk: late });
         }
     }
 
@@ -38,7 +38,7 @@ impl Context<'_> {
         let steps = schedule.steps(plan.body);
         let products: Vec<OpId> = steps
             .iter()
-            .filter_map(|step| if let Step::Multiply(plan) = step { Some(plan) } else { None })
+            .filter_map(|step| if let Step::Mma(plan) = step { Some(plan) } else { None })
             .filter(|plan| self.run_on(&plan.ops))
             .flat_map(|plan| plan.ops.iter().copied())
             .collect();
@@ -50,14 +50,13 @@ impl Context<'_> {
         let multiplied: u64 = products.iter().map(|&id| self.multiply_adds(id)).sum();
         let worth = products.len() >= LEAST_PRODUCTS && count * PRODUCTS_OF_EXPONENTIAL >= multiplied;
         let wide = self.module.shape(value).last().is_some_and(|&extent| extent >= LEAST_ROW);
-        let meets = steps.iter().any(|step| matches!(step, Step::Within(within) if within.is_shared()));
+        let meets = steps.iter().any(|step| matches!(step, Step::Sub(within) if within.is_shared()));
         if !(worth && wide) || meets {
             return None;
         }
         // A late wait for a product ends a block of code, and to that the exponents belong.
-        let begin = steps[first..].iter().position(is_late).map_or(first, |at| first + at);
-        let parts_before =
-            |at: usize| steps[..at].iter().rev().take_while(|step| matches!(step, Step::Within(_))).count();
+        let begin = steps[first..].iter().position(is_sunk).map_or(first, |at| first + at);
+        let parts_before = |at: usize| steps[..at].iter().rev().take_while(|step| matches!(step, Step::Sub(_))).count();
         let (begin, end) = (begin - parts_before(begin), steps.len() - 1);
         let end = end - parts_before(end);
         steps[begin..end].iter().all(may_be_work).then_some((begin, end, value))
@@ -65,7 +64,7 @@ impl Context<'_> {
 
     /// What a step gives, if these are exponentials of 32 bits: none of them is negative, not even what is no number.
     pub fn exponentials(&self, step: &Step) -> Option<Value> {
-        let &Step::Do(id) = step else { return None };
+        let &Step::Exec(id) = step else { return None };
         let op = self.module.op(id);
         let value = *op.results.first()?;
         let is = op.code == Opcode::Exp2 && self.module.dtype(value) == DType::F32;
@@ -82,15 +81,15 @@ impl Context<'_> {
 }
 
 /// A late wait for products.
-pub fn is_late(step: &Step) -> bool {
-    matches!(step, Step::Land(land) if land.late)
+pub fn is_sunk(step: &Step) -> bool {
+    matches!(step, Step::MmaWait(land) if land.sunk)
 }
 
 /// May a group do this in its turn to work? It waits for nothing but its own products.
 pub fn may_be_work(step: &Step) -> bool {
     match step {
-        Step::Let(_) | Step::Do(_) | Step::Strip(_) | Step::Land(_) | Step::Look(_) => true,
-        Step::Within(within) => !within.is_shared(),
+        Step::Deferred(_) | Step::Exec(_) | Step::StripMine(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,
+        Step::Sub(within) => !within.is_shared(),
         _ => false,
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Registers up to which a value is converted ahead of a loop that uses it in another layout.
 const HOISTED_SLOTS: usize = 32;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// What a loop uses from outside, in which layouts: to be converted once, before it.
     pub fn hoisted(&self, body: BlockId) -> Vec<(Value, Layout)> {
         let module = self.module;

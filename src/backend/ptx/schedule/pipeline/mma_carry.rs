@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Multiply, Orbit, Step};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::{Conversion, Layout};
 use crate::pass::sums;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The products of a loop body that accumulate in place from iteration to iteration. `steps`: those of the body.
-    pub fn orbits_of(&self, id: OpId, steps: &[Step]) -> Vec<Orbit> {
+    pub fn carried_mmas_of(&self, id: OpId, steps: &[Step]) -> Vec<CarriedMma> {
         let module = self.module;
         let op = module.op(id);
         let body = op.regions[0];
@@ -22,14 +22,14 @@ impl Context<'_> {
             return Vec::new();
         }
         let products = steps.iter().filter_map(|step| match step {
-            Step::Multiply(plan) => Some(&**plan),
+            Step::Mma(plan) => Some(&**plan),
             _ => None,
         });
         products.filter_map(|plan| self.orbit_of(plan, exit, body)).collect()
     }
 
     /// The way round of some of them, whose loop ends its iterations with `exit`.
-    fn orbit_of(&self, plan: &Multiply, exit: OpId, body: BlockId) -> Option<Orbit> {
+    fn orbit_of(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let product = plan.last()?;
         let runs_on = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
         if !runs_on(product) || self.bundles.with(product)[..] != plan.ops[..] {
@@ -37,7 +37,7 @@ impl Context<'_> {
         }
         let sums = sums(self.module, &plan.ops);
         let carried = sums.iter().map(|sum| self.carried_sum(sum, body, exit)).collect::<Option<_>>()?;
-        Some(Orbit { product, carried, gives: plan.gives.clone() })
+        Some(CarriedMma { mma: product, accumulators: carried, releases: plan.releases.clone() })
     }
 
     /// The position of the carried value that products add up on in place, from iteration to iteration, if there is one.
@@ -62,7 +62,7 @@ impl Context<'_> {
     }
 
     /// Are there two branches that only compute, so that products may run on beside them?
-    pub fn is_quiet(&self, id: OpId) -> bool {
+    pub fn is_pure(&self, id: OpId) -> bool {
         let regions = &self.module.op(id).regions;
         let mut quiet = regions.len() == 2;
         for &region in regions {
@@ -80,8 +80,8 @@ impl Context<'_> {
     /// May threads meet in a step of such a branch, because it asks for a tile that other warps have?
     pub fn meets(&self, step: &Step) -> bool {
         match step {
-            &Step::Do(id) | &Step::End(id) => self.asks_other_warps(id),
-            Step::Strip(strip) => strip.ops().any(|id| self.asks_other_warps(id)),
+            &Step::Exec(id) | &Step::End(id) => self.asks_other_warps(id),
+            Step::StripMine(strip) => strip.ops().any(|id| self.asks_other_warps(id)),
             _ => false,
         }
     }

@@ -1,12 +1,12 @@
 //! MMA groups: MMAs issued together under one `commit_group`.
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{InTurn, Issue, Multiply};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
+use crate::backend::ptx::schedule::ir::program::{MmaGroup, MmaIssue, OrderSpan};
 use crate::ir::{OpId, Value};
 use crate::pass::sums;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Have the products that add up in turn their sum in the same registers? A left operand that goes through registers may
     /// give its rows to other threads than one that does not.
     pub fn add_up_in_place(&self, members: &[OpId]) -> bool {
@@ -27,26 +27,26 @@ impl Context<'_> {
     pub fn issued(
         &self,
         product: OpId,
-        roles: Option<&Roles>,
+        roles: Option<&WarpSpecialization>,
         is_there: &dyn Fn(Value) -> bool,
         room: u32,
-    ) -> Vec<Multiply> {
+    ) -> Vec<MmaGroup> {
         let members = self.bundles.with(product);
         let together = self.add_up_in_place(&members) && self.operand_bytes(&members, is_there) <= room;
         if together || members.len() == 1 {
-            return vec![Multiply {
+            return vec![MmaGroup {
                 issue: self.issue_order(&members, roles),
                 ops: members.to_vec(),
-                gives: Vec::new(),
-                turn: InTurn::default(),
+                releases: Vec::new(),
+                order: OrderSpan::default(),
             }];
         }
-        members.iter().map(|&member| Multiply::of(member)).collect()
+        members.iter().map(|&member| MmaGroup::of(member)).collect()
     }
 
     /// The order in which products are issued together, and which of them widen the one before: the sums of one left operand
     /// whose right operands are neighbours in each step are one wide sum.
-    fn issue_order(&self, members: &[OpId], roles: Option<&Roles>) -> Vec<Issue> {
+    fn issue_order(&self, members: &[OpId], roles: Option<&WarpSpecialization>) -> Vec<MmaIssue> {
         let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
         let sums: Vec<Vec<usize>> =
             sums(self.module, members).iter().map(|sum| sum.iter().map(position).collect()).collect();
@@ -61,9 +61,9 @@ impl Context<'_> {
                 _ => wide.push(vec![sum]),
             }
         }
-        let steps = |sums: Vec<&Vec<usize>>| -> Vec<Issue> {
+        let steps = |sums: Vec<&Vec<usize>>| -> Vec<MmaIssue> {
             let each = |step: usize| {
-                sums.iter().enumerate().map(move |(index, sum)| Issue { op: sum[step], widens: index > 0 })
+                sums.iter().enumerate().map(move |(index, sum)| MmaIssue { op: sum[step], extends_n: index > 0 })
             };
             (0..sums[0].len()).flat_map(|step| each(step).collect::<Vec<_>>()).collect()
         };
@@ -72,17 +72,17 @@ impl Context<'_> {
 
     /// Can one instruction do a product and the next one, both starting from zero or neither? Their left operand is the same,
     /// and of their streamed right operands the second one stands behind the first one.
-    pub fn widens(&self, product: OpId, next: OpId, roles: Option<&Roles>) -> bool {
+    pub fn widens(&self, product: OpId, next: OpId, roles: Option<&WarpSpecialization>) -> bool {
         let (a, b) = (&self.module.op(product).operands, &self.module.op(next).operands);
-        let place = |value: Value| roles?.place_of(self.load_behind(value)?);
+        let place = |value: Value| roles?.operand_slot(self.source_load(value)?);
         let plan = |id: OpId| self.inference.products.get(&id)?.as_ref().ok();
         let (Some(here), Some(there)) = (place(a[1]), place(b[1])) else { return false };
         let (Some(plan), Some(other)) = (plan(product), plan(next)) else { return false };
-        let apart = i64::from(there.offset) - i64::from(here.offset);
+        let apart = i64::from(there.smem_offset) - i64::from(here.smem_offset);
         a[0] == b[0]
             && self.is_zero(a[2]) == self.is_zero(b[2])
-            && (here.channel, here.rows) == (there.channel, there.rows)
-            && plan.widened_by(other, here.rows) == Some(apart)
+            && (here.channel, here.panel_rows) == (there.channel, there.panel_rows)
+            && plan.widened_by(other, here.panel_rows) == Some(apart)
     }
 
     /// Extents of the operands and the result of products that are issued together, as of one product.

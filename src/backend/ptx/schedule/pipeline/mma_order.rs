@@ -10,38 +10,40 @@
 //! attention, too: there each issues all products of an iteration in its turn. (FlashAttention-3, Shah et al. 2024, has its groups do so.)
 
 use crate::backend::ptx::plan::GROUP_WARPS;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, For, Schedule, Step};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
 /// Groups that take turns.
-pub const GROUPS: u32 = 2;
+pub const ORDERED_GROUPS: u32 = 2;
 /// Most bands that take turns: each has a barrier.
 const MOST_BANDS: u32 = 8;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Has groups of warps issue products in turn where that keeps the tensor cores busy.
-    pub fn place_turns(&self, schedule: &mut Schedule) {
+    pub fn order_mmas(&self, schedule: &mut Schedule) {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
         }
-        let Some(agent) = schedule.agent(Acts::Math).filter(|agent| self.has_turns(schedule, agent)) else { return };
+        let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|agent| self.has_turns(schedule, agent)) else {
+            return;
+        };
         let of_loop = |plan: &For| {
             let one = self.gap_behind(schedule, plan).map(|at| [at, at]);
             let span = one.or_else(|| if self.bands > 1 { self.span_of(schedule, plan) } else { None });
             Some((plan.body, span?))
         };
-        let found: Vec<(BodyId, [usize; 2])> = schedule.loops(agent.acts).into_iter().filter_map(of_loop).collect();
+        let found: Vec<(SeqId, [usize; 2])> = schedule.loops(agent.role).into_iter().filter_map(of_loop).collect();
         for (body, [first, last]) in found {
-            let steps = &mut schedule.bodies[body.0 as usize];
+            let steps = &mut schedule.sequences[body.0 as usize];
             for (at, begins) in [(first, true), (last, false)] {
-                if let Step::Multiply(plan) = &mut steps[at] {
-                    plan.turn.begins |= begins;
-                    plan.turn.ends |= !begins;
+                if let Step::Mma(plan) = &mut steps[at] {
+                    plan.order.acquire |= begins;
+                    plan.order.release |= !begins;
                 }
             }
         }
-        if self.bands == 1 && !schedule.has_turns() {
-            self.place_works(schedule);
+        if self.bands == 1 && !schedule.has_order_barriers() {
+            self.order_exponentials(schedule);
         }
     }
 
@@ -49,43 +51,42 @@ impl Context<'_> {
     /// iteration that has issued them, and nothing is waited for between.
     fn span_of(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
-        let runs = |step: &Step| matches!(step, Step::Multiply(plan) if self.run_on(&plan.ops));
+        let runs = |step: &Step| matches!(step, Step::Mma(plan) if self.run_on(&plan.ops));
         let (first, last) = (steps.iter().position(runs)?, steps.iter().rposition(runs)?);
-        (first < last && plan.orbits.is_empty() && steps[first..last].iter().all(may_be_in_turn))
+        (first < last && plan.carried_mmas.is_empty() && steps[first..last].iter().all(may_be_in_turn))
             .then_some([first, last])
     }
 
     /// The place of the one product of a loop, if it lands in the iteration that has issued it.
     fn gap_behind(&self, schedule: &Schedule, plan: &For) -> Option<usize> {
         let steps = schedule.steps(plan.body);
-        if steps.iter().any(|step| matches!(step, Step::Within(_)) || !step.bodies().is_empty()) {
+        if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.bodies().is_empty()) {
             return None;
         }
         let mut products = steps.iter().enumerate().filter_map(|(at, step)| match step {
-            Step::Multiply(plan) => Some((at, plan)),
+            Step::Mma(plan) => Some((at, plan)),
             _ => None,
         });
         let (at, product) = products.next().filter(|_| products.next().is_none())?;
-        let lands =
-            |step: &Step| matches!(step, Step::Land(land) if Some(land.product) == product.last() && !land.carried);
+        let lands = |step: &Step| matches!(step, Step::MmaWait(land) if Some(land.mma) == product.last() && !land.from_previous_iteration);
         (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 
     /// May the groups of an agent take turns?
-    pub fn has_turns(&self, schedule: &Schedule, agent: &Agent) -> bool {
-        let dealt = schedule.roles.as_ref().is_none_or(|roles| roles.deal.is_some());
+    pub fn has_turns(&self, schedule: &Schedule, agent: &Partition) -> bool {
+        let dealt = schedule.warp_spec.as_ref().is_none_or(|roles| roles.pingpong.is_some());
         let warps = agent.warps.len() as u32;
         let groups =
-            if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == GROUPS * GROUP_WARPS };
-        agent.acts == Acts::Math && groups && !dealt
+            if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == ORDERED_GROUPS * GROUP_WARPS };
+        agent.role == WarpRole::Consumer && groups && !dealt
     }
 }
 
 /// May a group do this in its turn? Where it waits, others do not have to go on first.
 pub fn may_be_in_turn(step: &Step) -> bool {
     match step {
-        Step::Multiply(_) | Step::Let(_) | Step::Do(_) | Step::Take(_) | Step::Await(_) => true,
-        Step::Within(within) => !within.is_shared(),
+        Step::Mma(_) | Step::Deferred(_) | Step::Exec(_) | Step::Advance(_) | Step::ConsumerWait(_) => true,
+        Step::Sub(within) => !within.is_shared(),
         _ => false,
     }
 }

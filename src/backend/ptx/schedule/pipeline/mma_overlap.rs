@@ -1,15 +1,16 @@
 //! MMA/softmax overlap: moves part of the work on one MMA before the wait for the next.
 //!
-//! Where two products are issued one after the other (the scores of the next keys, and the sums of the last ones in attention), the work
-//! on the first one begins while the second one runs, and needs it in the end: the sums are scaled by what the scores have
-//! become. In the order of the program that comes before most of the work, which would then wait for no reason: so a quarter
-//! of it goes first. ptxas has to be held to that (`Land::behind`): it takes exponentials for slow instructions, which had better
-//! stand behind the wait.
+//! Two MMAs are issued one after the other: in attention, the scores of the next keys and the sums
+//! of the last ones. The work on the first MMA overlaps with the second one. It needs the result of
+//! the second one at its end, where the sums are scaled by a factor from the scores. In program order
+//! that use precedes most of the work, which would then wait without a reason. So a quarter of the
+//! work precedes the wait. The wait is ordered by `MmaWait::release_after`: ptxas expects long
+//! latencies of exponentials and would otherwise emit them after the wait.
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, Schedule, Step};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step, WarpRole};
 use crate::ir::{OpId, Opcode, Value};
 
 /// Of a chain of additions this part goes before the wait: as many exponentials as the product takes that runs meanwhile.
@@ -19,25 +20,25 @@ const LEAST: usize = 12;
 /// Narrower products are done before the work on the others begins.
 const OPERAND_BITS: u32 = 16;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Has part of the work on a product done before the wait for the next one. Where threads meet amid that work all products land, so that this
     /// comes when it is known where they do.
-    pub fn place_work_beside(&self, schedule: &mut Schedule) {
-        let bodies: Vec<BodyId> = schedule.loops(Acts::Math).iter().map(|plan| plan.body).collect();
+    pub fn overlap_mmas(&self, schedule: &mut Schedule) {
+        let bodies: Vec<SeqId> = schedule.loops(WarpRole::Consumer).iter().map(|plan| plan.body).collect();
         bodies.into_iter().for_each(|body| self.work_beside(schedule, body));
     }
 
-    fn work_beside(&self, schedule: &mut Schedule, body: BodyId) {
+    fn work_beside(&self, schedule: &mut Schedule, body: SeqId) {
         let steps = schedule.steps(body);
         for at in 0..steps.len() {
             let Some((before, scaled)) = self.late_wait(schedule, steps, at) else { continue };
             let Some((last, value)) = self.goes_first(steps, at, scaled) else { continue };
-            let steps = &mut schedule.bodies[body.0 as usize];
-            if let Step::Land(land) = &mut steps[before] {
-                land.keeps = true;
+            let steps = &mut schedule.sequences[body.0 as usize];
+            if let Step::MmaWait(land) = &mut steps[before] {
+                land.defer_release = true;
             }
-            if let Step::Land(land) = &mut steps[at] {
-                (land.late, land.behind) = (false, Some(value));
+            if let Step::MmaWait(land) = &mut steps[at] {
+                (land.sunk, land.release_after) = (false, Some(value));
             }
             // The wait and the step that it is for.
             steps[at..=last].rotate_left(2);
@@ -48,16 +49,18 @@ impl Context<'_> {
     /// If here is a wait for a product that was issued behind another one, and the work on that is more than what the product computes: the
     /// wait for the other one, which gives back stages of which there are others, and the op that needs this one.
     fn late_wait(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
-        let (&Step::Land(land), &Step::Do(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
+        let (&Step::MmaWait(land), &Step::Exec(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
         let (place, before) = steps[..at].iter().enumerate().rev().find_map(|(place, step)| match step {
-            Step::Land(other) if other.younger == 1 && !other.carried && !other.late => Some((place, other.product)),
+            Step::MmaWait(other) if other.pending == 1 && !other.from_previous_iteration && !other.sunk => {
+                Some((place, other.mma))
+            }
             _ => None,
         })?;
         // Of an only stage the producer waits for the end of the work.
-        let others = |channel: &u32| schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(*channel));
+        let others = |channel: &u32| schedule.warp_spec.as_ref().is_some_and(|roles| !roles.is_single_stage(*channel));
         let gives = |step: &Step| match step {
-            Step::Multiply(plan) if plan.last() == Some(before) => {
-                !plan.gives.is_empty() && plan.gives.iter().all(others)
+            Step::Mma(plan) if plan.last() == Some(before) => {
+                !plan.releases.is_empty() && plan.releases.iter().all(others)
             }
             _ => false,
         };
@@ -69,27 +72,28 @@ impl Context<'_> {
             let operands = self.module.op(product).operands[..2].iter();
             operands.copied().all(|value| self.element_type(value).storage_bits() == OPERAND_BITS)
         };
-        let is_last = land.late && !land.carried && land.younger == 0;
-        let pays = wide(land.product) && size(before) >= size(land.product) && steps[..place].iter().any(gives);
+        let is_last = land.sunk && !land.from_previous_iteration && land.pending == 0;
+        let pays = wide(land.mma) && size(before) >= size(land.mma) && steps[..place].iter().any(gives);
         (is_last && pays).then_some((place, scaled))
     }
 
     /// The last step that is done before a wait, and what it computes.
     fn goes_first(&self, steps: &[Step], at: usize, scaled: OpId) -> Option<(usize, Value)> {
         let module = self.module;
-        let Step::Land(land) = &steps[at] else { return None };
+        let Step::MmaWait(land) = &steps[at] else { return None };
         let later: HashSet<Value> =
-            [land.product, scaled].iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
+            [land.mma, scaled].iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
         let mut chain: Vec<(usize, Value)> = Vec::new();
         for (place, step) in steps.iter().enumerate().skip(at + 2) {
-            let (&Step::Do(id) | &Step::Let(id)) = step else { break };
+            let (&Step::Exec(id) | &Step::Deferred(id)) = step else { break };
             let op = module.op(id);
-            let only_computes = op.code.is_elementwise() || op.code == Opcode::Extract || matches!(step, Step::Let(_));
+            let only_computes =
+                op.code.is_elementwise() || op.code == Opcode::Extract || matches!(step, Step::Deferred(_));
             if !only_computes || op.operands.iter().any(|value| later.contains(value)) {
                 break;
             }
             let goes_on = chain.last().is_none_or(|(_, sum)| op.operands.contains(sum));
-            if op.code == Opcode::AddF && goes_on && matches!(step, Step::Do(_)) {
+            if op.code == Opcode::AddF && goes_on && matches!(step, Step::Exec(_)) {
                 chain.push((place, op.results[0]));
             }
         }

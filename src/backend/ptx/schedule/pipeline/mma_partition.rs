@@ -1,9 +1,9 @@
 //! MMA partition: the instruction of each MMA, and the rows and columns per warp group.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Of each product of a kernel, in the order of the program, its instruction and what of it each group of warps does.
     pub fn splits(&self, body: BlockId) -> Vec<(OpId, String)> {
         let mut all = Vec::new();

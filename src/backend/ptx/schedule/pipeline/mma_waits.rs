@@ -10,8 +10,10 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Await, BodyId, For, Land, Multiply, Schedule, Step};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{
+    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, Step, WarpRole,
+};
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.
@@ -40,9 +42,9 @@ enum Ending {
 
 /// One agent's way through its program.
 struct Waits<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     schedule: &'a mut Schedule,
-    acts: Acts,
+    acts: WarpRole,
     /// In the order in which they were issued.
     flying: Vec<Flight>,
     /// Channels whose tiles have been waited for.
@@ -51,11 +53,11 @@ struct Waits<'a, 'm> {
     steps: Vec<Step>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Puts waits between the steps of a schedule that has none.
-    pub fn place_waits(&self, schedule: &mut Schedule) {
-        let agents: Vec<(Acts, BodyId)> = schedule.agents.iter().map(|agent| (agent.acts, agent.body)).collect();
-        for (acts, body) in agents.into_iter().filter(|&(acts, _)| acts != Acts::Load) {
+    pub fn insert_waits(&self, schedule: &mut Schedule) {
+        let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
+        for (acts, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
             let (flying, arrived, steps) = (Vec::new(), HashSet::new(), Vec::new());
             let mut waits = Waits { context: self, schedule: &mut *schedule, acts, flying, arrived, steps };
             waits.body(body, &Ending::Landed);
@@ -64,15 +66,15 @@ impl Context<'_> {
 }
 
 impl Waits<'_, '_> {
-    fn body(&mut self, body: BodyId, ending: &Ending) {
+    fn body(&mut self, body: SeqId, ending: &Ending) {
         let around = std::mem::take(&mut self.steps);
-        for step in std::mem::take(&mut self.schedule.bodies[body.0 as usize]) {
+        for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             self.before(&step, ending);
-            let (take, product) = (matches!(step, Step::Take(_)), matches!(step, Step::Multiply(_)));
+            let (take, product) = (matches!(step, Step::Advance(_)), matches!(step, Step::Mma(_)));
             match &step {
                 Step::For(step) => self.around_for(step),
                 Step::Loop(step) => self.body(step.body, &Ending::Landed),
-                Step::If { arms, quiet: true, .. } => self.quiet_arms(arms),
+                Step::If { arms, pure: true, .. } => self.quiet_arms(arms),
                 Step::If { arms, .. } => arms.iter().for_each(|&arm| self.body(arm, &Ending::Landed)),
                 _ => {}
             }
@@ -81,12 +83,12 @@ impl Waits<'_, '_> {
                 self.after_last();
             }
         }
-        self.schedule.bodies[body.0 as usize] = std::mem::replace(&mut self.steps, around);
+        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, around);
     }
 
     /// Branches that only compute. Where they meet, the same products may still run: what one of them waited for, the other one
     /// waits for at its end.
-    fn quiet_arms(&mut self, arms: &[BodyId]) {
+    fn quiet_arms(&mut self, arms: &[SeqId]) {
         let before = self.flying.clone();
         let mut left: Vec<Vec<Flight>> = Vec::new();
         for &arm in arms {
@@ -101,7 +103,7 @@ impl Waits<'_, '_> {
                 let around = std::mem::take(&mut self.steps);
                 self.land(alike, true);
                 let wait = std::mem::replace(&mut self.steps, around);
-                let steps = &mut self.schedule.bodies[arm.0 as usize];
+                let steps = &mut self.schedule.sequences[arm.0 as usize];
                 let end = steps.len() - 1;
                 steps.splice(end..end, wait);
             }
@@ -126,34 +128,38 @@ impl Waits<'_, '_> {
             if all {
                 // A loop or branch computes bounds and conditions first, and what brings a tile what it is made of.
                 let late = matches!(ending, Ending::Beside);
-                self.land(0, late || !matches!(step, Step::Give(_) | Step::Take(_) | Step::Do(_)));
+                self.land(0, late || !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_)));
             }
         }
         match step {
-            Step::Multiply(plan) => self.await_operands(plan),
-            &Step::Get(load) => self.await_rider(load),
+            Step::Mma(plan) => self.await_operands(plan),
+            &Step::LocalLoad(load) => self.await_rider(load),
             _ => {}
         }
     }
 
     /// The first use of a small tile that comes with others.
     fn await_rider(&mut self, load: OpId) {
-        let channel =
-            self.schedule.roles.as_ref().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
+        let channel = self
+            .schedule
+            .warp_spec
+            .as_ref()
+            .and_then(|roles| roles.aux_channel.get(&load))
+            .map(|&channel| channel as u32);
         if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
-            self.steps.push(Step::Await(Await { channel, late: false }));
+            self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
         }
     }
 
     /// The first use of streamed tiles.
-    fn await_operands(&mut self, plan: &Multiply) {
+    fn await_operands(&mut self, plan: &MmaGroup) {
         for &id in &plan.ops {
             for &value in &self.context.module.op(id).operands[..2] {
-                let load = self.context.load_behind(value);
-                let roles = self.schedule.roles.as_deref();
-                let channel = load.and_then(|load| roles?.members.get(&load)).map(|&channel| channel as u32);
+                let load = self.context.source_load(value);
+                let roles = self.schedule.warp_spec.as_deref();
+                let channel = load.and_then(|load| roles?.operand_channel.get(&load)).map(|&channel| channel as u32);
                 if let Some(channel) = channel.filter(|&channel| self.arrived.insert(channel)) {
-                    self.steps.push(Step::Await(Await { channel, late: true }));
+                    self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: true }));
                 }
             }
         }
@@ -162,19 +168,23 @@ impl Waits<'_, '_> {
     /// After the step that came last.
     fn after_last(&mut self) {
         match self.steps.last() {
-            Some(&Step::Take(channel)) => {
-                let early = self.schedule.roles.as_ref().is_some_and(|roles| roles.channels[channel as usize].early);
+            Some(&Step::Advance(channel)) => {
+                let early = self
+                    .schedule
+                    .warp_spec
+                    .as_ref()
+                    .is_some_and(|roles| roles.channels[channel as usize].wait_at_acquire);
                 self.arrived.remove(&channel);
                 if early {
                     self.arrived.insert(channel);
-                    self.steps.push(Step::Await(Await { channel, late: false }));
+                    self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
                 }
             }
-            Some(Step::Multiply(plan)) if self.context.run_on(&plan.ops) => {
+            Some(Step::Mma(plan)) if self.context.run_on(&plan.ops) => {
                 let Some(product) = plan.last() else { return };
                 let results = self.context.results_of(&plan.ops);
                 self.flying.push(Flight { product, results, carried: false });
-                if self.acts == Acts::Math {
+                if self.acts == WarpRole::Consumer {
                     self.land(1, false);
                 }
             }
@@ -188,27 +198,27 @@ impl Waits<'_, '_> {
         let block = self.context.module.block(op.regions[0]);
         let exit = block.ops.last().map(|&exit| self.context.module.op(exit));
         let of = |values: &[Value]| -> Vec<Vec<Value>> {
-            let orbits = step.orbits.iter();
-            orbits.map(|orbit| orbit.carried.iter().map(|&carried| values[carried]).collect()).collect()
+            let orbits = step.carried_mmas.iter();
+            orbits.map(|orbit| orbit.accumulators.iter().map(|&carried| values[carried]).collect()).collect()
         };
         let flights = |results: Vec<Vec<Value>>| -> Vec<Flight> {
-            let orbits = step.orbits.iter().zip(results);
-            orbits.map(|(orbit, results)| Flight { product: orbit.product, results, carried: true }).collect()
+            let orbits = step.carried_mmas.iter().zip(results);
+            orbits.map(|(orbit, results)| Flight { product: orbit.mma, results, carried: true }).collect()
         };
         // Copies that run ahead of it for all threads wait at the head for whatever runs.
-        let lands_at_head = step.ahead.as_ref().is_some_and(|ahead| ahead.meets);
+        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
         let ending = match exit {
-            Some(exit) if !step.orbits.is_empty() => Ending::InOrbit(of(&exit.operands)),
-            _ if lands_at_head && self.acts == Acts::All => Ending::RunsOn,
+            Some(exit) if !step.carried_mmas.is_empty() => Ending::InOrbit(of(&exit.operands)),
+            _ if lands_at_head && self.acts == WarpRole::All => Ending::RunsOn,
             _ => Ending::Landed,
         };
         self.flying = if lands_at_head { Vec::new() } else { flights(of(&block.args[1..])) };
         self.body(step.body, &ending);
         self.flying = flights(of(&op.results));
-        if let Some(leave) = step.leave {
+        if let Some(leave) = step.epilogue {
             let around = std::mem::take(&mut self.steps);
             self.land(0, false);
-            self.schedule.bodies[leave.0 as usize] = std::mem::replace(&mut self.steps, around);
+            self.schedule.sequences[leave.0 as usize] = std::mem::replace(&mut self.steps, around);
         }
     }
 
@@ -217,6 +227,13 @@ impl Waits<'_, '_> {
         let Some(landed) = self.flying.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
         let Flight { product, carried, .. } = self.flying[landed - 1];
         self.flying.drain(..landed);
-        self.steps.push(Step::Land(Land { product, carried, younger, late, keeps: false, behind: None }));
+        self.steps.push(Step::MmaWait(MmaWait {
+            mma: product,
+            from_previous_iteration: carried,
+            pending: younger,
+            sunk: late,
+            defer_release: false,
+            release_after: None,
+        }));
     }
 }

@@ -4,38 +4,38 @@
 //! nothing runs on the tensor cores meanwhile, and the first product waits for the answer. So the answer is asked for in the iteration
 //! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Await, BodyId, For, Land, Schedule, Step};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::ir::OpId;
 
 /// Products of narrower operands are done early.
 const WIDE_BITS: u32 = 16;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Has loops look ahead.
-    pub fn place_looks(&self, schedule: &mut Schedule) {
+    pub fn insert_try_waits(&self, schedule: &mut Schedule) {
         let place = |plan: &&For| {
             let steps = schedule.steps(plan.body);
             let (at, channel) = place_of_look(steps)?;
             if self.has_narrow_products(steps) {
                 return None;
             }
-            let others = schedule.roles.as_ref().is_some_and(|roles| !roles.only_stage(channel));
+            let others = schedule.warp_spec.as_ref().is_some_and(|roles| !roles.is_single_stage(channel));
             (others && self.may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
         };
-        let loops = schedule.loops(Acts::Math);
-        let plain = loops.iter().filter(|plan| plan.orbits.is_empty() && plan.rounds.is_none_or(|rounds| rounds == 1));
-        let found: Vec<(BodyId, usize, u32)> = plain.filter_map(place).collect();
+        let loops = schedule.loops(WarpRole::Consumer);
+        let plain =
+            loops.iter().filter(|plan| plan.carried_mmas.is_empty() && plan.unroll.is_none_or(|rounds| rounds == 1));
+        let found: Vec<(SeqId, usize, u32)> = plain.filter_map(place).collect();
         for (body, at, channel) in found {
-            schedule.bodies[body.0 as usize].insert(at, Step::Look(channel));
+            schedule.sequences[body.0 as usize].insert(at, Step::ConsumerTryWait(channel));
         }
     }
 
     /// Are there several products, of narrow operands? One is done before the next one has been issued, and to ask takes longer than
     /// to wait.
     fn has_narrow_products(&self, steps: &[Step]) -> bool {
-        let products =
-            || steps.iter().filter_map(|step| if let Step::Multiply(plan) = step { plan.last() } else { None });
+        let products = || steps.iter().filter_map(|step| if let Step::Mma(plan) = step { plan.last() } else { None });
         let narrow = |id: OpId| self.element_type(self.module.op(id).operands[0]).storage_bits() < WIDE_BITS;
         products().count() > 1 && products().all(narrow)
     }
@@ -43,29 +43,30 @@ impl Context<'_> {
     /// Does a loop take one stage of the ring of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
     /// next stage is what it takes next, and who moves on there moves on in every iteration.
     pub fn may_look(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
-        let Some(roles) = &schedule.roles else { return false };
-        let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.ring);
+        let Some(roles) = &schedule.warp_spec else { return false };
+        let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.pipeline);
         let steps = schedule.steps_within(plan.body).into_iter();
         let taken: Vec<u32> = steps
-            .filter_map(|step| if let &Step::Take(other) = step { Some(other) } else { None })
+            .filter_map(|step| if let &Step::Advance(other) = step { Some(other) } else { None })
             .filter(|&other| ring(other) == ring(channel))
             .collect();
         let whole = !self.ends_early(self.module.op(plan.op).regions[0]);
-        plan.deal.is_none() && whole && taken == [channel]
+        plan.pingpong.is_none() && whole && taken == [channel]
     }
 }
 
 /// Where a look stands in a body, if anywhere, and the channel that it is for: behind the last product that lands, for tiles that the
 /// first one of the next iteration waits for.
 fn place_of_look(steps: &[Step]) -> Option<(usize, u32)> {
-    let first = steps.iter().position(|step| matches!(step, Step::Multiply(_)))?;
+    let first = steps.iter().position(|step| matches!(step, Step::Mma(_)))?;
     let channel = steps[..first].iter().find_map(|step| match step {
-        Step::Await(Await { channel, .. }) => Some(*channel),
+        Step::ConsumerWait(ConsumerWait { channel, .. }) => Some(*channel),
         _ => None,
     })?;
-    let last = steps.iter().rposition(|step| matches!(step, Step::Land(Land { carried: false, .. })))?;
+    let last =
+        steps.iter().rposition(|step| matches!(step, Step::MmaWait(MmaWait { from_previous_iteration: false, .. })))?;
     // What is left to the next step comes there. Where that is the end, there was work before.
-    let next = last + steps.iter().skip(last).position(|step| !(step.is_wait() || matches!(step, Step::Within(_))))?;
+    let next = last + steps.iter().skip(last).position(|step| !(step.is_wait() || matches!(step, Step::Sub(_))))?;
     let at = if matches!(steps[next], Step::End(_)) { last } else { next + 1 };
     (first < last).then_some((at, channel))
 }

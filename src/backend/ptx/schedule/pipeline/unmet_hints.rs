@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
 use crate::ir::{BlockId, OpId, Opcode};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
     pub fn unmet(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
         let mut loops = Vec::new();
@@ -38,9 +38,9 @@ impl Context<'_> {
             {
                 unmet.push((id, format!("no producer: {why}")));
             }
-            let dealt = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
+            let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
             if self.hinted_number(id, "teams").is_some_and(|teams| teams > 1)
-                && dealt.is_none_or(|deal| deal.around != id)
+                && dealt.is_none_or(|deal| deal.loop_op != id)
             {
                 unmet.push((id, format!("one team: {}", self.why_not_dealt())));
             }
@@ -49,12 +49,12 @@ impl Context<'_> {
     }
 
     /// Stages of the loads of loops that a producer makes: the fewest.
-    fn streamed_stages(&self, schedule: &Schedule, structure: &Structure) -> HashMap<OpId, u32> {
+    fn streamed_stages(&self, schedule: &Schedule, structure: &RegionTree) -> HashMap<OpId, u32> {
         let mut found = HashMap::new();
-        let Some(roles) = &schedule.roles else { return found };
+        let Some(roles) = &schedule.warp_spec else { return found };
         for channel in &roles.channels {
-            if let Some(around) = self.loop_of(channel.block, structure) {
-                let stages = roles.rings[channel.ring].stages;
+            if let Some(around) = self.enclosing_loop(channel.block, structure) {
+                let stages = roles.pipelines[channel.pipeline].num_stages;
                 found.entry(around).and_modify(|known: &mut u32| *known = stages.min(*known)).or_insert(stages);
             }
         }
@@ -66,10 +66,10 @@ impl Context<'_> {
         &self,
         body: BlockId,
         id: OpId,
-        (structure, unstreamed): (&Structure, &Unstreamed),
+        (structure, unstreamed): (&RegionTree, &Unstreamed),
     ) -> Option<String> {
         let is_here =
-            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.loop_of(block, structure)) == Some(id);
+            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.enclosing_loop(block, structure)) == Some(id);
         let mut products = Vec::new();
         self.module.walk(body, &mut |op| {
             let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
@@ -85,7 +85,7 @@ impl Context<'_> {
         }
         let mut reasons: Vec<String> = Vec::new();
         for &operand in products.iter().flat_map(|&product| &self.module.op(product).operands[..2]) {
-            let reason = match (self.load_behind(operand), self.module.defining_op(operand)) {
+            let reason = match (self.source_load(operand), self.module.defining_op(operand)) {
                 (Some(load), _) if is_here(load) => {
                     unstreamed.loads.get(&load).map(|&reason| self.reason_of_load(load, reason))
                 }
@@ -115,7 +115,7 @@ impl Context<'_> {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return "tile blocks share a multiprocessor";
         }
-        if !self.fit_teams() {
+        if !self.can_pingpong() {
             return "a team is of 4 warps";
         }
         "iterations are dealt of the one loop of a kernel whose loads are streamed, if nothing is carried from one to the next, each \
@@ -127,8 +127,8 @@ const NOTHING_AHEAD: &str = "its loads cannot be copied ahead, or there is no ro
 
 /// Stages of copies ahead, by loop.
 fn copied_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
-    let loops = schedule.bodies.iter().flatten().filter_map(|step| match step {
-        Step::For(plan) => Some((plan.op, plan.ahead.as_ref()?.stages as u32)),
+    let loops = schedule.sequences.iter().flatten().filter_map(|step| match step {
+        Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),
         _ => None,
     });
     loops.collect()

@@ -1,16 +1,16 @@
 //! Unrolling: how many iterations of a `for` are emitted in a row.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode};
 
 /// Ops up to which the rounds of a loop are written out.
 const MOST_OPS: usize = 4096;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The rounds of a loop that its hint wants in a row, if it can have them; one, if even the assembler has to leave them
     /// one by one. `plain`: nothing runs ahead of the loop or over its back edge, and its iterations are not dealt.
-    pub fn rounds_of(&self, id: OpId, plain: bool) -> Option<u32> {
+    pub fn unroll_factor(&self, id: OpId, plain: bool) -> Option<u32> {
         let wished = self.hinted_rounds(id)?;
         (wished == 1 || plain && self.can_write_out(id, wished)).then_some(wished)
     }

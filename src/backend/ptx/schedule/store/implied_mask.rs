@@ -4,7 +4,7 @@
 //! end of an array. Where the largest element of a thread is known without looking at all of them, one comparison
 //! decides for all.
 
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, CmpPred, Opcode, Sign, Value};
 
@@ -16,7 +16,7 @@ pub enum Comparison {
     Counting { value: Value, bound: Value },
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is there a predicate, cheaper than the mask, that implies it for all elements of a thread?
     pub fn can_imply(&self, mask: Value) -> bool {
         self.comparisons(mask).is_some()

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::privatized_array::Private;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::dtype::DType;
 use crate::ir::table::Effect;
@@ -67,12 +67,12 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
     module.block(block).parent.is_none().then_some((base, op.operands[1]))
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Finds such atomics, and a place for their copy, if the kernel has some.
-    pub fn choose_private(&mut self, body: BlockId, shared: &mut SharedMemory) {
+    pub fn select_privatized_atomics(&mut self, body: BlockId, shared: &mut SharedMemory) {
         let Some((first, root, mode)) = self.worth_a_copy(body) else { return };
         let copies = (COPIES_PER_WARP * self.inference.num_warps as u32).min(MOST_COPIES);
-        let private = Private { first, root, mode, place: Buffer::default(), copies };
+        let private = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas: copies };
         let Some(place) = shared.reserve(private.bytes(), ALIGN) else { return };
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
@@ -84,7 +84,7 @@ impl Context<'_> {
             }
         }
         self.combined = ops.into_iter().collect();
-        self.private = Some(Private { place, ..private });
+        self.private = Some(PrivatizedArray { buffer: place, ..private });
     }
 
     /// The first array with such atomics, and what they do.
@@ -134,7 +134,7 @@ impl Context<'_> {
         combining_mode(self.module, id) == Some(mode)
             && array_and_offsets(self.module, op.operands[0]).is_some_and(|(base, _)| base == root)
             && is_relaxed_on_device(op)
-            && !self.is_result_read(id)
+            && !self.is_result_used(id)
     }
 
     /// The mask of an atomic.

@@ -1,7 +1,7 @@
 //! Splits a TMA store to fit the shared memory available.
 
 use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::schedule::ir::tma_store::Parts;
+use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::backend::ptx::shared::SharedMemory;
 
 /// Alignment of boxes: a whole swizzle pattern.
@@ -15,29 +15,29 @@ const MODEST_BYTES: u32 = 32 << 10;
 const MOST_PARTS: u32 = 4;
 const SMALL_PART: u32 = 16 << 10;
 
-impl Parts {
+impl StoreSplit {
     /// Those of a tile that the whole block writes: a few, so that the first is on its way while the next is written; where
     /// they do not all fit, at least two at a time.
-    pub fn of_block(tile: &BoxedTile, shared: &SharedMemory) -> Option<Parts> {
+    pub fn of_block(tile: &BoxedTile, shared: &SharedMemory) -> Option<StoreSplit> {
         let fitting = |room: u32| parts_in(tile, room.saturating_sub(BOX_ALIGN), SMALL_PART);
         fitting(shared.reusable().max(MODEST_BYTES + BOX_ALIGN).min(shared.free())).or_else(|| fitting(shared.free()))
     }
 
     /// Those of a warp's boxes in so many bytes, where there are so many warps.
-    pub fn of_warp(tile: &BoxedTile, room: u32, warps: u32) -> Option<Parts> {
+    pub fn of_warp(tile: &BoxedTile, room: u32, warps: u32) -> Option<StoreSplit> {
         let parts = parts_in(tile, room, SMALL_PART / warps)?;
         // Places of warps are powers of two apart.
-        Some(Parts { slots: 1 << parts.slots.ilog2(), ..parts })
+        Some(StoreSplit { in_flight: 1 << parts.in_flight.ilog2(), ..parts })
     }
 
     /// The same where the boxes of all of them stand in a stage of so many bytes.
-    pub fn in_stage(tile: &BoxedTile, bytes: u32, warps: u32) -> Option<Parts> {
-        Parts::of_warp(tile, bytes / warps / BOX_ALIGN * BOX_ALIGN, warps)
+    pub fn in_stage(tile: &BoxedTile, bytes: u32, warps: u32) -> Option<StoreSplit> {
+        StoreSplit::of_warp(tile, bytes / warps / BOX_ALIGN * BOX_ALIGN, warps)
     }
 }
 
 /// Cuts a tile of boxes to `room` bytes.
-fn parts_in(tile: &BoxedTile, room: u32, small: u32) -> Option<Parts> {
+fn parts_in(tile: &BoxedTile, room: u32, small: u32) -> Option<StoreSplit> {
     let whole = tile.bytes();
     (0..=tile.part_bits).find_map(|bits| {
         let (count, bytes) = (1 << bits, whole >> bits);
@@ -45,6 +45,6 @@ fn parts_in(tile: &BoxedTile, room: u32, small: u32) -> Option<Parts> {
         let last = bits == tile.part_bits;
         let small = count >= MOST_PARTS || bytes <= small;
         let fits = slots > 1 || count == slots || (last && slots == 1);
-        (fits && (small || last)).then_some(Parts { count, bytes, slots })
+        (fits && (small || last)).then_some(StoreSplit { count, bytes, in_flight: slots })
     })
 }

@@ -16,13 +16,13 @@ use std::collections::{HashMap, HashSet};
 use super::split::BOX_ALIGN;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::backend::ptx::schedule::analysis::memory_effects::is_unknown;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::tma_store::{Boxed, Outbox, Parts};
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
+use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStorePlan};
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::table::Effect;
@@ -47,10 +47,10 @@ fn adds_as_the_engine(module: &Module, id: OpId) -> bool {
     adds && relaxed && !matches!(op.attr(AttrKind::MemScope), Some(Attr::MemScope(MemScope::System)))
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Decides which stores of the kernel the engine does, all of them by the whole block.
-    pub fn choose_stores(&mut self, body: BlockId) {
-        let mut stores: HashMap<OpId, Boxed> = HashMap::new();
+    pub fn select_tma_stores(&mut self, body: BlockId) {
+        let mut stores: HashMap<OpId, TmaStorePlan> = HashMap::new();
         self.module.walk(body, &mut |id| stores.extend(self.boxed_store(id).map(|store| (id, store))));
         let others = self.accessed_otherwise(body, &|id| stores.contains_key(&id));
         stores.retain(|&id, _| others.as_ref().is_some_and(|others| !others.contains(&self.stored_array(id))));
@@ -104,7 +104,7 @@ impl Context<'_> {
     }
 
     /// The plan of a store, if the engine is the better way for it.
-    fn boxed_store(&self, id: OpId) -> Option<Boxed> {
+    fn boxed_store(&self, id: OpId) -> Option<TmaStorePlan> {
         if !self.may_be_sent(id) {
             return None;
         }
@@ -131,7 +131,7 @@ impl Context<'_> {
         }
         self.sent_map(id, &tile)?;
         tile.writes(&layout)?;
-        Some(Boxed { layout, tile, outbox: None })
+        Some(TmaStorePlan { layout, tile, staging: None })
     }
 
     /// The map of a store by boxes of this tile, if it may have one.
@@ -148,9 +148,14 @@ impl Context<'_> {
     }
 
     /// Finds places for boxes of warps, where there are roles. `shared`: with what else is reserved for the whole kernel.
-    pub fn place_boxes(&mut self, body: BlockId, roles: Option<&Roles>, shared: &mut SharedMemory) {
+    pub fn allocate_staging_buffers(
+        &mut self,
+        body: BlockId,
+        roles: Option<&WarpSpecialization>,
+        shared: &mut SharedMemory,
+    ) {
         if let Some(roles) = roles {
-            let fetched = |load| roles.members.contains_key(&load);
+            let fetched = |load| roles.operand_channel.contains_key(&load);
             let others = self.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / self.crews());
             self.part_by_warps(self.crews() * others, roles, shared);
         }
@@ -158,7 +163,7 @@ impl Context<'_> {
 
     /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has
     /// stored before, if it was stored. `others`: bytes of shared memory that are wanted for something else.
-    fn part_by_warps(&mut self, others: u32, roles: &Roles, shared: &mut SharedMemory) {
+    fn part_by_warps(&mut self, others: u32, roles: &WarpSpecialization, shared: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.boxed.keys().copied().collect();
         ids.sort_unstable();
         for &id in &ids {
@@ -171,29 +176,29 @@ impl Context<'_> {
     }
 
     /// A store by boxes of each warp, whose place it reserves.
-    fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<Boxed> {
+    fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<TmaStorePlan> {
         let tile = self.tile_of_warps(id)?;
         let (warps, all) = (self.inference.num_warps as u32, self.consumer_warps());
-        let room = self.room_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / all;
-        let parts = Parts::of_warp(&tile, room, warps)?;
-        let place = shared.reserve(parts.slots * parts.bytes * all, BOX_ALIGN)?;
+        let room = self.smem_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / all;
+        let parts = StoreSplit::of_warp(&tile, room, warps)?;
+        let place = shared.reserve(parts.in_flight * parts.bytes * all, BOX_ALIGN)?;
         let layout = self.boxed[&id].layout.clone();
-        Some(Boxed { layout, tile, outbox: Some(Outbox { place, stage: None, parts }) })
+        Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer: place, channel: None, split: parts }) })
     }
 
     /// A store by boxes of each warp in a stage that is lent to it (`warp_specialize/epilogue_smem_reuse`).
-    fn in_lent_stage(&self, id: OpId, roles: &Roles) -> Option<Boxed> {
-        let channel = roles.lent_to(id)?;
+    fn in_lent_stage(&self, id: OpId, roles: &WarpSpecialization) -> Option<TmaStorePlan> {
+        let channel = roles.staging_channel_of(id)?;
         let (tile, warps) = (self.tile_of_warps(id)?, self.inference.num_warps as u32);
-        let parts = Parts::in_stage(&tile, roles.channels[channel as usize].stage_bytes, warps)?;
-        let place = Buffer { offset: 0, bytes: parts.slots * parts.bytes * warps };
-        let outbox = Some(Outbox { place, stage: Some(channel), parts });
-        Some(Boxed { layout: self.boxed[&id].layout.clone(), tile, outbox })
+        let parts = StoreSplit::in_stage(&tile, roles.channels[channel as usize].stage_bytes, warps)?;
+        let place = Buffer { offset: 0, bytes: parts.in_flight * parts.bytes * warps };
+        let outbox = Some(StagingBuffer { buffer: place, channel: Some(channel), split: parts });
+        Some(TmaStorePlan { layout: self.boxed[&id].layout.clone(), tile, staging: outbox })
     }
 
     /// How the tile of a store stands in boxes of each warp.
     pub fn tile_of_warps(&self, id: OpId) -> Option<BoxedTile> {
-        let Boxed { layout, tile, .. } = &self.boxed[&id];
+        let TmaStorePlan { layout, tile, .. } = &self.boxed[&id];
         let axes = self.axes_of_boxes(self.module.op(id).operand_group("view")[0])?;
         let tile = BoxedTile::of_warps(layout, &axes, tile.shared.element_bytes)?;
         tile.writes(layout)?;

@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::ir::{OpId, Opcode};
 use crate::layout::Layout;
@@ -20,7 +20,7 @@ pub enum Role {
     Other,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// What an op is to a strip that it may stand in. `fetched`: ops of tiles that stand in stages.
     pub fn role(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> Role {
         let op = self.module.op(id);
@@ -28,7 +28,7 @@ impl Context<'_> {
             _ if self.deferred.contains(&id) => Role::Other,
             Opcode::StoreView if self.boxed.contains_key(&id) => Role::Other,
             Opcode::LoadView | Opcode::FToF if fetched(id) => Role::Other,
-            Opcode::LoadView | Opcode::StoreView if self.is_listed(id) || !is_weak(op) => Role::Other,
+            Opcode::LoadView | Opcode::StoreView if self.is_indexed_access(id) || !is_weak(op) => Role::Other,
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
                 Some(layout) => Role::Tile(layout.clone()),
                 None => Role::Other,

@@ -3,7 +3,7 @@
 //! A run starts with an op on a tile. Every op on tiles in it has the same slots, and no two of its accesses may meet at an
 //! element. Most end with a store or a reduction, and what they make is used in them alone. Where that would fill the registers
 //! otherwise (`pressure`), a run ends wherever the next op is no matter of pieces, and gives what is used later: as work behind a
-//! product whose result is stored by boxes. [`Runs`] is told of each op once, in order, and
+//! product whose result is stored by boxes. [`StripFinder`] is told of each op once, in order, and
 //! then finds the longest run from any op on, in time that grows with the length of the block.
 
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use super::eligibility::Role;
 use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
-use crate::backend::ptx::schedule::ir::program::Part;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
+use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
@@ -75,7 +75,7 @@ struct Window {
 }
 
 /// The ops of a block, as runs need to know them.
-pub struct Runs {
+pub struct StripFinder {
     entries: Vec<Entry>,
     layouts: Vec<Layout>,
     /// How often ops of runs use a value, and the last of them.
@@ -88,13 +88,13 @@ pub struct Runs {
 }
 
 /// A run of ops that can be done piece by piece.
-pub struct Found<'a> {
+pub struct StripCandidate<'a> {
     /// The layout of its tiles.
     pub layout: &'a Layout,
     /// Slots of one piece.
     pub piece: usize,
     /// The ops of the run in order.
-    pub parts: Vec<(OpId, Part)>,
+    pub parts: Vec<(OpId, StripRole)>,
     /// Tiles that it makes for what comes later.
     pub gives: Vec<Value>,
 }
@@ -107,12 +107,12 @@ fn same_slots(a: &Layout, b: &Layout) -> bool {
 /// Accesses so far, by kind: those of one kind meet the same others.
 #[derive(Default)]
 struct Touches {
-    kinds: Vec<(Touch, usize)>,
+    kinds: Vec<(MemoryEffect, usize)>,
 }
 
 impl Touches {
     /// The last access that this one may meet, and from now on this one.
-    fn add(&mut self, touch: Touch, position: usize) -> Option<usize> {
+    fn add(&mut self, touch: MemoryEffect, position: usize) -> Option<usize> {
         let met = self.kinds.iter().filter(|(earlier, _)| earlier.conflicts(&touch)).map(|(_, last)| *last).max();
         match self.kinds.iter_mut().find(|(earlier, _)| *earlier == touch) {
             Some((_, last)) => *last = position,
@@ -136,9 +136,9 @@ struct Gathered {
     uses: HashMap<Value, (u32, usize)>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Looks at the ops of a block for runs that can be lowered piece by piece. `fetched`: ops of tiles that stand in stages.
-    pub fn strips(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> Runs {
+    pub fn strips(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> StripFinder {
         let mut found = Gathered::default();
         for (position, &id) in ops.iter().enumerate() {
             self.gather(id, (position, fetched), &mut found);
@@ -148,7 +148,7 @@ impl Context<'_> {
             let made = self.made_in_pieces(entry.id).iter();
             entry.last_use = made.map(|&value| self.last_use(value, &uses)).max().unwrap_or(0);
         }
-        Runs { entries, layouts, uses, window: Window::default(), refused: 0, gives_refused: 0 }
+        StripFinder { entries, layouts, uses, window: Window::default(), refused: 0, gives_refused: 0 }
     }
 
     /// Where a value is used last; `usize::MAX`: also elsewhere than in runs.
@@ -204,7 +204,7 @@ impl Context<'_> {
             self.note_sources(id, found);
         }
         if matches!(kind, Kind::Tile(_))
-            && let Some(touch) = self.access_of(id)
+            && let Some(touch) = self.memory_effect_of(id)
         {
             entry.barred = entry.barred.max(found.touches.add(touch, position));
             let loaded = op.results.first().filter(|_| op.code == Opcode::LoadView).copied();
@@ -228,22 +228,22 @@ impl Context<'_> {
     }
 }
 
-impl Runs {
+impl StripFinder {
     /// The strip that starts with the op at this position, if there is one.
-    pub fn at(&mut self, context: &Context<'_>, start: usize) -> Option<Found<'_>> {
+    pub fn at(&mut self, context: &KernelInfo<'_>, start: usize) -> Option<StripCandidate<'_>> {
         let (piece, end) = match self.closed(start) {
             Some(found) => found,
             None => self.open(context, start)?,
         };
         let Kind::Tile(class) = self.entries[start].kind else { return None };
         let part = |position: usize| match self.entries[position].kind {
-            Kind::Tile(_) => Part::Piece,
-            Kind::Name(maker) if maker >= start => Part::Name,
-            Kind::Name(_) | Kind::Beside | Kind::End => Part::Before,
+            Kind::Tile(_) => StripRole::Body,
+            Kind::Name(maker) if maker >= start => StripRole::View,
+            Kind::Name(_) | Kind::Beside | Kind::End => StripRole::Preheader,
         };
         let parts = (start..end).map(|position| (self.entries[position].id, part(position))).collect();
         let gives = self.gives(context, start..end);
-        Some(Found { layout: &self.layouts[class], piece, parts, gives })
+        Some(StripCandidate { layout: &self.layouts[class], piece, parts, gives })
     }
 
     /// Slots of a piece, and the end, of the run from `start` that ends with a store or a reduction and gives nothing.
@@ -270,7 +270,7 @@ impl Runs {
     }
 
     /// The same of a run that gives tiles, where whole ones would fill the registers.
-    fn open(&mut self, context: &Context<'_>, start: usize) -> Option<(usize, usize)> {
+    fn open(&mut self, context: &KernelInfo<'_>, start: usize) -> Option<(usize, usize)> {
         let Kind::Tile(class) = self.entries[start].kind else { return None };
         if start < self.gives_refused {
             return None;
@@ -287,12 +287,12 @@ impl Runs {
         let narrowest = accesses.chain(given).min()?.clamp(NARROWEST, WIDEST);
         let layout = &self.layouts[class];
         let enough = layout.num_registers() >= 2 * piece(narrowest) && !gives.is_empty();
-        let pays = enough && context.pays_in_pieces((block, layout), &ops, &gives);
+        let pays = enough && context.is_profitable((block, layout), &ops, &gives);
         pays.then_some((piece(narrowest), end))
     }
 
     /// Tiles that a run makes and that are used later, or elsewhere, also under another name.
-    fn gives(&self, context: &Context<'_>, run: Range<usize>) -> Vec<Value> {
+    fn gives(&self, context: &KernelInfo<'_>, run: Range<usize>) -> Vec<Value> {
         let mut gives: Vec<Value> = Vec::new();
         for position in run.clone().filter(|&position| self.is_in_run(position, run.start)) {
             for &value in context.made_in_pieces(self.entries[position].id) {

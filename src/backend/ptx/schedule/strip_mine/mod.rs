@@ -1,6 +1,6 @@
 //! Strip mining: sequences of elementwise ops computed one piece of the tile after another.
 //!
-//! Input: facts of `analysis`. Output: `Strip` steps of `ir/program`.
+//! Input: facts of `analysis`. Output: `StripMine` steps of `ir/program`.
 //!
 //! * `eligibility` — the role an op can have in a strip-mined loop
 //! * `find` — finds sequences of ops to strip-mine

@@ -6,14 +6,14 @@ use std::collections::{HashMap, HashSet};
 
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is there more to gain than to lose if these ops of a run go piece by piece and give these tiles to what follows?
     /// Only if the whole tiles would leave too few registers for anything else, and pieces need fewer.
-    pub fn pays_in_pieces(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], gives: &[Value]) -> bool {
+    pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], gives: &[Value]) -> bool {
         let mut uses: HashMap<Value, u32> = HashMap::new();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
         let mut names: HashMap<Value, Value> = HashMap::new();

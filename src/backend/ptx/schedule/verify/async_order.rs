@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 
-use super::Checked;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::pipelines::Roles;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, Await, BodyId, For, Land, Multiply, Schedule, Step};
-use crate::backend::ptx::schedule::ir::sub_step::Within;
-use crate::backend::ptx::schedule::ir::tma_store::Send;
+use super::VerifyResult;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
+use crate::backend::ptx::schedule::ir::program::{
+    ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, WarpRole,
+};
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
+use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
 use crate::ir::{OpId, Value};
 
 /// Products that may be running.
@@ -31,7 +33,7 @@ struct Flight {
 #[derive(Clone, Copy)]
 struct Stage {
     /// Where it was taken.
-    body: BodyId,
+    body: SeqId,
     /// Have its tiles been waited for?
     arrived: bool,
 }
@@ -48,9 +50,9 @@ enum Ending<'a> {
 
 /// One agent's way through its program.
 struct Walk<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
-    acts: Acts,
+    acts: WarpRole,
     /// In the order in which they were issued.
     flying: Vec<Flight>,
     /// Stages that are held, by channel.
@@ -61,34 +63,34 @@ struct Walk<'a, 'm> {
     sent: Vec<u32>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is everything waited for in time?
-    pub fn check_waits(&self, schedule: &Schedule, agent: &Agent) -> Checked {
+    pub fn verify_async_order(&self, schedule: &Schedule, agent: &Partition) -> VerifyResult {
         let (flying, held, kept, sent) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        let mut walk = Walk { context: self, schedule, acts: agent.acts, flying, held, kept, sent };
+        let mut walk = Walk { context: self, schedule, acts: agent.role, flying, held, kept, sent };
         walk.body(agent.body, Ending::Nothing)
     }
 }
 
-fn fault(id: OpId, what: &str) -> Checked {
+fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
 impl<'a> Walk<'a, '_> {
-    fn roles(&self) -> Option<&'a Roles> {
-        self.schedule.roles.as_deref()
+    fn roles(&self) -> Option<&'a WarpSpecialization> {
+        self.schedule.warp_spec.as_deref()
     }
 
-    fn body(&mut self, body: BodyId, ending: Ending<'_>) -> Checked {
+    fn body(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
         let mut late = false;
         for step in self.schedule.steps(body) {
             match step {
-                _ if step.is_wait() && self.acts == Acts::Load => {
+                _ if step.is_wait() && self.acts == WarpRole::Producer => {
                     return Err("a wait of an agent that has nothing to wait for".to_owned());
                 }
-                Step::Land(land) => self.land(land)?,
-                Step::Await(wait) => self.await_tiles(wait, body)?,
-                Step::Within(within) => {
+                Step::MmaWait(land) => self.land(land)?,
+                Step::ConsumerWait(wait) => self.await_tiles(wait, body)?,
+                Step::Sub(within) => {
                     self.part_of_step(within)?;
                     continue;
                 }
@@ -102,13 +104,16 @@ impl<'a> Walk<'a, '_> {
                     self.step(step, body, ending)?;
                 }
             }
-            late = matches!(step, Step::Land(Land { late: true, .. }) | Step::Await(Await { late: true, .. }));
+            late = matches!(
+                step,
+                Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })
+            );
         }
         if late { Err("a wait is left to a step that does not come".to_owned()) } else { Ok(()) }
     }
 
     /// Are a step's operands there, and has landed what has to land first?
-    fn is_ready(&self, step: &Step) -> Checked {
+    fn is_ready(&self, step: &Step) -> VerifyResult {
         if self.is_crowded() {
             let product = self.flying[self.flying.len() - 2].product;
             return fault(product, "keeps its stage after the next product was issued");
@@ -130,51 +135,48 @@ impl<'a> Walk<'a, '_> {
     /// Beside a producer, no other product runs on when one has been issued.
     fn is_crowded(&self) -> bool {
         let issued = self.flying.last().is_some_and(|flight| !flight.carried);
-        self.acts == Acts::Math && self.flying.len() > 1 && issued
+        self.acts == WarpRole::Consumer && self.flying.len() > 1 && issued
     }
 
-    fn land(&mut self, land: &Land) -> Checked {
-        let this = |flight: &Flight| (flight.product, flight.carried) == (land.product, land.carried);
-        let position = self.flying.len().checked_sub(land.younger + 1);
+    fn land(&mut self, land: &MmaWait) -> VerifyResult {
+        let this = |flight: &Flight| (flight.product, flight.carried) == (land.mma, land.from_previous_iteration);
+        let position = self.flying.len().checked_sub(land.pending + 1);
         match position.filter(|&position| this(&self.flying[position])) {
-            Some(_) if land.late && self.is_crowded() => fault(land.product, "keeps its stage longer than it needs it"),
+            Some(_) if land.sunk && self.is_crowded() => fault(land.mma, "keeps its stage longer than it needs it"),
             Some(position) => {
                 let landed = self.flying.drain(..=position).flat_map(|flight| flight.gives);
-                match (land.keeps, land.behind) {
+                match (land.defer_release, land.release_after) {
                     (true, _) => self.kept.extend(landed),
                     (false, Some(_)) if self.kept.is_empty() => {
-                        return fault(
-                            land.product,
-                            "is waited for behind a value, and no stage comes back behind that",
-                        );
+                        return fault(land.mma, "is waited for behind a value, and no stage comes back behind that");
                     }
                     (false, Some(_)) => self.kept.clear(),
                     (false, None) => {}
                 }
                 Ok(())
             }
-            None => fault(land.product, &format!("is not in flight with {} younger ones", land.younger)),
+            None => fault(land.mma, &format!("is not in flight with {} younger ones", land.pending)),
         }
     }
 
     /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
-    fn part_of_step(&mut self, within: &Within) -> Checked {
+    fn part_of_step(&mut self, within: &SubStep) -> VerifyResult {
         match (within, self.flying.first()) {
-            (Within::Land, None) => Err("products land where none is in flight".to_owned()),
-            (Within::Land, _) => {
+            (SubStep::MmaWaitAll, None) => Err("products land where none is in flight".to_owned()),
+            (SubStep::MmaWaitAll, _) => {
                 self.flying.clear();
                 Ok(())
             }
-            (Within::Drain { .. }, _) => {
+            (SubStep::TmaStoreWait { .. }, _) => {
                 self.sent.clear();
                 Ok(())
             }
-            (Within::Meet { .. }, Some(flight)) => fault(flight.product, "has not landed where threads meet"),
+            (SubStep::Barrier { .. }, Some(flight)) => fault(flight.product, "has not landed where threads meet"),
             _ => Ok(()),
         }
     }
 
-    fn await_tiles(&mut self, wait: &Await, body: BodyId) -> Checked {
+    fn await_tiles(&mut self, wait: &ConsumerWait, body: SeqId) -> VerifyResult {
         match self.held.get_mut(&wait.channel) {
             Some(stage) if stage.body == body && !stage.arrived => {
                 stage.arrived = true;
@@ -186,16 +188,16 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn step(&mut self, step: &'a Step, body: BodyId, ending: Ending<'_>) -> Checked {
+    fn step(&mut self, step: &'a Step, body: SeqId, ending: Ending<'_>) -> VerifyResult {
         match step {
-            &Step::Take(channel) => self.take(channel, body),
-            Step::Give(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
-            Step::Multiply(plan) => self.multiply(plan),
-            &Step::Get(load) => self.get(load),
-            Step::Send(send) => self.send(send),
+            &Step::Advance(channel) => self.take(channel, body),
+            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
+            Step::Mma(plan) => self.multiply(plan),
+            &Step::LocalLoad(load) => self.get(load),
+            Step::TmaStore(send) => self.send(send),
             Step::For(step) => self.around_for(step),
             Step::Loop(step) => self.inside(step.body, Ending::Nothing),
-            Step::If { arms, quiet, .. } => {
+            Step::If { arms, pure: quiet, .. } => {
                 let ending = if *quiet { Ending::Beside } else { Ending::Nothing };
                 let (before, mut after) = (self.flying.clone(), None);
                 for &arm in arms {
@@ -213,7 +215,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// A body that need not run: what it takes and waits for is forgotten.
-    fn inside(&mut self, body: BodyId, ending: Ending<'_>) -> Checked {
+    fn inside(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
         let before = self.held.clone();
         self.body(body, ending)?;
         self.held = before;
@@ -221,15 +223,15 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// There has to be a stage that is not held, nor kept by products that have not landed.
-    fn take(&mut self, channel: u32, body: BodyId) -> Checked {
-        if self.acts != Acts::Math {
+    fn take(&mut self, channel: u32, body: SeqId) -> VerifyResult {
+        if self.acts != WarpRole::Consumer {
             return Ok(());
         }
         let Some(roles) = self.roles() else { return Ok(()) };
-        let ring = |channel: &u32| roles.channels.get(*channel as usize).map(|channel| channel.ring);
+        let ring = |channel: &u32| roles.channels.get(*channel as usize).map(|channel| channel.pipeline);
         let kept = self.flying.iter().flat_map(|flight| &flight.gives).chain(&self.kept);
         let busy = self.held.keys().chain(kept).filter(|&other| ring(other) == ring(&channel)).count();
-        let stages = ring(&channel).map_or(0, |ring| roles.rings[ring].stages as usize);
+        let stages = ring(&channel).map_or(0, |ring| roles.pipelines[ring].num_stages as usize);
         if busy >= stages {
             return Err(format!("channel {channel} is taken where all {stages} stages of its ring are held"));
         }
@@ -238,8 +240,8 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Boxes in a stage that is lent to a store.
-    fn send(&mut self, send: &Send) -> Checked {
-        let Some(channel) = send.outbox.as_ref().and_then(|outbox| outbox.stage) else { return Ok(()) };
+    fn send(&mut self, send: &TmaStore) -> VerifyResult {
+        let Some(channel) = send.staging.as_ref().and_then(|outbox| outbox.channel) else { return Ok(()) };
         self.sent.push(channel);
         match self.held.get(&channel) {
             Some(stage) if stage.arrived => Ok(()),
@@ -247,7 +249,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn give(&mut self, channel: u32) -> Checked {
+    fn give(&mut self, channel: u32) -> VerifyResult {
         if self.sent.contains(&channel) {
             return Err(format!(
                 "the stage of channel {channel} is given back while the copy engine may still read it"
@@ -259,12 +261,12 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn multiply(&mut self, plan: &Multiply) -> Checked {
+    fn multiply(&mut self, plan: &MmaGroup) -> VerifyResult {
         let mut reads = Vec::new();
         for &id in &plan.ops {
             let operands = &self.context.module.op(id).operands[..2];
-            let loads = operands.iter().filter_map(|&value| self.context.load_behind(value));
-            reads.extend(loads.filter_map(|load| Some(*self.roles()?.members.get(&load)? as u32)));
+            let loads = operands.iter().filter_map(|&value| self.context.source_load(value));
+            reads.extend(loads.filter_map(|load| Some(*self.roles()?.operand_channel.get(&load)? as u32)));
         }
         for channel in &reads {
             if !self.held.get(channel).is_some_and(|stage| stage.arrived) {
@@ -272,22 +274,22 @@ impl<'a> Walk<'a, '_> {
                 return fault(last, &format!("reads tiles of channel {channel} that have not been waited for"));
             }
         }
-        plan.gives.iter().try_for_each(|&channel| self.give(channel))?;
+        plan.releases.iter().try_for_each(|&channel| self.give(channel))?;
         let Some(product) = plan.last() else { return Ok(()) };
         if self.context.run_on(&plan.ops) {
             let results = plan.ops.iter().map(|&id| self.context.module.op(id).results[0]).collect();
-            self.flying.push(Flight { product, results, carried: false, reads, gives: plan.gives.clone() });
+            self.flying.push(Flight { product, results, carried: false, reads, gives: plan.releases.clone() });
             return Ok(());
         }
-        match self.flying.iter().find(|flight| flight.reads.iter().any(|channel| plan.gives.contains(channel))) {
+        match self.flying.iter().find(|flight| flight.reads.iter().any(|channel| plan.releases.contains(channel))) {
             Some(flight) => fault(flight.product, "has not landed where its stage is given back"),
             None => Ok(()),
         }
     }
 
     /// A small tile has come with those of its channel, and a product that gives their stage back has not landed.
-    fn get(&self, load: OpId) -> Checked {
-        let channel = self.roles().and_then(|roles| roles.riders.get(&load)).map(|&channel| channel as u32);
+    fn get(&self, load: OpId) -> VerifyResult {
+        let channel = self.roles().and_then(|roles| roles.aux_channel.get(&load)).map(|&channel| channel as u32);
         let kept = |channel: &u32| self.flying.iter().any(|flight| !flight.carried && flight.gives.contains(channel));
         match channel.map(|channel| (self.held.get(&channel), channel)) {
             Some((Some(stage), _)) if stage.arrived => Ok(()),
@@ -296,32 +298,32 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn around_for(&mut self, step: &'a For) -> Checked {
+    fn around_for(&mut self, step: &'a For) -> VerifyResult {
         let op = self.context.module.op(step.op);
         let args = &self.context.module.block(op.regions[0]).args;
         let in_orbit = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<Flight> {
-            let flight = |orbit: &crate::backend::ptx::schedule::Orbit| Flight {
-                product: orbit.product,
-                results: orbit.carried.iter().filter_map(|&carried| of(carried)).collect(),
+            let flight = |orbit: &crate::backend::ptx::schedule::CarriedMma| Flight {
+                product: orbit.mma,
+                results: orbit.accumulators.iter().filter_map(|&carried| of(carried)).collect(),
                 carried: true,
                 reads: Vec::new(),
-                gives: orbit.gives.clone(),
+                gives: orbit.releases.clone(),
             };
-            step.orbits.iter().map(flight).collect()
+            step.carried_mmas.iter().map(flight).collect()
         };
         // Copies that run ahead of the loop for all threads wait at the head, and on the way out, for whatever runs.
-        let lands_at_head = step.ahead.as_ref().is_some_and(|ahead| ahead.meets);
+        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
         let ending = match () {
-            () if !step.orbits.is_empty() => Ending::Orbits(step),
-            () if lands_at_head && self.acts == Acts::All => Ending::Anything,
+            () if !step.carried_mmas.is_empty() => Ending::Orbits(step),
+            () if lands_at_head && self.acts == WarpRole::All => Ending::Anything,
             () => Ending::Nothing,
         };
         self.flying = if lands_at_head { Vec::new() } else { in_orbit(&|carried| args.get(carried + 1).copied()) };
         self.inside(step.body, ending)?;
         self.flying = in_orbit(&|carried| op.results.get(carried).copied());
-        for wait in step.leave.map_or(&[][..], |leave| self.schedule.steps(leave)) {
+        for wait in step.epilogue.map_or(&[][..], |leave| self.schedule.steps(leave)) {
             match wait {
-                Step::Land(land) if !land.late => self.land(land)?,
+                Step::MmaWait(land) if !land.sunk => self.land(land)?,
                 _ => return fault(step.op, "does more on the way out than wait for products"),
             }
         }
@@ -332,14 +334,14 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// What may run on into the next iteration?
-    fn end(&self, id: OpId, ending: Ending<'_>) -> Checked {
+    fn end(&self, id: OpId, ending: Ending<'_>) -> VerifyResult {
         let exit = &self.context.module.op(id).operands;
         let stays = |flight: &Flight| match ending {
             Ending::Nothing => false,
             Ending::Anything | Ending::Beside => true,
-            Ending::Orbits(step) => step.orbits.iter().any(|orbit| {
+            Ending::Orbits(step) => step.carried_mmas.iter().any(|orbit| {
                 let carries = |&carried: &usize| exit.get(carried).is_some_and(|value| flight.results.contains(value));
-                orbit.product == flight.product && orbit.carried.iter().all(carries)
+                orbit.mma == flight.product && orbit.accumulators.iter().all(carries)
             }),
         };
         match self.flying.iter().find(|flight| !stays(flight)) {

@@ -5,11 +5,11 @@
 //! which everything may have been touched. Conditions are the same in all threads, so that all of them come to each meeting, and
 //! equally often, whatever way they go.
 
-use super::Checked;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::analysis::memory_effects::Touch;
-use crate::backend::ptx::schedule::ir::program::{Acts, Agent, BodyId, Schedule, Step};
-use crate::backend::ptx::schedule::ir::sub_step::{Bring, Change, How, LayoutId, Within};
+use super::VerifyResult;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
+use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -23,7 +23,7 @@ struct Touched {
     read: Vec<Buffer>,
     /// The copy engine may still be reading these, whoever has met.
     sent: Vec<Buffer>,
-    arrays: Vec<Touch>,
+    arrays: Vec<MemoryEffect>,
 }
 
 impl Touched {
@@ -41,19 +41,19 @@ impl Touched {
 
 /// One agent's way through its program.
 struct Walk<'a, 'm> {
-    context: &'a Context<'m>,
+    context: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     touched: Touched,
     /// Stages of copies ahead, in the loops around.
     stages: Vec<Buffer>,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does each step do within what it has to, and do threads meet where they must and nowhere else?
-    pub fn check_meetings(&self, schedule: &Schedule) -> Checked {
+    pub fn verify_barriers(&self, schedule: &Schedule) -> VerifyResult {
         self.has_forms(schedule)?;
-        for Agent { acts, body, .. } in &schedule.agents {
-            if *acts == Acts::Load {
+        for Partition { role: acts, body, .. } in &schedule.partitions {
+            if *acts == WarpRole::Producer {
                 // Who loads meets nobody: there is one lane of it.
                 meets_nobody(schedule, *body)?;
                 continue;
@@ -65,11 +65,11 @@ impl Context<'_> {
     }
 
     /// Does each step do what its op asks for, but for where that lies and which meetings make it safe?
-    fn has_forms(&self, schedule: &Schedule) -> Checked {
+    fn has_forms(&self, schedule: &Schedule) -> VerifyResult {
         let mut wanted = schedule.clone();
-        wanted.changes.clear();
-        self.place_meetings(&mut wanted, &schedule.memory);
-        for (have, want) in schedule.bodies.iter().zip(&wanted.bodies) {
+        wanted.conversions.clear();
+        self.insert_barriers(&mut wanted, &schedule.smem);
+        for (have, want) in schedule.sequences.iter().zip(&wanted.sequences) {
             let mut have = have.iter().filter_map(|step| Form::of(schedule, step));
             let mut want = want.iter().filter_map(|step| Form::of(&wanted, step));
             loop {
@@ -89,8 +89,8 @@ impl Context<'_> {
 enum Form<'a> {
     Write(u32),
     Read(u32),
-    Bring(Value, LayoutId, How, Option<&'a Change>),
-    Other(&'a Within),
+    Bring(Value, LayoutId, ConversionKind, Option<&'a ConversionPlan>),
+    Other(&'a SubStep),
     /// The step itself: what comes before it belongs to it.
     Step(Option<OpId>),
 }
@@ -98,13 +98,13 @@ enum Form<'a> {
 impl<'a> Form<'a> {
     fn of(schedule: &'a Schedule, step: &'a Step) -> Option<Form<'a>> {
         Some(match step {
-            Step::Within(Within::Land | Within::Meet { always: false }) => return None,
-            Step::Within(Within::Write(place)) => Form::Write(place.bytes),
-            Step::Within(Within::Read(place)) => Form::Read(place.bytes),
-            &Step::Within(Within::Bring(Bring { value, to, how, plan })) => {
-                Form::Bring(value, to, how, schedule.changes.get(plan as usize).map(|change| &**change))
+            Step::Sub(SubStep::MmaWaitAll | SubStep::Barrier { always: false }) => return None,
+            Step::Sub(SubStep::SmemWrite(place)) => Form::Write(place.bytes),
+            Step::Sub(SubStep::SmemRead(place)) => Form::Read(place.bytes),
+            &Step::Sub(SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan })) => {
+                Form::Bring(value, to, how, schedule.conversions.get(plan as usize).map(|change| &**change))
             }
-            Step::Within(within) => Form::Other(within),
+            Step::Sub(within) => Form::Other(within),
             step if step.is_wait() => return None,
             step => Form::Step(step.op()),
         })
@@ -112,9 +112,9 @@ impl<'a> Form<'a> {
 }
 
 /// Does no step of a body do anything within?
-fn meets_nobody(schedule: &Schedule, body: BodyId) -> Checked {
+fn meets_nobody(schedule: &Schedule, body: SeqId) -> VerifyResult {
     for step in schedule.steps(body) {
-        if matches!(step, Step::Within(_)) {
+        if matches!(step, Step::Sub(_)) {
             return Err("one lane meets others".to_owned());
         }
         step.bodies().iter().try_for_each(|&body| meets_nobody(schedule, body))?;
@@ -126,8 +126,8 @@ fn meets(places: &[Buffer], place: Buffer) -> bool {
     places.iter().any(|other| other.offset < place.offset + place.bytes && place.offset < end(*other))
 }
 
-fn written_last(within: &[Within]) -> Option<Buffer> {
-    within.iter().rev().find_map(|one| if let Within::Write(place) = one { Some(*place) } else { None })
+fn written_last(within: &[SubStep]) -> Option<Buffer> {
+    within.iter().rev().find_map(|one| if let SubStep::SmemWrite(place) = one { Some(*place) } else { None })
 }
 
 fn end(place: Buffer) -> u32 {
@@ -135,16 +135,17 @@ fn end(place: Buffer) -> u32 {
 }
 
 impl Walk<'_, '_> {
-    fn body(&mut self, body: BodyId) -> Checked {
-        let mut within: Vec<Within> = Vec::new();
+    fn body(&mut self, body: SeqId) -> VerifyResult {
+        let mut within: Vec<SubStep> = Vec::new();
         for step in self.schedule.steps(body) {
             match step {
-                Step::Within(one) => within.push(*one),
+                Step::Sub(one) => within.push(*one),
                 step if step.is_wait() => {}
                 step => {
                     let within = std::mem::take(&mut within);
                     self.parts(step, &within)?;
-                    let slab = matches!(step, Step::For(plan) if plan.ahead.is_some()).then(|| written_last(&within));
+                    let slab =
+                        matches!(step, Step::For(plan) if plan.cp_async.is_some()).then(|| written_last(&within));
                     self.stages.extend(slab.flatten());
                     self.step(step)?;
                     if slab.flatten().is_some() {
@@ -157,16 +158,16 @@ impl Walk<'_, '_> {
     }
 
     /// What a step does within.
-    fn parts(&mut self, step: &Step, within: &[Within]) -> Checked {
+    fn parts(&mut self, step: &Step, within: &[SubStep]) -> VerifyResult {
         for (at, one) in within.iter().enumerate() {
             match one {
-                Within::Meet { always } => {
+                SubStep::Barrier { always } => {
                     if !always && self.goes_on(&within[at + 1..]) {
                         return Err("threads meet for nothing".to_owned());
                     }
                     self.touched.meet();
                 }
-                Within::Drain { .. } => {
+                SubStep::TmaStoreWait { .. } => {
                     let sent = std::mem::take(&mut self.touched.sent);
                     self.touched.read.extend(sent);
                 }
@@ -174,9 +175,9 @@ impl Walk<'_, '_> {
                     self.has_room(part, &within[..at])?;
                     self.is_safe(part)?;
                     match part {
-                        Within::Write(place) => self.touched.written.push(*place),
-                        Within::Read(place) => self.touched.read.push(*place),
-                        &Within::Access(id) => self.note(id),
+                        SubStep::SmemWrite(place) => self.touched.written.push(*place),
+                        SubStep::SmemRead(place) => self.touched.read.push(*place),
+                        &SubStep::GlobalAccess(id) => self.note(id),
                         _ => {}
                     }
                 }
@@ -186,27 +187,28 @@ impl Walk<'_, '_> {
     }
 
     /// May what comes next within a step be done without meeting? Several places are read together.
-    fn goes_on(&self, rest: &[Within]) -> bool {
-        let mut parts = rest.iter().filter(|next| !next.synchronises()).peekable();
-        let reads = matches!(parts.peek(), Some(Within::Read(_)));
-        let count = if reads { parts.clone().take_while(|next| matches!(next, Within::Read(_))).count() } else { 1 };
+    fn goes_on(&self, rest: &[SubStep]) -> bool {
+        let mut parts = rest.iter().filter(|next| !next.synchronizes()).peekable();
+        let reads = matches!(parts.peek(), Some(SubStep::SmemRead(_)));
+        let count =
+            if reads { parts.clone().take_while(|next| matches!(next, SubStep::SmemRead(_))).count() } else { 1 };
         parts.take(count).all(|next| self.is_safe(next).is_ok())
     }
 
     /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
-    fn has_room(&self, part: &Within, before: &[Within]) -> Checked {
-        let memory = &self.schedule.memory;
-        let [own, teams] = [self.schedule.team_bytes, self.context.teams];
+    fn has_room(&self, part: &SubStep, before: &[SubStep]) -> VerifyResult {
+        let memory = &self.schedule.smem;
+        let [own, teams] = [self.schedule.smem_bytes_per_group, self.context.teams];
         let share = if own > 0 { memory.share(0, teams) } else { memory.clone() };
         let most = share.budget().min(self.schedule.shared_bytes.saturating_sub((teams - 1) * own));
         match part {
-            Within::Write(place) if place.offset < share.start() || end(*place) > most => {
+            SubStep::SmemWrite(place) if place.offset < share.start() || end(*place) > most => {
                 Err(format!("nothing may be written from {} to {}", place.offset, end(*place)))
             }
-            Within::Write(place) if meets(&self.stages, *place) => {
+            SubStep::SmemWrite(place) if meets(&self.stages, *place) => {
                 Err(format!("stages of a loop are overwritten from {} to {}", place.offset, end(*place)))
             }
-            Within::Read(place) if !before.contains(&Within::Write(*place)) => {
+            SubStep::SmemRead(place) if !before.contains(&SubStep::SmemWrite(*place)) => {
                 Err(format!("nobody has written from {} to {}", place.offset, end(*place)))
             }
             _ => Ok(()),
@@ -214,37 +216,39 @@ impl Walk<'_, '_> {
     }
 
     /// What a step accesses without saying when, and what it does to the end.
-    fn accesses(&mut self, step: &Step, within: &[Within]) -> Checked {
-        let sends = within.iter().any(|one| matches!(one, Within::Parts { .. } | Within::Drain { .. }));
+    fn accesses(&mut self, step: &Step, within: &[SubStep]) -> VerifyResult {
+        let sends = within.iter().any(|one| matches!(one, SubStep::Split { .. } | SubStep::TmaStoreWait { .. }));
         let ops = match step {
-            Step::Send(_) if sends => {
+            Step::TmaStore(_) if sends => {
                 self.touched.sent.extend(written_last(within));
                 return Ok(());
             }
-            Step::Do(_) | Step::Send(_) | Step::Combine(_) | Step::Strip(_) => step.ops(),
+            Step::Exec(_) | Step::TmaStore(_) | Step::PrivatizedAtomic(_) | Step::StripMine(_) => step.ops(),
             _ => return Ok(()),
         };
-        let said = |id: &OpId| within.contains(&Within::Access(*id));
-        ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&Within::Access(id)))?;
+        let said = |id: &OpId| within.contains(&SubStep::GlobalAccess(*id));
+        ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&SubStep::GlobalAccess(id)))?;
         // Pieces of a strip go on behind what came between its beginning and them.
-        let goes_on = matches!(step, Step::Strip(_));
+        let goes_on = matches!(step, Step::StripMine(_));
         ops.into_iter().filter(|id| goes_on || !said(id)).for_each(|id| self.note(id));
         Ok(())
     }
 
     /// May this be done without meeting before it?
-    fn is_safe(&self, within: &Within) -> Checked {
+    fn is_safe(&self, within: &SubStep) -> VerifyResult {
         let Touched { written, read, sent, arrays } = &self.touched;
         let fault = |place: &Buffer, what: &str| Err(format!("{what} from {} to {}", place.offset, end(*place)));
         match within {
-            Within::Write(place) if meets(sent, *place) => fault(place, "the copy engine may still read shared memory"),
-            Within::Write(place) if meets(written, *place) || meets(read, *place) => {
+            SubStep::SmemWrite(place) if meets(sent, *place) => {
+                fault(place, "the copy engine may still read shared memory")
+            }
+            SubStep::SmemWrite(place) if meets(written, *place) || meets(read, *place) => {
                 fault(place, "others may be at work where shared memory is written,")
             }
-            Within::Read(place) if meets(written, *place) => {
+            SubStep::SmemRead(place) if meets(written, *place) => {
                 fault(place, "others may still write where shared memory is read,")
             }
-            &Within::Access(id) => match self.context.access_of(id) {
+            &SubStep::GlobalAccess(id) => match self.context.memory_effect_of(id) {
                 Some(touch) if arrays.iter().any(|other| other.conflicts(&touch)) => {
                     Err(format!("others may be at work on what op {} accesses", id.index()))
                 }
@@ -255,15 +259,15 @@ impl Walk<'_, '_> {
     }
 
     fn note(&mut self, id: OpId) {
-        let touch = self.context.access_of(id).filter(|touch| !self.context.written.leaves_alone(touch));
+        let touch = self.context.memory_effect_of(id).filter(|touch| !self.context.written.does_not_modify(touch));
         self.touched.arrays.extend(touch.filter(|touch| !self.touched.arrays.contains(touch)));
     }
 
-    fn step(&mut self, step: &Step) -> Checked {
+    fn step(&mut self, step: &Step) -> VerifyResult {
         let module = self.context.module;
         match step {
             Step::For(plan) => {
-                let meets = plan.ahead.as_ref().is_some_and(|ahead| ahead.meets);
+                let meets = plan.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
                 self.rounds((plan.op, plan.body), meets)?;
             }
             Step::Loop(plan) => self.rounds((plan.op, plan.body), false)?,
@@ -289,7 +293,7 @@ impl Walk<'_, '_> {
     }
 
     /// A loop; `meets`: its threads meet at the head of each round.
-    fn rounds(&mut self, (id, body): (OpId, BodyId), meets: bool) -> Checked {
+    fn rounds(&mut self, (id, body): (OpId, SeqId), meets: bool) -> VerifyResult {
         let block = self.context.module.op(id).regions[0];
         let before = self.touched.sent.clone();
         self.anything(block);
@@ -308,7 +312,8 @@ impl Walk<'_, '_> {
         let context = self.context;
         self.touched.written = vec![ALL];
         self.touched.read = vec![ALL];
-        let sends: Vec<OpId> = self.schedule.sends().filter(|send| send.outbox.is_none()).map(|send| send.op).collect();
+        let sends: Vec<OpId> =
+            self.schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect();
         context.module.walk(block, &mut |id| {
             self.note(id);
             if sends.contains(&id) {

@@ -2,36 +2,36 @@
 
 use std::collections::HashSet;
 
-use super::Checked;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Schedule, Step};
+use super::VerifyResult;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Can bands run a schedule side by side?
-    pub fn check_bands(&self, body: BlockId, schedule: &Schedule) -> Checked {
-        let bands = schedule.roles.as_ref().map_or(1, |roles| roles.bands);
+    pub fn verify_data_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
+        let bands = schedule.warp_spec.as_ref().map_or(1, |roles| roles.data_partitions);
         if bands != self.bands {
             return Err(format!("{bands} bands of rows instead of {}", self.bands));
         }
         if bands == 1 {
             return Ok(());
         }
-        let roles = schedule.roles.as_ref().ok_or("bands of rows, and nobody loads for them")?;
-        let warps = schedule.agent(Acts::Math).map_or(0, |agent| agent.warps.len());
-        if warps != bands as usize * self.inference.num_warps || roles.deal.is_some() || roles.pairs.is_some() {
+        let roles = schedule.warp_spec.as_ref().ok_or("bands of rows, and nobody loads for them")?;
+        let warps = schedule.partition(WarpRole::Consumer).map_or(0, |agent| agent.warps.len());
+        if warps != bands as usize * self.inference.num_warps || roles.pingpong.is_some() || roles.multicast.is_some() {
             return Err("bands of rows have other warps, teams or pairs of blocks".to_owned());
         }
         let meets = |step: &Step| match step {
-            Step::Within(within) => within.is_shared(),
+            Step::Sub(within) => within.is_shared(),
             _ => false,
         };
-        if schedule.bodies.iter().flatten().any(meets) {
+        if schedule.sequences.iter().flatten().any(meets) {
             return Err("the warps of a band meet".to_owned());
         }
         for load in roles.channels.iter().flat_map(|channel| &channel.loads) {
-            if self.band_axis(load.load).is_some() != (load.bands == bands) {
+            if self.band_axis(load.load).is_some() != (load.partitions == bands) {
                 return Err(format!("op {} brings the tiles of other bands", load.load.index()));
             }
         }

@@ -1,31 +1,35 @@
 //! Verifies the exponential order: every critical section ends in its body, after its exponentials.
 
-use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use super::VerifyResult;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::Step;
-use crate::backend::ptx::schedule::pipeline::exp_order::{is_late, may_be_work};
+use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_work};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does each turn to work end in the body where it begins, behind exponentials of its own body, with nothing between that waits for others? Turns
     /// at products are the same turns, so that there are none beside these.
-    pub fn check_works(&self, steps: &[Step], may_be: bool) -> Checked {
+    pub fn verify_exp_order(&self, steps: &[Step], may_be: bool) -> VerifyResult {
         let fault = |what: &str| Err(format!("a turn to work {what}"));
         let is_here = |value| steps.iter().any(|step| self.exponentials(step) == Some(value));
-        let multiplied = steps.iter().any(|step| matches!(step, Step::Multiply(plan) if plan.turn.is_one()));
+        let multiplied = steps.iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()));
         let mut turn = None;
         for (at, step) in steps.iter().enumerate() {
-            let late = steps[at + 1..].iter().find(|step| !matches!(step, Step::Within(_))).is_some_and(is_late);
+            let late = steps[at + 1..].iter().find(|step| !matches!(step, Step::Sub(_))).is_some_and(is_sunk);
             match *step {
-                Step::BeginTurn { .. } | Step::EndTurn(_) if !may_be => {
+                Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) if !may_be => {
                     return fault("is one where nobody else has turns");
                 }
-                Step::BeginTurn { .. } | Step::EndTurn(_) if multiplied => return fault("is beside one at products"),
-                Step::BeginTurn { .. } if turn.is_some() => return fault("begins within another one"),
-                Step::BeginTurn { late: true, .. } if !late => return fault("begins late, and no late wait is next"),
-                Step::BeginTurn { exponentials, .. } if is_here(exponentials) => turn = Some(exponentials),
-                Step::BeginTurn { .. } => return fault("is for what are no exponentials of its body"),
-                Step::EndTurn(exponentials) if turn == Some(exponentials) => turn = None,
-                Step::EndTurn(_) => return fault("ends that has not begun"),
+                Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) if multiplied => {
+                    return fault("is beside one at products");
+                }
+                Step::ExpOrderWait { .. } if turn.is_some() => return fault("begins within another one"),
+                Step::ExpOrderWait { sunk: true, .. } if !late => {
+                    return fault("begins late, and no late wait is next");
+                }
+                Step::ExpOrderWait { exponentials, .. } if is_here(exponentials) => turn = Some(exponentials),
+                Step::ExpOrderWait { .. } => return fault("is for what are no exponentials of its body"),
+                Step::ExpOrderArrive(exponentials) if turn == Some(exponentials) => turn = None,
+                Step::ExpOrderArrive(_) => return fault("ends that has not begun"),
                 ref step if turn.is_some() && !may_be_work(step) => {
                     return fault("does not end before others are waited for");
                 }

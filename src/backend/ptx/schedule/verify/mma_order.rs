@@ -1,34 +1,34 @@
 //! Verifies the MMA order: every critical section ends in its body and waits for no other group.
 
-use super::Checked;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Schedule, Step};
+use super::VerifyResult;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_turn;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Are turns of as many groups as there are barriers for, and does each end that begins, in the same body, with nothing between that waits for other
     /// groups? How often a group has its turn does not matter: all do the same, and none begins anew (lowering has the first turn begin with the
     /// program).
-    pub fn check_turns(&self, schedule: &Schedule) -> Checked {
-        let may_be = schedule.agent(Acts::Math).is_some_and(|agent| self.has_turns(schedule, agent));
-        for steps in &schedule.bodies {
-            self.check_works(steps, may_be && self.bands == 1)?;
+    pub fn verify_mma_order(&self, schedule: &Schedule) -> VerifyResult {
+        let may_be = schedule.partition(WarpRole::Consumer).is_some_and(|agent| self.has_turns(schedule, agent));
+        for steps in &schedule.sequences {
+            self.verify_exp_order(steps, may_be && self.bands == 1)?;
             let mut has_turn = false;
             for step in steps {
-                let Step::Multiply(plan) = step else {
+                let Step::Mma(plan) = step else {
                     if has_turn && !may_be_in_turn(step) {
                         return Err(format!("a turn does not end before op {:?}", step.op().map(|id| id.index())));
                     }
                     continue;
                 };
                 let fault = |what: &str| Err(format!("op {} {what}", plan.ops[0].index()));
-                if plan.turn.is_one() && !(may_be && self.run_on(&plan.ops)) {
+                if plan.order.is_some() && !(may_be && self.run_on(&plan.ops)) {
                     return fault("is issued in turn, and nobody else has turns");
                 }
-                if plan.turn.begins && has_turn || plan.turn.ends && !(has_turn || plan.turn.begins) {
+                if plan.order.acquire && has_turn || plan.order.release && !(has_turn || plan.order.acquire) {
                     return fault("begins a turn within a turn, or ends one that has not begun");
                 }
-                has_turn = (has_turn || plan.turn.begins) && !plan.turn.ends;
+                has_turn = (has_turn || plan.order.acquire) && !plan.order.release;
             }
             if has_turn {
                 return Err("a turn does not end".to_owned());

@@ -1,19 +1,19 @@
 //! Verifies the MMA partition: every MMA has its planned instruction and split.
 
-use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use super::VerifyResult;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::ir::BlockId;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is each product that a step issues split as it is planned?
-    pub fn check_splits(&self, body: BlockId, schedule: &Schedule) -> Checked {
+    pub fn verify_mma_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let planned = self.splits(body);
-        if schedule.products != planned {
-            return Err(format!("products are split as {:?} instead of {planned:?}", schedule.products));
+        if schedule.mma_partitions != planned {
+            return Err(format!("products are split as {:?} instead of {planned:?}", schedule.mma_partitions));
         }
-        let products = schedule.bodies.iter().flatten().filter_map(|step| match step {
-            Step::Multiply(plan) => Some(&plan.ops),
+        let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
+            Step::Mma(plan) => Some(&plan.ops),
             _ => None,
         });
         match products.flatten().find(|id| planned.iter().all(|(planned, _)| planned != *id)) {

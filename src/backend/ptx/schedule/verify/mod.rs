@@ -31,11 +31,11 @@ pub mod try_wait;
 use crate::ir::OpId;
 
 /// What is wrong with a schedule: a sentence.
-pub type Checked = Result<(), String>;
+pub type VerifyResult = Result<(), String>;
 
 /// A place on the way of an agent through the rings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum PipelineEvent {
     /// The next stage of a ring, for a channel.
     Stage(usize, u32),
     Enter(OpId),

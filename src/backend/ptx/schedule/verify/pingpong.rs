@@ -1,23 +1,23 @@
 //! Verifies ping-pong: equal stage counts, no carried values, side effects in order.
 
-use super::{Checked, Mark};
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::pipelines::{Deal, Takes};
-use crate::backend::ptx::schedule::ir::program::{Acts, BodyId, For, Schedule, Step, Turn};
+use super::{PipelineEvent, VerifyResult};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount};
+use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
-fn fault(id: OpId, what: &str) -> Checked {
+fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("the iterations of op {} are dealt, and {what}", id.index()))
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
-    pub fn check_teams(&self, body: BlockId, schedule: &Schedule, way: &[Mark]) -> Checked {
-        let wanted = schedule.roles.as_ref().and_then(|roles| roles.deal.as_ref());
+    pub fn verify_pingpong(&self, body: BlockId, schedule: &Schedule, way: &[PipelineEvent]) -> VerifyResult {
+        let wanted = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
         let mut found = 0;
-        for agent in &schedule.agents {
-            for plan in schedule.loops(agent.acts).into_iter().filter(|plan| plan.deal.is_some()) {
-                if plan.deal.as_ref() != wanted || agent.acts != Acts::Math {
+        for agent in &schedule.partitions {
+            for plan in schedule.loops(agent.role).into_iter().filter(|plan| plan.pingpong.is_some()) {
+                if plan.pingpong.as_ref() != wanted || agent.role != WarpRole::Consumer {
                     return fault(plan.op, "not as the roles have it");
                 }
                 found += 1;
@@ -27,9 +27,9 @@ impl Context<'_> {
         if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops are dealt")) }
     }
 
-    fn is_dealt_well(&self, body: BlockId, schedule: &Schedule, plan: &For, way: &[Mark]) -> Checked {
+    fn is_dealt_well(&self, body: BlockId, schedule: &Schedule, plan: &For, way: &[PipelineEvent]) -> VerifyResult {
         let (module, op) = (self.module, self.module.op(plan.op));
-        let Some(Deal { around, takes }) = &plan.deal else { return Ok(()) };
+        let Some(PingPong { loop_op: around, stages_per_iteration: takes }) = &plan.pingpong else { return Ok(()) };
         let block = module.block(op.regions[0]);
         if *around != plan.op || self.op_blocks[around.index()] != Some(body) {
             return fault(plan.op, "it is another loop");
@@ -46,7 +46,7 @@ impl Context<'_> {
         if taken(way, plan.op, takes.len()) != Some(takes.clone()) {
             return fault(plan.op, "an iteration takes other stages than are skipped for it");
         }
-        for &inner in takes.iter().flat_map(|takes| &takes.loops) {
+        for &inner in takes.iter().flat_map(|takes| &takes.per_iteration_of) {
             let inner_op = module.op(inner);
             let from_entry = |value| match module.def(value) {
                 Def::Arg(block, _) => block == body,
@@ -57,21 +57,21 @@ impl Context<'_> {
                 return fault(inner, "it goes round more often in one than in another");
             }
         }
-        Turn::ALL.into_iter().try_for_each(|turn| self.takes_turns(schedule, (plan.op, plan.body), turn))
+        OrderPoint::ALL.into_iter().try_for_each(|turn| self.takes_turns(schedule, (plan.op, plan.body), turn))
     }
 
     /// Is all that teams do in turn between this turn and its end?
-    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, BodyId), turn: Turn) -> Checked {
+    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, SeqId), turn: OrderPoint) -> VerifyResult {
         let (mut turns, mut has_turn) = (0, false);
         for step in schedule.steps(body) {
             match step {
-                Step::Turn(this) if *this == turn => {
+                Step::OrderWait(this) if *this == turn => {
                     if has_turn {
                         return fault(around, "a turn begins within a turn");
                     }
                     (turns, has_turn) = (turns + 1, true);
                 }
-                Step::Pass(this) if *this == turn => {
+                Step::OrderArrive(this) if *this == turn => {
                     if !has_turn {
                         return fault(around, "a turn ends that has not begun");
                     }
@@ -88,16 +88,23 @@ impl Context<'_> {
     }
 
     /// Does a step, with its bodies, do nothing that its team may not?
-    fn is_in_turn(&self, schedule: &Schedule, step: &Step, (around, turn, has_turn): (OpId, Turn, bool)) -> Checked {
-        if let Some(id) = step.ops().into_iter().find(|&id| turn == Turn::Memory && !has_turn && self.has_noticed(id)) {
+    fn is_in_turn(
+        &self,
+        schedule: &Schedule,
+        step: &Step,
+        (around, turn, has_turn): (OpId, OrderPoint, bool),
+    ) -> VerifyResult {
+        if let Some(id) =
+            step.ops().into_iter().find(|&id| turn == OrderPoint::SideEffects && !has_turn && self.has_noticed(id))
+        {
             return fault(around, &format!("op {} is done out of turn", id.index()));
         }
-        if turn == Turn::Rings && !has_turn && matches!(step, Step::Take(_) | Step::Await(_)) {
+        if turn == OrderPoint::Pipeline && !has_turn && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
             return fault(around, "a stage is taken or waited for out of turn");
         }
         let inside = step.bodies().iter().flat_map(|&body| schedule.steps(body));
         for inner in inside {
-            if matches!(inner, Step::Turn(_) | Step::Pass(_)) {
+            if matches!(inner, Step::OrderWait(_) | Step::OrderArrive(_)) {
                 return fault(around, "a turn begins or ends in a loop or branch");
             }
             self.is_in_turn(schedule, inner, (around, turn, has_turn))?;
@@ -107,21 +114,21 @@ impl Context<'_> {
 }
 
 /// What an iteration of a loop takes of each of so many rings, if that is known.
-fn taken(way: &[Mark], around: OpId, rings: usize) -> Option<Vec<Takes>> {
-    let mut takes = vec![Takes::default(); rings];
+fn taken(way: &[PipelineEvent], around: OpId, rings: usize) -> Option<Vec<StageCount>> {
+    let mut takes = vec![StageCount::default(); rings];
     let mut within: Vec<OpId> = Vec::new();
     for mark in way {
         match mark {
-            Mark::Enter(id) => within.push(*id),
-            Mark::Else => {}
-            Mark::Leave => drop(within.pop()),
-            Mark::Stage(ring, _) => match within[..] {
-                [outer] if outer == around => takes[*ring].once += 1,
-                [outer, inner] if outer == around => takes[*ring].loops.push(inner),
+            PipelineEvent::Enter(id) => within.push(*id),
+            PipelineEvent::Else => {}
+            PipelineEvent::Leave => drop(within.pop()),
+            PipelineEvent::Stage(ring, _) => match within[..] {
+                [outer] if outer == around => takes[*ring].fixed += 1,
+                [outer, inner] if outer == around => takes[*ring].per_iteration_of.push(inner),
                 _ => return None,
             },
         }
     }
-    takes.iter_mut().for_each(|takes| takes.loops.sort_unstable());
+    takes.iter_mut().for_each(|takes| takes.per_iteration_of.sort_unstable());
     Some(takes)
 }

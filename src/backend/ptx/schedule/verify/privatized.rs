@@ -1,7 +1,7 @@
 //! Verifies privatized atomics.
 
-use super::Checked;
-use crate::backend::ptx::schedule::Context;
+use super::VerifyResult;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::store::privatize::MOST_COPIES;
 use crate::ir::{BlockId, OpId};
@@ -9,34 +9,34 @@ use crate::ir::{BlockId, OpId};
 /// Bytes that are read from the copy at once.
 const WIDE_READ: u32 = 16;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and is there a place for its
     /// copy?
-    pub fn check_combined(&self, body: BlockId, schedule: &Schedule) -> Checked {
-        let steps = schedule.bodies.iter().flatten();
+    pub fn verify_privatized(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
+        let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =
-            steps.filter_map(|step| if let &Step::Combine(id) = step { Some(id) } else { None }).collect();
-        let Some(private) = schedule.private else {
+            steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect();
+        let Some(private) = schedule.privatized else {
             return match combined.first() {
                 Some(id) => Err(format!("op {} is combined, and there is no copy of its array", id.index())),
                 None => Ok(()),
             };
         };
-        if schedule.roles.is_some() || !combined.contains(&private.first) {
+        if schedule.warp_spec.is_some() || !combined.contains(&private.first) {
             return Err("there is a copy of an array, and nobody to work on it".to_owned());
         }
-        if let Some(id) = combined.iter().find(|&&id| !self.combines(id, private.root, private.mode)) {
+        if let Some(id) = combined.iter().find(|&&id| !self.combines(id, private.array, private.mode)) {
             return Err(format!("op {} cannot be combined in the copy", id.index()));
         }
-        if !self.only_combines(body, private.root, private.mode) {
+        if !self.only_combines(body, private.array, private.mode) {
             return Err("an array that is combined in a copy is accessed otherwise".to_owned());
         }
-        let place = private.place;
-        let fits = private.copies.is_power_of_two()
-            && private.copies <= MOST_COPIES
+        let place = private.buffer;
+        let fits = private.replicas.is_power_of_two()
+            && private.replicas <= MOST_COPIES
             && place.offset.is_multiple_of(WIDE_READ)
             && private.bytes() <= place.bytes
-            && place.offset + place.bytes <= schedule.memory.start();
+            && place.offset + place.bytes <= schedule.smem.start();
         if fits { Ok(()) } else { Err("there is no place for so many copies of an array".to_owned()) }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::pipelines::{Channel, Roles, Streamed};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::schedule::warp_specialize::aux_loads::BOX_ALIGN;
 use crate::ir::{BlockId, OpId, Opcode};
 
@@ -16,19 +16,19 @@ const PATTERN_ROWS: i64 = 8;
 /// Bytes from the first to the one behind the last.
 type Bytes = (i64, i64);
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Do the boxes of each channel fill the bytes of a stage where products read them, each once, and as many as are
     /// announced?
-    pub fn check_stages(&self, body: BlockId, roles: &Roles) -> Checked {
+    pub fn verify_stage_layout(&self, body: BlockId, roles: &WarpSpecialization) -> VerifyResult {
         let wanted = self.wanted_panels(body);
         for (index, channel) in roles.channels.iter().enumerate() {
             let fault = |what: String| Err(format!("channel {index}: {what}"));
             if roles
-                .rings
-                .get(channel.ring)
-                .is_none_or(|ring| ring.stages == 0 || ring.stage_bytes < channel.stage_bytes)
+                .pipelines
+                .get(channel.pipeline)
+                .is_none_or(|ring| ring.num_stages == 0 || ring.stage_bytes < channel.stage_bytes)
             {
-                return fault(format!("ring {} has no stage of {} bytes", channel.ring, channel.stage_bytes));
+                return fault(format!("ring {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
             }
             let filled = match self.filled(channel) {
                 Ok(filled) => filled,
@@ -36,8 +36,8 @@ impl Context<'_> {
             };
             for load in &channel.loads {
                 let id = load.load.index();
-                if roles.riders.contains_key(&load.load) {
-                    match roles.riders.get(&load.load) == Some(&index) && self.rides_whole(load) {
+                if roles.aux_channel.contains_key(&load.load) {
+                    match roles.aux_channel.get(&load.load) == Some(&index) && self.rides_whole(load) {
                         true => continue,
                         false => return fault(format!("op {id} does not stand where threads read it")),
                     }
@@ -47,7 +47,7 @@ impl Context<'_> {
                 if !comes || !stands(load, *panels, &filled) {
                     return fault(format!("op {id} does not stand where it is read"));
                 }
-                if roles.members.get(&load.load) != Some(&index) {
+                if roles.operand_channel.get(&load.load) != Some(&index) {
                     return fault(format!("op {id} is of another channel"));
                 }
             }
@@ -56,10 +56,13 @@ impl Context<'_> {
     }
 
     /// Is the tile of a load one box, where boxes may begin?
-    fn rides_whole(&self, load: &Streamed) -> bool {
+    fn rides_whole(&self, load: &TmaLoad) -> bool {
         let [part] = &load.boxes[..] else { return false };
         let whole = self.ridden(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
-        whole && part.at == 0 && part.place.iter().all(|&place| place == 0) && load.offset.is_multiple_of(BOX_ALIGN)
+        whole
+            && part.smem_offset == 0
+            && part.coord.iter().all(|&place| place == 0)
+            && load.smem_offset.is_multiple_of(BOX_ALIGN)
     }
 
     /// How products want the tiles of loads.
@@ -72,7 +75,7 @@ impl Context<'_> {
                 return;
             }
             for (&operand, plan) in op.operands.iter().zip([&plan.a, &plan.b]) {
-                let panels = self.load_behind(operand).zip(plan.panels);
+                let panels = self.source_load(operand).zip(plan.panels);
                 wanted.extend(panels);
             }
         });
@@ -100,51 +103,57 @@ impl Context<'_> {
     }
 
     /// Does a tile without boxes stand in those of another one, as far behind it as in the array?
-    fn stands_with(&self, load: &Streamed, other: &Streamed) -> bool {
-        let (span, behind) = (span_of(other), i64::from(load.offset) - i64::from(other.offset));
+    fn stands_with(&self, load: &TmaLoad, other: &TmaLoad) -> bool {
+        let (span, behind) = (span_of(other), i64::from(load.smem_offset) - i64::from(other.smem_offset));
         let axes = 0..self.module.shape(self.module.op(load.load).results[0]).len();
         let mut lies = axes.map(|axis| self.lies_behind(load.load, other.load, axis, behind / span.max(1)));
-        !other.boxes.is_empty() && load.rows == other.rows && behind % span == 0 && lies.any(|lies| lies)
+        !other.boxes.is_empty() && load.panel_rows == other.panel_rows && behind % span == 0 && lies.any(|lies| lies)
     }
 
     /// Where the boxes of a load begin, if each stands where its part of the tile belongs.
-    fn places(&self, load: &Streamed) -> Result<Vec<i64>, String> {
+    fn places(&self, load: &TmaLoad) -> Result<Vec<i64>, String> {
         let view = self.module.op(load.load).group(0)[0];
         let shape = ViewShape::of(self.module, view);
         let fastest = shape.and_then(|shape| contiguous_axis(self.module, &shape)).ok_or("a view without rows")?;
         let span = span_of(load);
-        let place = |part: &crate::backend::ptx::schedule::Box| {
-            let along = part.place[fastest] * i64::from(load.map.element.bytes());
-            let row: i64 = part.place.iter().sum::<i64>() - part.place[fastest];
-            let right = span > 0 && along % span == 0 && i64::from(part.at) == along * load.rows + row * span;
+        let place = |part: &crate::backend::ptx::schedule::TmaBox| {
+            let along = part.coord[fastest] * i64::from(load.map.element.bytes());
+            let row: i64 = part.coord.iter().sum::<i64>() - part.coord[fastest];
+            let right =
+                span > 0 && along % span == 0 && i64::from(part.smem_offset) == along * load.panel_rows + row * span;
             let fault = || format!("a box of op {} stands elsewhere than its part of the tile", load.load.index());
-            right.then(|| i64::from(load.offset) + i64::from(part.at)).ok_or_else(fault)
+            right.then(|| i64::from(load.smem_offset) + i64::from(part.smem_offset)).ok_or_else(fault)
         };
         let high = box_bytes(load) / span.max(1);
         let row =
-            |part: &crate::backend::ptx::schedule::Box| part.place.iter().sum::<i64>() - part.place[fastest] + high;
+            |part: &crate::backend::ptx::schedule::TmaBox| part.coord.iter().sum::<i64>() - part.coord[fastest] + high;
         let mut places = Vec::new();
         for (band, boxes) in (0..).zip(self.boxes_of_bands(load)) {
-            if boxes.iter().map(row).max().is_some_and(|rows| rows != load.rows) {
+            if boxes.iter().map(row).max().is_some_and(|rows| rows != load.panel_rows) {
                 return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
             }
             for part in &boxes {
-                places.push(place(part)? + band * i64::from(load.bytes / load.bands));
+                places.push(place(part)? + band * i64::from(load.bytes / load.partitions));
             }
         }
         Ok(places)
     }
 
     /// The boxes of a load as if each band were the first one.
-    fn boxes_of_bands(&self, load: &Streamed) -> Vec<Vec<crate::backend::ptx::schedule::Box>> {
-        let Some(axis) = self.band_axis(load.load).filter(|_| load.bands > 1) else { return vec![load.boxes.clone()] };
+    fn boxes_of_bands(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
+        let Some(axis) = self.band_axis(load.load).filter(|_| load.partitions > 1) else {
+            return vec![load.boxes.clone()];
+        };
         let height = self.module.shape(self.module.op(load.load).results[0])[axis];
-        let each = load.boxes.len().div_ceil(load.bands as usize).max(1);
-        let of_band = |(band, boxes): (u32, &[crate::backend::ptx::schedule::Box])| {
-            let as_first = |part: &crate::backend::ptx::schedule::Box| {
-                let mut place = part.place.clone();
+        let each = load.boxes.len().div_ceil(load.partitions as usize).max(1);
+        let of_band = |(band, boxes): (u32, &[crate::backend::ptx::schedule::TmaBox])| {
+            let as_first = |part: &crate::backend::ptx::schedule::TmaBox| {
+                let mut place = part.coord.clone();
                 place[axis] -= i64::from(band) * height;
-                crate::backend::ptx::schedule::Box { place, at: part.at.wrapping_sub(band * (load.bytes / load.bands)) }
+                crate::backend::ptx::schedule::TmaBox {
+                    coord: place,
+                    smem_offset: part.smem_offset.wrapping_sub(band * (load.bytes / load.partitions)),
+                }
             };
             boxes.iter().map(as_first).collect()
         };
@@ -153,23 +162,23 @@ impl Context<'_> {
 }
 
 /// Bytes of a row of a box.
-fn span_of(load: &Streamed) -> i64 {
+fn span_of(load: &TmaLoad) -> i64 {
     let row = load.map.dims.first().map_or(0, |dim| dim.boxed);
     i64::from(row) * i64::from(load.map.element.bytes())
 }
 
-fn box_bytes(load: &Streamed) -> i64 {
+fn box_bytes(load: &TmaLoad) -> i64 {
     let count: i64 = load.map.dims.iter().map(|dim| i64::from(dim.boxed)).product();
     count * i64::from(load.map.element.bytes())
 }
 
 /// Does a tile stand where a product reads it, wholly, and where patterns of swizzles begin?
-fn stands(load: &Streamed, wanted: Panels, filled: &[Bytes]) -> bool {
+fn stands(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
     let span = wanted.span;
-    let first = i64::from(load.offset);
-    let places = (0..load.bands).flat_map(|band| (0..wanted.count).map(move |panel| (i64::from(band), panel)));
+    let first = i64::from(load.smem_offset);
+    let places = (0..load.partitions).flat_map(|band| (0..wanted.count).map(move |panel| (i64::from(band), panel)));
     let mut panels = places.map(|(band, panel)| {
-        let from = first + band * i64::from(load.bytes / load.bands) + panel * load.rows * span;
+        let from = first + band * i64::from(load.bytes / load.partitions) + panel * load.panel_rows * span;
         (from, from + wanted.rows * span)
     });
     span_of(load) == span && first % (PATTERN_ROWS * span) == 0 && panels.all(|panel| is_filled(panel, filled))

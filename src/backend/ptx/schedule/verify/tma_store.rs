@@ -2,22 +2,22 @@
 
 use std::collections::HashSet;
 
-use super::Checked;
+use super::VerifyResult;
 use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::stored;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::Channel;
 use crate::backend::ptx::schedule::ir::program::Schedule;
-use crate::backend::ptx::schedule::ir::tma_store::{Outbox, Parts, Send};
+use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Do boxes cover the tile of each store once, where the copy engine takes them from, and does nobody else access what it
     /// writes, or write where the boxes of warps stand?
-    pub fn check_sends(&self, body: BlockId, schedule: &Schedule) -> Checked {
+    pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let sent: HashSet<OpId> = schedule.sends().map(|send| send.op).collect();
         if sent.is_empty() {
             return Ok(());
@@ -40,25 +40,25 @@ impl Context<'_> {
                 Some(Err(problem)) => return fault(&problem),
                 None => return fault("there is no such layout"),
             }
-            let Some(outbox) = &send.outbox else { continue };
+            let Some(outbox) = &send.staging else { continue };
             if schedule.sends().filter(|other| self.stored_array(other.op) == root).count() > 1 {
                 return fault("warps do not wait for each other, and others store to the array");
             }
             self.is_outbox(schedule, send, outbox).or_else(|problem| fault(&problem))?;
-            if outbox.stage.is_some() {
+            if outbox.channel.is_some() {
                 continue;
             }
-            if places.iter().any(|other| other.overlaps(outbox.place)) {
+            if places.iter().any(|other| other.overlaps(outbox.buffer)) {
                 return fault("others have boxes there");
             }
-            places.push(outbox.place);
+            places.push(outbox.buffer);
         }
         let in_stage = |store: OpId| schedule.sends().any(|send| send.op == store && in_stage(send));
         match schedule
-            .roles
+            .warp_spec
             .iter()
             .flat_map(|roles| &roles.channels)
-            .filter_map(|channel| channel.lent_to)
+            .filter_map(|channel| channel.staging_for)
             .find(|&store| !in_stage(store))
         {
             Some(store) => Err(format!("a stage is lent to op {}, which has no boxes there", store.index())),
@@ -67,7 +67,7 @@ impl Context<'_> {
     }
 
     /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
-    fn has_boxes(&self, send: &Send, layout: &Layout) -> Checked {
+    fn has_boxes(&self, send: &TmaStore, layout: &Layout) -> VerifyResult {
         let op = self.module.op(send.op);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let tile = &send.tile;
@@ -84,7 +84,7 @@ impl Context<'_> {
         if again.as_ref() != Some(tile) {
             return fault("elements do not stand where their bits say");
         }
-        let warps = if send.outbox.is_some() { layout.warp_images() } else { &[] };
+        let warps = if send.staging.is_some() { layout.warp_images() } else { &[] };
         let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect();
         bits.sort_unstable();
         let all = layout.num_elements().trailing_zeros();
@@ -102,19 +102,22 @@ impl Context<'_> {
     }
 
     /// Is there a place for the boxes of each warp of each team that is reserved for them?
-    fn is_outbox(&self, schedule: &Schedule, send: &Send, outbox: &Outbox) -> Checked {
-        let (tile, &Outbox { place, stage, parts: Parts { count, bytes, slots } }) = (&send.tile, outbox);
+    fn is_outbox(&self, schedule: &Schedule, send: &TmaStore, outbox: &StagingBuffer) -> VerifyResult {
+        let (
+            tile,
+            &StagingBuffer { buffer: place, channel: stage, split: StoreSplit { count, bytes, in_flight: slots } },
+        ) = (&send.tile, outbox);
         let warps = self.consumer_warps();
         if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
             return Err("parts of warps are other ones".to_owned());
         }
-        if !slots.is_power_of_two() || slots > count || outbox.each() * warps > place.bytes {
+        if !slots.is_power_of_two() || slots > count || outbox.bytes_per_warp() * warps > place.bytes {
             return Err("the boxes of warps have no room".to_owned());
         }
         if let Some(channel) = stage {
-            let channel = schedule.roles.iter().find_map(|roles| roles.channels.get(channel as usize));
+            let channel = schedule.warp_spec.iter().find_map(|roles| roles.channels.get(channel as usize));
             let fits = |channel: &Channel| {
-                channel.lent_to == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
+                channel.staging_for == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
             };
             let begins = place.offset.is_multiple_of(BOX_ALIGN);
             return match channel.is_some_and(fits) && begins && self.crews() == 1 {
@@ -123,11 +126,11 @@ impl Context<'_> {
             };
         }
         // The stages of rings are reserved before them.
-        let rings = schedule.roles.iter().flat_map(|roles| &roles.rings);
-        let stages: u32 = rings.map(|ring| ring.stages * ring.stage_bytes).sum();
+        let rings = schedule.warp_spec.iter().flat_map(|roles| &roles.pipelines);
+        let stages: u32 = rings.map(|ring| ring.num_stages * ring.stage_bytes).sum();
         if !place.offset.is_multiple_of(BOX_ALIGN)
             || place.offset < stages
-            || place.offset + place.bytes > schedule.memory.start()
+            || place.offset + place.bytes > schedule.smem.start()
         {
             return Err("the place of warps is not theirs".to_owned());
         }
@@ -136,6 +139,6 @@ impl Context<'_> {
 }
 
 /// Do the boxes of a store stand in a stage?
-fn in_stage(send: &Send) -> bool {
-    send.outbox.as_ref().is_some_and(|outbox| outbox.stage.is_some())
+fn in_stage(send: &TmaStore) -> bool {
+    send.staging.as_ref().is_some_and(|outbox| outbox.channel.is_some())
 }

@@ -1,19 +1,19 @@
 //! Verifies `consumer_try_wait`: each asks for the stage that its channel acquires next.
 
-use super::Checked;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::program::{Acts, Schedule, Step};
+use super::VerifyResult;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Does each look ask for the stage that its channel takes next?
-    pub fn check_looks(&self, schedule: &Schedule) -> Checked {
-        let loops = schedule.loops(Acts::Math);
-        for (body, steps) in schedule.bodies.iter().enumerate() {
+    pub fn verify_try_waits(&self, schedule: &Schedule) -> VerifyResult {
+        let loops = schedule.loops(WarpRole::Consumer);
+        for (body, steps) in schedule.sequences.iter().enumerate() {
             for (at, step) in steps.iter().enumerate() {
-                let &Step::Look(channel) = step else { continue };
+                let &Step::ConsumerTryWait(channel) = step else { continue };
                 let around = loops.iter().find(|plan| plan.body.0 as usize == body);
-                let is_ahead = steps[..at].contains(&Step::Take(channel));
-                let is_alone = steps.iter().filter(|step| matches!(step, Step::Look(_))).count() == 1;
+                let is_ahead = steps[..at].contains(&Step::Advance(channel));
+                let is_alone = steps.iter().filter(|step| matches!(step, Step::ConsumerTryWait(_))).count() == 1;
                 if !(is_ahead && is_alone && around.is_some_and(|plan| self.may_look(schedule, plan, channel))) {
                     return Err(format!("a look at channel {channel} may be one at another stage than it takes next"));
                 }

@@ -11,12 +11,12 @@
 use std::collections::HashSet;
 
 use super::plan::ALIGN;
-use super::producer_slice::Slicer;
+use super::producer_slice::SliceBuilder;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
-use crate::backend::ptx::schedule::ir::pipelines::{Box, Roles, Streamed};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
+use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -29,40 +29,41 @@ const FEW_REGISTERS: usize = 8;
 /// So many threads hold each element at least.
 const COPIES: usize = 4;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
-    pub fn add_riders(&self, structure: &Structure, roles: &mut Roles, body: BlockId) {
+    pub fn add_aux_loads(&self, structure: &RegionTree, roles: &mut WarpSpecialization, body: BlockId) {
         if self.bands > 1 {
             return;
         }
         let mut loads = Vec::new();
         self.module.walk(body, &mut |id| loads.push(id));
-        loads.retain(|id| self.module.op(*id).code == Opcode::LoadView && !roles.members.contains_key(id));
+        loads.retain(|id| self.module.op(*id).code == Opcode::LoadView && !roles.operand_channel.contains_key(id));
         for load in loads {
             let Some(channel) = self.ride(load, structure, roles) else { continue };
-            let (Some((map, bytes)), Some(slice)) = (self.ridden(load), Slicer::of_load(self, structure, load)) else {
+            let (Some((map, bytes)), Some(slice)) = (self.ridden(load), SliceBuilder::of_load(self, structure, load))
+            else {
                 continue;
             };
-            roles.slice.extend(slice.ops);
-            roles.carried.extend(slice.carried);
-            roles.riders.insert(load, channel);
+            roles.producer_ops.extend(slice.ops);
+            roles.producer_live.extend(slice.carried);
+            roles.aux_channel.insert(load, channel);
             let rank = map.dims.len();
-            let boxes = vec![Box { place: vec![0; rank], at: 0 }];
+            let boxes = vec![TmaBox { coord: vec![0; rank], smem_offset: 0 }];
             let this = &mut roles.channels[channel];
-            let behind = |last: &Streamed| (last.offset + last.bytes).next_multiple_of(BOX_ALIGN);
-            let riders = this.loads.iter().filter(|other| roles.riders.contains_key(&other.load));
+            let behind = |last: &TmaLoad| (last.smem_offset + last.bytes).next_multiple_of(BOX_ALIGN);
+            let riders = this.loads.iter().filter(|other| roles.aux_channel.contains_key(&other.load));
             let offset = riders.map(behind).max().unwrap_or(this.stage_bytes);
             this.stage_bytes = (offset + bytes).next_multiple_of(ALIGN);
-            this.loads.push(Streamed { load, offset, map, boxes, bytes, rows: 1, bands: 1 });
+            this.loads.push(TmaLoad { load, smem_offset: offset, map, boxes, bytes, panel_rows: 1, partitions: 1 });
             let ops = &self.module.block(this.block).ops;
             this.loads.sort_by_key(|load| ops.iter().position(|&op| op == load.load));
         }
     }
 
     /// The channel in whose stage a tile may be until it is read.
-    fn ride(&self, load: OpId, structure: &Structure, roles: &Roles) -> Option<usize> {
+    fn ride(&self, load: OpId, structure: &RegionTree, roles: &WarpSpecialization) -> Option<usize> {
         let block = self.op_blocks[load.index()]?;
-        let loop_around = self.loop_of(block, structure);
+        let loop_around = self.enclosing_loop(block, structure);
         if loop_around.is_none() || self.may_stream(loop_around).is_err() || !self.allows_copy_engine(load) {
             return None;
         }
@@ -76,11 +77,11 @@ impl Context<'_> {
         let few = self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= FEW_REGISTERS);
         let beside = few && self.begin_with_zero(&products);
         roles.channels.iter().enumerate().position(|(number, channel)| {
-            let taken = roles.taken_at(number as u32).and_then(place);
-            let last = place(channel.last);
-            let runs = products.contains(&channel.last) && self.run_on(&[channel.last]);
+            let taken = roles.consumer_anchor(number as u32).and_then(place);
+            let last = place(channel.last_use);
+            let runs = products.contains(&channel.last_use) && self.run_on(&[channel.last_use]);
             channel.block == block
-                && !channel.early
+                && !channel.wait_at_acquire
                 && taken.is_some_and(|taken| taken < read)
                 && last.is_some_and(|last| (several && read <= last) || (beside && runs && last < read))
         })
@@ -108,7 +109,7 @@ impl Context<'_> {
         let held = layout.num_registers() * (self.inference.num_warps * WARP as usize);
         let bytes = count * shape.elem.storage_bits() as usize / 8;
         let is_vector = shape.tile[fastest] == count as i64;
-        if !(is_vector && bytes <= MOST_BYTES && held >= COPIES * count && self.is_steady(load)) {
+        if !(is_vector && bytes <= MOST_BYTES && held >= COPIES * count && self.is_invariant_load(load)) {
             return None;
         }
         let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false)?;

@@ -2,36 +2,40 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::analysis::cta_uniformity::{Differing, known_at_entry};
-use crate::backend::ptx::schedule::ir::pipelines::Pairs;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::cta_uniformity::{CtaUniformity, known_at_entry};
+use crate::backend::ptx::schedule::ir::pipelines::ClusterMulticast;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Tile blocks of a cluster.
-pub const BLOCKS: u32 = 2;
+pub const CLUSTER_SIZE: u32 = 2;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// What pairs of blocks share of these loads, or why they share nothing. `slice`: what a producer runs.
-    pub fn pairs_of(
+    pub fn plan_multicast(
         &self,
         body: BlockId,
         slice: &HashSet<OpId>,
         loads: impl Iterator<Item = OpId>,
-    ) -> Result<Pairs, &'static str> {
+    ) -> Result<ClusterMulticast, &'static str> {
         let module = self.module;
-        let differing = Differing::of(module, body);
-        let mut pairs =
-            Pairs { shared: HashMap::new(), mirrored: HashSet::new(), loops: Vec::new(), bounds: HashSet::new() };
+        let differing = CtaUniformity::of(module, body);
+        let mut pairs = ClusterMulticast {
+            multicast_loads: HashMap::new(),
+            peer_ops: HashSet::new(),
+            outer_loops: Vec::new(),
+            bound_ops: HashSet::new(),
+        };
         for &id in slice {
             let op = module.op(id);
             let in_step = match op.code {
                 Opcode::For if differing.any(op.group(1)) || differing.any(op.group(2)) => false,
                 Opcode::For if differing.any(op.group(0)) => {
-                    pairs.loops.push(id);
+                    pairs.outer_loops.push(id);
                     let mut bounds = (0..3).map(|group| op.group(group)[0]);
                     self.op_blocks[id.index()] == Some(body)
-                        && differing.mirror(op.group(0)[0], &mut pairs.mirrored)
-                        && bounds.all(|bound| known_at_entry(module, body, bound, &mut pairs.bounds))
+                        && differing.mirror(op.group(0)[0], &mut pairs.peer_ops)
+                        && bounds.all(|bound| known_at_entry(module, body, bound, &mut pairs.bound_ops))
                 }
                 Opcode::If => !differing.any(&op.operands),
                 _ => true,
@@ -40,7 +44,7 @@ impl Context<'_> {
                 return Err("the way of a block depends on its place");
             }
         }
-        pairs.loops.sort_unstable();
+        pairs.outer_loops.sort_unstable();
         for load in loads {
             let op = module.op(load);
             let deciding: Vec<Value> =
@@ -48,10 +52,10 @@ impl Context<'_> {
             let mut ops = HashSet::new();
             let known = deciding.iter().all(|&index| !differing.always(index) && differing.mirror(index, &mut ops));
             if known && !differing.any(op.group(0)) {
-                pairs.mirrored.extend(ops);
-                pairs.shared.insert(load, deciding);
+                pairs.peer_ops.extend(ops);
+                pairs.multicast_loads.insert(load, deciding);
             }
         }
-        if pairs.shared.is_empty() { Err("no load is the same in two blocks") } else { Ok(pairs) }
+        if pairs.multicast_loads.is_empty() { Err("no load is the same in two blocks") } else { Ok(pairs) }
     }
 }

@@ -4,12 +4,12 @@
 //! bands divide brings those of all of them: their tiles stand one after another in the stage. What else they have in shared memory
 //! is boxes of stores, of each warp its own; bands never meet, and neither do the warps of one, for which there is no barrier.
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::pipelines::{Box, Streamed};
-use crate::backend::ptx::schedule::ir::sub_step::Within;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad};
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::ir::{OpId, Opcode, Value};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The dimension of an access along which the tiles of bands lie side by side, if they do, and the place of the first one.
     pub fn band_place(&self, access: OpId) -> Option<(usize, Option<Value>)> {
         let made_by = |value: Value, code: Opcode| {
@@ -33,28 +33,32 @@ impl Context<'_> {
     }
 
     /// A load of one band as that of all: so many times the boxes, if bands divide its rows, which may lie along the rows of panels or across.
-    pub fn of_all_bands(&self, one: Streamed) -> Streamed {
+    pub fn of_all_bands(&self, one: TmaLoad) -> TmaLoad {
         let Some(axis) = self.band_axis(one.load) else { return one };
         let tile = self.module.shape(self.module.op(one.load).results[0]);
         let (height, bytes, bands) = (tile[axis], one.bytes, self.bands);
         let of_band = |band: u32| {
             one.boxes.iter().map(move |part| {
-                let mut place = part.place.clone();
+                let mut place = part.coord.clone();
                 place[axis] += i64::from(band) * height;
-                Box { place, at: part.at + band * bytes }
+                TmaBox { coord: place, smem_offset: part.smem_offset + band * bytes }
             })
         };
         let boxes = (0..bands).flat_map(of_band).collect();
-        Streamed { boxes, bytes: bands * bytes, bands, ..one }
+        TmaLoad { boxes, bytes: bands * bytes, partitions: bands, ..one }
     }
 }
 
-impl Within {
+impl SubStep {
     /// Do the threads of an agent do this together, or in memory that they share?
     pub fn is_shared(&self) -> bool {
         matches!(
             self,
-            Within::Write(_) | Within::Read(_) | Within::Meet { .. } | Within::NoRoom { .. } | Within::Parts { .. }
+            SubStep::SmemWrite(_)
+                | SubStep::SmemRead(_)
+                | SubStep::Barrier { .. }
+                | SubStep::SmemOverflow { .. }
+                | SubStep::Split { .. }
         )
     }
 }

@@ -4,16 +4,16 @@
 //! as tiles come to products: the agent that loads goes through its ring there, too, and passes the next stage on with nothing in it;
 //! who multiplies takes it, and gives it back when the copy engine has read the boxes.
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
-use crate::backend::ptx::schedule::ir::pipelines::{Channel, Repeats, Roles};
-use crate::backend::ptx::schedule::ir::tma_store::Parts;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, WarpSpecialization};
+use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::ir::OpId;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The channel that lends a stage to the store of a kernel, if there is one alone and a ring for it: that of the loads which come last before
     /// it, since what comes next is loaded through the others.
-    pub fn lending(&self, roles: &Roles, structure: &Structure) -> Option<Channel> {
+    pub fn staging_channel(&self, roles: &WarpSpecialization, structure: &RegionTree) -> Option<Channel> {
         let mut stores = self.boxed.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.op_blocks[store.index()]?;
@@ -25,14 +25,23 @@ impl Context<'_> {
         let (tile, warps) = (self.tile_of_warps(store)?, self.inference.num_warps as u32);
         let place = |id: OpId| self.module.block(block).ops.iter().position(|&other| other == id);
         let lends = |last: &Channel| {
-            let ring = &roles.rings[last.ring];
+            let ring = &roles.pipelines[last.pipeline];
             let (stage_bytes, loads) = (ring.stage_bytes, Vec::new());
             let lent_to = Some(store);
-            let lent = Channel { block, loads, stage_bytes, ring: last.ring, last: store, early: true, lent_to };
-            let mut users = roles.channels.iter().filter(|user| user.ring == lent.ring);
-            let fits = ring.repeats == Repeats::Inner && Parts::in_stage(&tile, stage_bytes, warps).is_some();
+            let lent = Channel {
+                block,
+                loads,
+                stage_bytes,
+                pipeline: last.pipeline,
+                last_use: store,
+                wait_at_acquire: true,
+                staging_for: lent_to,
+            };
+            let mut users = roles.channels.iter().filter(|user| user.pipeline == lent.pipeline);
+            let fits =
+                ring.nesting == LoopNesting::Innermost && StoreSplit::in_stage(&tile, stage_bytes, warps).is_some();
             let apart = |user: &Channel| match user.block == block {
-                true => place(user.last) < place(store),
+                true => place(user.last_use) < place(store),
                 false => self.are_apart(user, &lent, structure),
             };
             (fits && users.all(apart)).then_some(lent)

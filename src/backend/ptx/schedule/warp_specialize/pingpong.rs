@@ -8,23 +8,23 @@
 //! before have done.
 
 use crate::backend::ptx::plan::GROUP_WARPS;
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::ir::pipelines::{Deal, Roles, Takes};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpecialization};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 /// Registers of an accumulator from which on a team has enough to do.
 const LEAST_ACCUMULATORS: u32 = 64;
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// How iterations may be dealt to teams, if they may be and should.
-    pub fn deal(&self, body: BlockId, roles: &Roles) -> Option<Deal> {
+    pub fn deal(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.bands > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
-        if crowded || !self.fit_teams() {
+        if crowded || !self.can_pingpong() {
             return None;
         }
-        let deal = self.possible_deal(body, roles)?;
-        if let Some(teams) = self.hinted_number(deal.around, "teams") {
+        let deal = self.possible_pingpong(body, roles)?;
+        if let Some(teams) = self.hinted_number(deal.loop_op, "teams") {
             return (teams > 1).then_some(deal);
         }
         let products = self.inference.products.keys();
@@ -33,17 +33,17 @@ impl Context<'_> {
             return None;
         }
         // Where there is more to do between products than to multiply, teams would better do it beside each other's products.
-        let mut loops = deal.takes.iter().flat_map(|takes| &takes.loops);
+        let mut loops = deal.stages_per_iteration.iter().flat_map(|takes| &takes.per_iteration_of);
         loops.all(|&id| self.only_multiplies(id, roles)).then_some(deal)
     }
 
     /// Are there as many warps as a team has?
-    pub fn fit_teams(&self) -> bool {
+    pub fn can_pingpong(&self) -> bool {
         self.inference.num_warps == GROUP_WARPS as usize
     }
 
     /// Does a loop do nothing with tiles but load and multiply them?
-    fn only_multiplies(&self, id: OpId, roles: &Roles) -> bool {
+    fn only_multiplies(&self, id: OpId, roles: &WarpSpecialization) -> bool {
         let module = self.module;
         module.op(id).regions.iter().flat_map(|&region| &module.block(region).ops).all(|&inner| {
             let op = module.op(inner);
@@ -51,14 +51,14 @@ impl Context<'_> {
             match op.code {
                 Opcode::MmaF | Opcode::MmaI | Opcode::Constant => true,
                 code if code.spec().effect == Effect::Terminator => true,
-                _ => roles.members.contains_key(&inner) || self.passes_on(inner) || !op.results.iter().any(is_tile),
+                _ => roles.operand_channel.contains_key(&inner) || self.is_operand_view(inner) || !op.results.iter().any(is_tile),
             }
         })
     }
 
     /// How iterations may be dealt to teams: those of the one loop that stands in the entry, if nothing is carried from one
     /// to the next and each takes as many stages.
-    pub fn possible_deal(&self, body: BlockId, roles: &Roles) -> Option<Deal> {
+    pub fn possible_pingpong(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
         let module = self.module;
         let entry = &module.block(body).ops;
         let mut with_regions = entry.iter().copied().filter(|&id| !module.op(id).regions.is_empty());
@@ -72,19 +72,19 @@ impl Context<'_> {
         if !alone || carries || module.block(inside).ops.iter().any(|&id| self.mixes(id, roles)) {
             return None;
         }
-        let mut takes = vec![Takes::default(); roles.rings.len()];
+        let mut takes = vec![StageCount::default(); roles.pipelines.len()];
         for channel in &roles.channels {
-            let takes = &mut takes[channel.ring];
+            let takes = &mut takes[channel.pipeline];
             match module.block(channel.block).parent {
-                Some(owner) if owner == around => takes.once += 1,
+                Some(owner) if owner == around => takes.fixed += 1,
                 Some(owner) if self.op_blocks[owner.index()] == Some(inside) && self.is_even(body, owner) => {
-                    takes.loops.push(owner);
+                    takes.per_iteration_of.push(owner);
                 }
                 _ => return None,
             }
         }
-        takes.iter_mut().for_each(|takes| takes.loops.sort_unstable());
-        Some(Deal { around, takes })
+        takes.iter_mut().for_each(|takes| takes.per_iteration_of.sort_unstable());
+        Some(PingPong { loop_op: around, stages_per_iteration: takes })
     }
 
     /// Could others notice when this op is done?
@@ -92,7 +92,7 @@ impl Context<'_> {
         let code = self.module.op(id).code;
         match code.spec().effect {
             Effect::Pure | Effect::Region | Effect::Terminator => false,
-            _ => !(code == Opcode::LoadView && self.is_steady(id)),
+            _ => !(code == Opcode::LoadView && self.is_invariant_load(id)),
         }
     }
 
@@ -106,7 +106,7 @@ impl Context<'_> {
     }
 
     /// Does an op have in its regions both what others could notice and what streamed tiles are for? Then turns would be long.
-    fn mixes(&self, id: OpId, roles: &Roles) -> bool {
+    fn mixes(&self, id: OpId, roles: &WarpSpecialization) -> bool {
         let (mut takes, mut regions) = (false, self.module.op(id).regions.clone());
         while let Some(region) = regions.pop() {
             takes |= roles.channels.iter().any(|channel| channel.block == region);

@@ -1,23 +1,23 @@
 //! Pipeline assignment: which channels share a pipeline.
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
-use crate::backend::ptx::schedule::ir::pipelines::{Channel, Repeats, RingPlan, Roles};
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
+use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::ir::{BlockId, OpId};
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
     /// round; best are channels of the same array, such as a loop and what was peeled off it.
-    pub fn share_rings(&self, roles: &mut Roles, structure: &Structure) {
+    pub fn assign_pipelines(&self, roles: &mut WarpSpecialization, structure: &RegionTree) {
         let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
-        let wish = |block: BlockId| self.own_stages(self.loop_of(block, structure));
+        let wish = |block: BlockId| self.own_stages(self.enclosing_loop(block, structure));
         // Loops with wishes of their own have rings of their own.
         let agree = |a: BlockId, b: BlockId| wish(a).zip(wish(b)).is_none_or(|(a, b)| a == b);
         let is_inner = |block: BlockId| {
             // A loop that contains another channel's loop is an outer one.
-            self.loop_of(block, structure).is_some_and(|around| {
+            self.enclosing_loop(block, structure).is_some_and(|around| {
                 let inside = |&other: &BlockId| {
-                    self.loop_of(other, structure).is_some_and(|l| l != around && self.contains(around, l))
+                    self.enclosing_loop(other, structure).is_some_and(|l| l != around && self.contains(around, l))
                 };
                 !blocks.iter().any(inside)
             })
@@ -29,7 +29,7 @@ impl Context<'_> {
                 users.clone().all(|user| {
                     user.stage_bytes == channel.stage_bytes
                         && agree(user.block, channel.block)
-                        && (!alike || user.has_loads_of(channel))
+                        && (!alike || user.loads_same_boxes(channel))
                         && (alike || is_inner(user.block) == is_inner(channel.block))
                         && self.are_apart(user, channel, structure)
                 })
@@ -41,29 +41,30 @@ impl Context<'_> {
             }
         }
         for (ring, users) in shared.iter().enumerate() {
-            users.iter().for_each(|&user| roles.channels[user].ring = ring);
-            let nested = users.iter().any(|&a| users.iter().any(|&b| self.encloses(blocks[a], blocks[b], structure)));
+            users.iter().for_each(|&user| roles.channels[user].pipeline = ring);
+            let nested =
+                users.iter().any(|&a| users.iter().any(|&b| self.contains_block(blocks[a], blocks[b], structure)));
             let mut around = users.iter().map(|&user| blocks[user]);
             let repeats = if nested || around.clone().any(is_inner) {
-                Repeats::Inner
-            } else if around.any(|block| self.loop_of(block, structure).is_some()) {
-                Repeats::Outer
+                LoopNesting::Innermost
+            } else if around.any(|block| self.enclosing_loop(block, structure).is_some()) {
+                LoopNesting::Outer
             } else {
-                Repeats::Once
+                LoopNesting::NotInLoop
             };
             let stage_bytes = roles.channels[users[0]].stage_bytes;
-            roles.rings.push(RingPlan { stage_bytes, stages: 1, paired: false, repeats });
+            roles.pipelines.push(PipelineDesc { stage_bytes, num_stages: 1, clustered: false, nesting: repeats });
         }
     }
 
     /// Is one channel done with its stage before the other one takes any? (The product that used it may still
     /// run, unless they stand in blocks of which neither contains the other.)
-    pub fn are_apart(&self, a: &Channel, b: &Channel, structure: &Structure) -> bool {
-        let outside = |outer: &Channel, inner: &Channel| match self.op_around(outer.block, inner.block, structure) {
+    pub fn are_apart(&self, a: &Channel, b: &Channel, structure: &RegionTree) -> bool {
+        let outside = |outer: &Channel, inner: &Channel| match self.parent_op(outer.block, inner.block, structure) {
             Some(op) => {
                 let ops = &self.module.block(outer.block).ops;
                 let place = |id: OpId| ops.iter().position(|&other| other == id);
-                place(op) < place(outer.first()) || place(op) > place(outer.last)
+                place(op) < place(outer.first()) || place(op) > place(outer.last_use)
             }
             None => true,
         };

@@ -11,15 +11,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::cluster_multicast::BLOCKS;
-use super::producer_slice::{Slice, Slicer};
+use super::cluster_multicast::CLUSTER_SIZE;
+use super::producer_slice::{ProducerSlice, SliceBuilder};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::Context;
+use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
-use crate::backend::ptx::schedule::ir::pipelines::{Box, Channel, Pairs, Roles, Streamed, TEAMS};
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
+use crate::backend::ptx::schedule::ir::pipelines::{
+    Channel, ClusterMulticast, PINGPONG_GROUPS, TmaBox, TmaLoad, WarpSpecialization,
+};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
 use crate::backend::ptx::shared::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
@@ -36,7 +38,7 @@ pub const ALIGN: u32 = 1024;
 
 /// A candidate: the products that it feeds, and how they want it.
 #[derive(Clone)]
-struct Feed {
+struct OperandUse {
     products: Vec<OpId>,
     panels: Panels,
     /// Tile dimensions of the view: the contiguous one, and that of the rows.
@@ -50,15 +52,15 @@ struct Feed {
 
 /// A load that a producer makes: its products, its boxes, and what the producer runs for it.
 struct Stream {
-    feed: Feed,
+    feed: OperandUse,
     map: TensorMap,
-    boxes: Vec<Box>,
-    slice: Slice,
+    boxes: Vec<TmaBox>,
+    slice: ProducerSlice,
 }
 
-impl Feed {
+impl OperandUse {
     /// Does the tile stand in the same place for both? One may sum along the rows of its panels, and the other one across.
-    fn wants_the_same(&self, other: &Feed) -> bool {
+    fn wants_the_same(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
         (self.panels, self.axes, self.rounded) == (panels, other.axes, other.rounded)
     }
@@ -66,16 +68,16 @@ impl Feed {
 
 /// The roles of the warps, and what the decision leaves to say.
 pub struct PlannedRoles {
-    pub roles: Option<Roles>,
+    pub roles: Option<WarpSpecialization>,
     /// The reason why pairs of tile blocks share nothing although that is wished.
     pub alone: Option<&'static str>,
     pub unstreamed: Unstreamed,
 }
 
-impl Context<'_> {
+impl KernelInfo<'_> {
     /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
     /// do not fit without roles either: so fewer blocks are taken.
-    pub fn plan_roles_within_wish(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
+    pub fn plan_warp_specialization(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
         let (wished, mut alone, mut unstreamed) = (self.options.occupancy, None, Unstreamed::default());
         for blocks in (1..=self.blocks_of_roles()).rev() {
             self.options.occupancy = wished.map(|_| blocks);
@@ -91,13 +93,14 @@ impl Context<'_> {
     }
 
     /// The roles, with the iterations of a persistent loop dealt to teams where that is possible.
-    fn in_teams(&mut self, body: BlockId, shared: &SharedMemory, roles: Roles) -> Roles {
+    fn in_teams(&mut self, body: BlockId, shared: &SharedMemory, roles: WarpSpecialization) -> WarpSpecialization {
         if self.deal(body, &roles).is_none() {
             return roles;
         }
-        self.teams = TEAMS;
+        self.teams = PINGPONG_GROUPS;
         let dealt = self.plan_paired_roles(body, shared, &mut None).ok();
-        let dealt = dealt.and_then(|(dealt, _)| Some(Roles { deal: Some(self.deal(body, &dealt)?), ..dealt }));
+        let dealt =
+            dealt.and_then(|(dealt, _)| Some(WarpSpecialization { pingpong: Some(self.deal(body, &dealt)?), ..dealt }));
         dealt.unwrap_or_else(|| {
             self.teams = 1;
             roles
@@ -110,9 +113,9 @@ impl Context<'_> {
         body: BlockId,
         shared: &SharedMemory,
         alone: &mut Option<&'static str>,
-    ) -> Result<(Roles, Unstreamed), Unstreamed> {
+    ) -> Result<(WarpSpecialization, Unstreamed), Unstreamed> {
         let planned = self.plan_roles(body, None, shared);
-        if self.options.num_ctas.unwrap_or(1) < BLOCKS {
+        if self.options.num_ctas.unwrap_or(1) < CLUSTER_SIZE {
             return planned;
         }
         if self.bands > 1 {
@@ -120,7 +123,7 @@ impl Context<'_> {
             return planned;
         }
         let paired = match &planned {
-            Ok((roles, _)) => self.pairs_of(body, &roles.slice, roles.members.keys().copied()),
+            Ok((roles, _)) => self.plan_multicast(body, &roles.producer_ops, roles.operand_channel.keys().copied()),
             Err(_) => Err("no load is streamed"),
         };
         let paired = paired.and_then(|pairs| self.paired_roles(body, pairs, shared).ok_or("no load has two boxes"));
@@ -134,15 +137,21 @@ impl Context<'_> {
     }
 
     /// The roles with two boxes at least of what is shared.
-    fn paired_roles(&self, body: BlockId, mut pairs: Pairs, shared: &SharedMemory) -> Option<Roles> {
+    fn paired_roles(
+        &self,
+        body: BlockId,
+        mut pairs: ClusterMulticast,
+        shared: &SharedMemory,
+    ) -> Option<WarpSpecialization> {
         let (mut roles, _) = self.plan_roles(body, Some(&pairs), shared).ok()?;
         let loads = || roles.channels.iter().flat_map(|channel| &channel.loads);
-        pairs.shared.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
+        pairs.multicast_loads.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
         for channel in &roles.channels {
-            roles.rings[channel.ring].paired |= channel.loads.iter().any(|load| pairs.may_share(load.load));
+            roles.pipelines[channel.pipeline].clustered |=
+                channel.loads.iter().any(|load| pairs.can_multicast(load.load));
         }
-        let any = !pairs.shared.is_empty();
-        roles.pairs = Some(pairs);
+        let any = !pairs.multicast_loads.is_empty();
+        roles.multicast = Some(pairs);
         any.then_some(roles)
     }
 
@@ -151,21 +160,21 @@ impl Context<'_> {
     fn plan_roles(
         &self,
         body: BlockId,
-        pairs: Option<&Pairs>,
+        pairs: Option<&ClusterMulticast>,
         shared: &SharedMemory,
-    ) -> Result<(Roles, Unstreamed), Unstreamed> {
+    ) -> Result<(WarpSpecialization, Unstreamed), Unstreamed> {
         self.can_stream(body).map_err(Unstreamed::all)?;
         let structure = self.structure(body);
-        let mut roles = Roles {
+        let mut roles = WarpSpecialization {
             channels: Vec::new(),
-            rings: Vec::new(),
-            members: HashMap::new(),
-            riders: HashMap::new(),
-            slice: HashSet::new(),
-            carried: HashSet::new(),
-            pairs: None,
-            deal: None,
-            bands: self.bands,
+            pipelines: Vec::new(),
+            operand_channel: HashMap::new(),
+            aux_channel: HashMap::new(),
+            producer_ops: HashSet::new(),
+            producer_live: HashSet::new(),
+            multicast: None,
+            pingpong: None,
+            data_partitions: self.bands,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let (mut loads, mut feeds, mut unstreamed) = (Vec::new(), HashMap::new(), Unstreamed::default());
@@ -181,8 +190,8 @@ impl Context<'_> {
                 }
             };
             let Stream { feed, map, boxes, slice } = stream;
-            roles.slice.extend(slice.ops);
-            roles.carried.extend(slice.carried);
+            roles.producer_ops.extend(slice.ops);
+            roles.producer_live.extend(slice.carried);
             // Products that are issued together are done with what they read at the same time.
             let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.bundles.last(product)).collect();
             products.dedup();
@@ -191,23 +200,31 @@ impl Context<'_> {
                 keys.push(key);
                 let (last, early) = self.lifetime(block, &products, &structure);
                 let (loads, stage_bytes, ring) = (Vec::new(), 0, 0);
-                roles.channels.push(Channel { block, loads, stage_bytes, ring, last, early, lent_to: None });
+                roles.channels.push(Channel {
+                    block,
+                    loads,
+                    stage_bytes,
+                    pipeline: ring,
+                    last_use: last,
+                    wait_at_acquire: early,
+                    staging_for: None,
+                });
                 keys.len() - 1
             });
             let (bytes, rows) = (feed.bytes, feed.panels.rows);
-            let one = Streamed { load, offset: 0, map, boxes, bytes, rows, bands: 1 };
+            let one = TmaLoad { load, smem_offset: 0, map, boxes, bytes, panel_rows: rows, partitions: 1 };
             roles.channels[index].loads.push(self.of_all_bands(one));
             feeds.insert(load, feed);
-            roles.members.insert(load, index);
+            roles.operand_channel.insert(load, index);
         }
         for channel in &mut roles.channels {
             self.place_loads(channel, &feeds, pairs);
         }
-        self.add_riders(&structure, &mut roles, body);
-        if !roles.channels.iter().any(|channel| self.loop_of(channel.block, &structure).is_some()) {
+        self.add_aux_loads(&structure, &mut roles, body);
+        if !roles.channels.iter().any(|channel| self.enclosing_loop(channel.block, &structure).is_some()) {
             return Err(unstreamed);
         }
-        match self.choose_stages(body, &mut roles, &structure, shared) {
+        match self.assign_stage_counts(body, &mut roles, &structure, shared) {
             Ok(()) => Ok((roles, unstreamed)),
             Err(reason) => Err(Unstreamed { all: Some(reason), ..unstreamed }),
         }
@@ -232,28 +249,28 @@ impl Context<'_> {
         &self,
         load: OpId,
         block: BlockId,
-        (structure, pairs): (&Structure, Option<&Pairs>),
+        (structure, pairs): (&RegionTree, Option<&ClusterMulticast>),
     ) -> Result<Stream, Reason> {
         if !self.allows_copy_engine(load) {
             return Err(Reason::LoadHint);
         }
-        self.may_stream(self.loop_of(block, structure))?;
+        self.may_stream(self.enclosing_loop(block, structure))?;
         let feed = self.feed_of(load, structure)?;
-        let halved = pairs.is_some_and(|pairs| pairs.may_share(load));
-        if !self.is_steady(load) {
+        let halved = pairs.is_some_and(|pairs| pairs.can_multicast(load));
+        if !self.is_invariant_load(load) {
             return Err(Reason::Written);
         }
         let (map, boxes) = self.boxes_of(load, &feed, halved).ok_or(Reason::View)?;
-        let slice = Slicer::of_load(self, structure, load).ok_or(Reason::Index)?;
+        let slice = SliceBuilder::of_load(self, structure, load).ok_or(Reason::Index)?;
         Ok(Stream { feed, map, boxes, slice })
     }
 
     /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
-    fn feed_of(&self, load: OpId, structure: &Structure) -> Result<Feed, Reason> {
+    fn feed_of(&self, load: OpId, structure: &RegionTree) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
-        let mut feed: Option<Feed> = None;
+        let mut feed: Option<OperandUse> = None;
         let mut pending: Vec<(Value, Vec<Option<usize>>, bool)> = vec![(result, identity, false)];
         while let Some((value, axes, rounded)) = pending.pop() {
             for &user in structure.users.get(&value).ok_or(Reason::Unused)? {
@@ -279,7 +296,7 @@ impl Context<'_> {
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
-                        let this = Feed {
+                        let this = OperandUse {
                             rounded,
                             direct: !operand.rounds,
                             ..self.operand_feed(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
@@ -309,7 +326,7 @@ impl Context<'_> {
         is_left: bool,
         axes: &[Option<usize>],
         value: Value,
-    ) -> Option<Feed> {
+    ) -> Option<OperandUse> {
         let panels = plan.panels?;
         if plan.dtype != self.module.dtype(value) {
             return None;
@@ -319,12 +336,12 @@ impl Context<'_> {
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
         let bytes = plan.shared.bytes() as u32;
         let axes = [axes[contiguous]?, axes[rows]?];
-        Some(Feed { products: vec![product], panels, axes, rounded: false, direct: true, bytes })
+        Some(OperandUse { products: vec![product], panels, axes, rounded: false, direct: true, bytes })
     }
 
     /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
     /// two, if the halves are whole swizzle patterns.
-    fn boxes_of(&self, load: OpId, feed: &Feed, halved: bool) -> Option<(TensorMap, Vec<Box>)> {
+    fn boxes_of(&self, load: OpId, feed: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
@@ -360,7 +377,7 @@ impl Context<'_> {
                 let mut place = vec![0; shape.tile.len()];
                 place[contiguous] = panel * row;
                 place[rows] = part * high;
-                boxes.push(Box { place, at: ((panel * count + part * high) * span) as u32 });
+                boxes.push(TmaBox { coord: place, smem_offset: ((panel * count + part * high) * span) as u32 });
             }
         }
         Some((map, boxes))
@@ -368,24 +385,24 @@ impl Context<'_> {
 
     /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their array along the rows of
     /// panels become panels of all their rows, which are copied together.
-    fn place_loads(&self, channel: &mut Channel, feeds: &HashMap<OpId, Feed>, pairs: Option<&Pairs>) {
+    fn place_loads(&self, channel: &mut Channel, feeds: &HashMap<OpId, OperandUse>, pairs: Option<&ClusterMulticast>) {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (index, load) in channel.loads.iter().enumerate() {
             let fits = |group: &&mut Vec<usize>| {
                 let first = &channel.loads[group[0]];
                 let (feed, next) = (&feeds[&first.load], &feeds[&load.load]);
-                let before: i64 = group.iter().map(|&other| channel.loads[other].rows).sum();
-                let alike = Panels { rows: first.rows, ..next.panels } == feed.panels
+                let before: i64 = group.iter().map(|&other| channel.loads[other].panel_rows).sum();
+                let alike = Panels { rows: first.panel_rows, ..next.panels } == feed.panels
                     && (feed.axes, feed.rounded) == (next.axes, next.rounded);
                 let axis = next.axes[1];
                 // The tiles of all of them do not overlap with those at the next index.
                 let step =
                     ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
                 alike
-                    && first.bands.max(load.bands) == 1
+                    && first.partitions.max(load.partitions) == 1
                     && feed.direct
                     && next.direct
-                    && step.is_some_and(|step| before + load.rows <= step)
+                    && step.is_some_and(|step| before + load.panel_rows <= step)
                     && self.lies_behind(load.load, first.load, axis, before)
             };
             match groups.iter_mut().find(fits) {
@@ -398,19 +415,19 @@ impl Context<'_> {
             let first = &channel.loads[group[0]];
             let feed = &feeds[&first.load];
             let span = feed.panels.span;
-            let rows = group.iter().map(|&index| channel.loads[index].rows).sum();
+            let rows = group.iter().map(|&index| channel.loads[index].panel_rows).sum();
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
-            let whole = Feed { panels: Panels { rows, ..feed.panels }, ..feed.clone() };
-            let halved = pairs.is_some_and(|pairs| pairs.may_share(first.load));
+            let whole = OperandUse { panels: Panels { rows, ..feed.panels }, ..feed.clone() };
+            let halved = pairs.is_some_and(|pairs| pairs.can_multicast(first.load));
             let together = if group.len() > 1 { self.boxes_of(first.load, &whole, halved) } else { None };
             let mut offset = u32::next_multiple_of(end, (PATTERN_ROWS * span) as u32);
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
-                load.offset = offset;
+                load.smem_offset = offset;
                 match &together {
                     Some((map, _)) => {
-                        offset += (load.rows * span) as u32;
-                        (load.rows, load.bytes, load.boxes) = (rows, 0, Vec::new());
+                        offset += (load.panel_rows * span) as u32;
+                        (load.panel_rows, load.bytes, load.boxes) = (rows, 0, Vec::new());
                         load.map = map.clone();
                     }
                     None if number + 1 < group.len() => offset = (offset + load.bytes).next_multiple_of(ALIGN),
@@ -420,7 +437,7 @@ impl Context<'_> {
             if let Some((_, boxes)) = together {
                 let first = &mut channel.loads[group[0]];
                 (first.bytes, first.boxes) = (bytes, boxes);
-                offset = first.offset + bytes;
+                offset = first.smem_offset + bytes;
             }
             end = offset;
         }
@@ -428,7 +445,7 @@ impl Context<'_> {
     }
 
     /// The last op of a block that these products stand in, and whether one is in a region of its own.
-    fn lifetime(&self, block: BlockId, products: &[OpId], structure: &Structure) -> (OpId, bool) {
+    fn lifetime(&self, block: BlockId, products: &[OpId], structure: &RegionTree) -> (OpId, bool) {
         let mut early = false;
         let mut users = HashSet::new();
         for &product in products {

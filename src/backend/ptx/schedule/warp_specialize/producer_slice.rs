@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::schedule::Context;
-use crate::backend::ptx::schedule::analysis::region_tree::Structure;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 /// What a load needs in the slice.
 #[derive(Default)]
-pub struct Slice {
+pub struct ProducerSlice {
     /// Ops that the producer runs.
     pub ops: HashSet<OpId>,
     /// Carried values and results of region ops that it needs.
@@ -17,10 +17,10 @@ pub struct Slice {
 }
 
 /// Finds the ops that scalars and control flow depend on.
-pub struct Slicer<'a, 'm> {
-    context: &'a Context<'m>,
-    structure: &'a Structure,
-    slice: Slice,
+pub struct SliceBuilder<'a, 'm> {
+    context: &'a KernelInfo<'m>,
+    structure: &'a RegionTree,
+    slice: ProducerSlice,
     seen: HashSet<Value>,
     /// Values whose makers have still to be looked at.
     pending: Vec<Value>,
@@ -28,14 +28,14 @@ pub struct Slicer<'a, 'm> {
     failed: bool,
 }
 
-impl<'a, 'm> Slicer<'a, 'm> {
+impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
     /// cannot compute that.
-    pub fn of_load(context: &'a Context<'m>, structure: &'a Structure, load: OpId) -> Option<Slice> {
-        let mut slicer = Slicer {
+    pub fn of_load(context: &'a KernelInfo<'m>, structure: &'a RegionTree, load: OpId) -> Option<ProducerSlice> {
+        let mut slicer = SliceBuilder {
             context,
             structure,
-            slice: Slice::default(),
+            slice: ProducerSlice::default(),
             seen: HashSet::new(),
             pending: Vec::new(),
             failed: false,
@@ -99,7 +99,7 @@ impl<'a, 'm> Slicer<'a, 'm> {
                 self.control(id);
                 self.leaving(id, if op.code == Opcode::Loop { Opcode::Break } else { Opcode::Yield }, position);
             }
-            Opcode::LoadView if self.context.is_steady(id) => self.computed(id),
+            Opcode::LoadView if self.context.is_invariant_load(id) => self.computed(id),
             // In these all threads of a block take part.
             Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
             Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
