@@ -19,7 +19,7 @@ mod calc;
 mod compare;
 mod complex;
 mod construct;
-mod control;
+pub(crate) mod control;
 mod convert;
 mod counted;
 mod counter;

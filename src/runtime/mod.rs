@@ -18,7 +18,7 @@ mod failures;
 mod finish;
 pub mod foreign;
 mod gpu;
-mod graph;
+pub(crate) mod graph;
 mod host;
 mod leftover;
 mod limit;

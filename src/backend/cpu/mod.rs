@@ -18,37 +18,12 @@
 //! * `frame` is a tile block whose ops somebody else orders;
 //! * `pool` has the threads; `assume`, `print` and `liveness` do what their names say.
 
-mod access;
-mod assume;
-mod atomic;
-mod cast;
-mod check;
-mod checked;
-mod dispatch;
-mod doubt;
-mod doubtful;
-mod eval;
-mod exact;
-mod family;
-mod float;
-#[cfg(any(test, feature = "_suite"))]
-mod frame;
-mod global;
-mod int;
-mod liveness;
+mod checks;
+mod interp;
 mod memory;
-mod mma;
-mod origin;
-mod pool;
-mod print;
+mod ops;
 mod program;
-mod race;
-mod room;
-mod shape;
-mod turns;
-mod val;
-mod value;
-mod view;
+mod thread_pool;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -56,23 +31,23 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-pub use check::Checks;
-pub(crate) use eval::Fault;
+pub use checks::options::Checks;
+pub(crate) use interp::block::Fault;
 #[cfg(any(test, feature = "_suite"))]
-pub(crate) use frame::{Frame, Held, LoopTurns};
-pub use memory::Memory;
-pub(crate) use pool::num_threads;
-pub(crate) use print::failure;
+pub(crate) use interp::stepper::{Frame, Held, LoopTurns};
+pub use memory::host_memory::Memory;
+pub(crate) use ops::printf::failure;
 pub use program::Program;
+pub(crate) use thread_pool::num_threads;
 
-use self::eval::Machine;
 use self::program::Code;
-use self::race::Watch;
-use self::val::Val;
-use self::value::{Width, Words};
 use crate::backend::ParamWord;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Loc, MAX_GRID};
+use checks::race_detector::Watch;
+use interp::block::Machine;
+use interp::slot::Val;
+use interp::value::{Width, Words};
 
 /// How a launch runs.
 #[derive(Clone, Copy, Default)]
@@ -139,7 +114,7 @@ impl Program {
         let (code, params, memory, watch) = (self.0.clone(), params.into(), memory.clone(), watch.clone());
         let shared =
             Arc::new(SharedLaunch { code, grid, params, memory, checks, watch, until, progress: Progress::default() });
-        pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
+        thread_pool::run(&shared, usize::try_from(blocks - 1).unwrap_or(usize::MAX));
         launch.finish(&shared.progress, options)
     }
 }
@@ -189,7 +164,7 @@ struct SharedLaunch {
     progress: Progress,
 }
 
-impl pool::Shared for SharedLaunch {
+impl thread_pool::Shared for SharedLaunch {
     fn work(&self, reinforce: &dyn Fn()) {
         let SharedLaunch { code, grid, params, memory, checks, watch, until, progress } = self;
         let (grid, checks, watch, until) = (*grid, *checks, watch.as_deref(), *until);

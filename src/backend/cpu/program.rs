@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::global::Globals;
-use super::liveness::Liveness;
-use super::{origin, room, turns};
+use super::interp::last_use::Liveness;
+use super::interp::loop_limit;
+use super::memory::global::Globals;
+use super::memory::{provenance, tile_budget};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Opcode, Value, Written};
 
@@ -72,9 +73,9 @@ impl Program {
             bands: crate::pass::bands::count(module, entry.body),
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
-            foreign: origin::foreign(module, entry.body),
-            elements: room::elements(module),
-            loop_limit: turns::LIMIT,
+            foreign: provenance::foreign(module, entry.body),
+            elements: tile_budget::elements(module),
+            loop_limit: loop_limit::LIMIT,
             written: module.written.iter().map(|&written| (written.op, written)).collect(),
         })))
     }

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::backend::cpu::eval::Machine;
-use crate::backend::cpu::val::Val;
-use crate::backend::cpu::value::Words;
+use crate::backend::cpu::interp::block::Machine;
+use crate::backend::cpu::interp::slot::Val;
+use crate::backend::cpu::interp::value::Words;
 
 fn i32_type(b: &mut Builder) -> TypeId {
     b.module.intern(Type::scalar(DType::I32))

@@ -6,7 +6,7 @@ use crate::ir::{BlockId, Def, Module, Opcode, Value};
 
 /// The views and pointers through which an entry accesses memory that may be any: their addresses were computed, loaded
 /// or chosen. All others lead into an array of the launch, a global, or memory of the tile block's own.
-pub(super) fn foreign(module: &Module, body: BlockId) -> FxHashSet<Value> {
+pub(crate) fn foreign(module: &Module, body: BlockId) -> FxHashSet<Value> {
     let mut found = FxHashSet::default();
     module.walk(body, &mut |id| {
         let op = module.op(id);

@@ -9,7 +9,7 @@ use crate::ir::{BlockId, Module, OpId, Value};
 
 /// Side tables by op.
 #[derive(Debug, Default)]
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     /// Values that nobody reads after the op.
     dying: Vec<Vec<Value>>,
 }

@@ -13,16 +13,16 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use super::check::Checks;
-use super::doubt::Doubt;
-use super::int;
-use super::memory::{Memory, Span};
-use super::program::Code;
-use super::race::{View, Watch};
-use super::shape::{along_axis, cat, set_along_axis};
-use super::turns::Turns;
-use super::val::Val;
+use super::loop_limit::Turns;
+use super::slot::Val;
 use super::value::{Array, Words};
+use crate::backend::cpu::checks::options::Checks;
+use crate::backend::cpu::checks::poison::Doubt;
+use crate::backend::cpu::checks::race_detector::{View, Watch};
+use crate::backend::cpu::memory::host_memory::{Memory, Span};
+use crate::backend::cpu::ops::int;
+use crate::backend::cpu::ops::shape::{along_axis, cat, set_along_axis};
+use crate::backend::cpu::program::Code;
 use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
 /// Why a tile block stopped.
@@ -51,7 +51,7 @@ impl From<String> for Fault {
 }
 
 /// Memory of a tile block's own.
-pub(super) struct Own {
+pub(crate) struct Own {
     pub memory: Box<[AtomicU64]>,
     /// Which half bytes were written, where that is watched.
     pub written: Vec<bool>,
@@ -65,7 +65,7 @@ impl Own {
 
 /// How a block of ops ended.
 #[derive(Debug)]
-pub(super) enum Flow {
+pub(crate) enum Flow {
     Yield(Vec<Val>),
     Continue(Vec<Val>),
     Break(Vec<Val>),
@@ -73,7 +73,7 @@ pub(super) enum Flow {
 }
 
 /// The state of one tile block.
-pub(super) struct Machine<'p> {
+pub(crate) struct Machine<'p> {
     pub program: &'p Code,
     pub memory: &'p Memory,
     pub grid: [u32; 3],

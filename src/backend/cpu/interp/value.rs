@@ -15,7 +15,7 @@ use crate::ir::{ConstData, Elem};
 
 /// A list of words of one width.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Words {
+pub(crate) enum Words {
     W8(Vec<u8>),
     W16(Vec<u16>),
     W32(Vec<u32>),
@@ -24,7 +24,7 @@ pub(super) enum Words {
 
 /// How many bits of storage an element has here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Width {
+pub(crate) enum Width {
     W8,
     W16,
     W32,
@@ -32,7 +32,7 @@ pub(super) enum Width {
 }
 
 /// The word type of one width.
-pub(super) trait Word: Copy + Default + PartialEq + std::fmt::Debug + 'static {
+pub(crate) trait Word: Copy + Default + PartialEq + std::fmt::Debug + 'static {
     /// The words of a list of this width; another width is a defect of this back end.
     fn of(words: &Words) -> &[Self];
     /// The list itself, to be changed.
@@ -78,10 +78,10 @@ word!(u64, W64);
 macro_rules! each_width {
     ($words:expr, $list:ident => $body:expr) => {
         match $words {
-            $crate::backend::cpu::value::Words::W8($list) => $body,
-            $crate::backend::cpu::value::Words::W16($list) => $body,
-            $crate::backend::cpu::value::Words::W32($list) => $body,
-            $crate::backend::cpu::value::Words::W64($list) => $body,
+            $crate::backend::cpu::interp::value::Words::W8($list) => $body,
+            $crate::backend::cpu::interp::value::Words::W16($list) => $body,
+            $crate::backend::cpu::interp::value::Words::W32($list) => $body,
+            $crate::backend::cpu::interp::value::Words::W64($list) => $body,
         }
     };
 }
@@ -89,26 +89,26 @@ macro_rules! each_width {
 macro_rules! with_width {
     ($width:expr, $word:ident => $body:expr) => {
         match $width {
-            $crate::backend::cpu::value::Width::W8 => {
+            $crate::backend::cpu::interp::value::Width::W8 => {
                 type $word = u8;
                 $body
             }
-            $crate::backend::cpu::value::Width::W16 => {
+            $crate::backend::cpu::interp::value::Width::W16 => {
                 type $word = u16;
                 $body
             }
-            $crate::backend::cpu::value::Width::W32 => {
+            $crate::backend::cpu::interp::value::Width::W32 => {
                 type $word = u32;
                 $body
             }
-            $crate::backend::cpu::value::Width::W64 => {
+            $crate::backend::cpu::interp::value::Width::W64 => {
                 type $word = u64;
                 $body
             }
         }
     };
 }
-pub(super) use {each_width, with_width};
+pub(crate) use {each_width, with_width};
 
 impl Width {
     pub fn of(dtype: DType) -> Width {
@@ -172,7 +172,7 @@ impl Words {
 
 /// A described array at run time; a view on it has the same data, its type says the rest.
 #[derive(Clone, Debug)]
-pub(super) struct Array {
+pub(crate) struct Array {
     pub base: u64,
     /// Extents in elements.
     pub shape: Vec<i64>,
@@ -181,12 +181,12 @@ pub(super) struct Array {
 }
 
 /// One result an element.
-pub(super) fn map<A: Copy, R>(a: &[A], f: impl Fn(A) -> R) -> Vec<R> {
+pub(crate) fn map<A: Copy, R>(a: &[A], f: impl Fn(A) -> R) -> Vec<R> {
     a.iter().map(|&x| f(x)).collect()
 }
 
 /// One result an element; a one-element operand counts as repeated.
-pub(super) fn zip<A: Copy, B: Copy, R>(a: &[A], b: &[B], f: impl Fn(A, B) -> R) -> Vec<R> {
+pub(crate) fn zip<A: Copy, B: Copy, R>(a: &[A], b: &[B], f: impl Fn(A, B) -> R) -> Vec<R> {
     match (a.len(), b.len()) {
         (n, m) if n == m => a.iter().zip(b).map(|(&x, &y)| f(x, y)).collect(),
         (1, _) => map(b, |y| f(a[0], y)),
@@ -196,7 +196,7 @@ pub(super) fn zip<A: Copy, B: Copy, R>(a: &[A], b: &[B], f: impl Fn(A, B) -> R) 
 }
 
 /// As [`zip`], for three operands.
-pub(super) fn zip3<A: Copy, B: Copy, C: Copy, R>(a: &[A], b: &[B], c: &[C], f: impl Fn(A, B, C) -> R) -> Vec<R> {
+pub(crate) fn zip3<A: Copy, B: Copy, C: Copy, R>(a: &[A], b: &[B], c: &[C], f: impl Fn(A, B, C) -> R) -> Vec<R> {
     let count = a.len().max(b.len()).max(c.len());
     if a.len() == count && b.len() == count && c.len() == count {
         return a.iter().zip(b).zip(c).map(|((&x, &y), &z)| f(x, y, z)).collect();

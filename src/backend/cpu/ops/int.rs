@@ -2,7 +2,7 @@
 //!
 //! Signed reading extends the sign (a true i1 is -1), unsigned reading extends with zeros.
 
-use super::value::{Width, Word, Words, map};
+use crate::backend::cpu::interp::value::{Width, Word, Words, map};
 use crate::dtype::DType;
 use crate::ir::{CmpPred, Sign};
 
@@ -16,7 +16,7 @@ pub(super) trait Kind {
 
 macro_rules! kind {
     ($name:ident, $word:ty, $signed:expr, $cut:expr) => {
-        pub(super) struct $name;
+        pub(crate) struct $name;
         impl Kind for $name {
             type Word = $word;
             #[inline(always)]
@@ -44,7 +44,7 @@ kind!(I64, u64, |w| w, |b| b);
 /// Runs `$body` with `$kind` standing for the kind of an integer type.
 macro_rules! with_int {
     ($dtype:expr, $kind:ident => $body:expr) => {{
-        use $crate::backend::cpu::int;
+        use super::int;
         match $dtype {
             DType::I1 => {
                 type $kind = int::I1;
@@ -76,7 +76,7 @@ macro_rules! with_int {
 }
 
 /// The elements as 64-bit integers.
-pub(super) fn read(dtype: DType, sign: Sign, words: &Words) -> Vec<u64> {
+pub(crate) fn read(dtype: DType, sign: Sign, words: &Words) -> Vec<u64> {
     with_int!(dtype, K => match sign {
         Sign::Signed => map(<K as Kind>::Word::of(words), K::signed),
         Sign::Unsigned => map(<K as Kind>::Word::of(words), K::unsigned),
@@ -84,7 +84,7 @@ pub(super) fn read(dtype: DType, sign: Sign, words: &Words) -> Vec<u64> {
 }
 
 /// One element as a 64-bit signed integer.
-pub(super) fn read_one(dtype: DType, sign: Sign, words: &Words, index: usize) -> i64 {
+pub(crate) fn read_one(dtype: DType, sign: Sign, words: &Words, index: usize) -> i64 {
     with_int!(dtype, K => {
         let word = <K as Kind>::Word::of(words)[index];
         match sign {
@@ -95,24 +95,24 @@ pub(super) fn read_one(dtype: DType, sign: Sign, words: &Words, index: usize) ->
 }
 
 /// The low bits of 64-bit integers as elements.
-pub(super) fn write(dtype: DType, values: &[u64]) -> Words {
+pub(crate) fn write(dtype: DType, values: &[u64]) -> Words {
     let mut words = Words::with_capacity(Width::of(dtype), values.len());
     extend(&mut words, dtype, values);
     words
 }
 
 /// An op of one operand, which is read as signed.
-pub(super) fn unary(dtype: DType, x: &Words, f: impl Fn(u64) -> u64) -> Words {
+pub(crate) fn unary(dtype: DType, x: &Words, f: impl Fn(u64) -> u64) -> Words {
     in_parts(dtype, Sign::Signed, dtype, [x, x], &|a, _| a.iter_mut().for_each(|a| *a = f(*a)))
 }
 
 /// An op of two operands that reads both by `sign`.
-pub(super) fn binary(dtype: DType, sign: Sign, operands: [&Words; 2], f: impl Fn(u64, u64) -> u64) -> Words {
+pub(crate) fn binary(dtype: DType, sign: Sign, operands: [&Words; 2], f: impl Fn(u64, u64) -> u64) -> Words {
     in_parts(dtype, sign, dtype, operands, &|a, b| each(a, b, &f))
 }
 
 /// Compares; the answer is 0 or 1 an element.
-pub(super) fn compare(dtype: DType, sign: Sign, pred: CmpPred, operands: [&Words; 2]) -> Words {
+pub(crate) fn compare(dtype: DType, sign: Sign, pred: CmpPred, operands: [&Words; 2]) -> Words {
     // Flipping the sign bit makes the signed order the unsigned one.
     let flip = if sign == Sign::Signed { 1 << 63 } else { 0 };
     in_parts(dtype, sign, DType::I1, operands, &|a, b| match pred {
@@ -178,7 +178,7 @@ fn extend(words: &mut Words, dtype: DType, part: &[u64]) {
 }
 
 /// Quotient towards zero, down or up; by zero it is 0, and `MIN / -1` wraps.
-pub(super) fn div_signed(a: i64, b: i64, towards: Towards) -> i64 {
+pub(crate) fn div_signed(a: i64, b: i64, towards: Towards) -> i64 {
     if b == 0 {
         return 0;
     }
@@ -192,7 +192,7 @@ pub(super) fn div_signed(a: i64, b: i64, towards: Towards) -> i64 {
 }
 
 /// As [`div_signed`] for unsigned numbers.
-pub(super) fn div_unsigned(a: u64, b: u64, towards: Towards) -> u64 {
+pub(crate) fn div_unsigned(a: u64, b: u64, towards: Towards) -> u64 {
     match towards {
         _ if b == 0 => 0,
         Towards::Zero | Towards::Down => a / b,
@@ -201,13 +201,13 @@ pub(super) fn div_unsigned(a: u64, b: u64, towards: Towards) -> u64 {
 }
 
 /// Remainder with the sign of the dividend; by zero it is the dividend, and `MIN % -1` is 0.
-pub(super) fn rem_signed(a: i64, b: i64) -> i64 {
+pub(crate) fn rem_signed(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { a.wrapping_rem(b) }
 }
 
 /// Direction of a quotient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Towards {
+pub(crate) enum Towards {
     Zero,
     Down,
     Up,

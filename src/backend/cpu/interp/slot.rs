@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::doubt::Doubt;
 use super::value::{Array, Words};
+use crate::backend::cpu::checks::poison::Doubt;
 
 /// What a value of the IR holds while a tile block runs.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Val {
+pub(crate) enum Val {
     /// Not defined yet, or not needed any more.
     #[default]
     Dead,

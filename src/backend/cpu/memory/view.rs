@@ -4,8 +4,8 @@
 //! atomics do nothing. So does a tile index outside of the index space, but that the tiles of a strided view that
 //! overlap may begin before the array and reach into it.
 
-use super::memory::{Cell, Span};
-use super::value::{Array, Width, Word, Words, with_width};
+use super::host_memory::{Cell, Span};
+use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width};
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{Padding, Rounding, Type};
@@ -30,7 +30,7 @@ impl std::fmt::Display for Index {
 }
 
 /// Tiles along each dimension of the index space.
-pub(super) fn index_space(view: &Type, array: &Array) -> Vec<i64> {
+pub(crate) fn index_space(view: &Type, array: &Array) -> Vec<i64> {
     let steps = |step: &[i32], dim_map: &[i32]| {
         step.iter().zip(dim_map).map(|(&s, &d)| (array.shape[d as usize] as u64).div_ceil(s as u64) as i64).collect()
     };

@@ -4,12 +4,13 @@
 
 use std::rc::Rc;
 
-use super::eval::{Fault, Machine};
-use super::turns::Turns;
-use super::val::Val;
+use super::block::{Fault, Machine};
+use super::loop_limit::Turns;
+use super::slot::Val;
 use super::value::{Width, Word, Words, each_width, with_width};
-use super::{Checks, Memory, Program, cast};
 use crate::backend::ParamWord;
+use crate::backend::cpu::ops::cast;
+use crate::backend::cpu::{Checks, Memory, Program};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Module, OpId, Rounding, Sign, Type, Value};
 

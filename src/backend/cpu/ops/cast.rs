@@ -7,17 +7,17 @@ use bytemuck::allocation::cast_vec;
 
 use super::float::{from_patterns, narrow, to_f64, widen};
 use super::int;
-use super::value::{Word, Words, each_width, map};
+use crate::backend::cpu::interp::value::{Word, Words, each_width, map};
 use crate::codec::{self, Exact};
 use crate::dtype::DType;
 use crate::ir::{Rounding, Sign};
 
 /// Wider or narrower integers.
-pub(super) fn int_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
+pub(crate) fn int_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
     int::write(to, &int::read(from, sign, x))
 }
 
-pub(super) fn int_to_float(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
+pub(crate) fn int_to_float(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
     let values = int::read(from, sign, x);
     let signed = sign == Sign::Signed;
     match to {
@@ -34,7 +34,7 @@ pub(super) fn int_to_float(from: DType, to: DType, sign: Sign, x: &Words) -> Wor
     }
 }
 
-pub(super) fn float_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
+pub(crate) fn float_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
     let values = to_f64(from, x);
     let bits = to.bits();
     match sign {
@@ -46,7 +46,7 @@ pub(super) fn float_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Wor
     }
 }
 
-pub(super) fn float_to_float(from: DType, to: DType, rounding: Rounding, x: &Words) -> Words {
+pub(crate) fn float_to_float(from: DType, to: DType, rounding: Rounding, x: &Words) -> Words {
     let single = |dtype| matches!(dtype, DType::F16 | DType::BF16 | DType::F32);
     let nearest = matches!(rounding, Rounding::NearestEven);
     match (from, to) {
@@ -64,7 +64,7 @@ fn packed_bits(dtype: DType) -> u32 {
 }
 
 /// The bytes of a tile, little-endian, elements narrower than a byte from the low bits up.
-pub(super) fn pack(from: DType, x: &Words) -> Words {
+pub(crate) fn pack(from: DType, x: &Words) -> Words {
     let bits = packed_bits(from);
     if bits >= 8 {
         let bytes = bits as usize / 8;
@@ -78,7 +78,7 @@ pub(super) fn pack(from: DType, x: &Words) -> Words {
 }
 
 /// The inverse of [`pack`].
-pub(super) fn unpack(to: DType, x: &Words) -> Words {
+pub(crate) fn unpack(to: DType, x: &Words) -> Words {
     let bits = packed_bits(to);
     let bytes = u8::of(x);
     if bits >= 8 {

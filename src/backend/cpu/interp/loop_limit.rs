@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::val::Val;
+use super::slot::Val;
 use crate::ir::table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module};
 
 /// Turns after which a loop is taken for endless, where there is no wish for another number.
-pub(super) const LIMIT: u64 = 1 << 24;
+pub(crate) const LIMIT: u64 = 1 << 24;
 
 /// A loop that waits for other tile blocks may take so many times as long.
 const WAITING: u64 = 64;

@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::value::Word;
+use crate::backend::cpu::interp::value::Word;
 
 /// A contiguous piece of host memory.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ impl Memory {
     }
 
     /// The bytes at an address that a kernel has made itself, if that is allowed. A page at 0 is nobody's.
-    pub(super) fn find_any(&self, address: u64, bytes: u64) -> Option<Span<'_>> {
+    pub(crate) fn find_any(&self, address: u64, bytes: u64) -> Option<Span<'_>> {
         const NOBODYS: u64 = 1 << 12;
         if !self.any || address < NOBODYS || address.checked_add(bytes).is_none() {
             return None;
@@ -69,7 +69,7 @@ impl Memory {
     }
 
     /// The bytes at `address`, if one region has them all.
-    pub(super) fn find(&self, address: u64, bytes: u64, write: bool) -> Option<Span<'_>> {
+    pub(crate) fn find(&self, address: u64, bytes: u64, write: bool) -> Option<Span<'_>> {
         let holds = |region: &&Region| {
             let offset = address.wrapping_sub(region.base as u64);
             offset <= region.bytes as u64 && bytes <= region.bytes as u64 - offset && (region.writable || !write)
@@ -113,7 +113,7 @@ impl Memory {
     }
 
     /// Which element of its array lies at a place (twice an address, 1 more for a high half), and how many there are.
-    pub(super) fn position(&self, place: u64, bytes: usize) -> (u64, u64) {
+    pub(crate) fn position(&self, place: u64, bytes: usize) -> (u64, u64) {
         let halves = 2 * bytes.max(1) as u64;
         let halves = if bytes == 0 { 1 } else { halves };
         let regions = self.regions.iter();
@@ -123,7 +123,7 @@ impl Memory {
     }
 
     /// Why [`Memory::find`] found nothing.
-    pub(super) fn explain(&self, address: u64, bytes: u64, write: bool) -> String {
+    pub(crate) fn explain(&self, address: u64, bytes: u64, write: bool) -> String {
         if write && self.find(address, bytes, false).is_some() {
             return format!("writes {bytes} bytes of an array that was passed for reading only");
         }
@@ -147,7 +147,7 @@ impl Memory {
 }
 
 /// Words that memory can hold.
-pub(super) trait Cell: Word {
+pub(crate) trait Cell: Word {
     /// # Safety
     /// `place` is aligned for `Self` and points to live memory that is only accessed atomically.
     unsafe fn load(place: *mut Self) -> Self;
@@ -189,7 +189,7 @@ cell!(u64, AtomicU64);
 
 /// Checked bytes of a region.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span<'m> {
+pub(crate) struct Span<'m> {
     start: *mut u8,
     bytes: usize,
     memory: PhantomData<&'m Memory>,

@@ -1,13 +1,13 @@
 //! What atomic operations do to one element.
 
-use super::exact;
+use super::directed_rounding;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Rounding};
 
 /// An atomic operation on one element.
 #[derive(Clone, Copy)]
-pub(super) struct Update {
+pub(crate) struct Update {
     mode: AtomicMode,
     dtype: DType,
     /// Subnormal f32 operands and results of an addition become zero of the same sign.
@@ -46,9 +46,8 @@ fn combine(mode: AtomicMode, dtype: DType, old: u64, operand: u64) -> u64 {
         AtomicMode::Or => old | operand,
         AtomicMode::Xor => old ^ operand,
         AtomicMode::Add => old.wrapping_add(operand),
-        AtomicMode::AddF => {
-            exact::add(codec::decode(dtype, old), codec::decode(dtype, operand)).round(dtype, Rounding::NearestEven)
-        }
+        AtomicMode::AddF => directed_rounding::add(codec::decode(dtype, old), codec::decode(dtype, operand))
+            .round(dtype, Rounding::NearestEven),
         AtomicMode::Max => {
             if signed(old) >= signed(operand) {
                 old

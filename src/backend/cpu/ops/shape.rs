@@ -1,9 +1,9 @@
 //! Ops that move elements: broadcast, permute, cat, extract, insert, gather, and slicing along an axis; histograms.
 
-use super::value::{Word, Words, each_width};
+use crate::backend::cpu::interp::value::{Word, Words, each_width};
 
 /// Row-major strides.
-pub(super) fn strides_of(shape: &[usize]) -> Vec<usize> {
+pub(crate) fn strides_of(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for d in (1..shape.len()).rev() {
         strides[d - 1] = strides[d] * shape[d];
@@ -53,7 +53,7 @@ fn write_box<'a, T: Copy>(
 }
 
 /// Repeats along dimensions of extent 1.
-pub(super) fn broadcast(source: &Words, from: &[usize], to: &[usize]) -> Words {
+pub(crate) fn broadcast(source: &Words, from: &[usize], to: &[usize]) -> Words {
     let mut strides = strides_of(from);
     for (d, stride) in strides.iter_mut().enumerate() {
         if from[d] == 1 {
@@ -64,14 +64,14 @@ pub(super) fn broadcast(source: &Words, from: &[usize], to: &[usize]) -> Words {
 }
 
 /// Dimension d of the result is dimension `permutation[d]` of the source.
-pub(super) fn permute(source: &Words, from: &[usize], permutation: &[i32]) -> Words {
+pub(crate) fn permute(source: &Words, from: &[usize], permutation: &[i32]) -> Words {
     let strides = strides_of(from);
     let pick = |list: &[usize]| permutation.iter().map(|&p| list[p as usize]).collect::<Vec<_>>();
     take_box(source, 0, &pick(from), &pick(&strides))
 }
 
 /// One after the other along `dim`.
-pub(super) fn cat([x, y]: [&Words; 2], [x_shape, y_shape]: [&[usize]; 2], dim: usize) -> Words {
+pub(crate) fn cat([x, y]: [&Words; 2], [x_shape, y_shape]: [&[usize]; 2], dim: usize) -> Words {
     let row = |shape: &[usize]| shape[dim..].iter().product::<usize>();
     let (x_row, y_row) = (row(x_shape), row(y_shape));
     fn join<T: Copy>(x: &[T], y: &[T], x_row: usize, y_row: usize) -> Vec<T> {
@@ -81,7 +81,7 @@ pub(super) fn cat([x, y]: [&Words; 2], [x_shape, y_shape]: [&[usize]; 2], dim: u
 }
 
 /// First element of block number `index` when `shape` is cut into blocks of `block`; an error outside.
-pub(super) fn block_start(shape: &[usize], block: &[usize], index: &[i64]) -> Result<usize, String> {
+pub(crate) fn block_start(shape: &[usize], block: &[usize], index: &[i64]) -> Result<usize, String> {
     let mut start = 0;
     for (d, stride) in strides_of(shape).into_iter().enumerate() {
         let blocks = shape[d] / block[d];
@@ -96,12 +96,12 @@ pub(super) fn block_start(shape: &[usize], block: &[usize], index: &[i64]) -> Re
 }
 
 /// The block of extents `block` whose first element is `start`.
-pub(super) fn extract(source: &Words, from: &[usize], block: &[usize], start: usize) -> Words {
+pub(crate) fn extract(source: &Words, from: &[usize], block: &[usize], start: usize) -> Words {
     take_box(source, start, block, &strides_of(from))
 }
 
 /// Replaces the block of extents `block` whose first element is `start`.
-pub(super) fn insert(target: &mut Words, to: &[usize], source: &Words, block: &[usize], start: usize) {
+pub(crate) fn insert(target: &mut Words, to: &[usize], source: &Words, block: &[usize], start: usize) {
     let strides = strides_of(to);
     each_width!(target, list => {
         write_box(list, start, block, &strides, Word::of(source));
@@ -109,7 +109,7 @@ pub(super) fn insert(target: &mut Words, to: &[usize], source: &Words, block: &[
 }
 
 /// The elements of `source` at positions along `dim`: the nearest one where a position is outside.
-pub(super) fn gather([source, positions]: [&Words; 2], [from, to]: [&[usize]; 2], dim: usize) -> Words {
+pub(crate) fn gather([source, positions]: [&Words; 2], [from, to]: [&[usize]; 2], dim: usize) -> Words {
     let (length, count) = (from[dim], to[dim]);
     let inner: usize = from[dim + 1..].iter().product();
     let place = |(i, &position): (usize, &u32)| {
@@ -121,7 +121,7 @@ pub(super) fn gather([source, positions]: [&Words; 2], [from, to]: [&[usize]; 2]
 }
 
 /// How many elements there are of each number from 0 to before `bins`.
-pub(super) fn histogram(source: &Words, bins: usize) -> Words {
+pub(crate) fn histogram(source: &Words, bins: usize) -> Words {
     let mut counts = vec![0u32; bins];
     u32::of(source).iter().filter_map(|&number| usize::try_from(number).ok()).for_each(|number| {
         if let Some(count) = counts.get_mut(number) {
@@ -132,7 +132,7 @@ pub(super) fn histogram(source: &Words, bins: usize) -> Words {
 }
 
 /// `count` positions along the axis in the middle of `outer × length × inner`: first, first + step, ….
-pub(super) fn along_axis(
+pub(crate) fn along_axis(
     source: &Words,
     [outer, length, inner]: [usize; 3],
     first: usize,
@@ -143,7 +143,7 @@ pub(super) fn along_axis(
 }
 
 /// Writes positions first, first + 1, … along the axis.
-pub(super) fn set_along_axis(target: &mut Words, [outer, length, inner]: [usize; 3], first: usize, source: &Words) {
+pub(crate) fn set_along_axis(target: &mut Words, [outer, length, inner]: [usize; 3], first: usize, source: &Words) {
     let count = source.len() / (outer * inner);
     each_width!(target, list => {
         let source = Word::of(source);

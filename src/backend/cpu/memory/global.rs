@@ -2,15 +2,15 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::cast;
-use super::memory::Span;
-use super::value::{Width, Words};
+use super::host_memory::Span;
+use crate::backend::cpu::interp::value::{Width, Words};
+use crate::backend::cpu::ops::cast;
 use crate::dtype::DType;
 use crate::ir::{Attr, Module};
 
 /// The globals of a program.
 #[derive(Debug, Default)]
-pub(super) struct Globals {
+pub(crate) struct Globals {
     all: Vec<Global>,
 }
 

@@ -20,7 +20,7 @@ type Clock = FxHashMap<u64, u32>;
 
 /// An access of a tile block to an element.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Touch {
+pub(crate) struct Touch {
     pub block: [u32; 3],
     pub loc: Loc,
     /// Atomic or ordered.
@@ -70,7 +70,7 @@ impl Element {
 
 /// What one tile block has seen of the others.
 #[derive(Default)]
-pub(super) struct View {
+pub(crate) struct View {
     block: ([u32; 3], u64),
     time: u32,
     seen: Clock,
@@ -90,7 +90,7 @@ impl View {
 }
 
 /// What tile blocks did in one launch, by place.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// Touches of one kind that are kept.
     kept: usize,
     elements: Mutex<FxHashMap<u64, Element>>,

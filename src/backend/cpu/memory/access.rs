@@ -5,15 +5,15 @@
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::atomic::Update;
-use super::eval::{Machine, Own};
-use super::int;
-use super::memory::Span;
-use super::race::Touch;
-use super::room;
-use super::val::Val;
-use super::value::{Array, Width, Word, Words, with_width, zip};
+use super::host_memory::Span;
+use super::tile_budget;
 use super::view::{self, Footprint, Index};
+use crate::backend::cpu::checks::race_detector::Touch;
+use crate::backend::cpu::interp::block::{Machine, Own};
+use crate::backend::cpu::interp::slot::Val;
+use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width, zip};
+use crate::backend::cpu::ops::atomic::Update;
+use crate::backend::cpu::ops::int;
 use crate::dtype::DType;
 use crate::ir::table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Op, Opcode, Sign, Type, Value};
@@ -21,7 +21,7 @@ use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Op, Opcode, Sign, Ty
 impl Machine<'_> {
     // Addresses.
 
-    pub(super) fn offset(&mut self, op: &Op) {
+    pub(crate) fn offset(&mut self, op: &Op) {
         let Elem::Ptr { pointee, .. } = self.elem(op.operands[0]) else { unreachable!("offset of a number") };
         let bits = pointee.storage_bits() as i64;
         let offsets = int::read(self.module().dtype(op.operands[1]), Sign::Signed, self.tile(op.operands[1]));
@@ -30,7 +30,7 @@ impl Machine<'_> {
         self.put(op, Words::W64(words));
     }
 
-    pub(super) fn make_tensor_view(&mut self, op: &Op) {
+    pub(crate) fn make_tensor_view(&mut self, op: &Op) {
         let Type::TensorView { shape, strides, .. } = self.module().ty(op.results[0]) else {
             unreachable!("make_tensor_view gives a tensor view")
         };
@@ -46,7 +46,7 @@ impl Machine<'_> {
         self.set(op.results[0], Val::View(Rc::new(array)));
     }
 
-    pub(super) fn allocate(&mut self, op: &Op) -> Result<(), String> {
+    pub(crate) fn allocate(&mut self, op: &Op) -> Result<(), String> {
         let Elem::Ptr { pointee, .. } = self.elem(op.results[0]) else { unreachable!("alloca gives a pointer") };
         let number = |kind| match op.attr(kind) {
             Some(Attr::NumElem(n) | Attr::Alignment(n)) => *n,
@@ -55,14 +55,14 @@ impl Machine<'_> {
         let alignment = number(AttrKind::Alignment).max(8);
         let bits = number(AttrKind::NumElem).saturating_mul(pointee.storage_bits().into());
         let words = bits.div_ceil(64).saturating_add(alignment / 8);
-        let mut memory = room::reserved(words, "scratch memory")?;
+        let mut memory = tile_budget::reserved(words, "scratch memory")?;
         memory.extend((0..words).map(|_| AtomicU64::new(0)));
         let memory: Box<[AtomicU64]> = memory.into_boxed_slice();
         let address = (memory.as_ptr() as u64).next_multiple_of(alignment);
         let mut written = Vec::new();
         if self.checks.unwritten {
             let half_bytes = words.saturating_mul(16);
-            written = room::reserved(half_bytes, "what is known about scratch memory")?;
+            written = tile_budget::reserved(half_bytes, "what is known about scratch memory")?;
             written.resize(half_bytes as usize, false);
         }
         self.allocations.push(Own { memory, written });
@@ -106,7 +106,7 @@ impl Machine<'_> {
         footprint.range.map(|(address, bytes)| self.span(view, address, bytes, aligned, write)).transpose()
     }
 
-    pub(super) fn load_view(&mut self, op: &Op) -> Result<(), String> {
+    pub(crate) fn load_view(&mut self, op: &Op) -> Result<(), String> {
         let view = op.operand_group("view")[0];
         let (footprint, dtype) = self.footprint(op, view)?;
         let padding = match self.module().ty(view) {
@@ -123,7 +123,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn store_view(&mut self, op: &Op) -> Result<(), String> {
+    pub(crate) fn store_view(&mut self, op: &Op) -> Result<(), String> {
         let view = op.operand_group("view")[0];
         let (footprint, dtype) = self.footprint(op, view)?;
         fence_before(op);
@@ -134,7 +134,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn atomic_red_view(&mut self, op: &Op) -> Result<(), String> {
+    pub(crate) fn atomic_red_view(&mut self, op: &Op) -> Result<(), String> {
         let view = op.operand_group("view")[0];
         let (footprint, dtype) = self.footprint(op, view)?;
         let mode = atomic_mode(op)?;
@@ -178,7 +178,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn load_ptr(&mut self, op: &Op) -> Result<(), String> {
+    pub(crate) fn load_ptr(&mut self, op: &Op) -> Result<(), String> {
         let source = op.operand_group("source")[0];
         let dtype = self.pointee(source);
         let mut words = match op.operand_group("padding_value") {
@@ -198,7 +198,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn store_ptr(&mut self, op: &Op) -> Result<(), String> {
+    pub(crate) fn store_ptr(&mut self, op: &Op) -> Result<(), String> {
         let pointers = op.operand_group("destination")[0];
         let value = self.tile(op.operand_group("value")[0]);
         fence_before(op);
@@ -210,7 +210,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn atomic_rmw(&mut self, op: &Op) -> Result<(), String> {
+    pub(crate) fn atomic_rmw(&mut self, op: &Op) -> Result<(), String> {
         let pointers = op.operand_group("pointers")[0];
         let dtype = self.pointee(pointers);
         let mode = atomic_mode(op)?;
@@ -230,7 +230,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn atomic_cas(&mut self, op: &Op) -> Result<(), String> {
+    pub(crate) fn atomic_cas(&mut self, op: &Op) -> Result<(), String> {
         let pointers = op.operand_group("pointers")[0];
         let expected = self.tile(op.operand_group("cmp")[0]);
         let new = self.tile(op.operand_group("val")[0]);
@@ -274,7 +274,7 @@ impl Machine<'_> {
     }
 
     /// Where each element of an access lies in memory, and how many half bytes it has; `None` for those that it leaves out.
-    pub(super) fn lane_places(&self, op: &Op) -> Result<(Vec<Option<u64>>, u64), String> {
+    pub(crate) fn lane_places(&self, op: &Op) -> Result<(Vec<Option<u64>>, u64), String> {
         match op.code {
             Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
                 let (footprint, dtype) = self.footprint(op, op.operand_group("view")[0])?;

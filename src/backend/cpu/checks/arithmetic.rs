@@ -3,12 +3,12 @@
 
 use std::rc::Rc;
 
-use super::doubt::{Doubt, Source};
-use super::doubtful::{Asked, element};
-use super::eval::{Fault, Flow, Machine};
-use super::shape;
-use super::value::Word;
-use super::value::{Width, Words, zip, zip3};
+use super::poison::{Doubt, Source};
+use super::poison_sources::{Asked, element};
+use crate::backend::cpu::interp::block::{Fault, Flow, Machine};
+use crate::backend::cpu::interp::value::Word;
+use crate::backend::cpu::interp::value::{Width, Words, zip, zip3};
+use crate::backend::cpu::ops::shape;
 use crate::dtype::DType;
 use crate::ir::{Loc, Op, OpId, Opcode, Sign, Type};
 

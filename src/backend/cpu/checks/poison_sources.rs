@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::check::Checks;
-use super::doubt::{Doubt, Source};
-use super::float::to_f64;
-use super::int;
-use super::shape::strides_of;
-use super::value::Words;
+use super::options::Checks;
+use super::poison::{Doubt, Source};
+use crate::backend::cpu::interp::value::Words;
+use crate::backend::cpu::ops::float::to_f64;
+use crate::backend::cpu::ops::int;
+use crate::backend::cpu::ops::shape::strides_of;
 use crate::dtype::DType;
 use crate::ir::{Loc, Op, Opcode, Sign, Written, fits};
 
@@ -152,7 +152,7 @@ fn type_name(dtype: DType, sign: Sign) -> String {
 }
 
 /// Which element of a tile, in words behind what is said of it; nothing of a scalar.
-pub(super) fn element(shape: &[usize], i: usize) -> String {
+pub(crate) fn element(shape: &[usize], i: usize) -> String {
     if shape.iter().product::<usize>() <= 1 {
         return String::new();
     }

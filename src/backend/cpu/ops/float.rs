@@ -10,15 +10,15 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use num_traits::Float;
 
-use super::exact::Unrounded;
-use super::value::{Word, Words, map, zip, zip3};
+use super::directed_rounding::Unrounded;
+use crate::backend::cpu::interp::value::{Word, Words, map, zip, zip3};
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{CmpOrder, CmpPred, Rounding};
 
 /// How an op rounds and treats subnormals.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mode {
+pub(crate) struct Mode {
     pub rounding: Rounding,
     pub flush: bool,
 }
@@ -60,7 +60,7 @@ pub(super) fn narrow(dtype: DType, values: Vec<f32>) -> Words {
 }
 
 /// The values of a list of any float type.
-pub(super) fn to_f64(dtype: DType, words: &Words) -> Cow<'_, [f64]> {
+pub(crate) fn to_f64(dtype: DType, words: &Words) -> Cow<'_, [f64]> {
     match dtype {
         DType::F64 => Cow::Borrowed(cast_slice(u64::of(words))),
         DType::F32 | DType::TF32 | DType::F16 | DType::BF16 => Cow::Owned(map(&widen(dtype, words), |v| v as f64)),
@@ -74,7 +74,7 @@ pub(super) fn from_patterns(dtype: DType, patterns: impl Iterator<Item = u64>) -
 }
 
 fn words_of(dtype: DType, patterns: Vec<u64>) -> Words {
-    use super::value::{Width, with_width};
+    use crate::backend::cpu::interp::value::{Width, with_width};
     with_width!(Width::of(dtype), W => W::list(map(&patterns, W::from_u64)))
 }
 
@@ -121,7 +121,7 @@ fn exact_operand(dtype: DType, words: &Words, mode: Mode) -> Cow<'_, [f64]> {
 }
 
 /// An op of one operand.
-pub(super) fn unary(
+pub(crate) fn unary(
     dtype: DType,
     mode: Mode,
     x: &Words,
@@ -135,7 +135,7 @@ pub(super) fn unary(
 }
 
 /// An op of two operands.
-pub(super) fn binary(
+pub(crate) fn binary(
     dtype: DType,
     mode: Mode,
     [x, y]: [&Words; 2],
@@ -149,7 +149,7 @@ pub(super) fn binary(
 }
 
 /// A unary op with a rounding mode.
-pub(super) fn unary_rounded(
+pub(crate) fn unary_rounded(
     dtype: DType,
     mode: Mode,
     x: &Words,
@@ -165,7 +165,7 @@ pub(super) fn unary_rounded(
 }
 
 /// A binary op with a rounding mode.
-pub(super) fn binary_rounded(
+pub(crate) fn binary_rounded(
     dtype: DType,
     mode: Mode,
     [x, y]: [&Words; 2],
@@ -181,7 +181,7 @@ pub(super) fn binary_rounded(
 }
 
 /// Fused multiply-add: one rounding, in the element type.
-pub(super) fn fma(dtype: DType, mode: Mode, [x, y, z]: [&Words; 3]) -> Words {
+pub(crate) fn fma(dtype: DType, mode: Mode, [x, y, z]: [&Words; 3]) -> Words {
     let nearest = mode.is_nearest();
     match dtype {
         DType::F64 if nearest => double(zip3(&to_f64(dtype, x), &to_f64(dtype, y), &to_f64(dtype, z), f64::mul_add)),
@@ -191,23 +191,23 @@ pub(super) fn fma(dtype: DType, mode: Mode, [x, y, z]: [&Words; 3]) -> Words {
         }
         _ => {
             let [x, y, z] = [x, y, z].map(|w| exact_operand(dtype, w, mode));
-            rounded(dtype, zip3(&x, &y, &z, super::exact::fma), mode)
+            rounded(dtype, zip3(&x, &y, &z, super::directed_rounding::fma), mode)
         }
     }
 }
 
 /// Clears, or flips, sign bits: exact for NaNs too.
-pub(super) fn sign_bit(dtype: DType, x: &Words, flip: bool) -> Words {
+pub(crate) fn sign_bit(dtype: DType, x: &Words, flip: bool) -> Words {
     let sign = 1u64 << (dtype.bits() - 1);
     let apply = move |w: u64| if flip { w ^ sign } else { w & !sign };
     fn run<W: Word>(list: &[W], apply: impl Fn(u64) -> u64) -> Words {
         W::list(map(list, |w| W::from_u64(apply(w.to_u64()))))
     }
-    super::value::each_width!(x, list => run(list, apply))
+    crate::backend::cpu::interp::value::each_width!(x, list => run(list, apply))
 }
 
 /// Compares; the answer is 0 or 1 an element.
-pub(super) fn compare(dtype: DType, pred: CmpPred, order: CmpOrder, [x, y]: [&Words; 2]) -> Words {
+pub(crate) fn compare(dtype: DType, pred: CmpPred, order: CmpOrder, [x, y]: [&Words; 2]) -> Words {
     fn run<T: Float>(pred: CmpPred, unordered: bool, x: &[T], y: &[T]) -> Vec<u8> {
         let answer = |holds: fn(&T, &T) -> bool| {
             zip(x, y, |a, b| if a.is_nan() || b.is_nan() { unordered } else { holds(&a, &b) } as u8)
@@ -229,7 +229,7 @@ pub(super) fn compare(dtype: DType, pred: CmpPred, order: CmpOrder, [x, y]: [&Wo
 }
 
 /// The larger number; +0 over -0; a NaN operand wins, or is ignored.
-pub(super) fn max<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
+pub(crate) fn max<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
     if a.is_nan() || b.is_nan() {
         return nan_rule(a, b, propagate_nan);
     }
@@ -237,7 +237,7 @@ pub(super) fn max<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
 }
 
 /// The smaller number; -0 under +0; a NaN operand wins, or is ignored.
-pub(super) fn min<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
+pub(crate) fn min<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
     if a.is_nan() || b.is_nan() {
         return nan_rule(a, b, propagate_nan);
     }
@@ -253,7 +253,7 @@ fn nan_rule<T: Float>(a: T, b: T, propagate: bool) -> T {
 }
 
 /// `x` to a signed integer power, one an element.
-pub(super) fn powi(dtype: DType, x: &Words, exponents: &[i64]) -> Words {
+pub(crate) fn powi(dtype: DType, x: &Words, exponents: &[i64]) -> Words {
     let values = zip(&to_f64(dtype, x), exponents, |v, n| v.powi(n as i32));
     match dtype {
         DType::F64 => double(values),

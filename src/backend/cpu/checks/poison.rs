@@ -5,11 +5,11 @@
 
 use std::rc::Rc;
 
-use super::value::{Width, Word, Words};
+use crate::backend::cpu::interp::value::{Width, Word, Words};
 use crate::ir::Loc;
 
 /// Where doubts come from: one op, when it ran.
-pub(super) struct Source {
+pub(crate) struct Source {
     pub loc: Loc,
     /// What is wrong with an element.
     pub tell: Box<dyn Fn(usize) -> String>,
@@ -23,7 +23,7 @@ impl std::fmt::Debug for Source {
 
 /// The doubts about a tile.
 #[derive(Clone, Debug)]
-pub(super) struct Doubt {
+pub(crate) struct Doubt {
     /// For each element 0, or where its doubt comes from: see [`mark`].
     marks: Words,
     sources: Vec<Rc<Source>>,
@@ -95,7 +95,12 @@ impl Doubt {
     pub fn or(self, other: Doubt) -> Doubt {
         let counts = [self.marks.len(), other.marks.len()];
         let (marks, sources) = Doubt::side_by_side(&[Some(Rc::new(self)), Some(Rc::new(other))], &counts);
-        let both = super::value::zip(u64::of(&marks[0]), u64::of(&marks[1]), |a, b| if a != 0 { a } else { b });
+        let both =
+            crate::backend::cpu::interp::value::zip(
+                u64::of(&marks[0]),
+                u64::of(&marks[1]),
+                |a, b| if a != 0 { a } else { b },
+            );
         Doubt::of(Words::W64(both), &sources).expect("doubts that were there")
     }
 }

@@ -16,7 +16,7 @@ const BYTES_PER_ELEMENT: usize = 32;
 
 /// The largest number of elements of an operand or a result of each op, where it is large; else 0. Ops with regions have 0:
 /// the ops in their regions ask.
-pub(super) fn elements(module: &Module) -> Vec<usize> {
+pub(crate) fn elements(module: &Module) -> Vec<usize> {
     let elements = |op: &Op| {
         let tiles = op.operands.iter().chain(&op.results).filter_map(|&value| match module.ty(value) {
             Type::Tile { shape, .. } => Some(shape.iter().product::<i64>() as usize),
@@ -29,12 +29,12 @@ pub(super) fn elements(module: &Module) -> Vec<usize> {
 }
 
 /// A number of elements if it is large, else 0.
-pub(super) fn large(elements: usize) -> usize {
+pub(crate) fn large(elements: usize) -> usize {
     if elements < LARGE { 0 } else { elements }
 }
 
 /// Room that an op has claimed while it runs.
-pub(super) struct Claim(usize);
+pub(crate) struct Claim(usize);
 
 /// Bytes of all claims.
 static CLAIMED: AtomicUsize = AtomicUsize::new(0);

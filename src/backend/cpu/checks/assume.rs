@@ -1,8 +1,8 @@
 //! Checks of what an `assume` promises. Compilers may build on a promise; here a broken one is an error.
 
-use super::int;
-use super::shape::strides_of;
-use super::value::Words;
+use crate::backend::cpu::interp::value::Words;
+use crate::backend::cpu::ops::int;
+use crate::backend::cpu::ops::shape::strides_of;
 use crate::dtype::DType;
 use crate::ir::{Elem, Op, Opcode, Overflow, Predicate, Sign, breaks_promise};
 
@@ -10,7 +10,7 @@ use crate::ir::{Elem, Op, Opcode, Overflow, Predicate, Sign, breaks_promise};
 ///
 /// # Errors
 /// Says which element breaks it.
-pub(super) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &Words) -> Result<(), String> {
+pub(crate) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &Words) -> Result<(), String> {
     match predicate {
         &Predicate::DivBy { divisor, every, along } => {
             let step = match elem {
@@ -66,7 +66,7 @@ pub(super) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &
 ///
 /// # Errors
 /// Names the operands that break it.
-pub(super) fn check_overflow(op: &Op, dtype: DType, [x, y]: [&Words; 2]) -> Result<(), String> {
+pub(crate) fn check_overflow(op: &Op, dtype: DType, [x, y]: [&Words; 2]) -> Result<(), String> {
     let at = |words: &Words, i: usize| words.get(if words.len() == 1 { 0 } else { i });
     let broken = |&i: &usize| breaks_promise(op, dtype.bits(), at(x, i), at(y, i));
     let Some(i) = (0..x.len().max(y.len())).find(broken) else { return Ok(()) };

@@ -11,14 +11,14 @@ use bytemuck::allocation::cast_vec;
 
 use super::float::{narrow, widen};
 use super::int;
-use super::value::{Word, Words, map};
+use crate::backend::cpu::interp::value::{Word, Words, map};
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::Sign;
 
 /// Extents of a product: `batch` times M×K by K×N.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extents {
+pub(crate) struct Extents {
     pub batch: usize,
     pub m: usize,
     pub n: usize,
@@ -34,7 +34,7 @@ impl Extents {
 }
 
 /// `acc + lhs · rhs` on float tiles.
-pub(super) fn mma_float(extents: Extents, [input, output]: [DType; 2], [lhs, rhs]: [&Words; 2], acc: Words) -> Words {
+pub(crate) fn mma_float(extents: Extents, [input, output]: [DType; 2], [lhs, rhs]: [&Words; 2], acc: Words) -> Words {
     if output == DType::F64 {
         let Words::W64(acc) = acc else { unreachable!("f64 words") };
         let mut acc: Vec<f64> = cast_vec(acc);
@@ -55,7 +55,7 @@ fn accumulate(extents: Extents, output: DType, lhs: &[f32], rhs: &[f32], acc: Wo
 }
 
 /// `acc + (lhs · lhs_scale) · (rhs · rhs_scale)`, where a scale covers a run of k.
-pub(super) fn mma_scaled(
+pub(crate) fn mma_scaled(
     extents: Extents,
     [left_type, right_type, scale]: [DType; 3],
     [lhs, rhs, lhs_scale, rhs_scale]: [&Words; 4],
@@ -76,7 +76,7 @@ pub(super) fn mma_scaled(
 }
 
 /// `acc + lhs · rhs` on i8 tiles with an i32 accumulator.
-pub(super) fn mma_int(extents: Extents, signs: [Sign; 2], [lhs, rhs]: [&Words; 2], acc: Words) -> Words {
+pub(crate) fn mma_int(extents: Extents, signs: [Sign; 2], [lhs, rhs]: [&Words; 2], acc: Words) -> Words {
     let Words::W32(acc) = acc else { unreachable!("i32 words") };
     let mut acc: Vec<i32> = cast_vec(acc);
     let values = |sign, words| map(&int::read(DType::I8, sign, words), |v| v as i32);

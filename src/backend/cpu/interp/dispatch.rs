@@ -1,18 +1,24 @@
 //! What every op means: one arm an op, elementwise ones with their meaning on the spot.
 
-use super::eval::{Fault, Flow, Machine};
-use super::exact::{self, Unrounded};
-use super::family::{
+use super::block::{Fault, Flow, Machine};
+use super::op_family::{
     Combination, Control, Conversion, Environment, Family, FloatMultiary, FloatUnary, Integer, Movement,
 };
-use super::float::{self, Mode};
-use super::int::{self, Towards};
-use super::mma::{self, Extents};
-use super::print::Printed;
-use super::room::{self, Claim};
-use super::val::Val;
+use super::slot::Val;
 use super::value::{Width, Word, Words, each_width, zip3};
-use super::{assume, cast, print, shape};
+use crate::backend::cpu::checks::assume;
+use crate::backend::cpu::memory::tile_budget;
+use crate::backend::cpu::memory::tile_budget::Claim;
+use crate::backend::cpu::ops::directed_rounding;
+use crate::backend::cpu::ops::directed_rounding::Unrounded;
+use crate::backend::cpu::ops::float;
+use crate::backend::cpu::ops::float::Mode;
+use crate::backend::cpu::ops::int;
+use crate::backend::cpu::ops::int::Towards;
+use crate::backend::cpu::ops::mma;
+use crate::backend::cpu::ops::mma::Extents;
+use crate::backend::cpu::ops::printf::Printed;
+use crate::backend::cpu::ops::{cast, printf, shape};
 use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Overflow, Rounding, Sign, Type, Value};
 
 impl<'p> Machine<'p> {
@@ -39,7 +45,7 @@ impl<'p> Machine<'p> {
             return Claim::of(elements);
         }
         let lanes = op.operands.iter().map(|&value| self.words(value).map_or(0, Words::len));
-        Claim::of(room::large(lanes.max().unwrap_or(0)).max(elements))
+        Claim::of(tile_budget::large(lanes.max().unwrap_or(0)).max(elements))
     }
 
     /// Control flow: the way out, if the op ends the block.
@@ -76,7 +82,8 @@ impl<'p> Machine<'p> {
             O::Tanh => self.float1(op, f32::tanh, f64::tanh),
             O::Sqrt => {
                 let x = self.tile(op.operands[0]);
-                let words = float::unary_rounded(self.dtype(op), mode(op), x, f32::sqrt, f64::sqrt, exact::sqrt);
+                let words =
+                    float::unary_rounded(self.dtype(op), mode(op), x, f32::sqrt, f64::sqrt, directed_rounding::sqrt);
                 self.put(op, words)
             }
         }
@@ -86,10 +93,10 @@ impl<'p> Machine<'p> {
     fn float_of_more(&mut self, which: FloatMultiary, op: &Op) {
         use FloatMultiary as O;
         match which {
-            O::AddF => self.rounded2(op, |x, y| x + y, |x, y| x + y, exact::add),
-            O::SubF => self.rounded2(op, |x, y| x - y, |x, y| x - y, exact::sub),
-            O::MulF => self.rounded2(op, |x, y| x * y, |x, y| x * y, exact::mul),
-            O::DivF => self.rounded2(op, |x, y| x / y, |x, y| x / y, exact::div),
+            O::AddF => self.rounded2(op, |x, y| x + y, |x, y| x + y, directed_rounding::add),
+            O::SubF => self.rounded2(op, |x, y| x - y, |x, y| x - y, directed_rounding::sub),
+            O::MulF => self.rounded2(op, |x, y| x * y, |x, y| x * y, directed_rounding::mul),
+            O::DivF => self.rounded2(op, |x, y| x / y, |x, y| x / y, directed_rounding::div),
             O::Fma => {
                 let words = float::fma(self.dtype(op), mode(op), [0, 1, 2].map(|i| &**self.tile(op.operands[i])));
                 self.put(op, words)
@@ -307,7 +314,7 @@ impl<'p> Machine<'p> {
             }
             O::GetIndexSpaceShape => {
                 let view = self.module().ty(op.operands[0]);
-                let space = super::view::index_space(view, self.array(op.operands[0]));
+                let space = crate::backend::cpu::memory::view::index_space(view, self.array(op.operands[0]));
                 self.put_counts(op, &space)?
             }
             O::LoadView => self.load_view(op)?,
@@ -357,11 +364,11 @@ impl<'p> Machine<'p> {
         })
     }
 
-    pub(super) fn elem(&self, value: Value) -> Elem {
+    pub(crate) fn elem(&self, value: Value) -> Elem {
         self.module().ty(value).as_tile().expect("a tile type").0
     }
 
-    pub(super) fn width(&self, value: Value) -> Width {
+    pub(crate) fn width(&self, value: Value) -> Width {
         Width::of_elem(self.elem(value))
     }
 
@@ -377,12 +384,12 @@ impl<'p> Machine<'p> {
         values.iter().map(|&v| self.scalar(v, sign)).collect()
     }
 
-    pub(super) fn put(&mut self, op: &Op, words: Words) {
+    pub(crate) fn put(&mut self, op: &Op, words: Words) {
         self.set(op.results[0], Val::tile(words));
     }
 
     /// Gives every token result of an op its (empty) value.
-    pub(super) fn set_token(&mut self, op: &Op) {
+    pub(crate) fn set_token(&mut self, op: &Op) {
         let module = self.module();
         for &result in &op.results {
             if *module.ty(result) == Type::Token {
@@ -528,7 +535,7 @@ impl<'p> Machine<'p> {
         let extents = self.dims(op.operands[0]);
         let strides = shape::strides_of(&extents);
         let place: Vec<usize> = strides.iter().zip(&extents).map(|(stride, extent)| index / stride % extent).collect();
-        Err(print::failure(text, &values, (words.len() > 1).then_some(&*place))?)
+        Err(printf::failure(text, &values, (words.len() > 1).then_some(&*place))?)
     }
 
     fn print(&mut self, op: &Op) -> Result<(), String> {
@@ -540,7 +547,7 @@ impl<'p> Machine<'p> {
         let tiles: Vec<_> = values.iter().zip(&shapes).map(tile).collect();
         let printed: Vec<Printed> =
             tiles.iter().map(|(elem, words, shape)| Printed { elem: *elem, shape, words }).collect();
-        let text = print::format(text, &printed)?;
+        let text = printf::format(text, &printed)?;
         self.printed.push_str(&text);
         Ok(())
     }

@@ -2,13 +2,13 @@
 
 use super::float::to_f64;
 use super::int;
-use super::value::Words;
+use crate::backend::cpu::interp::value::Words;
 use crate::dtype::DType;
 use crate::ir::{Elem, Sign};
 use crate::pass::BROKEN;
 
 /// A tile to be printed.
-pub(super) struct Printed<'a> {
+pub(crate) struct Printed<'a> {
     pub elem: Elem,
     pub shape: &'a [usize],
     pub words: &'a Words,
@@ -31,7 +31,7 @@ struct Conversion {
 ///
 /// # Errors
 /// A conversion that is not known, or more conversions than tiles.
-pub(super) fn format(text: &str, tiles: &[Printed]) -> Result<String, String> {
+pub(crate) fn format(text: &str, tiles: &[Printed]) -> Result<String, String> {
     let mut out = String::new();
     let mut chars = text.chars().peekable();
     let mut tiles = tiles.iter();

@@ -9,7 +9,7 @@ use crate::ir::Rounding;
 
 /// A result before rounding.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Unrounded {
+pub(crate) enum Unrounded {
     /// Nonzero and finite.
     Number(Exact),
     /// A signed zero, an infinity or a NaN.
@@ -34,15 +34,15 @@ impl Unrounded {
     }
 }
 
-pub(super) fn add(a: f64, b: f64) -> Unrounded {
+pub(crate) fn add(a: f64, b: f64) -> Unrounded {
     sum(Unrounded::of(a), Unrounded::of(b))
 }
 
-pub(super) fn sub(a: f64, b: f64) -> Unrounded {
+pub(crate) fn sub(a: f64, b: f64) -> Unrounded {
     add(a, -b)
 }
 
-pub(super) fn mul(a: f64, b: f64) -> Unrounded {
+pub(crate) fn mul(a: f64, b: f64) -> Unrounded {
     match (Unrounded::of(a), Unrounded::of(b)) {
         (Number(x), Number(y)) => Number(Exact {
             negative: x.negative != y.negative,
@@ -53,7 +53,7 @@ pub(super) fn mul(a: f64, b: f64) -> Unrounded {
     }
 }
 
-pub(super) fn div(a: f64, b: f64) -> Unrounded {
+pub(crate) fn div(a: f64, b: f64) -> Unrounded {
     match (Unrounded::of(a), Unrounded::of(b)) {
         (Number(x), Number(y)) => {
             // A dividend of 127 bits over a divisor of at most 53 leaves 74 bits or more.
@@ -66,7 +66,7 @@ pub(super) fn div(a: f64, b: f64) -> Unrounded {
     }
 }
 
-pub(super) fn sqrt(a: f64) -> Unrounded {
+pub(crate) fn sqrt(a: f64) -> Unrounded {
     match Unrounded::of(a) {
         Number(x) if !x.negative => {
             // The exponent has to be even; the root of 125 bits or more has 63.
@@ -80,7 +80,7 @@ pub(super) fn sqrt(a: f64) -> Unrounded {
     }
 }
 
-pub(super) fn fma(a: f64, b: f64, c: f64) -> Unrounded {
+pub(crate) fn fma(a: f64, b: f64, c: f64) -> Unrounded {
     sum(mul(a, b), Unrounded::of(c))
 }
 
