@@ -1,14 +1,14 @@
 //! From an optimised module to bytecode that can be launched: legalisation, no-wrap flags, memory order, hints,
 //! verification, writing.
 
-use super::by_hand;
+use super::bytecode::required_version::lowest_version;
+use super::bytecode::version::Version;
+use super::bytecode::write::{WriteOptions, write};
 use super::legalize::{Guards, Promises, legalize, read_tf32_as_f32};
-use super::lowest::lowest_version;
+use super::memory_tokens::order_memory;
 use super::no_wrap;
-use super::requirement;
-use super::tokens::order_memory;
-use super::version::Version;
-use super::write::{WriteOptions, write};
+use super::target_requirements;
+use super::unsupported_hints;
 use crate::backend::Hints;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{self, Attr, AttrKind, Elem, Flag, HintValue, Module, Opcode, Type, verify};
@@ -67,8 +67,8 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let name = entry.name.clone();
     let meant = pass::as_meant(module);
     let module = meant.as_ref().unwrap_or(module);
-    by_hand::check(module)?;
-    requirement::check(module, target)?;
+    unsupported_hints::check(module)?;
+    target_requirements::check(module, target)?;
     let expanded = pass::without_scaled_products(module, true);
     let module = expanded.as_ref().unwrap_or(module);
     let mut module = pass::apart(module, false).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());

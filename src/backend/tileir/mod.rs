@@ -9,33 +9,23 @@
 //! folder knows the container, the encodings of types, attributes and constants, and the places of
 //! the user's source in the debug section. Facts from the public Tile IR documentation.
 
-mod assemble;
-mod attribute;
-mod by_hand;
+mod bytecode;
 mod compile;
-mod constant;
-mod container;
-mod debug;
 mod grid;
 mod legalize;
-mod lowest;
+mod memory_tokens;
 mod no_wrap;
-mod read;
-mod requirement;
-mod tables;
-mod tokens;
-mod types;
-mod version;
-mod wire;
-mod write;
+mod target_requirements;
+mod tileiras;
+mod unsupported_hints;
 
-pub use assemble::Assembler;
-pub(crate) use assemble::find_program;
+pub use bytecode::read::read;
+pub use bytecode::required_version::lowest_version;
+pub use bytecode::version::Version;
+pub use bytecode::write::{WriteOptions, write};
 pub use compile::{CompileOptions, Compiled, Param, compile, params};
 pub use grid::MAX_GRID;
 pub use legalize::{Bound, Guards, Limit, Probe, Promises, legalize};
-pub use lowest::lowest_version;
-pub use read::read;
-pub use tokens::order_memory;
-pub use version::Version;
-pub use write::{WriteOptions, write};
+pub use memory_tokens::order_memory;
+pub use tileiras::Assembler;
+pub(crate) use tileiras::find_program;

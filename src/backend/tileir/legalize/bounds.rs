@@ -3,9 +3,9 @@
 use rustc_hash::FxHashSet;
 
 use super::index::{Open, through_assumes, tile_count};
-use super::limit::{Bound, Limit};
-use super::probe;
-use super::promise::{Guards, Promises};
+use super::launch_compare::{Bound, Limit};
+use super::launch_conditions::{Guards, Promises};
+use super::launch_probe;
 use super::rewrite::rewrite_blocks;
 use crate::codec;
 use crate::dtype::DType;
@@ -26,7 +26,7 @@ pub(super) fn run(
 ) -> Promises {
     let (mut open, limits) = open_accesses(module, entry, facts, guards);
     let probe = match guards {
-        Guards::Launch => probe::build(module, entry, facts, &mut open, wrapping),
+        Guards::Launch => launch_probe::build(module, entry, facts, &mut open, wrapping),
         Guards::Kernel => None,
     };
     let mut values = Substitution::new();

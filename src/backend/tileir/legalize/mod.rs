@@ -11,23 +11,23 @@
 
 mod arithmetic;
 mod assertion;
+mod atomic_16bit;
 mod bounds;
-mod halves;
 mod index;
-mod limit;
+mod launch_compare;
+mod launch_conditions;
+mod launch_probe;
 mod loops;
 mod overlap;
 mod padding;
-mod probe;
-mod promise;
 mod rewrite;
 
 #[cfg(test)]
 mod tests;
 
-pub use limit::{Bound, Limit};
-pub use probe::Probe;
-pub use promise::{Guards, Promises};
+pub use launch_compare::{Bound, Limit};
+pub use launch_conditions::{Guards, Promises};
+pub use launch_probe::Probe;
 
 use super::grid;
 use crate::ir::Module;
@@ -51,7 +51,7 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
         loops::drop_hints(module, &entry);
         padding::run(module, &entry);
         loops::widen(module, &entry, &wrapping);
-        halves::run(module, &entry);
+        atomic_16bit::run(module, &entry);
     }
     pass::tidy(module);
     promises

@@ -4,7 +4,7 @@ use super::attribute::{encode, encode_no_argument_attributes, encode_tagged_hint
 use super::constant::dense_type;
 use super::container::{MAGIC, function, section};
 use super::debug::DebugWriter;
-use super::lowest::{check, is_set, lowest_version};
+use super::required_version::{check, is_set, lowest_version};
 use super::tables::WriteTables;
 use super::version::Version;
 use super::wire::Encoder;
@@ -59,7 +59,7 @@ impl WriteOptions {
 ///
 /// The version is the lowest that holds the module and that the target's tools know, unless
 /// `options` name one. The module is written as it is: memory ops keep the tokens they have or lack
-/// (see [`super::order_memory`]).
+/// (see [`crate::backend::tileir::order_memory`]).
 ///
 /// # Errors
 /// [`Error::Unsupported`] with everything that needs a later version than the one asked for;

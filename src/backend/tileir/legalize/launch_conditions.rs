@@ -1,7 +1,7 @@
 //! What a legalised kernel leaves to the launch.
 
-use super::limit::Limit;
-use super::probe::Probe;
+use super::launch_compare::Limit;
+use super::launch_probe::Probe;
 
 /// Who sees to it that tile indices are inside, and that loops end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,18 +17,18 @@
 //!
 //! Relies on a verified module. Tokens that ops had before are replaced.
 
-mod access;
+mod alias_sets;
 
 #[cfg(test)]
 mod tests;
 
 use rustc_hash::FxHashMap;
 
-use self::access::{Accesses, Set, Touch};
 use super::grid;
 use crate::ir::table::Arity;
 use crate::ir::{Attr, BlockId, Entry, HintValue, Hints, Loc, Module, OpId, Opcode, Type, TypeId, Value};
 use crate::pass::Facts;
+use alias_sets::{Accesses, Set, Touch};
 
 /// Gives the memory ops of every entry the tokens that make their program order hold in Tile IR.
 pub fn order_memory(module: &mut Module) {

@@ -24,7 +24,7 @@ pub fn lowest_version(module: &Module) -> Version {
 ///
 /// # Errors
 /// [`Error::Unsupported`] with everything that needs a later version, at the user's places.
-pub(super) fn check(module: &Module, version: Version) -> Result<()> {
+pub(crate) fn check(module: &Module, version: Version) -> Result<()> {
     let missing: Vec<Diagnostic> = needs(module)
         .into_iter()
         .filter(|need| need.version.is_none_or(|needed| needed > version))

@@ -43,7 +43,7 @@ pub(super) fn dense_type(ty: &Type) -> Option<(DType, usize)> {
 }
 
 /// The bytes of a constant.
-pub(super) fn encode(dtype: DType, data: &ConstData) -> Vec<u8> {
+pub(crate) fn encode(dtype: DType, data: &ConstData) -> Vec<u8> {
     let element = |bits: u64| to_file_bits(dtype, bits).to_le_bytes().into_iter().take(element_bytes(dtype));
     match data {
         ConstData::Splat(bits) if dtype == DType::I1 => vec![if bits & 1 == 1 { 0xFF } else { 0 }],

@@ -1,0 +1,15 @@
+//! Bytecode of Tile IR: the writer, the reader and the tables that both use.
+//!
+//! Input: a module in memory, or the bytes of a file. Output: the bytes, or the module. Nothing here changes a module.
+
+pub(super) mod attribute;
+pub(super) mod constant;
+pub(super) mod container;
+pub(super) mod debug;
+pub(super) mod read;
+pub(super) mod required_version;
+pub(super) mod tables;
+pub(super) mod types;
+pub(super) mod version;
+pub(super) mod wire;
+pub(super) mod write;
