@@ -1,7 +1,7 @@
 //! Where the elements of a layout are.
 
-use super::distributed::{LANE_BITS, Layout};
-use super::linear::Span;
+use super::f2_matrix::Span;
+use super::linear_layout::{LANE_BITS, Layout};
 
 impl Layout {
     /// The places of the elements, or `None` if some element has none.

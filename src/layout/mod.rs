@@ -25,26 +25,26 @@
 //! assert_eq!(layout.element(3, 5, 0), 9 * 8 + 3); // register 3 of lane 5: row 9, column 3
 //! ```
 
-mod algebra;
 mod convert;
-mod distributed;
-mod fragments;
+pub mod f2_matrix;
 mod inverse;
-pub mod linear;
-mod lower;
+mod linear_layout;
+mod mma_fragments;
 mod modes;
+mod modes_algebra;
+mod modes_product;
+mod modes_reshape;
+mod modes_to_linear;
 mod print;
-mod product;
-mod reshape;
-mod shared;
+mod shared_layout;
 mod svg;
 #[cfg(test)]
 mod tests;
 
-pub use algebra::auto_local_spatial;
 pub use convert::{Conversion, Round, SharedPlan, ShufflePlan, SumPlan, SumSide};
-pub use distributed::Layout;
-pub use fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};
 pub use inverse::Inverse;
+pub use linear_layout::Layout;
+pub use mma_fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};
 pub use modes::{Modes, SpatialMode, column_local, column_spatial, local, spatial};
-pub use shared::{Access, SharedLayout, Side};
+pub use modes_algebra::auto_local_spatial;
+pub use shared_layout::{Access, SharedLayout, Side};

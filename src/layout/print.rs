@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::distributed::Layout;
+use super::linear_layout::Layout;
 use super::modes::{Modes, SpatialMode, counted};
 
 /// Most elements, and most pairs of thread and slot, of a layout whose picture has cells.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::distributed::Layout;
+use super::linear_layout::Layout;
 use super::modes::Modes;
 use super::print::{Holders, brief, full, holders_of_layout, holders_of_modes, matrix};
 

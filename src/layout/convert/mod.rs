@@ -4,16 +4,17 @@
 //! through shared memory with a swizzle that keeps both sides free of bank conflicts. Plans are data;
 //! the back end turns them into instructions.
 
+mod affine;
 mod shared;
 mod shuffle;
-mod sums;
 
+pub use affine::{SumPlan, SumSide};
 pub use shared::SharedPlan;
 pub use shuffle::{Round, ShufflePlan};
-pub use sums::{SumPlan, SumSide};
 
 use super::Layout;
-use super::linear::{self, Span};
+use super::f2_matrix;
+use super::f2_matrix::Span;
 
 /// Shuffles (of 32 bits) up to which a conversion within warps beats shared memory and its barriers.
 const MAX_SHUFFLES: usize = 8;
@@ -90,7 +91,7 @@ fn registers(source: &Layout, destination: &Layout) -> Option<Vec<usize>> {
     let images: Option<Vec<u32>> =
         destination.register_images().iter().map(|&image| span.solve(image).map(|set| set as u32)).collect();
     let images = images?;
-    Some((0..destination.num_registers()).map(|r| linear::apply(&images, r as u32) as usize).collect())
+    Some((0..destination.num_registers()).map(|r| f2_matrix::apply(&images, r as u32) as usize).collect())
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@
 //! any field, so both sides are always free of conflicts.
 
 use super::Layout;
-use super::linear::{self, Span};
-use crate::layout::distributed::LANE_BITS;
-use crate::layout::shared::{BANK_ROW_BYTES, MAX_VECTOR_BYTES, Side};
+use crate::layout::f2_matrix::{self, Span};
+use crate::layout::linear_layout::LANE_BITS;
+use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES, Side};
 
 /// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every
 /// thread loads. With more than one round, each round does that for a part of the tile, with a further
@@ -150,7 +150,7 @@ fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element
     let other = Span::of(destination.register_images());
     let mut candidates: Vec<u32> =
         source.register_images().iter().copied().filter(|&image| other.contains(image)).collect();
-    candidates.extend(linear::intersection(source.register_images(), destination.register_images()));
+    candidates.extend(f2_matrix::intersection(source.register_images(), destination.register_images()));
     // No combination of threads may change the place within a vector.
     let mut vector = independent(threads, &candidates);
     vector.truncate(room);

@@ -6,8 +6,8 @@
 //! needs to send one register only: `s` is a function of `ρ` and the sender.
 
 use super::Layout;
-use super::linear::{self, Span};
-use crate::layout::distributed::LANE_BITS;
+use crate::layout::f2_matrix::{self, Span};
+use crate::layout::linear_layout::LANE_BITS;
 
 /// Moves values between the lanes of each warp, in three steps.
 ///
@@ -116,7 +116,7 @@ impl ShufflePlan {
         let rounds = (0..1 << registers.len())
             .map(|round| Place::sum(&registers, round))
             .map(|place| Round { unit: place.unit as usize, lane: place.lane, shuffle: !own_lane || place.lane != 0 })
-            .map(|round| Round { unit: round.unit ^ linear::apply(&source_select, round.lane) as usize, ..round })
+            .map(|round| Round { unit: round.unit ^ f2_matrix::apply(&source_select, round.lane) as usize, ..round })
             .collect();
         let mut destination_select = select;
         destination_select.resize(LANE_BITS + warps.len(), 0);
@@ -248,10 +248,10 @@ fn source_select(lanes: &[Place], warps: &[Place]) -> Option<Vec<u32>> {
         images.push(0);
         extended.insert(1 << bit);
     }
-    let unit_of = |lane: u32| Some(linear::apply64(&images, extended.solve(lane)?));
+    let unit_of = |lane: u32| Some(f2_matrix::apply64(&images, extended.solve(lane)?));
     let mut select: Vec<u32> = (0..LANE_BITS).map(|bit| unit_of(1 << bit)).collect::<Option<_>>()?;
     for warp in warps {
-        select.push(warp.unit ^ linear::apply(&select[..LANE_BITS], warp.lane));
+        select.push(warp.unit ^ f2_matrix::apply(&select[..LANE_BITS], warp.lane));
     }
     Some(select)
 }

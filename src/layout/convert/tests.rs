@@ -37,16 +37,16 @@ fn run(conversion: &Conversion, source: &Held, count: usize) -> Held {
 
 fn run_shuffle(plan: &ShufflePlan, source: &Held, count: usize) -> Held {
     let sent = |thread: usize, unit: usize| -> Vec<u32> {
-        let unit = unit ^ linear::apply(&plan.source_select, thread as u32) as usize;
+        let unit = unit ^ f2_matrix::apply(&plan.source_select, thread as u32) as usize;
         plan.source_units[unit].iter().map(|&r| source[thread][r]).collect()
     };
     let mut result = vec![vec![MISSING; count]; source.len()];
     for (thread, registers) in result.iter_mut().enumerate() {
         for (number, round) in plan.rounds.iter().enumerate() {
-            let lane = round.lane ^ linear::apply(&plan.lane_map, thread as u32);
+            let lane = round.lane ^ f2_matrix::apply(&plan.lane_map, thread as u32);
             let sender = thread & !31 | lane as usize;
             assert!(round.shuffle || sender == thread);
-            let unit = number ^ linear::apply(&plan.destination_select, thread as u32) as usize;
+            let unit = number ^ f2_matrix::apply(&plan.destination_select, thread as u32) as usize;
             let values = sent(sender, round.unit);
             plan.destination_units[unit].iter().zip(values).for_each(|(&r, value)| registers[r] = value);
         }
@@ -56,7 +56,7 @@ fn run_shuffle(plan: &ShufflePlan, source: &Held, count: usize) -> Held {
 
 impl Side {
     fn in_round(&self, round: usize, thread: usize) -> impl Iterator<Item = &Access> {
-        let own = linear::apply(&self.round, thread as u32) as usize;
+        let own = f2_matrix::apply(&self.round, thread as u32) as usize;
         self.accesses.iter().filter(move |access| access.round ^ own == round)
     }
 }
@@ -64,7 +64,7 @@ impl Side {
 fn run_shared(plan: &SharedPlan, source: &Held, count: usize) -> Held {
     let mut result = vec![vec![MISSING; count]; source.len()];
     let address = |side: &Side, access: &Access, thread: usize| {
-        let bytes = (linear::apply(&side.thread, thread as u32) ^ access.xor) + access.offset;
+        let bytes = (f2_matrix::apply(&side.thread, thread as u32) ^ access.xor) + access.offset;
         assert_eq!(bytes as usize % (plan.vector * plan.element_bytes), 0, "aligned");
         assert!(bytes as usize + plan.vector * plan.element_bytes <= plan.bytes, "within the buffer");
         bytes as usize / plan.element_bytes
@@ -77,7 +77,7 @@ fn run_shared(plan: &SharedPlan, source: &Held, count: usize) -> Held {
                 for (i, &r) in access.registers.iter().enumerate() {
                     assert!(memory[at + i] == MISSING || memory[at + i] == held[r], "two elements in one place");
                     memory[at + i] = held[r];
-                    let place = linear::apply(&plan.offset_bases, held[r]) as usize / plan.element_bytes;
+                    let place = f2_matrix::apply(&plan.offset_bases, held[r]) as usize / plan.element_bytes;
                     assert_eq!(place, at + i);
                 }
             }
@@ -123,7 +123,7 @@ fn random_linear(random: &mut Random, bits: usize, warp_bits: usize) -> Layout {
     loop {
         let mut some = |count: usize| -> Vec<u32> { (0..count).map(|_| random.below(1 << bits) as u32).collect() };
         let (lane, warp) = (some(5), some(warp_bits));
-        let missing = bits.saturating_sub(linear::rank(&[&lane[..], &warp].concat()));
+        let missing = bits.saturating_sub(f2_matrix::rank(&[&lane[..], &warp].concat()));
         let register = some(missing + 1);
         let layout = Layout::new([1 << bits], register, lane, warp);
         if layout.covers() {

@@ -1,6 +1,6 @@
 //! From the mode form to the hardware form.
 
-use super::distributed::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
+use super::linear_layout::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
 use super::modes::{Modes, SpatialMode};
 
 impl Modes {

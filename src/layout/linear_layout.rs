@@ -1,6 +1,6 @@
 //! The distributed layout of a tile over registers, lanes and warps.
 
-use super::linear;
+use super::f2_matrix;
 
 /// Bits of the lane number: a warp has 32 lanes.
 pub(super) const LANE_BITS: usize = 5;
@@ -176,9 +176,9 @@ impl Layout {
     /// assert_eq!(layout.element(1, 16, 0), 65); // row 1, column 1
     /// ```
     pub fn element(&self, register: usize, lane: usize, warp: usize) -> u32 {
-        linear::apply(&self.register, register as u32)
-            ^ linear::apply(&self.lane, lane as u32)
-            ^ linear::apply(&self.warp, warp as u32)
+        f2_matrix::apply(&self.register, register as u32)
+            ^ f2_matrix::apply(&self.lane, lane as u32)
+            ^ f2_matrix::apply(&self.warp, warp as u32)
     }
 
     /// Coordinates of a flat index.
@@ -240,7 +240,7 @@ impl Layout {
                 moved[old as usize] = 1 << new;
             }
         }
-        self.map_images(shape, |image| linear::apply(&moved, image))
+        self.map_images(shape, |image| f2_matrix::apply(&moved, image))
     }
 
     /// Removes an axis of extent 1.
@@ -297,7 +297,7 @@ impl Layout {
     /// ```
     pub fn project(&self, source: &[i64]) -> Layout {
         let images = self.projection(source);
-        self.map_images(source.to_vec(), |image| linear::apply(&images, image)).canonical()
+        self.map_images(source.to_vec(), |image| f2_matrix::apply(&images, image)).canonical()
     }
 
     /// For each register of this layout, the register of `self.project(source)` that is broadcast to it.
@@ -309,7 +309,7 @@ impl Layout {
     pub fn projected_registers(&self, source: &[i64]) -> Vec<usize> {
         let images = self.projection(source);
         let kept: Vec<usize> =
-            (0..self.register.len()).filter(|&bit| linear::apply(&images, self.register[bit]) != 0).collect();
+            (0..self.register.len()).filter(|&bit| f2_matrix::apply(&images, self.register[bit]) != 0).collect();
         (0..self.num_registers())
             .map(|register| kept.iter().enumerate().map(|(new, old)| (register >> old & 1) << new).sum())
             .collect()
@@ -356,7 +356,7 @@ impl Layout {
     /// assert!(Layout::blocked(&[32], &[0], 1, 1).is_injective() && !Layout::blocked(&[16], &[0], 1, 1).is_injective());
     /// ```
     pub fn is_injective(&self) -> bool {
-        linear::rank(&self.images()) == self.hardware_bits()
+        f2_matrix::rank(&self.images()) == self.hardware_bits()
     }
 
     /// True if every element is held somewhere.
@@ -365,7 +365,7 @@ impl Layout {
     /// assert!(!cutlet::layout::Layout::new([4], vec![1], vec![0; 5], vec![]).covers()); // elements 2 and 3 are nowhere
     /// ```
     pub fn covers(&self) -> bool {
-        1 << linear::rank(&self.images()) == self.num_elements()
+        1 << f2_matrix::rank(&self.images()) == self.num_elements()
     }
 
     /// Number of places that hold each element which is held at all.
@@ -374,7 +374,7 @@ impl Layout {
     /// assert_eq!(cutlet::layout::Layout::blocked(&[8], &[0], 1, 1).replication(), 4);
     /// ```
     pub fn replication(&self) -> usize {
-        1 << (self.hardware_bits() - linear::rank(&self.images()))
+        1 << (self.hardware_bits() - f2_matrix::rank(&self.images()))
     }
 
     /// Length of the runs of consecutive registers that hold consecutive elements along `axis`, aligned

@@ -5,7 +5,7 @@
 //! elements of less than 32 bits into words in register order, low bits first.
 
 use super::Layout;
-use super::distributed::LANE_BITS;
+use super::linear_layout::LANE_BITS;
 
 /// Shape of one `mma.sync` instruction and the width of its operands' elements.
 ///

@@ -4,8 +4,9 @@
 //! with XOR swizzles on the bank bits. Places are byte offsets from the start of a buffer.
 
 use super::Layout;
-use super::distributed::axis_bits;
-use super::linear::{self, Span};
+use super::f2_matrix;
+use super::f2_matrix::Span;
+use super::linear_layout::axis_bits;
 
 /// Widest access of one thread in bytes.
 pub(super) const MAX_VECTOR_BYTES: usize = 16;
@@ -106,7 +107,7 @@ impl SharedLayout {
     /// assert_eq!((shared.offset(1), shared.offset(128), shared.offset(64)), (2, 128, 1024));
     /// ```
     pub fn offset(&self, flat: u32) -> u32 {
-        linear::apply(&self.offset_bases, flat)
+        f2_matrix::apply(&self.offset_bases, flat)
     }
 
     /// How the threads of a register layout store the tile here, or load it: with the longest vectors
@@ -198,8 +199,8 @@ impl Side {
         round_bases: &[u32],
     ) -> Side {
         let images = [layout.lane_images(), layout.warp_images()].concat();
-        let thread: Vec<u32> = images.iter().map(|&image| linear::apply(offset_bases, image)).collect();
-        let round = images.iter().map(|&image| linear::apply(round_bases, image)).collect();
+        let thread: Vec<u32> = images.iter().map(|&image| f2_matrix::apply(offset_bases, image)).collect();
+        let round = images.iter().map(|&image| f2_matrix::apply(round_bases, image)).collect();
         let replicated = images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum();
         let in_thread = thread.iter().fold(0, |all, image| all | image);
 
@@ -212,14 +213,14 @@ impl Side {
         let mut accesses: Vec<Access> = combinations(&firsts)
             .into_iter()
             .map(|first| {
-                let inner = linear::apply(offset_bases, layout.element(first, 0, 0)) as usize % vector_bytes;
+                let inner = f2_matrix::apply(offset_bases, layout.element(first, 0, 0)) as usize % vector_bytes;
                 let first = first ^ step(inner / element_bytes) as usize;
                 let element = layout.element(first, 0, 0);
-                let place = linear::apply(offset_bases, element);
+                let place = f2_matrix::apply(offset_bases, element);
                 let held: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
                 let replicas = combinations(&kernel).into_iter().filter(|&replica| replica != 0);
                 Access {
-                    round: linear::apply(round_bases, element) as usize,
+                    round: f2_matrix::apply(round_bases, element) as usize,
                     xor: place & in_thread,
                     offset: place & !in_thread,
                     copies: replicas.flat_map(|replica| held.iter().map(move |&r| (r, r ^ replica))).collect(),
@@ -267,7 +268,7 @@ impl Side {
             let lanes_at_once = 32 / (vector_bytes / 4).max(1);
             for first in (0..1usize << self.thread.len()).step_by(lanes_at_once) {
                 let addresses = (first..first + lanes_at_once)
-                    .map(|thread| (linear::apply(&self.thread, thread as u32) ^ access.xor) + access.offset);
+                    .map(|thread| (f2_matrix::apply(&self.thread, thread as u32) ^ access.xor) + access.offset);
                 let mut words: Vec<u32> = addresses
                     .flat_map(|address| (address / 4..=(address + vector_bytes as u32 - 1) / 4).collect::<Vec<_>>())
                     .collect();
@@ -344,8 +345,8 @@ mod tests {
                 let mut places = std::collections::BTreeSet::new();
                 for thread in 0..1u32 << side.thread.len() {
                     for access in &side.accesses {
-                        let place = (linear::apply(&side.thread, thread) ^ access.xor) + access.offset;
-                        let round = linear::apply(&side.round, thread) as usize ^ access.round;
+                        let place = (f2_matrix::apply(&side.thread, thread) ^ access.xor) + access.offset;
+                        let round = f2_matrix::apply(&side.round, thread) as usize ^ access.round;
                         for (i, &register) in access.registers.iter().enumerate() {
                             let flat = layout.element(register, thread as usize & 31, thread as usize >> 5) as usize;
                             assert_eq!(flat * 4, round * (4096 / rounds) + place as usize + i * 4);

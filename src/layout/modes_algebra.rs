@@ -3,7 +3,7 @@
 use std::ops::Mul;
 
 use super::modes::{Modes, SpatialMode, counted, local, spatial};
-use super::reshape::are_axes;
+use super::modes_reshape::are_axes;
 
 /// A layout `local(…) * spatial(…)` of this shape for so many threads: they fill the axes from the last one on, and a
 /// thread holds what remains. Where the tile has fewer elements than there are threads, the surplus holds replicas.

@@ -6,8 +6,8 @@
 //! banks apart as padding does, and each is larger than the sum of those before, so that no two elements meet.
 
 use super::Layout;
-use crate::layout::distributed::LANE_BITS;
-use crate::layout::shared::{BANK_ROW_BYTES, MAX_VECTOR_BYTES};
+use crate::layout::linear_layout::LANE_BITS;
+use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES};
 
 /// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every thread loads.
 ///

@@ -1,7 +1,7 @@
 //! Products and quotients of layouts.
 
-use super::distributed::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
-use super::linear;
+use super::f2_matrix;
+use super::linear_layout::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
 
 impl Layout {
     /// This layout with each element replaced by a whole `inner` tile: extents multiply, and the bits of
@@ -42,8 +42,8 @@ impl Layout {
         let outer_images = place(self.shape(), &|axis| inner.shape()[axis].ilog2());
         let inner_images = place(inner.shape(), &|_| 0);
         let join = |low: &[u32], high: &[u32]| -> Vec<u32> {
-            let low = low.iter().map(|&image| linear::apply(&inner_images, image));
-            low.chain(high.iter().map(|&image| linear::apply(&outer_images, image))).collect()
+            let low = low.iter().map(|&image| f2_matrix::apply(&inner_images, image));
+            low.chain(high.iter().map(|&image| f2_matrix::apply(&outer_images, image))).collect()
         };
         let lane =
             if is_used(self.lane_images()) { join(&[], self.lane_images()) } else { join(inner.lane_images(), &[]) };
@@ -74,7 +74,7 @@ impl Layout {
             }
         }
         let rest = |own: &[u32], inner: &[u32]| -> Option<Vec<u32>> {
-            Some(own.get(inner.len()..)?.iter().map(|&image| linear::apply(&images, image)).collect())
+            Some(own.get(inner.len()..)?.iter().map(|&image| f2_matrix::apply(&images, image)).collect())
         };
         let (register, warp) =
             (rest(self.register_images(), inner.register_images())?, rest(self.warp_images(), inner.warp_images())?);
