@@ -18,10 +18,10 @@
 //! println!("{:?}", cache::statistics()); // Statistics { found: 12, missed: 1, written: 1 }
 //! ```
 
-mod control;
 pub(crate) mod disk;
-pub(crate) mod memory;
-pub(crate) mod trace;
+mod disk_api;
+pub(crate) mod kernel_cache;
+pub(crate) mod trace_hash;
 
-pub use control::{bytes, clear, entries, evict, folder, limit_bytes};
 pub use disk::{CacheEntry, Statistics, cache_entries, statistics};
+pub use disk_api::{bytes, clear, entries, evict, folder, limit_bytes};

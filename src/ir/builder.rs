@@ -2,7 +2,7 @@
 
 use super::attr::{Attr, ConstData};
 use super::module::{BlockId, Entry, Loc, Module, OpId, Value};
-use super::table::Opcode;
+use super::op_table::Opcode;
 use super::types::{Type, TypeId};
 use crate::dtype::DType;
 use crate::error::Location;

@@ -4,7 +4,7 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
 use super::attr::{Attr, AttrKind, CmpOrder, CmpPred, ConstData, Distribution, Flag, Overflow, Rounding, Sign};
-use super::table::{Arity, Opcode};
+use super::op_table::{Arity, Opcode};
 use super::types::{Type, TypeId};
 use crate::dtype::DType;
 use crate::error::Location;

@@ -4,7 +4,7 @@
 
 use super::attr::{Attr, ConstData};
 use super::module::{BlockId, Def, Module, OpId, Value};
-use super::table::Opcode;
+use super::op_table::Opcode;
 
 /// A table of values and what stands for them.
 #[derive(Clone, Debug, Default)]

@@ -12,28 +12,28 @@
 //! another one of what they arrive as, needs no unsafe code and can do no harm. [`args!`](crate::args) writes it for
 //! structs.
 
-mod argument;
-mod arrive;
-mod call;
-mod form;
-mod function;
-mod pointer;
+mod arg_signature;
+mod erased_call;
+mod kernel_arg;
+mod kernel_fn;
+mod launch_arg;
+mod raw_ptr;
 mod tuples;
-mod words;
+mod word_buffer;
 
-pub(crate) use argument::sealed;
-pub use argument::{Constant, ConstantValue, LaunchArg, StoredConstant};
-pub(crate) use arrive::arrives_as_it_is;
-pub use arrive::{Arguments, ArrivesAs};
-#[doc(hidden)]
-pub use arrive::{FromFields, Way};
+pub use arg_signature::{ArgForm, ArrayFacts};
 #[cfg(not(feature = "_suite"))]
-pub(crate) use call::{AnyArgs, Bound, Call};
+pub(crate) use erased_call::{AnyArgs, Bound, Call};
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
-pub use call::{AnyArgs, Bound, Call};
-pub use form::{ArgForm, ArrayFacts};
-pub use function::{Kernel, trace_kernel};
-pub(crate) use function::{name_of, refuse_nested};
-pub use pointer::RawPtr;
-pub use words::{INLINE_WORDS, WordWriter};
+pub use erased_call::{AnyArgs, Bound, Call};
+pub(crate) use kernel_arg::arrives_as_it_is;
+pub use kernel_arg::{Arguments, ArrivesAs};
+#[doc(hidden)]
+pub use kernel_arg::{FromFields, Way};
+pub use kernel_fn::{Kernel, trace_kernel};
+pub(crate) use kernel_fn::{name_of, refuse_nested};
+pub(crate) use launch_arg::sealed;
+pub use launch_arg::{Constant, ConstantValue, LaunchArg, StoredConstant};
+pub use raw_ptr::RawPtr;
+pub use word_buffer::{INLINE_WORDS, WordWriter};

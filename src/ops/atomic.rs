@@ -10,7 +10,7 @@ use super::places::{Component, GatherIndex, Places, Request, Target};
 use super::visit::Visit;
 use crate::dtype::DType;
 use crate::element::{Int, Number, Whole, bf16, f16};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
 

@@ -12,7 +12,7 @@ use super::operand::Operand;
 use super::places;
 use super::tiles::Tiles;
 use super::visit::Visit;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, MemOrder, MemScope, Opcode, Type};
 use crate::tile::{ArrayMut, Handle, Raw, Source, Tile, Trace, here, record};
 

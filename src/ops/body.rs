@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, BlockId, Opcode, TypeId, Value};
 use crate::tile::{Handle, Place, Raw, Region, Scalar, Source, Tile, record};
 

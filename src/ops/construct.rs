@@ -3,7 +3,7 @@
 use super::operand::Operand;
 use crate::dtype::DType;
 use crate::element::{Element, Number, Whole};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::tile::{Handle, Raw, Scalar, Source, Tile, Trace, here, record};
 

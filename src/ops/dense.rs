@@ -3,7 +3,7 @@
 use super::construct::extents;
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, ConstData, Opcode, Type};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 

@@ -1,6 +1,6 @@
 //! Programmatic dependent launches: waiting for the kernel before, letting the one behind start.
 
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type};
 use crate::tile::{here, record};
 

@@ -1,6 +1,6 @@
 //! Fences.
 
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type};
 use crate::tile::{here, record};
 

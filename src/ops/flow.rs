@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::body::{Body, Condition};
 use super::range::LoopRange;
 use super::state::{State, Values};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Opcode};
 use crate::tile::{Place, here, in_region, record};
 

@@ -3,7 +3,7 @@
 use super::arithmetic::sign;
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Literal, Opcode, Sign, Type, TypeId, Value};
 use crate::tile::{Place, Raw, Region, Trace, here, in_region, record};
 

@@ -11,7 +11,7 @@ use super::order::{Order, Scope};
 use super::places::{GatherIndex, Places, Request, Target};
 use crate::dtype::DType;
 use crate::element::Whole;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, HintValue, Hints, MemOrder, Opcode, Type};
 use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
 

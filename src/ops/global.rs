@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::dtype::DType;
 use crate::element::Number;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, ConstData, Global as Declared, Opcode, Type};
 use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, here, record};
 

@@ -3,7 +3,7 @@
 use super::construct::extents;
 use crate::dtype::DType;
 use crate::element::{Int, Whole};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
 

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::dtype::DType;
 use crate::element::Whole;
 use crate::error::Location;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, OpId, Type, TypeId, Value};
 use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, Trace, here, in_region, record};
 

@@ -10,7 +10,7 @@ use super::index::{Component, TileIndex};
 use super::visit::Visit;
 use crate::dtype::DType;
 use crate::element::{CastTo, Element, Whole};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Padding, Sign, Type};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
 

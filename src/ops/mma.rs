@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::element::{Element, MatmulInput, MmaInput, ScaledInput};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Flag, Opcode, Sign, Type, Value};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 

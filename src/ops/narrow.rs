@@ -4,7 +4,7 @@ use super::arithmetic::sign;
 use super::operand::{elementwise, methods, value};
 use crate::dtype::DType;
 use crate::element::{Element, Int, bf16, f4e2m1fn, f16, tf32};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{Handle, Place, Raw, Scalar, Tile, TileLike, Trace, here, record};
 

@@ -5,7 +5,7 @@ use super::index::{Component, IntoIndex, Number, TileIndex};
 use super::range::{Bound, Count, StepRange};
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, Opcode, Overflow, Predicate, Rounding, Sign, Type, Value};
 use crate::tile::{Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, here, record};
 

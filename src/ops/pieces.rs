@@ -5,7 +5,7 @@ use super::index::{Component, TileIndex};
 use super::operand::Operand;
 use crate::dtype::DType;
 use crate::element::{Element, Whole};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
 

@@ -4,7 +4,7 @@ use std::fmt::Arguments;
 
 use super::message::{Message, traced};
 use crate::dtype::DType;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, here, record};
 

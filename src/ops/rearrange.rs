@@ -4,7 +4,7 @@ use super::construct::extents;
 use super::reduce::Axes;
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 

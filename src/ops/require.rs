@@ -3,7 +3,7 @@
 use std::fmt::Arguments;
 
 use super::message::{Message, traced};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Def, Opcode, Value};
 use crate::tile::{Handle, Place, Scalar, Trace, here, record};
 

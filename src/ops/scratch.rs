@@ -3,7 +3,7 @@
 use super::construct::extents;
 use crate::dtype::DType;
 use crate::element::Whole;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, here, record};
 

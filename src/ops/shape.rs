@@ -6,7 +6,7 @@ use super::construct::extents;
 use super::visit::is_permutation;
 use crate::dtype::DType;
 use crate::element::{Element, Whole};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::tile::{Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
 

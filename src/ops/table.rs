@@ -3,7 +3,7 @@
 use super::index::{Component, IntoIndex};
 use crate::dtype::DType;
 use crate::element::Whole;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, ConstData, MemOrder, Opcode, Overflow, Predicate, Sign, Type, Value};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Arrays, ArraysMut, Handle, Place, Scalar, TableHandle, Trace};
 use crate::tile::{here, record};

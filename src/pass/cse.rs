@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Substitution, TypeId, Value};
 
 /// Merges common subexpressions of every entry.

@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, Module, Op, OpId, Opcode, Value};
 
 /// Removes dead code of every entry.

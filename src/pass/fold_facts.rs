@@ -6,7 +6,7 @@
 //! effects and every other `assume` stay, the former for their effects, the latter because facts rest on them.
 
 use super::Facts;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, AttrKind, ConstData, Module, OpId, Opcode, Overflow, Predicate, Sign, Substitution, Type, Value,
 };

@@ -6,7 +6,7 @@
 //! have run, so promises (`assume`) and ops that may be undefined for some operands (division,
 //! `extract` at a run-time place) stay, unless constants show that they are harmless.
 
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Overflow, Value};
 
 /// Hoists invariant code of every entry.

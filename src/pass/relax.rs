@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, OpId, Opcode, Type, Value};
 
 /// Relaxes what it can in every entry.

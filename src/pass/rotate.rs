@@ -30,7 +30,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::bundle::{self, Bundles};
 use super::canonicalize::continues;
 use crate::dtype::DType;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Flag, Loc, MemOrder, Module, Op, OpId, Opcode, Overflow,
     Rounding, Sign, Substitution, Type, TypeId, Value,

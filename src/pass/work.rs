@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::canonicalize::int;
 use crate::dtype::DType;
-use crate::ir::table::Class;
+use crate::ir::op_table::Class;
 use crate::ir::{BlockId, ConstData, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 
 /// Most tile blocks that are looked at.

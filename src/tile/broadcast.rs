@@ -2,9 +2,9 @@
 //!
 //! Literals and scalars go with any shape; tiles with fewer axes get axes of extent 1 in front; extents of 1 are stretched.
 
-use super::context::{Place, Raw, Source, Trace};
+use super::trace::{Place, Raw, Source, Trace};
 use crate::dtype::DType;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type, Value};
 
 /// An operand of an elementwise operation with its element type.

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::context::{Raw, record};
+use super::trace::{Raw, record};
 use crate::element::Element;
 
 use self::sealed::Handle;

@@ -4,26 +4,26 @@
 //! Rust types. What can be done with them is in [`crate::ops`]. Records into `ir`, knows no back end.
 
 mod array;
+mod array_info;
+mod array_params;
+mod array_table;
 mod broadcast;
-mod calls;
-mod context;
-mod declare;
-mod described;
 mod handle;
 mod pointer;
-mod table;
-mod tracer;
+mod trace;
+mod trace_kernel;
+mod user_backtrace;
 
 pub(crate) use array::ArrayHandle;
 pub use array::{Array, ArrayMut};
+pub(crate) use array_info::ArrayData;
+pub(crate) use array_table::TableHandle;
+pub use array_table::{Arrays, ArraysMut};
 pub(crate) use broadcast::{Arg, ElementwiseBody};
-pub use context::is_tracing;
-pub(crate) use context::{Place, Raw, Region, Source, Trace, at_place, here, in_region, is_part, record};
-pub(crate) use described::ArrayData;
 pub(crate) use handle::sealed::Handle;
 pub use handle::{Scalar, Tile, TileLike};
 pub use pointer::{Ptr, PtrTile};
-pub(crate) use table::TableHandle;
-pub use table::{Arrays, ArraysMut};
-pub use tracer::Tracer;
-pub(crate) use tracer::{refuse_nested, trace_into_module};
+pub use trace::is_tracing;
+pub(crate) use trace::{Place, Raw, Region, Source, Trace, at_place, here, in_region, is_part, record};
+pub use trace_kernel::Tracer;
+pub(crate) use trace_kernel::{refuse_nested, trace_into_module};

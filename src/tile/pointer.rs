@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::context::Raw;
 use super::handle::sealed::Handle;
+use super::trace::Raw;
 
 /// The address of an element of type `T` in device memory. `Copy`: a handle.
 ///

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use super::CompileOptions;
 use super::apart::Apart;
 use super::infer::{chosen_warps, halved_bit};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 use crate::pass::{bands, commutes};
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::plan::{self, WARP};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
 
 /// The module with large tiles made again after each reduction, if there are any.

@@ -10,7 +10,7 @@
 
 use crate::backend::ptx::GROUP_WARPS;
 use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 
 /// Groups of a schedule that go for themselves: 1 where they go as one.

@@ -8,7 +8,7 @@ use crate::backend::ParamWord;
 use crate::backend::cpu::{Memory, Program};
 use crate::backend::ptx::Scheduled;
 use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole, WarpSpecialization};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Value};
 
 /// What an op is to accesses that others have begun.

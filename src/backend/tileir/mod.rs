@@ -5,7 +5,7 @@
 //! * [`legalize()`] and [`order_memory`]: from our semantics to Tile IR's, on a copy of the module;
 //! * [`compile()`]: all of it for a kernel; [`Assembler`]: `tileiras`, which makes machine code of it.
 //!
-//! Opcodes, counting rules, flags and attributes come from the op table ([`crate::ir::table`]); this
+//! Opcodes, counting rules, flags and attributes come from the op table ([`crate::ir::op_table`]); this
 //! folder knows the container, the encodings of types, attributes and constants, and the places of
 //! the user's source in the debug section. Facts from the public Tile IR documentation.
 

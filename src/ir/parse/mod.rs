@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 use self::cursor::{Cursor, Parsed};
 use super::attr::Hints;
-use super::table::Opcode;
+use super::op_table::Opcode;
 use super::{BlockId, Entry, Global, Loc, MAX_NESTING, Module, OpId, TypeId, Value};
 use crate::error::{Diagnostic, Location};
 
@@ -199,7 +199,7 @@ impl<'t> Parser<'t> {
         self.values = outer;
         self.depth -= 1;
         let last = self.module.block(block).ops.last().map(|&id| self.module.op(id).code.spec().effect);
-        if let Some(code) = implicit.filter(|_| last != Some(super::table::Effect::Terminator)) {
+        if let Some(code) = implicit.filter(|_| last != Some(super::op_table::Effect::Terminator)) {
             let id = self.module.add_op(code, &[&[]], vec![], vec![], &[], Loc::UNKNOWN);
             self.module.block_mut(block).ops.push(id);
         }

@@ -2,7 +2,7 @@
 
 use super::Parser;
 use super::cursor::Parsed;
-use crate::ir::table::{Arity, AttrSpec, Class, Effect};
+use crate::ir::op_table::{Arity, AttrSpec, Class, Effect};
 use crate::ir::{
     Attr, AttrKind, CmpOrder, CmpPred, Distribution, Flag, Loc, OpId, Opcode, Overflow, Predicate, Rounding, Sign,
     Type, TypeId, Value,

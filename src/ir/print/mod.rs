@@ -22,7 +22,7 @@ use self::literal::{constant, quoted};
 use self::names::Names;
 use self::types::join;
 use super::attr::{Attr, AttrKind, Flag, Overflow, Predicate, Rounding};
-use super::table::{Class, Effect, Opcode};
+use super::op_table::{Class, Effect, Opcode};
 use super::{BlockId, Entry, Global, Loc, Module, Op, OpId, Type, Value};
 
 pub(crate) use self::types::TypeText;

@@ -24,7 +24,7 @@ mod view;
 use super::attr::{Attr, AttrKind};
 use super::module::{Entry, Global, Module, Op, OpId, Value};
 use super::name::is_identifier;
-use super::table::{Class, Opcode};
+use super::op_table::{Class, Opcode};
 use super::types::{Elem, Type};
 use crate::dtype::DType;
 use crate::error::{Diagnostic, Location};

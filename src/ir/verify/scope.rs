@@ -1,7 +1,7 @@
 //! Structure of an entry: blocks, terminators, and the scope of every use.
 
 use super::{Verifier, rule};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Entry, MAX_NESTING, Op, OpId, Opcode, Type, Value};
 
 /// What encloses a block, from the entry inward.

@@ -7,7 +7,7 @@ use super::forms::{read_form, read_hints, write_form, write_hints};
 use super::image::Image;
 use super::wire::{Read, Reader, Writer};
 use crate::backend::{Hints, cpu, tileir};
-use crate::cache::memory::Slot;
+use crate::cache::kernel_cache::Slot;
 use crate::error::{Error, Result};
 use crate::ir::{Module, verify};
 use crate::kernel::ArgForm;

@@ -9,7 +9,7 @@ use super::grouping::Grouping;
 use super::words::{Source, word_type};
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{Handle, Raw, Scalar, Trace, record};
 

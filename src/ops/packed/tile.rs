@@ -7,7 +7,7 @@ use super::bits::Bits;
 use super::grouping::Coded;
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Sign, Type, Value};
 use crate::narrow::{Narrow, NarrowFormat};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};

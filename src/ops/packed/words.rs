@@ -8,7 +8,7 @@ use super::super::visit::Visit;
 use super::bits::Bits;
 use super::grouping::{Coded, Grouping};
 use crate::dtype::DType;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Padding, Predicate, Rounding, Sign, Type, Value};
 use crate::tile::{ArrayHandle, Place, Raw, Trace};
 

@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::element::Whole;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Sign, Value};
 use crate::ops::index::{Component, Number, TileIndex};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Ptr, Raw, Trace, here, record};

@@ -65,7 +65,7 @@ mod atomic;
 use super::places::{AxisIndex, Component, Request, Span, Target};
 use crate::dtype::DType;
 use crate::element::{Element, Int, Whole};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Elem, Opcode, Type};
 use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
 

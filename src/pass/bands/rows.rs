@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, Elem, Module, OpId, Opcode, Type, Value};
 
 /// An op that is not done band by band, and why.

@@ -178,7 +178,7 @@ impl Walk<'_> {
 }
 
 fn is_terminator(module: &Module, op: OpId) -> bool {
-    module.op(op).code.spec().effect == crate::ir::table::Effect::Terminator
+    module.op(op).code.spec().effect == crate::ir::op_table::Effect::Terminator
 }
 
 fn trips(module: &Module, op: &Op) -> Trips {

@@ -15,7 +15,8 @@ mod rules;
 pub(super) use control::continues;
 use rules::Step;
 
-use crate::ir::{BlockId, ConstData, Module, OpId, Substitution, table::Effect};
+use crate::ir::op_table::Effect;
+use crate::ir::{BlockId, ConstData, Module, OpId, Substitution};
 
 /// Canonicalises every entry.
 pub(super) fn run(module: &mut Module) {

@@ -2,7 +2,7 @@
 
 use super::{float, int};
 use crate::dtype::DType;
-use crate::ir::table::Class;
+use crate::ir::op_table::Class;
 use crate::ir::{Attr, ConstData, Elem, Flag, Module, Op, OpId, Opcode, Rounding, Type, Value};
 
 /// What an op turns into.

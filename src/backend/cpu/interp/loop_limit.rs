@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::slot::Val;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module};
 
 /// Turns after which a loop is taken for endless, where there is no wish for another number.

@@ -69,7 +69,7 @@ families! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::table::Class;
+    use crate::ir::op_table::Class;
 
     #[test]
     fn families_agree_with_the_classes_of_the_op_table() {

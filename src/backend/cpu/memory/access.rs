@@ -15,7 +15,7 @@ use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width, 
 use crate::backend::cpu::ops::atomic::Update;
 use crate::backend::cpu::ops::int;
 use crate::dtype::DType;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Op, Opcode, Sign, Type, Value};
 
 impl Machine<'_> {

@@ -9,7 +9,7 @@ use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, S
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// What is known while the steps of an agent are made.

@@ -10,7 +10,7 @@ use super::types::TypeReader;
 use super::version::Version;
 use super::wire::{Decoder, damaged};
 use crate::error::Result;
-use crate::ir::table::{Arity, Counting, FlagBit, OpSpec, Results};
+use crate::ir::op_table::{Arity, Counting, FlagBit, OpSpec, Results};
 use crate::ir::{
     Attr, AttrKind, BlockId, Entry, Global, Hints, Loc, MAX_NESTING, Module, OpId, Opcode, Type, TypeId, Value,
 };

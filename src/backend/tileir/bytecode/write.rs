@@ -9,7 +9,7 @@ use super::tables::WriteTables;
 use super::version::Version;
 use super::wire::Encoder;
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::table::{Arity, Counting, Results};
+use crate::ir::op_table::{Arity, Counting, Results};
 use crate::ir::{BlockId, ConstData, Entry, Loc, Module, Op, OpId, Opcode, TypeId, Value};
 use crate::target::Target;
 

@@ -13,7 +13,7 @@ use super::loops;
 use super::rewrite::rewrite_blocks;
 use crate::backend::ParamWord;
 use crate::dtype::DType;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Elem, Entry, Flag, Loc, Module, Op, OpId, Opcode, Overflow,
     Predicate, Sign, Substitution, Type, TypeId, Value,

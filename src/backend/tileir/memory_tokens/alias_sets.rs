@@ -7,7 +7,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, AttrKind, BlockId, ConstData, Def, Entry, MemOrder, Module, Op, OpId, Opcode, Overflow, Type, Value,
 };

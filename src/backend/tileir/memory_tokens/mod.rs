@@ -25,7 +25,7 @@ mod tests;
 use rustc_hash::FxHashMap;
 
 use super::grid;
-use crate::ir::table::Arity;
+use crate::ir::op_table::Arity;
 use crate::ir::{Attr, BlockId, Entry, HintValue, Hints, Loc, Module, OpId, Opcode, Type, TypeId, Value};
 use crate::pass::Facts;
 use alias_sets::{Accesses, Set, Touch};

@@ -8,7 +8,7 @@ use super::deferred_values::is_computed_where_used;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, StripMine};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 

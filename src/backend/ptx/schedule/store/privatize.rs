@@ -13,7 +13,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::dtype::DType;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};
 
 /// Most copies of an element: one a lane.

@@ -25,7 +25,7 @@ use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
     MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
 };
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 /// What a load needs in the slice.

@@ -1,9 +1,9 @@
 //! Arrays in a trace: their parameters, and what the launch knows about them.
 
 use super::array::ArrayHandle;
-use super::context::Trace;
-use super::described::ArrayData;
-use super::table::TableHandle;
+use super::array_info::ArrayData;
+use super::array_table::TableHandle;
+use super::trace::Trace;
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Predicate, Type, Value};
 use crate::kernel::ArrayFacts;

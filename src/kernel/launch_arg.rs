@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::hash::{Hash, Hasher};
 
-use super::form::ArgForm;
+use super::arg_signature::ArgForm;
 use super::tuples::for_each_tuple;
-use super::words::WordWriter;
+use super::word_buffer::WordWriter;
 use crate::backend::ParamWord;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::error::Result;

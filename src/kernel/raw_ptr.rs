@@ -3,11 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::argument::LaunchArg;
-use super::argument::sealed::Sealed;
-use super::arrive::arrives_as_it_is;
-use super::form::ArgForm;
-use super::words::WordWriter;
+use super::arg_signature::ArgForm;
+use super::kernel_arg::arrives_as_it_is;
+use super::launch_arg::LaunchArg;
+use super::launch_arg::sealed::Sealed;
+use super::word_buffer::WordWriter;
 use crate::backend::ParamWord;
 use crate::element::Whole;
 use crate::tile::{Ptr, Tracer};

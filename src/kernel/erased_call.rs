@@ -5,11 +5,11 @@ use std::any::TypeId;
 use std::panic::Location;
 use std::slice::Iter;
 
-use super::argument::{LaunchArg, StoredConstant};
-use super::arrive::{Arguments, ArrivesAs};
-use super::form::ArgForm;
-use super::function::{Kernel, entry_name};
-use super::words::WordWriter;
+use super::arg_signature::ArgForm;
+use super::kernel_arg::{Arguments, ArrivesAs};
+use super::kernel_fn::{Kernel, entry_name};
+use super::launch_arg::{LaunchArg, StoredConstant};
+use super::word_buffer::WordWriter;
 use crate::backend::ParamWord;
 use crate::error::Result;
 use crate::ir::Module;

@@ -2,7 +2,7 @@
 
 use super::attr::AttrKind;
 use super::module::Op;
-use super::table::{Arity, FlagBit, Results};
+use super::op_table::{Arity, FlagBit, Results};
 
 impl Op {
     /// Checks operand groups, results, attributes and regions against the row of the opcode.

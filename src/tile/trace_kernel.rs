@@ -1,11 +1,11 @@
 //! From a kernel and its arguments to a module: the entry around what the kernel records.
 
 use super::array::{Array, ArrayMut};
-use super::context::{Place, Session, can_launch, record};
+use super::array_table::{Arrays, ArraysMut};
 use super::handle::Scalar;
 use super::handle::sealed::Handle;
 use super::pointer::Ptr;
-use super::table::{Arrays, ArraysMut};
+use super::trace::{Place, Session, can_launch, record};
 use crate::dtype::DType;
 use crate::element::{Element, Whole};
 use crate::error::{Diagnostic, Error, Location, Result};

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::arrive::{Arguments, ArrivesAs};
+use super::kernel_arg::{Arguments, ArrivesAs};
 use super::tuples::for_each_tuple;
 use crate::error::Result;
 use crate::ir::Module;

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 
-use super::argument::{Constant, ConstantValue, LaunchArg};
+use super::launch_arg::{Constant, ConstantValue, LaunchArg};
 use super::tuples::for_each_tuple;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::tile::{Scalar, Tracer};

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::calls::calls_to;
-use super::described::ArrayData;
+use super::array_info::ArrayData;
+use super::user_backtrace::calls_to;
 use crate::dtype::DType;
 use crate::error::{Diagnostic, Location, Note};
-use crate::ir::table::Effect;
+use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Rounding, Sign, Type, TypeId,
     Value, Written,

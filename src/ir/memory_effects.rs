@@ -2,7 +2,7 @@
 
 use super::attr::{Attr, AttrKind, MemOrder};
 use super::module::{BlockId, Module, Op, OpId, Value};
-use super::table::{Effect, Opcode};
+use super::op_table::{Effect, Opcode};
 
 impl Op {
     /// An ordinary load: repeatable while memory does not change.

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::context::Raw;
+use super::trace::Raw;
 use crate::kernel::ArrayFacts;
 
 /// Arrays in device memory with elements of type `T` and `R` dimensions each, to be chosen from when the kernel runs;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use rustc_hash::{FxBuildHasher, FxHasher};
 
-use super::trace::same_trace;
+use super::trace_hash::same_trace;
 use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::StoredConstant;
