@@ -3,45 +3,29 @@
 //! A pass asks the op table about effects and properties, keeps what it knows in tables keyed by
 //! handles, and leaves a module that verifies. Equal modules give equal results.
 
-mod apart;
-pub(crate) mod bands;
-mod bit_moves;
-mod bundle;
-mod canonicalize;
-mod cse;
-mod dce;
-mod facts;
-mod fold_facts;
-mod in_order;
-mod inline_ptx;
-mod lane_sums;
-mod licm;
-mod lookup;
-mod promises;
-mod relax;
-mod require;
-mod rotate;
-mod scaled;
-mod signs;
-mod work;
-mod writer;
+mod analysis;
+pub(crate) mod data_partition;
+mod instrument;
+mod legalize;
+mod split_extents;
+mod transform;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use apart::run as apart;
-pub(crate) use bit_moves::with_reversals;
-pub(crate) use bundle::{Bundles, sums};
-pub use facts::{Facts, Range};
-pub(crate) use in_order::{commutes, with_order_kept};
-pub(crate) use inline_ptx::{as_meant, without_meanings};
-pub(crate) use lane_sums::{Shared, lane_sums};
-pub(crate) use lookup::without_lookups;
-pub(crate) use promises::{BROKEN, check as check_promises};
-pub(crate) use require::split as split_required;
-pub use rotate::rotate;
-pub(crate) use scaled::without_scaled_products;
-pub use work::Work;
+pub use analysis::int_range::{Facts, Range};
+pub(crate) use analysis::mma_groups::{Bundles, sums};
+pub use analysis::roofline::Work;
+pub(crate) use instrument::assume_to_assert::{BROKEN, check as check_promises};
+pub(crate) use instrument::preconditions::split as split_required;
+pub(crate) use legalize::expand_gather::without_lookups;
+pub(crate) use legalize::expand_scaled_mma::without_scaled_products;
+pub(crate) use legalize::inline_ptx::{as_meant, without_meanings};
+pub(crate) use legalize::ordered_reduction::{commutes, with_order_kept};
+pub use split_extents::run as apart;
+pub(crate) use transform::bit_reverse::with_reversals;
+pub use transform::pipeline_dependent_mma::rotate;
+pub(crate) use transform::thread_local_reduction::{Shared, lane_sums};
 
 use crate::ir::{Module, Op};
 
@@ -60,14 +44,14 @@ pub struct Pass {
 /// new work; common subexpressions make more operands equal; hoisting brings equal ops of different
 /// loops into one block.
 pub const PIPELINE: &[Pass] = &[
-    Pass { name: "canonicalize", run: canonicalize::run },
-    Pass { name: "cse", run: cse::run },
-    Pass { name: "fold_facts", run: fold_facts::run },
-    Pass { name: "canonicalize", run: canonicalize::run },
-    Pass { name: "licm", run: licm::run },
-    Pass { name: "cse", run: cse::run },
-    Pass { name: "dce", run: dce::run },
-    Pass { name: "relax", run: relax::run },
+    Pass { name: "canonicalize", run: transform::canonicalize::run },
+    Pass { name: "cse", run: transform::cse::run },
+    Pass { name: "fold_facts", run: transform::fold_int_range::run },
+    Pass { name: "canonicalize", run: transform::canonicalize::run },
+    Pass { name: "licm", run: transform::licm::run },
+    Pass { name: "cse", run: transform::cse::run },
+    Pass { name: "dce", run: transform::dce::run },
+    Pass { name: "relax", run: transform::relax_memory_order::run },
 ];
 
 /// Runs all passes in order on a verified module; the result verifies and means the same.
@@ -85,11 +69,11 @@ pub(crate) fn optimize_watched(module: &mut Module, look: &mut dyn FnMut(&'stati
 
 /// Merges equal ops and takes out unused ones: for back ends that added some.
 pub(crate) fn tidy(module: &mut Module) {
-    cse::run(module);
-    dce::run(module);
+    transform::cse::run(module);
+    transform::dce::run(module);
 }
 
 /// Takes out everything that neither decides where control goes nor is needed by ops of this kind.
 pub(crate) fn keep_only(module: &mut Module, is_needed: &dyn Fn(&Op) -> bool) {
-    dce::run_for(module, is_needed);
+    transform::dce::run_for(module, is_needed);
 }

@@ -70,7 +70,7 @@ impl Program {
         Ok(Program(Arc::new(Code {
             module: module.clone(),
             body: entry.body,
-            bands: crate::pass::bands::count(module, entry.body),
+            bands: crate::pass::data_partition::count(module, entry.body),
             liveness: Liveness::of(module, entry.body),
             globals: Globals::of(module),
             foreign: provenance::foreign(module, entry.body),

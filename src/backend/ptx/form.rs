@@ -28,7 +28,7 @@ pub fn in_the_end<T>(
         return Ok((in_powers(module, entry)?, None));
     }
     let divided = match target.arch == 90 && target.accelerated {
-        true => pass::bands::run(module, bands).map_err(|problem| problem.to_string()),
+        true => pass::data_partition::run(module, bands).map_err(|problem| problem.to_string()),
         false => Err(format!("{target} has no products that run on their own")),
     };
     // What nobody has wished for need not be explained.

@@ -128,7 +128,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     let made = in_the_end(module, entry, (target, options), |module, entry| {
         build(module, entry, target, options).or_else(|problems| {
             // Bands are of warps with roles.
-            if !options.tma || pass::bands::count(module, entry.body) > 1 {
+            if !options.tma || pass::data_partition::count(module, entry.body) > 1 {
                 return Err(Error::Unsupported(problems));
             }
             // What the copy engine and warps with roles cannot do, threads that all do the same perhaps can.
@@ -173,7 +173,9 @@ pub(crate) fn with_plan<T>(
     let planned = in_the_end(module, entry, (target, options), |module, entry| {
         let plain = CompileOptions { tma: false, ..*options };
         let planned = match plan(module, entry, options) {
-            Err(_) if options.tma && pass::bands::count(module, entry.body) == 1 => plan(module, entry, &plain),
+            Err(_) if options.tma && pass::data_partition::count(module, entry.body) == 1 => {
+                plan(module, entry, &plain)
+            }
             planned => planned,
         };
         planned.map_err(Error::Unsupported)
@@ -220,7 +222,9 @@ pub(crate) fn with_schedule<T>(
     let planned = in_the_end(module, entry, (target, options), |module, entry| {
         let plain = CompileOptions { tma: false, ..*options };
         let planned = match plan(module, entry, options) {
-            Err(_) if options.tma && pass::bands::count(module, entry.body) == 1 => plan(module, entry, &plain),
+            Err(_) if options.tma && pass::data_partition::count(module, entry.body) == 1 => {
+                plan(module, entry, &plain)
+            }
             planned => planned,
         };
         planned.map_err(Error::Unsupported)

@@ -19,7 +19,7 @@ use super::apart::Apart;
 use super::infer::{chosen_warps, halved_bit};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
-use crate::pass::{bands, commutes};
+use crate::pass::{commutes, data_partition};
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -72,7 +72,7 @@ const ROWS_PER_WARP: u64 = 16;
 /// many.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
-        return 1 << (warps / bands::count(module, body)).clamp(1, MOST_WARPS as u32).ilog2();
+        return 1 << (warps / data_partition::count(module, body)).clamp(1, MOST_WARPS as u32).ilog2();
     }
     if let Some(warps) = chosen_warps(module, body) {
         return warps;

@@ -72,7 +72,7 @@ fn bands_do_together_what_the_whole_kernel_does() {
     let mut whole = bands::whole(192);
     for module in [&mut plain, &mut whole] {
         launch::shorten(module);
-        let divided = crate::pass::bands::run(module, 3).unwrap();
+        let divided = crate::pass::data_partition::run(module, 3).unwrap();
         let launch = Launch::of(module, module.entries[0].body).unwrap();
         let after = |module: &Module| {
             let memory = launch.memory();

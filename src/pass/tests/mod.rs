@@ -1,9 +1,9 @@
 //! Passes keep the meaning of random kernels (interpreted before and after), and do what they are for.
 
 mod kernels;
-mod lane_sums;
+mod pipeline_dependent_mma;
 pub(crate) mod random;
-mod rotate;
+mod thread_local_reduction;
 
 use super::{PIPELINE, optimize};
 use crate::ir::{Module, verify};

@@ -6,7 +6,7 @@ use super::beside::{softmax, softmax_of, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step, SubStep, WarpRole, WarpSpecialization};
-use crate::pass::bands;
+use crate::pass::data_partition;
 
 /// Attention of so many rows.
 pub fn whole(rows: i64) -> Module {
@@ -21,7 +21,7 @@ fn twelve() -> CompileOptions {
 pub fn kernel() -> (String, Module, CompileOptions) {
     (
         "bands".to_owned(),
-        bands::run(&whole(192), 3).unwrap(),
+        data_partition::run(&whole(192), 3).unwrap(),
         CompileOptions { num_warps: Some(12), ..Default::default() },
     )
 }

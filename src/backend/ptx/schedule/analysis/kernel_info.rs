@@ -83,7 +83,7 @@ impl<'m> KernelInfo<'m> {
             private: None,
             deferred: HashSet::new(),
             teams: 1,
-            bands: crate::pass::bands::count(module, entry.body),
+            bands: crate::pass::data_partition::count(module, entry.body),
         }
     }
 

@@ -1,0 +1,330 @@
+//! What a launch does at least: bytes of memory and floating-point operations, counted on the IR.
+//!
+//! The integers of the kernel are computed for a sample of its tile blocks, from the grid and the parameters of
+//! a launch, so that loops run as often as they will; what a tile block loads, stores and multiplies on its
+//! way is counted. Each array counts at most once for reading and once for writing: the rest is the cache's
+//! affair. Where control depends on data, it is guessed and said so. Relies on a verified module; knows nothing of
+//! back ends and devices.
+
+use std::collections::BTreeMap;
+
+use crate::dtype::DType;
+use crate::ir::op_table::Class;
+use crate::ir::{BlockId, ConstData, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
+use crate::pass::transform::canonicalize::int;
+
+/// Most tile blocks that are looked at.
+const SAMPLE: u64 = 512;
+
+/// Most runs of a loop body that are followed one by one; more are spread evenly.
+const FOLLOWED: u64 = 1024;
+
+/// What a launch does at least.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Work {
+    /// Bytes that are read from memory.
+    pub read_bytes: f64,
+    /// Bytes that are written to memory.
+    pub written_bytes: f64,
+    /// Operations of matrix products, by the element type that is multiplied.
+    pub products: Vec<(DType, f64)>,
+    /// Floating-point operations outside of matrix products.
+    pub elementwise: f64,
+    /// Did control depend on data, so that the numbers are a guess?
+    pub is_guess: bool,
+}
+
+impl Work {
+    /// Counts for a launch over `grid` with these parameters (the bits of each in the low bits of a word).
+    pub fn of(module: &Module, entry: &Entry, grid: [u32; 3], params: &[u64]) -> Work {
+        let blocks: u64 = grid.iter().map(|&n| u64::from(n)).product();
+        let sample = blocks.min(SAMPLE);
+        let mut counter = Counter {
+            module,
+            grid,
+            block: [0; 3],
+            known: vec![None; module.num_values()],
+            arrays: BTreeMap::new(),
+            products: BTreeMap::new(),
+            elementwise: 0.0,
+            is_guess: false,
+        };
+        for (&arg, &word) in module.block(entry.body).args.iter().zip(params) {
+            counter.known[arg.index()] = Some(word);
+        }
+        for index in 0..sample {
+            let linear = index * blocks / sample;
+            let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
+            counter.block = [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32];
+            counter.run(entry.body, blocks as f64 / sample as f64);
+        }
+        let sum = |bytes: fn(&Array) -> f64| counter.arrays.values().map(|a| bytes(a).min(a.extent)).sum();
+        Work {
+            read_bytes: sum(|array| array.read),
+            written_bytes: sum(|array| array.written),
+            products: counter.products.into_iter().collect(),
+            elementwise: counter.elementwise,
+            is_guess: counter.is_guess,
+        }
+    }
+
+    /// Bytes that are read or written.
+    pub fn bytes(&self) -> f64 {
+        self.read_bytes + self.written_bytes
+    }
+
+    /// Operations of all matrix products.
+    pub fn product_flops(&self) -> f64 {
+        self.products.iter().map(|(_, flops)| flops).sum()
+    }
+}
+
+/// Traffic with one array.
+struct Array {
+    /// Bytes that it has; no bound where they are not known.
+    extent: f64,
+    read: f64,
+    written: f64,
+}
+
+struct Counter<'m> {
+    module: &'m Module,
+    grid: [u32; 3],
+    block: [u32; 3],
+    /// Bits of the integer scalars that are known.
+    known: Vec<Option<u64>>,
+    /// By the value that the array's address comes from.
+    arrays: BTreeMap<Value, Array>,
+    products: BTreeMap<DType, f64>,
+    elementwise: f64,
+    is_guess: bool,
+}
+
+impl Counter<'_> {
+    /// Follows a block; what it does counts `weight` times. Gives the operands that it ends with.
+    fn run(&mut self, block: BlockId, weight: f64) -> Vec<Option<u64>> {
+        let module = self.module;
+        for &id in &module.block(block).ops {
+            let op = module.op(id);
+            match op.code {
+                Opcode::For => self.for_loop(id, weight),
+                Opcode::Loop => {
+                    self.is_guess = true;
+                    self.run(op.regions[0], weight);
+                }
+                Opcode::If => self.branches(id, weight),
+                Opcode::Yield | Opcode::Continue | Opcode::Break | Opcode::Return => {
+                    return op.operands.iter().map(|v| self.known[v.index()]).collect();
+                }
+                _ => self.op(op, weight),
+            }
+        }
+        Vec::new()
+    }
+
+    fn for_loop(&mut self, id: OpId, weight: f64) {
+        let module = self.module;
+        let op = module.op(id);
+        let body = op.regions[0];
+        let args = &module.block(body).args;
+        let bounds: Option<Vec<i64>> = (0..3).map(|group| self.signed(op.group(group)[0])).collect();
+        let trips = match bounds.as_deref() {
+            Some(&[from, to, step]) if step > 0 => {
+                (to - from).max(0) as u64 / step as u64 + u64::from((to - from).max(0) % step != 0)
+            }
+            _ => {
+                self.is_guess = true;
+                1
+            }
+        };
+        let mut carried: Vec<Option<u64>> = op.group(3).iter().map(|v| self.known[v.index()]).collect();
+        let branches = module.block(body).ops.iter().any(|&inner| {
+            !module.op(inner).regions.is_empty()
+                && module.op(inner).code != Opcode::Reduce
+                && module.op(inner).code != Opcode::Scan
+        });
+        let followed = trips.min(if branches { FOLLOWED } else { 1 });
+        for index in 0..followed {
+            let trip = index * trips / followed;
+            let counter = bounds.as_deref().map(|bounds| (bounds[0] + trip as i64 * bounds[2]) as u64);
+            self.known[args[0].index()] = counter;
+            for (&arg, &value) in args[1..].iter().zip(&carried) {
+                self.known[arg.index()] = value;
+            }
+            carried = self.run(body, weight * trips as f64 / followed as f64);
+        }
+        if followed < trips {
+            carried.iter_mut().for_each(|value| *value = None);
+        }
+        for (&result, value) in op.results.iter().zip(carried) {
+            self.known[result.index()] = value;
+        }
+    }
+
+    fn branches(&mut self, id: OpId, weight: f64) {
+        let op = self.module.op(id);
+        let results = match self.known[op.operands[0].index()] {
+            Some(bits) => self.run(op.regions[usize::from(bits & 1 == 0)], weight),
+            None => {
+                self.is_guess = true;
+                for &region in &op.regions {
+                    self.run(region, weight / op.regions.len() as f64);
+                }
+                Vec::new()
+            }
+        };
+        for (index, &result) in op.results.iter().enumerate() {
+            self.known[result.index()] = results.get(index).copied().flatten();
+        }
+    }
+
+    fn op(&mut self, op: &Op, weight: f64) {
+        let module = self.module;
+        match op.code {
+            Opcode::GetTileBlockId => self.set_all(op, self.block),
+            Opcode::GetNumTileBlocks => self.set_all(op, self.grid),
+            Opcode::GetTensorShape | Opcode::GetIndexSpaceShape => {
+                let counts = self.view_shape(op.operands[0]);
+                for (&result, count) in op.results.iter().zip(counts) {
+                    self.known[result.index()] = count;
+                }
+            }
+            Opcode::LoadView | Opcode::LoadPtr => self.touch(op.operands[0], op.results[0], weight, false),
+            Opcode::StoreView => self.touch(op.group(1)[0], op.group(0)[0], weight, true),
+            Opcode::StorePtr => self.touch(op.group(0)[0], op.group(1)[0], weight, true),
+            Opcode::AtomicRedView => self.touch(op.group(0)[0], op.group(2)[0], weight, true),
+            Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => {
+                // 2 m n k, and k is the last axis of the left operand.
+                let (acc, _) = self.extent(op.results[0]);
+                let k = module.shape(op.operands[0]).last().copied().unwrap_or(1) as f64;
+                *self.products.entry(module.dtype(op.operands[0])).or_default() += 2.0 * acc * k * weight;
+            }
+            Opcode::Reduce => self.elementwise += self.extent(op.operands[0]).0 * weight,
+            _ => self.arithmetic(op, weight),
+        }
+    }
+
+    /// Numbers that are the same in all threads are computed; others are counted.
+    fn arithmetic(&mut self, op: &Op, weight: f64) {
+        let module = self.module;
+        let &[result] = op.results.as_slice() else { return };
+        let Some((Elem::Num(dtype), shape)) = module.ty(result).as_tile() else { return };
+        let count = shape.iter().product::<i64>() as f64;
+        let each = match op.code.spec().class {
+            Class::FloatUnary | Class::FloatBinary => 1.0,
+            Class::FloatTernary => 2.0,
+            _ => 0.0,
+        };
+        self.elementwise += each * count * weight;
+        if count == 1.0 && dtype.is_int() {
+            self.known[result.index()] = self.scalar(op, dtype);
+        }
+    }
+
+    fn scalar(&self, op: &Op, to: DType) -> Option<u64> {
+        let operand = |index: usize| self.known[op.operands[index].index()];
+        match op.code {
+            Opcode::Constant => match op.const_data()? {
+                ConstData::Splat(bits) => Some(*bits),
+                ConstData::Dense(all) => all.first().copied(),
+            },
+            Opcode::Assume | Opcode::Reshape | Opcode::Broadcast | Opcode::WithLayout => operand(0),
+            Opcode::Select => operand(if operand(0)? & 1 == 1 { 1 } else { 2 }),
+            _ => match op.operands.len() {
+                1 => int::unary(op, self.integer(op.operands[0])?, to, operand(0)?),
+                2 => int::binary(op, self.integer(op.operands[0])?, operand(0)?, operand(1)?),
+                _ => None,
+            },
+        }
+    }
+
+    fn integer(&self, value: Value) -> Option<DType> {
+        self.module.ty(value).as_tile().and_then(|(elem, _)| elem.dtype()).filter(|dtype| dtype.is_int())
+    }
+
+    fn signed(&self, value: Value) -> Option<i64> {
+        let unused = 64 - self.integer(value)?.bits();
+        self.known[value.index()].map(|bits| ((bits << unused) as i64) >> unused)
+    }
+
+    fn set_all(&mut self, op: &Op, numbers: [u32; 3]) {
+        for (&result, number) in op.results.iter().zip(numbers) {
+            self.known[result.index()] = Some(number.into());
+        }
+    }
+
+    /// Elements or tiles along each dimension of a view.
+    fn view_shape(&self, view: Value) -> Vec<Option<u64>> {
+        let extents = self.extents(view);
+        match self.module.ty(view) {
+            Type::PartitionView { tile, dim_map, .. } => {
+                let along =
+                    |(&tile, &dim): (&i32, &i32)| Some(extents.get(dim as usize).copied()??.div_ceil(tile as u64));
+                tile.iter().zip(dim_map).map(along).collect()
+            }
+            _ => extents,
+        }
+    }
+
+    /// Extents of the array behind a view.
+    fn extents(&self, view: Value) -> Vec<Option<u64>> {
+        let Some(op) = self.array(view) else { return Vec::new() };
+        let Type::TensorView { shape, .. } = self.module.ty(op.results[0]) else { return Vec::new() };
+        let mut dynamic = op.group(1).iter();
+        let mut extent = |constant: &Option<i64>| match constant {
+            Some(constant) => Some(*constant as u64),
+            None => dynamic.next().and_then(|&v| self.signed(v)).map(|n| n.max(0) as u64),
+        };
+        shape.iter().map(&mut extent).collect()
+    }
+
+    /// The op that describes the array behind a view.
+    fn array(&self, mut view: Value) -> Option<&Op> {
+        loop {
+            let op = self.module.op(self.module.defining_op(view)?);
+            match op.code {
+                Opcode::MakeTensorView => return Some(op),
+                Opcode::Assume
+                | Opcode::MakePartitionView
+                | Opcode::MakeStridedView
+                | Opcode::MakeGatherScatterView => view = op.operands[0],
+                _ => return None,
+            }
+        }
+    }
+
+    fn touch(&mut self, view: Value, tile: Value, weight: f64, writes: bool) {
+        let (_, bytes) = self.extent(tile);
+        let (root, extent) = match self.array(view) {
+            Some(op) => {
+                let bits =
+                    self.module.ty(tile).as_tile().and_then(|(elem, _)| elem.dtype()).map_or(8, DType::storage_bits);
+                let elements = self.extents(view).into_iter().try_fold(1.0, |all, extent| Some(all * extent? as f64));
+                (self.origin(op.group(0)[0]), elements.map_or(f64::INFINITY, |n: f64| n * f64::from(bits) / 8.0))
+            }
+            None => (self.origin(view), f64::INFINITY),
+        };
+        let array = self.arrays.entry(root).or_insert(Array { extent, read: 0.0, written: 0.0 });
+        *(if writes { &mut array.written } else { &mut array.read }) += bytes * weight;
+    }
+
+    /// The value that an address was computed from.
+    fn origin(&self, mut address: Value) -> Value {
+        while let Some(id) = self.module.defining_op(address) {
+            let op = self.module.op(id);
+            match op.operands.first() {
+                Some(&first) => address = first,
+                None => break,
+            }
+        }
+        address
+    }
+
+    /// Elements and bytes of a tile.
+    fn extent(&self, tile: Value) -> (f64, f64) {
+        let Some((elem, shape)) = self.module.ty(tile).as_tile() else { return (0.0, 0.0) };
+        let count = shape.iter().product::<i64>() as f64;
+        (count, count * f64::from(elem.dtype().map_or(64, DType::storage_bits)) / 8.0)
+    }
+}

@@ -1,0 +1,175 @@
+//! Reductions and scans by functions that do not commute, as trees of elementwise operations on halves of tiles: for
+//! Tile IR, which leaves the order of combination open. `tileiras` 13.5 combines elements that are no neighbours first.
+//!
+//! A level joins runs of neighbours pairwise: of a reduction each pair becomes one element, of a scan the last element of
+//! the first run is combined with all of the second one (Ladner and Fischer, 1980).
+
+use crate::error::Diagnostic;
+use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
+use crate::pass::transform::op_writer::{Writer, is_elementwise};
+
+/// Does the body combine each pair of arguments with one commutative op?
+pub(crate) fn commutes(module: &Module, body: BlockId) -> bool {
+    let block = module.block(body);
+    let Some((&end, _)) = block.ops.split_last() else { return false };
+    let by_one_op = |(value, pair): (&Value, &[Value])| {
+        let Some(op) = module.defining_op(*value).map(|id| module.op(id)) else { return false };
+        op.code.spec().commutative && (op.operands == pair || op.operands.iter().rev().eq(pair))
+    };
+    module.op(end).operands.iter().zip(block.args.chunks(2)).all(by_one_op)
+}
+
+/// The module with such reductions and scans expanded, if it has any. Extents are powers of two.
+///
+/// # Errors
+/// Functions that do more than elementwise operations.
+pub(crate) fn with_order_kept(module: &Module) -> Result<Option<Module>, Vec<Diagnostic>> {
+    let body = module.entries[0].body;
+    let (mut found, mut problems) = (false, Vec::new());
+    module.walk(body, &mut |id| {
+        if is_expanded(module, id) {
+            found = true;
+            problems.extend(problem(module, id));
+        }
+    });
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    if !found {
+        return Ok(None);
+    }
+    let mut module = module.clone();
+    let mut values = Substitution::new();
+    expand_block(&mut Writer::new(&mut module), body, &mut values);
+    values.apply(&mut module, body);
+    Ok(Some(module))
+}
+
+fn is_expanded(module: &Module, id: OpId) -> bool {
+    let op = module.op(id);
+    matches!(op.code, Opcode::Reduce | Opcode::Scan)
+        && module.shape(op.operands[0])[op.dim() as usize] > 1
+        && !commutes(module, op.regions[0])
+}
+
+fn problem(module: &Module, id: OpId) -> Option<Diagnostic> {
+    let op = module.op(id);
+    (!is_elementwise(module, op.regions[0])).then(|| {
+        let message = format!(
+            "{} by a function that does more than elementwise operations has no order through Tile IR: use the back end \
+             `ptx`, or take branches and loops out of the function (`ct::select`)",
+            if op.code == Opcode::Scan { "a scan" } else { "a reduction" }
+        );
+        Diagnostic::new(message, module.location(op.loc).cloned())
+    })
+}
+
+fn expand_block(writer: &mut Writer, block: BlockId, values: &mut Substitution) {
+    let (ops, outer) = writer.begin_block(block);
+    for id in ops {
+        if is_expanded(writer.module, id) {
+            let op = writer.module.op(id).clone();
+            writer.begin(&op);
+            let mut tree = Tree { ops: writer, op: &op };
+            let results = if op.code == Opcode::Scan { tree.scan() } else { tree.reduce() };
+            op.results.iter().zip(results).for_each(|(&old, new)| values.replace(old, new));
+        } else {
+            for region in writer.module.op(id).regions.clone() {
+                expand_block(writer, region, values);
+            }
+            writer.keep(id);
+        }
+    }
+    writer.end_block(block, outer);
+}
+
+/// The tree in the place of an op.
+struct Tree<'a, 'm> {
+    ops: &'a mut Writer<'m>,
+    op: &'a Op,
+}
+
+impl Tree<'_, '_> {
+    /// Extents of the operands before, along and after the axis.
+    fn extents(&self) -> [i64; 3] {
+        let shape = self.ops.shape(self.op.operands[0]);
+        let axis = self.op.dim() as usize;
+        [shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product()]
+    }
+
+    fn reduce(&mut self) -> Vec<Value> {
+        let [outer, mut count, inner] = self.extents();
+        let mut tiles = self.op.operands.clone();
+        while count > 1 {
+            count /= 2;
+            let rows = outer * count;
+            let [first, second] = self.halves(&tiles, [rows, inner]);
+            tiles = self.combine(&second, &first, &[rows, inner]);
+        }
+        self.shaped_as_results(&tiles)
+    }
+
+    fn scan(&mut self) -> Vec<Value> {
+        let [outer, count, inner] = self.extents();
+        let mut tiles = self.op.operands.clone();
+        let mut run = 1;
+        while run < count {
+            let shape = [outer * count / (2 * run), run, inner];
+            let [first, second] = self.halves(&tiles, [shape[0], run * inner]);
+            let both = if self.op.reverse() {
+                let second = self.reshaped(&second, &shape);
+                let passed = self.edge(&second, 0, shape);
+                let first = self.reshaped(&first, &shape);
+                [self.combine(&first, &passed, &shape), second]
+            } else {
+                let first = self.reshaped(&first, &shape);
+                let passed = self.edge(&first, run - 1, shape);
+                let second = self.reshaped(&second, &shape);
+                let second = self.combine(&second, &passed, &shape);
+                [first, second]
+            };
+            tiles = (0..tiles.len()).map(|i| self.joined(both[0][i], both[1][i], [shape[0], run * inner])).collect();
+            run *= 2;
+        }
+        self.shaped_as_results(&tiles)
+    }
+
+    /// The first and the second half of each of so many rows of neighbours.
+    fn halves(&mut self, tiles: &[Value], [rows, half]: [i64; 2]) -> [Vec<Value>; 2] {
+        let whole = self.reshaped(tiles, &[rows, 2, half]);
+        [0, 1].map(|number| {
+            let parts: Vec<Value> =
+                whole.iter().map(|&tile| self.ops.extract(tile, &[0, number, 0], &[rows, 1, half])).collect();
+            self.reshaped(&parts, &[rows, half])
+        })
+    }
+
+    /// The element of a number along the middle axis, for all places there.
+    fn edge(&mut self, tiles: &[Value], number: i64, shape: [i64; 3]) -> Vec<Value> {
+        let stretched = |ops: &mut Writer, tile: Value| {
+            let edge = ops.extract(tile, &[0, number, 0], &[shape[0], 1, shape[2]]);
+            ops.broadcast(edge, &shape)
+        };
+        tiles.iter().map(|&tile| stretched(self.ops, tile)).collect()
+    }
+
+    /// Rows of two halves.
+    fn joined(&mut self, first: Value, second: Value, [rows, half]: [i64; 2]) -> Value {
+        let [first, second] = [first, second].map(|tile| self.ops.reshape(tile, &[rows, 1, half]));
+        self.ops.cat(first, second, 1)
+    }
+
+    fn shaped_as_results(&mut self, tiles: &[Value]) -> Vec<Value> {
+        let shape = self.ops.shape(self.op.results[0]);
+        self.reshaped(tiles, &shape)
+    }
+
+    fn reshaped(&mut self, tiles: &[Value], shape: &[i64]) -> Vec<Value> {
+        tiles.iter().map(|&tile| self.ops.reshape(tile, shape)).collect()
+    }
+
+    /// The function of the region for each element of tiles of this shape: of the later ones, and of those before.
+    fn combine(&mut self, later: &[Value], before: &[Value], shape: &[i64]) -> Vec<Value> {
+        self.ops.combine(self.op.regions[0], [later, before], shape, |value| value)
+    }
+}

@@ -1,0 +1,127 @@
+//! Reductions and scans: within each box, then from box to box in order; and the function of their region on whole tiles.
+
+use super::state::{Cutter, Whole};
+use crate::ir::{Op, Opcode, Substitution, Type, Value};
+use crate::pass::commutes;
+use crate::pass::transform::op_writer::is_elementwise;
+
+impl Cutter<'_> {
+    /// `reduce`.
+    pub fn reduce(&mut self, op: &Op) {
+        let (axis, tiles) = (op.dim() as usize, self.tiles(op));
+        if !self.is_plain(op) {
+            return;
+        }
+        let grid = tiles[0].grid();
+        // The boxes meet as they are along the axis where their order does not matter: then one box at the end is left.
+        let last = grid.part(axis, grid.count(axis) - 1).1;
+        let meets = self.in_strips && last > 1 && commutes(self.ops.module, op.regions[0]);
+        let mut results = vec![Vec::new(); tiles.len()];
+        for mut place in grid.places_across(axis) {
+            let mut sums: Option<Vec<Value>> = None;
+            let mut end = grid.extents(&place);
+            end.remove(axis);
+            for number in 0..grid.count(axis) {
+                place[axis] = number;
+                let boxes: Vec<Value> = tiles.iter().map(|tile| tile.boxes[grid.index(&place)]).collect();
+                let mut shape = end.clone();
+                let within = if meets {
+                    shape.insert(axis, last);
+                    self.in_strips(op, boxes, &shape)
+                } else {
+                    self.folded(op, &boxes, &shape)
+                };
+                sums = Some(match sums {
+                    None => within,
+                    Some(before) => self.combine(op.regions[0], &within, &before, &shape),
+                });
+            }
+            let mut sums = sums.unwrap_or_default();
+            if meets {
+                sums = self.folded(op, &sums, &end);
+            }
+            for (list, value) in results.iter_mut().zip(sums) {
+                list.push(value);
+            }
+        }
+        op.results.iter().zip(results).for_each(|(&result, boxes)| self.set(result, boxes));
+    }
+
+    /// `scan`.
+    pub fn scan(&mut self, op: &Op) {
+        let (axis, tiles) = (op.dim() as usize, self.tiles(op));
+        if !self.is_plain(op) {
+            return;
+        }
+        let grid = tiles[0].grid();
+        let mut results: Vec<Vec<Value>> = tiles.iter().map(|tile| tile.boxes.to_vec()).collect();
+        for mut place in grid.places_across(axis) {
+            let mut carried: Option<Vec<Value>> = None;
+            let count = grid.count(axis);
+            for turn in 0..count {
+                place[axis] = if op.reverse() { count - 1 - turn } else { turn };
+                let (index, shape) = (grid.index(&place), grid.extents(&place));
+                let boxes: Vec<Value> = tiles.iter().map(|tile| tile.boxes[index]).collect();
+                let mut values = self.folded(op, &boxes, &shape);
+                if let Some(carried) = carried {
+                    let passed: Vec<Value> = carried.iter().map(|&value| self.ops.broadcast(value, &shape)).collect();
+                    values = self.combine(op.regions[0], &values, &passed, &shape);
+                }
+                let mut ends = vec![0; shape.len()];
+                ends[axis] = if op.reverse() { 0 } else { shape[axis] - 1 };
+                let mut edge = shape.clone();
+                edge[axis] = 1;
+                carried = Some(values.iter().map(|&value| self.ops.extract(value, &ends, &edge)).collect());
+                for (list, value) in results.iter_mut().zip(values) {
+                    list[index] = value;
+                }
+            }
+        }
+        op.results.iter().zip(results).for_each(|(&result, boxes)| self.set(result, boxes));
+    }
+
+    fn tiles(&self, op: &Op) -> Vec<Whole> {
+        op.operands.iter().map(|&value| self.get(value)).collect()
+    }
+
+    /// A reduction of boxes to tiles of this shape, which are no longer along its axis: each element is what comes of
+    /// those of the box that are as many apart.
+    fn in_strips(&mut self, op: &Op, boxes: Vec<Value>, shape: &[i64]) -> Vec<Value> {
+        let axis = op.dim() as usize;
+        let count = self.ops.shape(boxes[0])[axis] / shape[axis];
+        if count == 1 {
+            return boxes;
+        }
+        let mut strips = shape.to_vec();
+        strips.insert(axis, count);
+        let each = |&tile: &Value| {
+            let elem = self.ops.elem(tile);
+            self.ops.put(Opcode::Reshape, &[tile], vec![], elem, &strips)
+        };
+        let boxes: Vec<Value> = boxes.iter().map(each).collect();
+        self.folded(op, &boxes, shape)
+    }
+
+    /// The op itself, on one box of each of its tiles, to tiles of this shape.
+    fn folded(&mut self, op: &Op, boxes: &[Value], shape: &[i64]) -> Vec<Value> {
+        let region = self.ops.module.clone_block(op.regions[0], &mut Substitution::new());
+        let tile = |elem| Type::Tile { elem, shape: shape.to_vec() };
+        let types: Vec<Type> = boxes.iter().map(|&value| tile(self.ops.elem(value))).collect();
+        let types: Vec<_> = types.into_iter().map(|ty| self.ops.module.intern(ty)).collect();
+        let id = self.ops.emit(op.code, &[boxes], op.attrs.clone(), vec![region], &types);
+        self.ops.module.op(id).results.clone()
+    }
+
+    /// Can the function of the region be applied to whole tiles?
+    fn is_plain(&mut self, op: &Op) -> bool {
+        let elementwise = is_elementwise(self.ops.module, op.regions[0]);
+        if !elementwise {
+            self.refuse(
+                op,
+                "the function does more than elementwise operations, and the extent along the axis is no power of two",
+                "take a tile whose extent there is a power of two",
+            );
+        }
+        elementwise
+    }
+}

@@ -1,0 +1,195 @@
+//! Shifts, masks and ors that only move bits: where they turn a word around, one instruction does it.
+//!
+//! Every bit of a value that is computed by `andi` and `ori` with constants, `shli` and `shri` is 0, 1, a bit of another
+//! value, or unknown. A value whose bits are all of those of one other value, in the opposite order, is that value
+//! reversed, however it was put together. For the ptx back end, after the passes for all.
+
+use rustc_hash::FxHashMap;
+
+use crate::dtype::DType;
+use crate::ir::{Attr, BlockId, ConstData, Module, OpId, Opcode, Sign, Substitution, Type, Value};
+
+/// A bit of a value.
+#[derive(Clone, Copy, PartialEq)]
+enum Bit {
+    Zero,
+    One,
+    /// The bit of this number of another value.
+    Of(Value, u8),
+}
+
+/// The bits of the values that are made of others.
+type Known = FxHashMap<Value, Vec<Bit>>;
+
+/// The module with an instruction for each value that is another one reversed, if there are any.
+pub(crate) fn with_reversals(module: &Module) -> Option<Module> {
+    let body = module.entries.first()?.body;
+    let mut known = Known::default();
+    let mut reversals: Vec<(OpId, Value)> = Vec::new();
+    module.walk(body, &mut |id| {
+        let Some(bits) = bits_of_result(module, id, &known) else { return };
+        reversals.extend(reversed(&bits).map(|source| (id, source)));
+        known.insert(module.op(id).results[0], bits);
+    });
+    if reversals.is_empty() {
+        return None;
+    }
+    let mut module = module.clone();
+    let mut values = Substitution::new();
+    rewrite(&mut module, body, &reversals.into_iter().collect(), &mut values);
+    values.apply(&mut module, body);
+    crate::pass::tidy(&mut module);
+    Some(module)
+}
+
+/// The integer type of a tile.
+fn integer(module: &Module, value: Value) -> Option<DType> {
+    let Type::Tile { elem, .. } = module.ty(value) else { return None };
+    elem.dtype().filter(|dtype| matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64))
+}
+
+/// A constant that is the same in all elements.
+fn splat(module: &Module, value: Value) -> Option<u64> {
+    let op = module.op(module.defining_op(value)?);
+    match (op.code, op.const_data()) {
+        (Opcode::Constant, Some(ConstData::Splat(bits))) => Some(*bits),
+        _ => None,
+    }
+}
+
+/// The bits of a value; of one that is not known, its own.
+fn bits_of(module: &Module, value: Value, width: u32, known: &Known) -> Vec<Bit> {
+    if let Some(constant) = splat(module, value) {
+        return (0..width).map(|n| if constant >> n & 1 == 1 { Bit::One } else { Bit::Zero }).collect();
+    }
+    known.get(&value).cloned().unwrap_or_else(|| (0..width).map(|n| Bit::Of(value, n as u8)).collect())
+}
+
+/// The bits of what an op computes, if it only moves bits.
+fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> {
+    let op = module.op(id);
+    if !matches!(op.code, Opcode::AndI | Opcode::OrI | Opcode::ShlI | Opcode::ShrI) {
+        return None;
+    }
+    let width = integer(module, op.results[0])?.bits();
+    let left = bits_of(module, op.operands[0], width, known);
+    let amount = || splat(module, op.operands[1]).filter(|&n| n < u64::from(width)).map(|n| n as usize);
+    match op.code {
+        Opcode::ShlI => {
+            let n = amount()?;
+            Some((0..width as usize).map(|bit| if bit < n { Bit::Zero } else { left[bit - n] }).collect())
+        }
+        Opcode::ShrI => {
+            let n = amount()?;
+            let above = if op.sign() == Sign::Signed { *left.last()? } else { Bit::Zero };
+            Some((0..width as usize).map(|bit| left.get(bit + n).copied().unwrap_or(above)).collect())
+        }
+        code => {
+            let right = bits_of(module, op.operands[1], width, known);
+            let (neutral, absorbing) = if code == Opcode::AndI { (Bit::One, Bit::Zero) } else { (Bit::Zero, Bit::One) };
+            left.into_iter()
+                .zip(right)
+                .map(|(a, b)| match (a, b) {
+                    (a, b) if a == b => Some(a),
+                    (a, b) if a == absorbing || b == absorbing => Some(absorbing),
+                    (a, b) if a == neutral => Some(b),
+                    (a, b) if b == neutral => Some(a),
+                    _ => None,
+                })
+                .collect()
+        }
+    }
+}
+
+/// The value of which these are all bits, in the opposite order.
+fn reversed(bits: &[Bit]) -> Option<Value> {
+    let Some(&Bit::Of(source, _)) = bits.first() else { return None };
+    let last = bits.len() - 1;
+    let is_reversed = bits.iter().enumerate().all(|(n, &bit)| bit == Bit::Of(source, (last - n) as u8));
+    is_reversed.then_some(source)
+}
+
+fn rewrite(module: &mut Module, block: BlockId, reversals: &FxHashMap<OpId, Value>, values: &mut Substitution) {
+    let ops = std::mem::take(&mut module.block_mut(block).ops);
+    let mut out = Vec::with_capacity(ops.len());
+    for id in ops {
+        for region in module.op(id).regions.clone() {
+            rewrite(module, region, reversals, values);
+        }
+        out.push(id);
+        let Some(&source) = reversals.get(&id) else { continue };
+        let (old, loc) = (module.op(id).results[0], module.op(id).loc);
+        let text = match module.dtype(old) {
+            DType::I64 => "brev.b64 $0, $1;",
+            DType::I32 => "brev.b32 $0, $1;",
+            DType::I16 => "brev.b32 $0, $1; shr.u32 $0, $0, 16;",
+            _ => "brev.b32 $0, $1; shr.u32 $0, $0, 24;",
+        };
+        let ty = module.ty_id(old);
+        let groups = [source; 4].map(|value| [value]);
+        let groups: Vec<&[Value]> = groups.iter().map(|group| &group[..]).collect();
+        let new = module.add_op(Opcode::InlinePtx, &groups, vec![Attr::Text(text.into())], vec![], &[ty], loc);
+        values.replace(old, module.op(new).results[0]);
+        out.push(new);
+    }
+    module.block_mut(block).ops = out;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::PrintOptions;
+
+    fn rewritten(body: &str) -> Option<String> {
+        let text = format!(
+            "entry @k(%x: tile<i8>) {{\n{body}\n  %t = print_tko \"%d\", %r : tile<i8> -> token\n  return\n}}\n"
+        );
+        let module = Module::parse("test.mlir", &text).unwrap();
+        with_reversals(&module).map(|module| module.to_text(PrintOptions::default()))
+    }
+
+    const CONSTANTS: &str = "  %one = constant <i8: 1> : tile<i8>
+  %two = constant <i8: 2> : tile<i8>
+  %four = constant <i8: 4> : tile<i8>
+  %m1 = constant <i8: 85> : tile<i8>
+  %m2 = constant <i8: 51> : tile<i8>
+  %m4 = constant <i8: 15> : tile<i8>
+";
+
+    /// Neighbours, pairs and fours change places, in the given order of steps.
+    fn network(steps: [(&str, &str); 3]) -> String {
+        let mut text = CONSTANTS.to_string();
+        let mut x = "%x".to_string();
+        for (n, (places, mask)) in steps.into_iter().enumerate() {
+            let result = if n == 2 { "%r".to_string() } else { format!("%y{n}") };
+            text += &format!(
+                "  %a{n} = shri {x}, %{places} unsigned : tile<i8>\n  %b{n} = andi %a{n}, %{mask} : tile<i8>\n  \
+                 %c{n} = andi {x}, %{mask} : tile<i8>\n  %d{n} = shli %c{n}, %{places} : tile<i8>\n  \
+                 {result} = ori %b{n}, %d{n} : tile<i8>\n"
+            );
+            x = result;
+        }
+        text
+    }
+
+    #[test]
+    fn words_that_are_turned_around_are_found() {
+        let (one, two, four) = (("one", "m1"), ("two", "m2"), ("four", "m4"));
+        for steps in [[one, two, four], [four, two, one], [two, four, one]] {
+            let text = rewritten(&network(steps)).expect("a reversal");
+            assert!(
+                text.contains("inline_ptx \"brev.b32 $0, $1; shr.u32 $0, $0, 24;\" %arg0, %arg0, %arg0, %arg0"),
+                "{text}"
+            );
+            assert!(!text.contains("shli") && !text.contains("andi"), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_moves_stay() {
+        let (one, two, four) = (("one", "m1"), ("two", "m2"), ("four", "m4"));
+        for steps in [[one, two, two], [four, four, one], [one, two, ("four", "m2")]] {
+            assert_eq!(rewritten(&network(steps)), None);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Branches and loops: what constants decide.
+
+use super::{Walk, int, rules::splat};
+use crate::dtype::DType;
+use crate::ir::{BlockId, Flag, Module, Op, OpId, Opcode, Value};
+
+/// The ops that end an iteration of this loop, in branches of its body too.
+pub(crate) fn continues(module: &Module, body: BlockId, out: &mut Vec<OpId>) {
+    for &id in &module.block(body).ops {
+        let op = module.op(id);
+        match op.code {
+            Opcode::Continue => out.push(id),
+            // Only through branches: other regions have their own ends.
+            Opcode::If => op.regions.iter().for_each(|&region| continues(module, region, out)),
+            _ => {}
+        }
+    }
+}
+
+/// How often a loop over constants runs, as far as it matters.
+enum Trips {
+    None,
+    One,
+    Unknown,
+}
+
+impl Walk<'_> {
+    /// An op with regions, whose operands are final.
+    pub(super) fn structured(&mut self, id: OpId, out: &mut Vec<OpId>) {
+        let op = self.module.op(id).clone();
+        match op.code {
+            Opcode::If => {
+                if let Some(bits) = splat(self.module, op.operands[0]) {
+                    let taken = op.regions[usize::from(bits & 1 == 0)];
+                    return self.inline(taken, &op.results, out);
+                }
+            }
+            Opcode::For => match trips(self.module, &op) {
+                Trips::None => return self.stand_in(&op.results, op.group(3)),
+                Trips::One if self.runs_straight(op.regions[0]) => {
+                    let args = self.module.block(op.regions[0]).args.clone();
+                    self.values.replace(args[0], op.operands[0]);
+                    self.stand_in(&args[1..], op.group(3));
+                    return self.inline(op.regions[0], &op.results, out);
+                }
+                Trips::One | Trips::Unknown => {
+                    let args = self.module.block(op.regions[0]).args[1..].to_vec();
+                    self.invariant(op.regions[0], &args, op.group(3), &op.results);
+                }
+            },
+            Opcode::Loop => {
+                if let Some(left) = self.left_at_once(&op) {
+                    return self.stand_in(&op.results, &left);
+                }
+                let args = self.module.block(op.regions[0]).args.clone();
+                self.invariant(op.regions[0], &args, &op.operands, &[]);
+            }
+            _ => {}
+        }
+        op.regions.iter().for_each(|&region| self.block(region));
+        out.push(id);
+        if op.code == Opcode::If {
+            self.same_yields(&op);
+        }
+    }
+
+    fn stand_in(&mut self, old: &[Value], new: &[Value]) {
+        old.iter().zip(new).for_each(|(&old, &new)| self.values.replace(old, new));
+    }
+
+    /// Puts the ops of a region into the enclosing block; what a `yield` or the loop's own `continue`
+    /// hands over stands for the results. Another terminator comes along and ends the block.
+    fn inline(&mut self, region: BlockId, results: &[Value], out: &mut Vec<OpId>) {
+        let mut ops = std::mem::take(&mut self.module.block_mut(region).ops);
+        let Some(&last) = ops.last() else { return };
+        let owner = self.module.block(region).parent.map(|op| self.module.op(op).code);
+        let end = self.module.op(last).code;
+        let ends_here = end == Opcode::Yield || (end == Opcode::Continue && owner == Some(Opcode::For));
+        if ends_here {
+            ops.pop();
+        }
+        let start = out.len();
+        self.ops(ops, out);
+        let left = out[start..].last().is_some_and(|&op| is_terminator(self.module, op));
+        if ends_here && !left {
+            self.values.apply_to(self.module, last);
+            let handed = self.module.op(last).operands.clone();
+            self.stand_in(results, &handed);
+        }
+    }
+
+    /// What a loop gives that is left in its first round, before it has done anything.
+    fn left_at_once(&self, op: &Op) -> Option<Vec<Value>> {
+        let args = &self.module.block(op.regions[0]).args;
+        let initial = |value: Value| {
+            let value = args.iter().position(|&arg| arg == value).map_or(value, |place| op.operands[place]);
+            self.values.resolve(value)
+        };
+        let mut decided = Vec::new();
+        for &id in &self.module.block(op.regions[0]).ops {
+            let inner = self.module.op(id);
+            match inner.code {
+                Opcode::Constant => {}
+                Opcode::CmpI => {
+                    let [a, b] = [inner.operands[0], inner.operands[1]].map(initial);
+                    let bits =
+                        int::binary(inner, self.module.dtype(a), splat(self.module, a)?, splat(self.module, b)?)?;
+                    decided.push((inner.results[0], bits));
+                }
+                Opcode::If => {
+                    let (_, bits) = *decided.iter().find(|(value, _)| *value == inner.operands[0])?;
+                    let taken = &self.module.block(inner.regions[usize::from(bits & 1 == 0)]).ops;
+                    let first = taken.first().map(|&first| self.module.op(first));
+                    match first.map(|first| first.code) {
+                        None | Some(Opcode::Yield) if inner.results.is_empty() => {}
+                        Some(Opcode::Break) => {
+                            let given: Vec<Value> = first?.operands.iter().map(|&value| initial(value)).collect();
+                            return Some(given).filter(|given| self.come_before(op, given));
+                        }
+                        _ => return None,
+                    }
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Is none of these values made in the body of a loop?
+    fn come_before(&self, op: &Op, values: &[Value]) -> bool {
+        let ops = &self.module.block(op.regions[0]).ops;
+        values.iter().all(|&value| self.module.defining_op(value).is_none_or(|id| !ops.contains(&id)))
+    }
+
+    /// Does every iteration end at the end of the body?
+    fn runs_straight(&self, body: BlockId) -> bool {
+        let mut ends = Vec::new();
+        continues(self.module, body, &mut ends);
+        ends.len() == 1 && self.module.block(body).ops.last() == ends.first()
+    }
+
+    /// Carried values that every iteration passes on unchanged are the initial ones.
+    fn invariant(&mut self, body: BlockId, args: &[Value], init: &[Value], results: &[Value]) {
+        let mut ends = Vec::new();
+        continues(self.module, body, &mut ends);
+        for (i, (&arg, &start)) in args.iter().zip(init).enumerate() {
+            let same = ends.iter().all(|&end| {
+                let next = self.values.resolve(self.module.op(end).operands[i]);
+                next == arg || next == start
+            });
+            if same {
+                self.values.replace(arg, start);
+                if let Some(&result) = results.get(i) {
+                    self.values.replace(result, start);
+                }
+            }
+        }
+    }
+
+    /// Results for which both branches yield one value.
+    fn same_yields(&mut self, op: &Op) {
+        let ends: Vec<&Op> = op
+            .regions
+            .iter()
+            .filter_map(|&region| self.module.block(region).ops.last().map(|&last| self.module.op(last)))
+            .filter(|last| last.code == Opcode::Yield)
+            .collect();
+        let mut same = Vec::new();
+        if let [then, otherwise] = ends.as_slice() {
+            for (i, &result) in op.results.iter().enumerate() {
+                if then.operands[i] == otherwise.operands[i] {
+                    same.push((result, then.operands[i]));
+                }
+            }
+        }
+        same.into_iter().for_each(|(old, new)| self.values.replace(old, new));
+    }
+}
+
+fn is_terminator(module: &Module, op: OpId) -> bool {
+    module.op(op).code.spec().effect == crate::ir::op_table::Effect::Terminator
+}
+
+fn trips(module: &Module, op: &Op) -> Trips {
+    let dtype: DType = module.dtype(op.operands[0]);
+    let unused = 64 - dtype.bits();
+    let read = |value: Value| {
+        let bits = splat(module, value)? << unused;
+        let unsigned = op.flag(Flag::UnsignedCmp);
+        Some(if unsigned { i128::from(bits >> unused) } else { i128::from(bits as i64 >> unused) })
+    };
+    let (Some(lower), Some(upper)) = (read(op.operands[0]), read(op.operands[1])) else {
+        return Trips::Unknown;
+    };
+    match read(op.operands[2]) {
+        // The step must be positive, or the loop is in error.
+        Some(step) if step <= 0 => Trips::Unknown,
+        _ if lower >= upper => Trips::None,
+        Some(step) if lower + step >= upper => Trips::One,
+        _ => Trips::Unknown,
+    }
+}

@@ -1,0 +1,122 @@
+//! Common subexpressions: an op that computes what a visible earlier op computed gives way to it.
+//!
+//! Nothing has to run before. Ops are equal if opcode, operands (in any order for commutative ops),
+//! attributes and result types are. Sound for pure ops because they depend on nothing else, and the
+//! earlier one is in scope; sound for weak loads because between the two nothing wrote memory or
+//! synchronised in this tile block, and a weak access promises that no other one writes there.
+
+use rustc_hash::FxHashMap;
+
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Substitution, TypeId, Value};
+
+/// Merges common subexpressions of every entry.
+pub(crate) fn run(module: &mut Module) {
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    for body in entries {
+        let mut walk = Walk {
+            module,
+            values: Substitution::new(),
+            known: FxHashMap::default(),
+            scope: Vec::new(),
+            epoch: 0,
+            next: 1,
+        };
+        walk.block(body);
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    code: Opcode,
+    operands: Vec<Value>,
+    segments: Vec<u32>,
+    attrs: Vec<Attr>,
+    types: Vec<TypeId>,
+    /// For loads: the state of memory.
+    epoch: Option<u64>,
+}
+
+struct Walk<'m> {
+    module: &'m mut Module,
+    values: Substitution,
+    known: FxHashMap<Key, Vec<Value>>,
+    /// Keys in order of insertion: those of a block are forgotten at its end.
+    scope: Vec<Key>,
+    /// Number of the current state of memory.
+    epoch: u64,
+    next: u64,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: BlockId) {
+        let depth = self.scope.len();
+        let ops = std::mem::take(&mut self.module.block_mut(block).ops);
+        let kept = ops.into_iter().filter(|&id| self.keep(id)).collect();
+        self.module.block_mut(block).ops = kept;
+        for key in self.scope.drain(depth..) {
+            self.known.remove(&key);
+        }
+    }
+
+    /// Looks at an op; false if an earlier one stands for it.
+    fn keep(&mut self, id: OpId) -> bool {
+        self.values.apply_to(self.module, id);
+        let op = self.module.op(id);
+        let epoch = match op.code.spec().effect {
+            Effect::Pure => None,
+            Effect::Read if op.is_weak_load() => Some(self.epoch),
+            Effect::Region => {
+                self.regions(id);
+                return true;
+            }
+            Effect::Terminator => return true,
+            // An ordered load synchronises.
+            Effect::Read | Effect::Write | Effect::ReadWrite | Effect::Other => {
+                self.memory_changes();
+                return true;
+            }
+        };
+        let key = self.key(id, epoch);
+        if let Some(earlier) = self.known.get(&key) {
+            for (&old, &new) in self.module.op(id).results.iter().zip(earlier) {
+                self.values.replace(old, new);
+            }
+            return false;
+        }
+        let results = self.module.op(id).results.clone();
+        self.known.insert(key.clone(), results);
+        self.scope.push(key);
+        true
+    }
+
+    fn memory_changes(&mut self) {
+        self.epoch = self.next;
+        self.next += 1;
+    }
+
+    /// Blocks that change memory begin and end in a state of their own: an iteration follows another.
+    fn regions(&mut self, id: OpId) {
+        let regions = self.module.op(id).regions.clone();
+        let changes = regions.iter().any(|&region| self.module.block_changes_memory(region));
+        for region in regions {
+            if changes {
+                self.memory_changes();
+            }
+            self.block(region);
+        }
+        if changes {
+            self.memory_changes();
+        }
+    }
+
+    fn key(&self, id: OpId, epoch: Option<u64>) -> Key {
+        let op = self.module.op(id);
+        let mut operands = op.operands.clone();
+        if op.code.spec().commutative {
+            operands.sort_unstable();
+        }
+        let types = op.results.iter().map(|&v| self.module.ty_id(v)).collect();
+        Key { code: op.code, operands, segments: op.segments.clone(), attrs: op.attrs.clone(), types, epoch }
+    }
+}

@@ -1,0 +1,253 @@
+//! Dead code: ops without effect whose results nobody needs go, and with them results of branches and
+//! values that a loop only carries for its own sake.
+//!
+//! Runs last, because other passes leave unused ops behind. Starts from the ops with effects and marks
+//! what they need. Sound because what is not marked changes neither memory nor the path of control nor
+//! an operand of anything that does. A loop without effects counts as one that ends.
+
+use rustc_hash::FxHashMap;
+
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, Module, Op, OpId, Opcode, Value};
+
+/// Removes dead code of every entry.
+pub(crate) fn run(module: &mut Module) {
+    run_for(module, &is_root);
+}
+
+/// Removes what these ops and the ways of control do not need.
+pub(crate) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    for body in entries {
+        let liveness = Liveness::of(module, body, is_root);
+        let (ops, values) = (liveness.ops, liveness.values);
+        sweep(module, body, &ops, &values);
+    }
+}
+
+/// Terminators by the op that their operands go to.
+#[derive(Default)]
+struct Ends {
+    continues: Vec<OpId>,
+    breaks: Vec<OpId>,
+    yields: Vec<OpId>,
+    /// Ends inside of this loop that leave it in some way: they decide where control goes.
+    jumps: Vec<OpId>,
+}
+
+struct Liveness<'m> {
+    module: &'m Module,
+    /// The block that an op stands in.
+    home: FxHashMap<OpId, BlockId>,
+    ends: FxHashMap<OpId, Ends>,
+    ops: Vec<bool>,
+    values: Vec<bool>,
+    work: Vec<Work>,
+}
+
+enum Work {
+    Op(OpId),
+    Value(Value),
+}
+
+impl<'m> Liveness<'m> {
+    fn of(module: &'m Module, body: BlockId, is_root: &dyn Fn(&Op) -> bool) -> Liveness<'m> {
+        let mut liveness = Liveness {
+            module,
+            home: FxHashMap::default(),
+            ends: FxHashMap::default(),
+            ops: vec![false; module.num_ops()],
+            values: vec![false; module.num_values()],
+            work: Vec::new(),
+        };
+        liveness.collect(body, is_root, &mut Vec::new());
+        while let Some(work) = liveness.work.pop() {
+            match work {
+                Work::Op(op) => liveness.op(op),
+                Work::Value(value) => liveness.value(value),
+            }
+        }
+        liveness
+    }
+
+    /// Notes where ops stand and where terminators lead; roots go to the work list.
+    fn collect(&mut self, block: BlockId, is_root: &dyn Fn(&Op) -> bool, stack: &mut Vec<OpId>) {
+        let module = self.module;
+        for &id in &module.block(block).ops {
+            self.home.insert(id, block);
+            let op = module.op(id);
+            match op.code {
+                Opcode::Return => {
+                    self.work.push(Work::Op(id));
+                }
+                Opcode::Continue | Opcode::Break => {
+                    let is_loop = |op: &&OpId| matches!(module.op(**op).code, Opcode::For | Opcode::Loop);
+                    if let Some(&target) = stack.iter().rev().find(is_loop) {
+                        let ends = self.ends.entry(target).or_default();
+                        let list = if op.code == Opcode::Break { &mut ends.breaks } else { &mut ends.continues };
+                        list.push(id);
+                        ends.jumps.push(id);
+                    }
+                }
+                Opcode::Yield => {
+                    if let Some(&owner) = stack.last() {
+                        self.ends.entry(owner).or_default().yields.push(id);
+                    }
+                }
+                _ if is_root(op) => self.work.push(Work::Op(id)),
+                _ => {}
+            }
+            stack.push(id);
+            op.regions.iter().for_each(|&region| self.collect(region, is_root, stack));
+            stack.pop();
+        }
+    }
+
+    fn need(&mut self, values: &[Value]) {
+        self.work.extend(values.iter().map(|&v| Work::Value(v)));
+    }
+
+    /// An op is needed: so is what encloses it, and what it always uses.
+    fn op(&mut self, id: OpId) {
+        if std::mem::replace(&mut self.ops[id.index()], true) {
+            return;
+        }
+        let module = self.module;
+        let owner = self.home.get(&id).and_then(|&block| module.block(block).parent);
+        self.work.extend(owner.map(Work::Op));
+        let op = module.op(id);
+        match op.code {
+            // What they hand over is needed value by value.
+            Opcode::Continue | Opcode::Break | Opcode::Yield => {}
+            Opcode::For => self.need(&op.operands[..3]),
+            Opcode::Loop => {}
+            Opcode::Reduce | Opcode::Scan => {
+                self.need(&op.operands);
+                for end in self.ends(id).yields {
+                    self.need(&module.op(end).operands);
+                }
+            }
+            _ => self.need(&op.operands),
+        }
+        for jump in self.ends(id).jumps {
+            self.work.push(Work::Op(jump));
+        }
+    }
+
+    fn ends(&self, id: OpId) -> Ends {
+        match self.ends.get(&id) {
+            Some(e) => Ends {
+                continues: e.continues.clone(),
+                breaks: e.breaks.clone(),
+                yields: e.yields.clone(),
+                jumps: e.jumps.clone(),
+            },
+            None => Ends::default(),
+        }
+    }
+
+    /// A value is needed: so is the op that makes it, and what reaches it through terminators.
+    fn value(&mut self, value: Value) {
+        if std::mem::replace(&mut self.values[value.index()], true) {
+            return;
+        }
+        match self.module.def(value) {
+            Def::Result(id, i) => {
+                self.work.push(Work::Op(id));
+                let (op, i) = (self.module.op(id), i as usize);
+                match op.code {
+                    // The argument stands for the carried value, from the first iteration to the result.
+                    Opcode::For => self.need(&[self.module.block(op.regions[0]).args[i + 1]]),
+                    Opcode::Loop => self.handed(&self.ends(id).breaks, i),
+                    Opcode::If => self.handed(&self.ends(id).yields, i),
+                    _ => {}
+                }
+            }
+            Def::Arg(block, i) => {
+                let Some(id) = self.module.block(block).parent else { return };
+                self.work.push(Work::Op(id));
+                let op = self.module.op(id);
+                let carried = match op.code {
+                    Opcode::For if i > 0 => Some((op.group(3), i as usize - 1)),
+                    Opcode::Loop => Some((op.operands.as_slice(), i as usize)),
+                    _ => None,
+                };
+                if let Some((init, i)) = carried {
+                    self.need(&[init[i]]);
+                    self.handed(&self.ends(id).continues, i);
+                }
+            }
+        }
+    }
+
+    fn handed(&mut self, ends: &[OpId], index: usize) {
+        for &end in ends {
+            self.need(&[self.module.op(end).operands[index]]);
+        }
+    }
+}
+
+/// Ops that stay for what they do.
+fn is_root(op: &Op) -> bool {
+    match op.code.spec().effect {
+        Effect::Write | Effect::ReadWrite => true,
+        // Unused memory of a block is nobody's.
+        Effect::Other => op.code != Opcode::Alloca,
+        // An acquiring load orders what follows.
+        Effect::Read => op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Acquire)),
+        Effect::Pure | Effect::Region | Effect::Terminator => false,
+    }
+}
+
+/// Takes dead ops out of a block and prunes what live ops with regions hand around.
+fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
+    let live = |module: &Module, id: OpId| module.op(id).code.spec().effect == Effect::Terminator || ops[id.index()];
+    let kept: Vec<OpId> = module.block(block).ops.iter().copied().filter(|&id| live(module, id)).collect();
+    module.block_mut(block).ops = kept.clone();
+    for id in kept {
+        let op = module.op(id).clone();
+        op.regions.iter().for_each(|&region| sweep(module, region, ops, values));
+        let used = |list: &[Value]| list.iter().map(|v| values[v.index()]).collect::<Vec<bool>>();
+        match op.code {
+            Opcode::For => {
+                let keep = used(&module.block(op.regions[0]).args[1..]);
+                module.retain_results(id, |i| keep[i]);
+                module.retain_last_group(id, |i| keep[i]);
+                module.retain_block_args(op.regions[0], |i| i == 0 || keep[i - 1]);
+                prune_ends(module, op.regions[0], Opcode::Continue, &keep);
+            }
+            Opcode::Loop => {
+                let carried = used(&module.block(op.regions[0]).args);
+                module.retain_last_group(id, |i| carried[i]);
+                module.retain_block_args(op.regions[0], |i| carried[i]);
+                prune_ends(module, op.regions[0], Opcode::Continue, &carried);
+                let keep = used(&op.results);
+                module.retain_results(id, |i| keep[i]);
+                prune_ends(module, op.regions[0], Opcode::Break, &keep);
+            }
+            Opcode::If => {
+                let keep = used(&op.results);
+                module.retain_results(id, |i| keep[i]);
+                for &region in &op.regions {
+                    let last = module.block(region).ops.last().copied();
+                    if let Some(end) = last.filter(|&end| module.op(end).code == Opcode::Yield) {
+                        module.retain_last_group(end, |i| keep[i]);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Prunes the operands of terminators of one kind that lead to the loop with this body.
+fn prune_ends(module: &mut Module, block: BlockId, code: Opcode, keep: &[bool]) {
+    for id in module.block(block).ops.clone() {
+        if module.op(id).code == code {
+            module.retain_last_group(id, |i| keep[i]);
+        } else if module.op(id).code == Opcode::If {
+            let regions = module.op(id).regions.clone();
+            regions.iter().for_each(|&region| prune_ends(module, region, code, keep));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Loop-invariant code: pure ops of a loop body whose operands come from outside move before the loop.
+//!
+//! Runs after canonicalisation, which takes unchanged loop-carried values from outside. Inner loops
+//! come first, so that an op can leave several. Sound because the op computes the same value there,
+//! and because only what may run without being asked for moves: an op moves even if the loop would not
+//! have run, so promises (`assume`) and ops that may be undefined for some operands (division,
+//! `extract` at a run-time place) stay, unless constants show that they are harmless.
+
+use crate::ir::op_table::Effect;
+use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Overflow, Value};
+
+/// Hoists invariant code of every entry.
+pub(crate) fn run(module: &mut Module) {
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    entries.into_iter().for_each(|body| block(module, body));
+}
+
+fn block(module: &mut Module, id: BlockId) {
+    let ops = std::mem::take(&mut module.block_mut(id).ops);
+    let mut out = Vec::with_capacity(ops.len());
+    for op in ops {
+        let regions = module.op(op).regions.clone();
+        regions.iter().for_each(|&region| block(module, region));
+        if matches!(module.op(op).code, Opcode::For | Opcode::Loop) {
+            hoist(module, regions[0], &mut out);
+        }
+        out.push(op);
+    }
+    module.block_mut(id).ops = out;
+}
+
+/// Moves what it can from a loop body to the end of `out`.
+fn hoist(module: &mut Module, body: BlockId, out: &mut Vec<OpId>) {
+    let mut inside = vec![false; module.num_values()];
+    mark_defined(module, body, &mut inside);
+    let ops = std::mem::take(&mut module.block_mut(body).ops);
+    let mut kept = Vec::with_capacity(ops.len());
+    for id in ops {
+        if is_harmless(module, module.op(id)) && is_invariant(module, id, &inside) {
+            // From here on its results are outside of the loop.
+            mark(module, id, &mut inside, false);
+            out.push(id);
+        } else {
+            kept.push(id);
+        }
+    }
+    module.block_mut(body).ops = kept;
+}
+
+fn mark_defined(module: &Module, block: BlockId, inside: &mut [bool]) {
+    module.block(block).args.iter().for_each(|arg| inside[arg.index()] = true);
+    for &op in &module.block(block).ops {
+        mark(module, op, inside, true);
+    }
+}
+
+fn mark(module: &Module, op: OpId, inside: &mut [bool], value: bool) {
+    let op = module.op(op);
+    op.results.iter().for_each(|result| inside[result.index()] = value);
+    for &region in &op.regions {
+        module.block(region).args.iter().for_each(|arg| inside[arg.index()] = value);
+        module.block(region).ops.iter().for_each(|&op| mark(module, op, inside, value));
+    }
+}
+
+/// Do all operands, also of ops nested in it, come from outside of the loop or from the op itself?
+fn is_invariant(module: &Module, id: OpId, inside: &[bool]) -> bool {
+    let op = module.op(id);
+    if op.operands.iter().any(|v| inside[v.index()]) {
+        return false;
+    }
+    let mut own = vec![];
+    for &region in &op.regions {
+        own.push(region);
+        module.walk(region, &mut |nested| own.extend(&module.op(nested).regions));
+    }
+    let is_own = |value: Value| match module.def(value) {
+        Def::Arg(block, _) => own.contains(&block),
+        Def::Result(op, _) => own.iter().any(|&block| module.block(block).ops.contains(&op)),
+    };
+    let mut invariant = true;
+    for &region in &op.regions {
+        module.walk(region, &mut |nested| {
+            invariant &= module.op(nested).operands.iter().all(|&v| !inside[v.index()] || is_own(v));
+        });
+    }
+    invariant
+}
+
+/// May this run although the program did not ask for it?
+fn is_harmless(module: &Module, op: &Op) -> bool {
+    match op.code.spec().effect {
+        Effect::Pure => match op.code {
+            Opcode::Assume => false,
+            _ if op.overflow() != Overflow::None => false,
+            Opcode::Extract => op.operands[1..].iter().all(|&v| is_constant(module, v)),
+            Opcode::Insert => op.operands[2..].iter().all(|&v| is_constant(module, v)),
+            _ => true,
+        },
+        Effect::Region if matches!(op.code, Opcode::Reduce | Opcode::Scan) => {
+            let body = &module.block(op.regions[0]).ops;
+            body.iter().all(|&id| {
+                let nested = module.op(id);
+                nested.code.spec().effect == Effect::Terminator || is_harmless(module, nested)
+            })
+        }
+        Effect::Region | Effect::Read | Effect::Write | Effect::ReadWrite | Effect::Other | Effect::Terminator => false,
+    }
+}
+
+fn is_constant(module: &Module, value: Value) -> bool {
+    module.defining_op(value).is_some_and(|id| module.op(id).const_data().is_some())
+}

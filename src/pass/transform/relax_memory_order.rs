@@ -1,0 +1,65 @@
+//! Orders that nobody can observe: atomics whose results are not read become relaxed.
+//!
+//! An order between accesses is seen by whoever reads two of them. So where a kernel reads nothing of what it writes, no
+//! tile block can tell in which order the others wrote, and beyond the kernel everything is ordered by its end. (An
+//! array that is written is lent to this launch alone; accesses for the whole system may be seen by others, and
+//! stay.) Sound for that reason; nothing has to run before, and dead results should be gone.
+
+use rustc_hash::FxHashSet;
+
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, OpId, Opcode, Type, Value};
+
+/// Relaxes what it can in every entry.
+pub(crate) fn run(module: &mut Module) {
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    for body in entries {
+        for id in unobserved(module, body) {
+            for attr in &mut module.op_mut(id).attrs {
+                if let Attr::MemOrder(order) = attr {
+                    *order = MemOrder::Relaxed;
+                }
+            }
+        }
+    }
+}
+
+/// The atomics whose order nobody observes.
+fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
+    let mut used: FxHashSet<Value> = FxHashSet::default();
+    let mut ops = Vec::new();
+    module.walk(body, &mut |id| {
+        used.extend(&module.op(id).operands);
+        ops.push(id);
+    });
+    let mut found = Vec::new();
+    let (mut read, mut written) = (FxHashSet::default(), FxHashSet::default());
+    for id in ops {
+        let op = module.op(id);
+        let effect = op.code.spec().effect;
+        let is_read = op.results.iter().any(|v| used.contains(v) && matches!(module.ty(*v), Type::Tile { .. }));
+        let reads = effect == Effect::Read || (effect == Effect::ReadWrite && is_read);
+        let writes = matches!(effect, Effect::Write | Effect::ReadWrite);
+        if reads || writes {
+            let Some(root) = op.address().and_then(|address| parameter(module, address)) else {
+                // It may be any memory.
+                return Vec::new();
+            };
+            read.extend(reads.then_some(root));
+            written.extend(writes.then_some(root));
+        } else if effect == Effect::Other && op.code != Opcode::Assert && op.code != Opcode::Print {
+            return Vec::new();
+        }
+        let system = op.attr(AttrKind::MemScope) == Some(&Attr::MemScope(MemScope::System));
+        if effect == Effect::ReadWrite && !is_read && !system {
+            found.push(id);
+        }
+    }
+    if read.is_disjoint(&written) { found } else { Vec::new() }
+}
+
+/// The parameter that an address comes from.
+fn parameter(module: &Module, address: Value) -> Option<Value> {
+    let base = module.base(address);
+    matches!(module.def(base), Def::Arg(block, _) if module.block(block).parent.is_none()).then_some(base)
+}
