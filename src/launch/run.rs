@@ -3,11 +3,12 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use super::executable::{Code, GpuCode};
-use super::params::param_pointers;
-use super::profile::{self, Profiled, Span};
-use super::recorded::{claimed, note};
-use super::specialise::Specialised;
+use super::compile::executable::{Code, GpuCode};
+use super::compile::params::param_pointers;
+use super::graph_launch::{claimed, note};
+use super::inspect::profile;
+use super::inspect::profile::{Profiled, Span};
+use super::specialize::Specialised;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};

@@ -1,7 +1,7 @@
 //! Launches without the types of kernel and arguments: the tests of `tests/suite` compile their harness once.
 
-use super::choices::Launch;
-use super::export::{Exported, Format};
+use super::aot::export::{Exported, Format};
+use super::options::Launch;
 use crate::error::Result;
 use crate::kernel::Call;
 use crate::target::Target;

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::cache::disk::ContentKey;
 use crate::error::Result;
-use crate::launch::choices::{Launch, Wishes};
+use crate::launch::options::{Launch, Wishes};
 use crate::runtime::Device;
 
 /// Everything that the answer of a search is good for; with anything else it has to be searched again.

@@ -5,23 +5,23 @@
 //! [`prune`] leaves some out, [`sets`] are what the rest works on, [`within`] limits their time, [`trying`] runs and
 //! [`turns`] measures them, [`line`] says how far that is, [`tuned`] is what was found, [`tuner`] does it all.
 
-mod ahead;
-mod keep;
+mod interleave;
 mod key;
-mod line;
+mod memo;
 mod options;
+mod precompile;
+mod progress_line;
 mod prune;
 mod record;
-mod sets;
+mod result;
 mod space;
-mod trying;
-mod tuned;
+mod time_limit;
+mod trials;
 mod tuner;
-mod turns;
-mod within;
+mod workspaces;
 
 pub use key::TuneKey;
 pub use options::Tuner;
 pub use record::{Record, Records, Trial};
+pub use result::{Chosen, Origin, Outcome, TuneStep, Tuned};
 pub use space::{Ranges, space};
-pub use tuned::{Chosen, Origin, Outcome, TuneStep, Tuned};

@@ -4,13 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::ahead::Describe;
-use super::line::Line;
+use super::precompile::Describe;
+use super::progress_line::Line;
 use super::record::Records;
-use super::sets::{Copies, Sets};
-use super::tuned::{Outcome, TuneStep};
+use super::result::{Outcome, TuneStep};
+use super::workspaces::{Copies, Sets};
 use crate::error::Result;
-use crate::launch::ahead::Kernels;
+use crate::launch::aot::compile_all::Kernels;
 use crate::runtime::{Bench, Scratch};
 
 type Keep<C> = Box<dyn Fn(&C) -> bool>;

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use super::keep::Known;
 use super::key::text_of;
+use super::memo::Known;
 use super::options::Tuner;
 use super::record::{Record, Trial};
-use super::sets::Sets;
-use super::trying::none_runs;
-use super::tuned::{Chosen, Origin, Outcome, Tuned};
-use super::within::Ended;
+use super::result::{Chosen, Origin, Outcome, Tuned};
+use super::time_limit::Ended;
+use super::trials::none_runs;
+use super::workspaces::Sets;
 use crate::error::{Error, Result};
 use crate::runtime::{Device, Times, in_user_code};
 

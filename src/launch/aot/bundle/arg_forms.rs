@@ -1,0 +1,110 @@
+//! What a kernel of a bundle was made for, in bytes: forms of arguments, hints.
+
+use super::wire::{Read, Reader, Writer};
+use crate::backend::{Hints, PlanWish};
+use crate::kernel::{ArgForm, ArrayFacts};
+use crate::launch::compile::check_hints::check_hints;
+
+pub(super) fn write_form(to: &mut Writer, form: &ArgForm) {
+    match form {
+        ArgForm::Array { element, rank, writes, table, facts } => {
+            to.u8(0);
+            to.text(element);
+            to.u32(*rank);
+            to.flag(*writes);
+            to.flag(*table);
+            let ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = *facts;
+            to.flag(index64);
+            to.flag(extent64);
+            for word in [base_align, unit_stride, extent_div16, stride_div16] {
+                to.u32(word);
+            }
+        }
+        ArgForm::Number(ty) => {
+            to.u8(1);
+            to.text(ty);
+        }
+        ArgForm::Pointer(ty) => {
+            to.u8(2);
+            to.text(ty);
+        }
+        ArgForm::Constant { ty, hash, text } => {
+            to.u8(3);
+            to.text(ty);
+            to.0.extend(hash);
+            to.text(text);
+        }
+    }
+}
+
+pub(super) fn read_form(from: &mut Reader<'_>) -> Read<ArgForm> {
+    Ok(match from.u8()? {
+        0 => {
+            let (element, rank) = (from.text()?, from.u32()?);
+            if rank > 16 {
+                return Err(format!("an array of {rank} dimensions"));
+            }
+            let (writes, table, index64, extent64) = (from.flag()?, from.flag()?, from.flag()?, from.flag()?);
+            let [base_align, unit_stride, extent_div16, stride_div16] =
+                [from.u32()?, from.u32()?, from.u32()?, from.u32()?];
+            let facts = ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 };
+            ArgForm::Array { element, rank, writes, table, facts }
+        }
+        1 => ArgForm::Number(from.text()?),
+        2 => ArgForm::Pointer(from.text()?),
+        3 => ArgForm::Constant { ty: from.text()?, hash: from.array()?, text: from.text()? },
+        other => return Err(format!("an argument of kind {other}")),
+    })
+}
+
+pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
+    let Hints {
+        num_warps,
+        stages,
+        num_ctas,
+        occupancy,
+        code_limit,
+        loop_limit,
+        opt_level,
+        line_info,
+        device_debug,
+        memcheck,
+        plan: PlanWish { fixed, no_teams, no_streams },
+    } = hints;
+    for number in [num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
+        to.option(number, Writer::u32);
+    }
+    to.option(line_info, Writer::flag);
+    for flag in [device_debug, memcheck, fixed, no_teams, no_streams] {
+        to.flag(flag);
+    }
+}
+
+pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
+    let mut numbers = [None; 7];
+    for number in &mut numbers {
+        *number = from.option(Reader::u32)?;
+    }
+    let [num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] = numbers;
+    let line_info = from.option(Reader::flag)?;
+    let mut flags = [false; 5];
+    for flag in &mut flags {
+        *flag = from.flag()?;
+    }
+    let [device_debug, memcheck, fixed, no_teams, no_streams] = flags;
+    let hints = Hints {
+        num_warps,
+        stages,
+        num_ctas,
+        occupancy,
+        code_limit,
+        loop_limit,
+        opt_level,
+        line_info,
+        device_debug,
+        memcheck,
+        plan: PlanWish { fixed, no_teams, no_streams },
+    };
+    check_hints(hints).map_err(|error| error.to_string())?;
+    Ok(hints)
+}

@@ -1,0 +1,261 @@
+//! A kernel of a bundle: for one form of its arguments, with its code for each target.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::arg_forms::{read_form, read_hints, write_form, write_hints};
+use super::image::Image;
+use super::wire::{Read, Reader, Writer};
+use crate::backend::{Hints, cpu, tileir};
+use crate::cache::kernel_cache::Slot;
+use crate::error::{Error, Result};
+use crate::ir::{Module, verify};
+use crate::kernel::ArgForm;
+use crate::launch::compile::check_hints::assembly;
+use crate::launch::compile::executable::{Code, Executable, GpuCode};
+use crate::launch::compile::preconditions::Requirements;
+use crate::launch::compile::tileir_route::driver_compiles;
+use crate::launch::compile::{ptx, tileir as tile};
+use crate::launch::inspect::profile::Profiled;
+use crate::launch::inspect::remarks::{Remarks, Stages};
+use crate::launch::specialize::Specialised;
+use crate::runtime::{Backend, Device, Gpu};
+use crate::target::Target;
+
+/// A kernel of a [`Bundle`](crate::Bundle), for one form of its arguments.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+/// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
+/// let kernel = &bundle.kernels()[0];
+/// assert_eq!((kernel.name(), kernel.args().len()), ("fill", 1));
+/// assert_eq!(kernel.targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct BundledKernel {
+    pub(super) name: String,
+    pub(super) forms: Vec<ArgForm>,
+    pub(super) hints: Hints,
+    /// What the code was made of: for the cpu device, and for arrays that have no tensor maps.
+    pub(super) module: Module,
+    /// The conditions of launches, split off from it.
+    pub(super) required: Option<Module>,
+    pub(super) images: Vec<Image>,
+    /// Where it was loaded.
+    pub(super) loaded: Mutex<Vec<(Device, Specialised)>>,
+}
+
+impl BundledKernel {
+    /// The name that launches give.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it takes, lists of arguments taken apart.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// assert!(bundle.kernels()[0].args()[0].to_string().starts_with("ArrayMut<f32, 1> (address / 16"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn args(&self) -> &[ArgForm] {
+        &self.forms
+    }
+
+    /// The hints that its code was made with.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].hints(), ct::Hints::new());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hints(&self) -> Hints {
+        self.hints
+    }
+
+    /// What it has code for. (The cpu device is always among what it runs on.)
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].targets().count(), 1);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        self.images.iter().map(|image| image.target)
+    }
+
+    /// The PTX for a target, that other programs may load. None if there is none: of a target whose code is Tile IR,
+    /// too.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
+    /// let x = ct::ArraySpec::new([64]).mutable();
+    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_80).unwrap().contains(".entry"));
+    /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_90A).is_none());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ptx(&self, target: Target) -> Option<&str> {
+        let image = self.images.iter().find(|image| image.target == target && !image.tile_ir)?;
+        std::str::from_utf8(&image.code).ok()
+    }
+
+    pub(super) fn write(&self, to: &mut Writer) {
+        to.text(&self.name);
+        to.list(&self.forms, write_form);
+        write_hints(to, self.hints);
+        to.text(&self.module.to_text(crate::ir::PrintOptions::with_locations()));
+        let required = self.required.as_ref().map(|module| module.to_text(crate::ir::PrintOptions::with_locations()));
+        to.option(required.as_deref(), Writer::text);
+        to.list(&self.images, |to, image| image.write(to));
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Read<BundledKernel> {
+        let name = from.text()?;
+        let forms = from.list(read_form)?;
+        let words = forms.iter().map(ArgForm::words).sum();
+        let hints = read_hints(from)?;
+        let module = read_module(&from.text()?, words)?;
+        // Conditions have the grid as three more parameters.
+        let required = from.option(|from| read_module(&from.text()?, words + 3))?;
+        let images = from.list(|from| Image::read(from, words))?;
+        Ok(BundledKernel { name, forms, hints, module, required, images, loaded: Mutex::default() })
+    }
+
+    /// The back end whose limits a grid has to keep.
+    pub(super) fn generator(&self, device: Device) -> Backend {
+        match device.backend() {
+            Backend::Cpu => Backend::Cpu,
+            _ if self.images.iter().any(|image| image.tile_ir) => Backend::TileIr,
+            _ => Backend::Ptx,
+        }
+    }
+
+    /// The place of the kernel on a device; it may be empty.
+    pub(super) fn slot(&self, device: Device) -> Specialised {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, slot)) = loaded.iter().find(|(other, _)| *other == device) {
+            return slot.clone();
+        }
+        let slot = Arc::new(Slot::unshared());
+        loaded.push((device, slot.clone()));
+        slot
+    }
+
+    /// Loads the kernel on a device.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the bundle has no code for it; those of the driver.
+    pub(super) fn load(&self, device: Device) -> Result<Executable> {
+        let required = self.required.as_ref().map(|checks| Requirements::new(&self.name, checks)).transpose()?;
+        let code = match device.as_gpu() {
+            Some(gpu) => Code::Gpu(self.load_gpu(gpu)?),
+            None => {
+                let mut stages = Stages::default();
+                let program = stages.time("code", || cpu::Program::compile(&self.module))?;
+                let program = program.with_loop_limit(self.hints.loop_limit);
+                Code::Cpu(Box::new(program), Remarks::of_interpreted(&self.name, stages))
+            }
+        };
+        let profiled = Profiled::new(&self.name, device, &self.module);
+        Ok(Executable { code, required: required.map(Box::new), profiled })
+    }
+
+    fn load_gpu(&self, gpu: &'static Gpu) -> Result<GpuCode> {
+        let tile = driver_compiles(gpu) || tileir::Assembler::find().is_ok();
+        let Some(image) = self.image_for(gpu.target(), tile) else {
+            let all: Vec<String> = self.targets().map(|target| target.to_string()).collect();
+            return Err(Error::argument(format!(
+                "kernel `{}` of this bundle has code for {}, and none of it runs on {} ({}): make the bundle for that \
+                 target, too, or for an older one without `a`",
+                self.name,
+                if all.is_empty() { "no GPU".into() } else { all.join(", ") },
+                gpu.target(),
+                Device::of(gpu).name(),
+            )));
+        };
+        let parts = (&image.code[..], image.machine_code_for(gpu.target()));
+        if image.tile_ir {
+            tile::load(&self.name, &self.module, gpu, (&image.entry, &image.params), parts, assembly(self.hints))
+        } else {
+            let code = ptx::Ready {
+                text: std::str::from_utf8(parts.0).expect("checked when it was read"),
+                machine_code: parts.1,
+                entry: &image.entry,
+                config: image.config(),
+                params: &image.params,
+                assertions: &image.assertions,
+            };
+            ptx::load(&self.name, &self.module, gpu, self.hints, code)
+        }
+    }
+
+    /// The best code for a GPU; `tile_ir`: it may be bytecode.
+    pub(super) fn image_for(&self, gpu: Target, tile_ir: bool) -> Option<&Image> {
+        let runs =
+            |image: &&Image| image.runs_on(gpu) && (tile_ir || !image.tile_ir || image.machine_code_for(gpu).is_some());
+        // The latest architecture; of one, what was made for this GPU alone, and then Tile IR.
+        self.images.iter().filter(runs).max_by_key(|image| (image.target, image.tile_ir))
+    }
+}
+
+impl fmt::Display for BundledKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let forms: Vec<String> = self.forms.iter().map(ToString::to_string).collect();
+        write!(f, "{}({})", self.name, forms.join("; "))?;
+        if self.hints != Hints::default() {
+            write!(f, "\n  {:?}", self.hints)?;
+        }
+        for image in &self.images {
+            let what = if image.tile_ir { "Tile IR" } else { "PTX" };
+            write!(f, "\n  {}: {what}, {} bytes", image.target, image.code.len())?;
+            if let Some(code) = &image.machine_code {
+                write!(f, "; machine code, {} bytes", code.len())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for BundledKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BundledKernel({self})")
+    }
+}
+
+/// A module of one entry with so many parameters.
+fn read_module(text: &str, words: usize) -> Read<Module> {
+    let module = Module::parse("a bundle", text).map_err(|problem| problem.to_string())?;
+    verify(&module).map_err(|problems| problems[0].to_string())?;
+    match &module.entries[..] {
+        [entry] if module.block(entry.body).args.len() == words => Ok(module),
+        _ => Err("a kernel with other parameters than its arguments have".into()),
+    }
+}

@@ -1,0 +1,378 @@
+//! Modules that were made elsewhere: an entry compiled for a device, and launched with arguments that fit its parameters.
+
+use std::fmt;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ir::{Def, Elem, Module, Opcode, Type, TypeText, Value};
+use crate::kernel::{AnyArgs, LaunchArg, refuse_nested};
+use crate::launch::grid::Grid;
+use crate::launch::inspect::remarks::{Remarks, Stages};
+use crate::launch::options::{Launch, Wishes};
+use crate::launch::run::{make, run};
+use crate::launch::specialize::{Specialised, specialise_trace};
+use crate::runtime::Device;
+use crate::tile::trace_into_module;
+
+/// A kernel of a Tile IR module that was made elsewhere, compiled for a device; made by [`load`].
+///
+/// ```
+/// use cutlet as ct;
+///
+/// let module = ct::ir::Module::parse(
+///     "fill.mlir",
+///     "entry @fill(%base: tile<ptr<i32>>, %n: tile<i32>, %stride: tile<i32>) {
+///        %view = make_tensor_view %base, shape = [%n], strides = [%stride] : tile<i32> -> tensor_view<?xi32, strides=[?]>
+///        %tiles = make_partition_view %view : partition_view<tile=(8), tensor_view<?xi32, strides=[?]>>
+///        %x, %y, %z = get_tile_block_id : tile<i32>
+///        %numbers = iota : tile<8xi32>
+///        %0 = store_view_tko weak %numbers, %tiles[%x] : tile<8xi32>, partition_view<tile=(8), tensor_view<?xi32, strides=[?]>>, tile<i32> -> token
+///        return
+///      }",
+/// )
+/// .unwrap();
+/// let mut y = ct::Device::cpu().zeros::<i32, 1>([10])?;
+/// let fill = ct::load(&module, "fill", y.device())?;
+/// assert_eq!(fill.params(), ["tile<ptr<i32>>", "tile<i32>", "tile<i32>"]);
+/// // SAFETY: the entry writes its array, inside of the extent that it is given.
+/// unsafe { fill.launch(2, (&mut y,))? };
+/// assert_eq!(y.to_vec()?, [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct LoadedKernel {
+    name: String,
+    slot: Specialised,
+    device: Device,
+    wishes: Wishes,
+    params: Vec<(Type, String)>,
+    /// On the cpu device: what other forms are made of.
+    module: Option<Module>,
+}
+
+/// Compiles the entry of this name of a Tile IR module ([`Module::parse`],
+/// [`tileir::read`](crate::backend::tileir::bytecode::read)) for a device.
+///
+/// # Errors
+/// [`Error::Argument`] if there is no such entry, [`Error::Kernel`] if the module is ill-formed, [`Error::Unsupported`]
+/// for what the device cannot run.
+///
+/// ```
+/// # use cutlet as ct;
+/// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing() { return }").unwrap();
+/// assert!(ct::load(&module, "something", ct::Device::cpu()).is_err());
+/// // SAFETY: it does nothing.
+/// unsafe { ct::load(&module, "nothing", ct::Device::cpu())?.launch(3, ())? };
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+pub fn load(module: &Module, entry: &str, device: Device) -> Result<LoadedKernel> {
+    Launch::new(1).load(module, entry, device)
+}
+
+impl Launch<'_> {
+    /// [`load`] with the back end and the hints of this launch.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing() { return }").unwrap();
+    /// let nothing = ct::Launch::new(1).backend(ct::Backend::Cpu).load(&module, "nothing", ct::Device::cpu())?;
+    /// // SAFETY: it does nothing.
+    /// unsafe { nothing.launch(3, ())? };
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`load`].
+    #[track_caller]
+    pub fn load(&self, module: &Module, entry: &str, device: Device) -> Result<LoadedKernel> {
+        let Some(found) = module.entries.iter().find(|known| known.name == entry) else {
+            let names: Vec<String> = module.entries.iter().map(|known| format!("`{}`", known.name)).collect();
+            let there = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+            return Err(Error::argument(format!("the module has no entry `{entry}`; its entries: {there}")));
+        };
+        let device = self.device_ahead(device, &())?;
+        let wishes = self.wishes(device)?;
+        let text = |value: &Value| (module.ty(*value).clone(), TypeText(module, module.ty(*value)).to_string());
+        let params = module.block(found.body).args.iter().map(text).collect();
+        let mut own = module.clone();
+        own.entries = vec![found.clone()];
+        let module = device.as_gpu().is_none().then(|| own.clone());
+        let slot = specialise_trace(entry, own, (device, wishes, self.stream), Stages::default())?;
+        Ok(LoadedKernel { name: entry.to_string(), slot, device, wishes, params, module })
+    }
+
+    /// Runs a kernel of a module that was made elsewhere; back end and hints of this launch do not matter.
+    ///
+    /// # Safety
+    /// As [`LoadedKernel::launch`].
+    ///
+    /// # Errors
+    /// As [`LoadedKernel::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing() { return }").unwrap();
+    /// let (nothing, stream) = (ct::load(&module, "nothing", ct::Device::cpu())?, ct::Device::cpu().stream()?);
+    /// // SAFETY: it does nothing.
+    /// unsafe { ct::Launch::new(3).stream(&stream).launch_loaded(&nothing, ())? };
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub unsafe fn launch_loaded<A: LaunchArg>(&self, kernel: &LoadedKernel, args: A) -> Result<()> {
+        refuse_nested(|| kernel.name.clone())?;
+        self.device_ahead(kernel.device, &args)?;
+        kernel.check(&args)?;
+        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
+            return self.grid.may_be_empty(&args);
+        };
+        let slot = kernel.slot_for(&args)?;
+        run(&slot, self.stream, grid, kernel.wishes.dependent, self.checks(&kernel.wishes)?, &args)
+    }
+}
+
+impl LoadedKernel {
+    /// Runs the kernel on the default stream of its device.
+    ///
+    /// Arguments are those of [`crate::launch`], and stand for parameters as [`crate::Exported`] says: an array of R
+    /// dimensions for its address, R extents and R strides (i32, or i64 where offsets need it), a number for itself;
+    /// [`crate::ByPointer`] is the address of an array alone.
+    ///
+    /// # Safety
+    /// A module can do anything with the memory that it gets, and with addresses that it makes up: it has to access its
+    /// arrays alone, to write those alone that are given as `&mut`, and what it assumes of its parameters has to hold. On
+    /// the cpu device accesses outside of the arrays through parameters that lead into these are errors all the same.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where arguments and parameters differ in number or types, or arrays lie on another device;
+    /// else as [`crate::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// // SAFETY (both): it does nothing.
+    /// unsafe { nothing.launch(3, (7,))? };
+    /// assert!(unsafe { nothing.launch(3, (7.0f32,)) }.is_err());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub unsafe fn launch<A: LaunchArg>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe { Launch::new(grid).launch_loaded(self, args) }
+    }
+
+    /// The types of its parameters, as Tile IR writes them.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// assert_eq!(nothing.params(), ["tile<i32>"]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn params(&self) -> Vec<&str> {
+        self.params.iter().map(|(_, text)| text.as_str()).collect()
+    }
+
+    /// Its name in the module.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// assert_eq!(nothing.name(), "nothing");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device it was compiled for.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// assert_eq!(nothing.device(), ct::Device::cpu());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// What became of the kernel.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// let module = ct::ir::Module::parse("nothing.mlir", "entry @nothing(%n: tile<i32>) { return }").unwrap();
+    /// let nothing = ct::load(&module, "nothing", ct::Device::cpu())?;
+    /// assert_eq!(nothing.remarks().to_string(), "nothing: interpreted\n");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn remarks(&self) -> &Remarks {
+        self.slot.get().expect("a slot that was specialised is filled").remarks()
+    }
+
+    /// The compiled form for these arguments. The interpreter keeps what is computed from a pointer parameter inside of
+    /// the arrays of a launch, unless the address of that parameter lies in none of them.
+    #[track_caller]
+    fn slot_for(&self, args: &dyn AnyArgs) -> Result<Specialised> {
+        let Some(module) = &self.module else { return Ok(self.slot.clone()) };
+        make(args, self.device)?;
+        let mut words = Vec::new();
+        args.pack(&mut |word| words.push(word));
+        let mut foreign: Vec<usize> = (0..words.len()).filter(|&index| is_pointer(&self.params[index].0)).collect();
+        args.memory(&mut |used| {
+            if let Some(base) = used.memory.host_pointer() {
+                foreign.retain(|&index| words[index].wrapping_sub(base as u64) > used.memory.len() as u64);
+            }
+        });
+        if foreign.is_empty() {
+            return Ok(self.slot.clone());
+        }
+        let module = with_addresses(module, &foreign);
+        specialise_trace(&self.name, module, (self.device, self.wishes, None), Stages::default())
+    }
+
+    /// Do the arguments stand for parameters of these types?
+    #[track_caller]
+    fn check(&self, args: &impl LaunchArg) -> Result<()> {
+        let place = std::panic::Location::caller();
+        let given = trace_into_module(&self.name, place, &|tracer| drop(args.trace(tracer)))?;
+        let given = given_params(&given);
+        if given.len() != self.params.len() {
+            return Err(Error::argument(format!(
+                "entry `{}` takes {} parameters ({}), and the arguments stand for {} ({}): an array is its address, its \
+                 extents and its strides, `ct::ByPointer(..)` its address alone",
+                self.name,
+                self.params.len(),
+                self.params().join(", "),
+                given.len(),
+                given.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", "),
+            )));
+        }
+        for (index, ((wanted, wanted_text), (given, given_text))) in self.params.iter().zip(&given).enumerate() {
+            if !fits(given, wanted) {
+                return Err(Error::argument(format!(
+                    "parameter {index} of entry `{}` is {wanted_text}, and the arguments stand for {given_text} there; \
+                     all parameters: {}",
+                    self.name,
+                    self.params().join(", "),
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_pointer(ty: &Type) -> bool {
+    matches!(ty, Type::Tile { elem: Elem::Ptr { .. }, .. })
+}
+
+/// The module whose only entry takes these pointer parameters as numbers, so that they may lead anywhere.
+fn with_addresses(module: &Module, params: &[usize]) -> Module {
+    let mut module = module.clone();
+    let (body, loc) = (module.entries[0].body, module.entries[0].loc);
+    let number = module.intern(Type::scalar(DType::I64));
+    for &param in params {
+        let (old, ty) = {
+            let old = module.block(body).args[param];
+            (old, module.ty_id(old))
+        };
+        let id = module.add_op(Opcode::IntToPtr, &[&[old]], vec![], vec![], &[ty], loc);
+        let pointer = module.op(id).results[0];
+        let mut users = Vec::new();
+        module.walk(body, &mut |user| users.push(user));
+        for user in users {
+            for operand in module.op_mut(user).operands.iter_mut().filter(|operand| **operand == old) {
+                *operand = pointer;
+            }
+        }
+        module.values[old.index()].ty = number;
+        module.block_mut(body).ops.insert(0, id);
+    }
+    module
+}
+
+/// What stands for a parameter.
+enum Given {
+    /// The address of something of this type.
+    Address(Elem),
+    /// An extent or stride of this type.
+    Extent(Type),
+    Number(Type),
+}
+
+/// What the parameters of a traced entry stand for, and their types as text.
+fn given_params(module: &Module) -> Vec<(Given, String)> {
+    let body = module.entries[0].body;
+    let args = &module.block(body).args;
+    let position = |value: Value| {
+        let mut value = value;
+        while let Some(op) = module.defining_op(value).map(|op| module.op(op)).filter(|op| op.code == Opcode::Assume) {
+            value = op.operands[0];
+        }
+        match module.def(value) {
+            Def::Arg(block, index) if block == body => Some(index as usize),
+            _ => None,
+        }
+    };
+    let describe = |value: &Value| {
+        let given = match module.ty(*value).as_tile() {
+            Some((Elem::Ptr { .. }, _)) => Given::Address(module.ty(*value).as_tile().expect("a tile of pointers").0),
+            _ => Given::Number(module.ty(*value).clone()),
+        };
+        (given, TypeText(module, module.ty(*value)).to_string())
+    };
+    let mut given: Vec<(Given, String)> = args.iter().map(describe).collect();
+    module.walk(body, &mut |id| {
+        let op = module.op(id);
+        match op.code {
+            // An address that is passed as a number.
+            Opcode::IntToPtr => {
+                let ty = module.ty(op.results[0]);
+                if let (Some(index), Some((elem, _))) = (position(op.operands[0]), ty.as_tile()) {
+                    given[index] = (Given::Address(elem), TypeText(module, ty).to_string());
+                }
+            }
+            Opcode::MakeTensorView => {
+                let Some(base) = position(op.operands[0]) else { return };
+                let rank = op.group(1).len();
+                for param in given[base + 1..=base + 2 * rank].iter_mut() {
+                    if let Given::Number(ty) = &param.0 {
+                        param.0 = Given::Extent(ty.clone());
+                    }
+                }
+            }
+            _ => {}
+        }
+    });
+    given
+}
+
+/// May this stand for a parameter of that type? Parameters are words: an extent is the same number at any width.
+fn fits(given: &Given, wanted: &Type) -> bool {
+    match (given, wanted) {
+        (Given::Address(elem), Type::Tile { elem: wanted, shape }) => {
+            shape.is_empty() && pointee(*elem) == pointee(*wanted) && pointee(*elem).is_some()
+        }
+        (Given::Extent(ty), wanted) => {
+            ty == wanted || (*ty == Type::scalar(DType::I32) && *wanted == Type::scalar(DType::I64))
+        }
+        (Given::Number(ty), wanted) => ty == wanted,
+        _ => false,
+    }
+}
+
+fn pointee(elem: Elem) -> Option<DType> {
+    match elem {
+        Elem::Ptr { pointee, .. } => Some(pointee),
+        Elem::Num(_) => None,
+    }
+}
+
+impl fmt::Debug for LoadedKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LoadedKernel({} for {})", self.name, self.device)
+    }
+}

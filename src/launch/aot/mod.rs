@@ -1,0 +1,6 @@
+//! Kernels compiled ahead of time: exports, bundles, and modules that a program loads.
+
+pub(super) mod bundle;
+pub(super) mod compile_all;
+pub(super) mod export;
+pub(super) mod load_module;

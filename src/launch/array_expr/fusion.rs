@@ -1,0 +1,264 @@
+//! What an expression over arrays consists of: arrays, and functions of their elements.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::tiling::Survey;
+use crate::element::{Element, Whole};
+use crate::error::{Error, Result};
+use crate::kernel::ArrivesAs;
+use crate::runtime::{DeviceArray, DeviceView};
+use crate::tile::{Array, Scalar, Tile};
+
+/// An array, or functions of the elements of arrays of one shape: what [`ArrayExpr`](crate::ArrayExpr) has methods for.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an expression over arrays of {R} axes",
+    note = "begin with `array.expr()` or `&array`; arrays of one shape can be zipped; elements are integers, bool, f16, \
+            bf16, f32 or f64"
+)]
+pub trait Fused<const R: usize>: Copy {
+    /// The element type.
+    type Elem: Whole;
+    #[doc(hidden)]
+    type Given: ArrivesAs<Self::Arrays>;
+    #[doc(hidden)]
+    type Arrays: Copy;
+    #[doc(hidden)]
+    type Code: Code<R, Arrays = Self::Arrays, Elem = Self::Elem>;
+
+    /// Visits the arrays.
+    #[doc(hidden)]
+    fn survey(&self, survey: &mut Survey<R>);
+
+    /// The arrays, in another shape if one is given, and what the kernel does with their tiles.
+    #[doc(hidden)]
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Self::Code)>;
+}
+
+/// The code of an expression.
+pub trait Code<const R: usize>: Copy {
+    /// What the arrays arrive as.
+    type Arrays: Copy;
+    /// The element type.
+    type Elem: Whole;
+
+    /// A tile of results.
+    fn tile(self, arrays: Self::Arrays, at: [Scalar<i32>; R], shape: [usize; R]) -> Tile<Self::Elem, R>;
+}
+
+/// The code of an array.
+pub struct Load<T>(PhantomData<fn() -> T>);
+
+impl<T> Clone for Load<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Load<T> {}
+
+impl<T: Whole, const R: usize> Code<R> for Load<T> {
+    type Arrays = Array<T, R>;
+    type Elem = T;
+
+    fn tile(self, array: Array<T, R>, at: [Scalar<i32>; R], shape: [usize; R]) -> Tile<T, R> {
+        array.load(at, shape)
+    }
+}
+
+impl<'a, T: Whole, const R: usize> Fused<R> for DeviceView<'a, T, R> {
+    type Elem = T;
+    type Given = DeviceView<'a, T, R>;
+    type Arrays = Array<T, R>;
+    type Code = Load<T>;
+
+    fn survey(&self, survey: &mut Survey<R>) {
+        survey.array(self.device(), self.shape(), self.strides());
+    }
+
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Load<T>)> {
+        let view = match shape {
+            Some(shape) => self.reshape(shape)?,
+            None => self,
+        };
+        Ok((view, Load(PhantomData)))
+    }
+}
+
+impl<'a, T: Whole, const R: usize> Fused<R> for &'a DeviceArray<T, R> {
+    type Elem = T;
+    type Given = DeviceView<'a, T, R>;
+    type Arrays = Array<T, R>;
+    type Code = Load<T>;
+
+    fn survey(&self, survey: &mut Survey<R>) {
+        self.view().survey(survey);
+    }
+
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Load<T>)> {
+        self.view().take_apart(shape)
+    }
+}
+
+/// A function of each element: see [`ArrayExpr::map`](crate::ArrayExpr::map).
+#[derive(Clone, Copy)]
+pub struct Map<E, F> {
+    pub(super) of: E,
+    pub(super) function: F,
+}
+
+/// The same with a number: see [`ArrayExpr::map_with`](crate::ArrayExpr::map_with).
+#[derive(Clone, Copy)]
+pub struct MapWith<E, N, F> {
+    pub(super) of: E,
+    pub(super) number: N,
+    pub(super) function: F,
+}
+
+/// A function of the elements of two expressions: see [`ArrayExpr::zip`](crate::ArrayExpr::zip).
+#[derive(Clone, Copy)]
+pub struct Zip<A, B, F> {
+    pub(super) of: (A, B),
+    pub(super) function: F,
+}
+
+macro_rules! debug {
+    ($($name:ident<$($param:ident),+>)+) => {$(
+        impl<$($param),+> fmt::Debug for $name<$($param),+> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+debug!(Map<E, F> MapWith<E, N, F> Zip<A, B, F>);
+
+impl<C: Code<R>, U: Whole, F: Fn(Scalar<C::Elem>) -> Scalar<U> + Copy, const R: usize> Code<R> for Map<C, F> {
+    type Arrays = C::Arrays;
+    type Elem = U;
+
+    fn tile(self, arrays: C::Arrays, at: [Scalar<i32>; R], shape: [usize; R]) -> Tile<U, R> {
+        self.of.tile(arrays, at, shape).map(self.function)
+    }
+}
+
+impl<E: Fused<R>, U: Whole, F: Fn(Scalar<E::Elem>) -> Scalar<U> + Copy, const R: usize> Fused<R> for Map<E, F> {
+    type Elem = U;
+    type Given = E::Given;
+    type Arrays = E::Arrays;
+    type Code = Map<E::Code, F>;
+
+    fn survey(&self, survey: &mut Survey<R>) {
+        self.of.survey(survey);
+    }
+
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Self::Code)> {
+        let (given, of) = self.of.take_apart(shape)?;
+        Ok((given, Map { of, function: self.function }))
+    }
+}
+
+/// The code of a [`MapWith`].
+pub struct WithCode<C, N, F> {
+    of: C,
+    function: F,
+    number: PhantomData<fn() -> N>,
+}
+
+impl<C: Copy, N, F: Copy> Clone for WithCode<C, N, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C: Copy, N, F: Copy> Copy for WithCode<C, N, F> {}
+
+impl<C, N, U, F, const R: usize> Code<R> for WithCode<C, N, F>
+where
+    C: Code<R>,
+    N: Element,
+    U: Whole,
+    F: Fn(Scalar<C::Elem>, Scalar<N>) -> Scalar<U> + Copy,
+{
+    type Arrays = (C::Arrays, Scalar<N>);
+    type Elem = U;
+
+    fn tile(self, (arrays, number): Self::Arrays, at: [Scalar<i32>; R], shape: [usize; R]) -> Tile<U, R> {
+        self.of.tile(arrays, at, shape).map(|x| (self.function)(x, number))
+    }
+}
+
+impl<E, N, U, F, const R: usize> Fused<R> for MapWith<E, N, F>
+where
+    E: Fused<R>,
+    N: Element + ArrivesAs<Scalar<N>>,
+    U: Whole,
+    F: Fn(Scalar<E::Elem>, Scalar<N>) -> Scalar<U> + Copy,
+{
+    type Elem = U;
+    type Given = (E::Given, N);
+    type Arrays = (E::Arrays, Scalar<N>);
+    type Code = WithCode<E::Code, N, F>;
+
+    fn survey(&self, survey: &mut Survey<R>) {
+        self.of.survey(survey);
+    }
+
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Self::Code)> {
+        let (given, of) = self.of.take_apart(shape)?;
+        Ok(((given, self.number), WithCode { of, function: self.function, number: PhantomData }))
+    }
+}
+
+impl<A, B, U, F, const R: usize> Code<R> for Zip<A, B, F>
+where
+    A: Code<R>,
+    B: Code<R>,
+    U: Whole,
+    F: Fn(Scalar<A::Elem>, Scalar<B::Elem>) -> Scalar<U> + Copy,
+{
+    type Arrays = (A::Arrays, B::Arrays);
+    type Elem = U;
+
+    fn tile(self, (a, b): Self::Arrays, at: [Scalar<i32>; R], shape: [usize; R]) -> Tile<U, R> {
+        self.of.0.tile(a, at, shape).zip_map(self.of.1.tile(b, at, shape), self.function)
+    }
+}
+
+impl<A, B, U, F, const R: usize> Fused<R> for Zip<A, B, F>
+where
+    A: Fused<R>,
+    B: Fused<R>,
+    U: Whole,
+    F: Fn(Scalar<A::Elem>, Scalar<B::Elem>) -> Scalar<U> + Copy,
+{
+    type Elem = U;
+    type Given = (A::Given, B::Given);
+    type Arrays = (A::Arrays, B::Arrays);
+    type Code = Zip<A::Code, B::Code, F>;
+
+    fn survey(&self, survey: &mut Survey<R>) {
+        self.of.0.survey(survey);
+        self.of.1.survey(survey);
+    }
+
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Self::Code)> {
+        let ((a, first), (b, second)) = (self.of.0.take_apart(shape)?, self.of.1.take_apart(shape)?);
+        Ok(((a, b), Zip { of: (first, second), function: self.function }))
+    }
+}
+
+/// What the arrays of an expression are like.
+///
+/// # Errors
+/// [`Error::Argument`] for arrays of different shapes.
+#[track_caller]
+pub(super) fn surveyed<E: Fused<R>, const R: usize>(expr: &E) -> Result<Survey<R>> {
+    let mut survey = Survey::default();
+    expr.survey(&mut survey);
+    match survey.other_shape() {
+        Some(other) => Err(Error::argument(format!(
+            "an expression over arrays of shapes {:?} and {other:?}: they must be equal",
+            survey.shape()
+        ))),
+        None => Ok(survey),
+    }
+}

@@ -1,0 +1,62 @@
+//! Elements of an expression combined with all before them along an axis. Where there are many lines, a block takes each
+//! from its first element to its last.
+
+use super::combine::Combine;
+use super::decoupled_lookback::scan_long;
+use super::fusion::{Code, Fused, surveyed};
+use super::generated::launched;
+use super::reduce::{CutLines, Lines, Numbers};
+use super::tiling::Survey;
+use crate::element::Element;
+use crate::error::Result;
+use crate::ops::{ScanOptions, for_each, full, range};
+use crate::runtime::DeviceArray;
+use crate::tile::{ArrayMut, Scalar};
+
+#[track_caller]
+pub fn scan<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+    expr: E,
+    axis: usize,
+    identity: E::Elem,
+    combine: C,
+) -> Result<DeviceArray<E::Elem, R>> {
+    let survey = surveyed(&expr)?;
+    let lines = Lines::along(&survey, axis)?;
+    match lines.parts {
+        1 => scan_alone(expr, &survey, &lines, identity, combine),
+        _ => {
+            let tiles = Lines::of_tiles(&survey, axis, size_of::<E::Elem>());
+            scan_long(expr, survey.device(), &tiles, identity, combine)
+        }
+    }
+}
+
+/// A block for each line, or tile of lines.
+#[track_caller]
+fn scan_alone<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+    expr: E,
+    survey: &Survey<R>,
+    lines: &Lines<R>,
+    identity: E::Elem,
+    combine: C,
+) -> Result<DeviceArray<E::Elem, R>> {
+    let mut out = survey.device().unspecified(lines.shape)?;
+    let (given, code) = expr.take_apart(None)?;
+    let kernel = move |arrays: E::Arrays,
+                       out: ArrayMut<E::Elem, R>,
+                       numbers: Numbers<Scalar<i64>, Scalar<i32>>,
+                       cut: CutLines<R>| {
+        let identity = E::Elem::from_bits(cut.identity);
+        let (at, [first, end]) = cut.part(out, numbers);
+        for_each(range(first, end), full(cut.flat, identity), |k, before| {
+            let (mut at, mut last) = (at, [0; R]);
+            (at[cut.axis], last[cut.axis]) = (k, cut.tile[cut.axis] - 1);
+            let sums = combine.scan(code.tile(arrays, at, cut.tile), cut.axis, identity, ScanOptions::new());
+            let sums = combine.join(before, sums);
+            out.store(at, sums);
+            sums.extract(last, cut.flat)
+        });
+    };
+    launched(kernel, lines.blocks(), (given, &mut out, lines.numbers(), lines.constants(identity)))?;
+    Ok(out)
+}

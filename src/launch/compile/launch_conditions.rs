@@ -1,0 +1,76 @@
+//! What a kernel relies on without asking, checked at each launch.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::backend::tileir::{Bound, Param, Probe, Promises};
+use crate::backend::{ParamWord, cpu};
+
+/// Grids of more blocks are not gone through block by block.
+const MOST_BLOCKS: u64 = 1 << 17;
+/// Launches that are remembered.
+const REMEMBERED: usize = 32;
+
+/// The promises of one kernel, ready to be checked.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    promises: Promises,
+    /// Bytes of each parameter; 0 for addresses, which nothing depends on.
+    widths: Vec<u32>,
+    /// The answers of the probe to launches, the last one first.
+    answers: Mutex<Vec<Answer>>,
+    program: OnceLock<Option<cpu::Program>>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    grid: [u32; 3],
+    numbers: Box<[ParamWord]>,
+    holds: bool,
+}
+
+impl Checks {
+    pub fn new(promises: Promises, params: &[Param]) -> Checks {
+        let widths = params.iter().map(|param| if param.pointer { 0 } else { param.bytes }).collect();
+        Checks { promises, widths, answers: Mutex::default(), program: OnceLock::new() }
+    }
+
+    /// Does everything hold at a launch with this grid and these parameters?
+    pub fn hold(&self, grid: [u32; 3], words: &[ParamWord]) -> bool {
+        let number = |index: u32| {
+            let unused = 64 - 8 * self.widths[index as usize];
+            ((words[index as usize] << unused) as i64) >> unused
+        };
+        let value = |bound: Bound| bound.value(grid, number);
+        self.promises.limits.iter().all(|limit| value(limit.index) <= value(limit.count))
+            && self.promises.probe.as_ref().is_none_or(|probe| self.answer(probe, grid, words))
+    }
+
+    fn answer(&self, probe: &Probe, grid: [u32; 3], words: &[ParamWord]) -> bool {
+        let numbers: Box<[ParamWord]> =
+            words.iter().zip(&self.widths).filter(|(_, width)| **width > 0).map(|(&word, _)| word).collect();
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = answers.iter().position(|answer| answer.grid == grid && answer.numbers == numbers);
+        let answer = match known {
+            Some(position) => answers.remove(position),
+            None => Answer { grid, numbers, holds: self.ask(probe, grid, words) },
+        };
+        let holds = answer.holds;
+        answers.truncate(REMEMBERED - 1);
+        answers.insert(0, answer);
+        holds
+    }
+
+    /// Ranges answer for most kernels in microseconds; else the blocks are gone through.
+    #[cold]
+    fn ask(&self, probe: &Probe, grid: [u32; 3], words: &[ParamWord]) -> bool {
+        if probe.is_proven(grid, words) {
+            return true;
+        }
+        if grid.iter().map(|&blocks| u64::from(blocks)).product::<u64>() > MOST_BLOCKS {
+            return false;
+        }
+        let program = self.program.get_or_init(|| cpu::Program::compile(probe.module()).ok());
+        let run = |program: &cpu::Program| program.run(grid, words, &cpu::Memory::new(), &cpu::RunOptions::default());
+        program.as_ref().is_some_and(|program| run(program).is_ok())
+    }
+}

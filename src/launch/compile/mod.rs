@@ -1,0 +1,207 @@
+//! From a trace to something that runs: passes, then the back end.
+
+use super::inspect::bug_report;
+use super::inspect::dump::Dump;
+use super::inspect::profile::Profiled;
+use super::inspect::remarks::{Remarks, Stages};
+use super::options::Wishes;
+use crate::backend::cpu;
+use crate::backend::tileir::Guards;
+use crate::error::{Error, Result};
+use crate::ir::{Module, Opcode, Type, verify};
+use crate::pass;
+use crate::runtime::{Backend, Device};
+use executable::{Code, Executable, GpuCode};
+use preconditions::Requirements;
+use ptx::Maps;
+
+/// What the passes make of a trace.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Form {
+    /// What runs fast.
+    Plain,
+    /// What the user wrote, without any pass: for the checks of the cpu back end.
+    Written,
+    /// With promises of the user's as assertions: for those of a GPU.
+    Asserted,
+}
+
+impl Form {
+    /// The form of code by a back end; `checked`: is it made for checks?
+    pub fn of(generator: Backend, checked: bool) -> Form {
+        match (checked, generator) {
+            (false, _) => Form::Plain,
+            (true, Backend::Cpu) => Form::Written,
+            (true, Backend::Ptx | Backend::TileIr) => Form::Asserted,
+        }
+    }
+}
+
+/// Verifies a trace, takes the conditions of launches out of it, runs the passes and verifies again.
+///
+/// # Errors
+/// [`Error::Kernel`] for a trace that is ill-formed, [`Error::Compile`] for a pass that broke it.
+pub(super) fn optimise(name: &str, module: Module, form: Form) -> Result<(Module, Option<Requirements>)> {
+    let (module, checks) = optimise_apart(name, module, form)?;
+    let required = checks.map(|checks| Requirements::new(name, &checks)).transpose()?;
+    Ok((module, required))
+}
+
+/// [`optimise`] with the conditions as a module.
+pub(super) fn optimise_apart(name: &str, module: Module, form: Form) -> Result<(Module, Option<Module>)> {
+    optimise_watched(name, module, form, &mut |_, _| {})
+}
+
+/// [`optimise_apart`], with a look at the module before the passes ("trace") and after each.
+pub(super) fn optimise_watched(
+    name: &str,
+    mut module: Module,
+    form: Form,
+    look: &mut dyn FnMut(&'static str, &Module),
+) -> Result<(Module, Option<Module>)> {
+    verify(&module).map_err(Error::Kernel)?;
+    let required = pass::split_required(&mut module);
+    match form {
+        Form::Plain => {}
+        Form::Written => return Ok((module, required)),
+        Form::Asserted => pass::check_promises(&mut module),
+    }
+    module.written.clear();
+    look("trace", &module);
+    pass::optimize_watched(&mut module, look);
+    verify(&module).map_err(|problems| Error::Compile {
+        kernel: name.into(),
+        stage: "the verifier after the passes",
+        log: problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+    })?;
+    Ok((module, required))
+}
+
+/// Lets a kernel that never waits for the one before it do so before all else.
+fn wait_first(module: &mut Module) {
+    let Some((body, loc)) = module.entries.first().map(|entry| (entry.body, entry.loc)) else { return };
+    let mut waits = false;
+    module.walk(body, &mut |id| waits |= module.op(id).code == Opcode::GdcWait);
+    if !waits {
+        let token = module.intern(Type::Token);
+        let wait = module.add_op(Opcode::GdcWait, &[&[]], vec![], vec![], &[token], loc);
+        module.block_mut(body).ops.insert(0, wait);
+    }
+}
+
+/// Compiles a trace for a device, and writes a report of a defect if that is wished for. `stages`: what was done before.
+pub(super) fn compile(
+    name: &str,
+    module: Module,
+    device: Device,
+    wishes: Wishes,
+    stages: Stages,
+) -> Result<Executable> {
+    let Some(folder) = bug_report::folder() else { return build(name, module, device, wishes, stages) };
+    let trace = module.clone();
+    build(name, module, device, wishes, stages).map_err(|error| {
+        let form = Form::of(wishes.generator, wishes.checked);
+        let case = bug_report::Case { kernel: name, trace: &trace, device, wishes };
+        case.reported(&folder, error, |name, module| Ok(optimise(name, module, form)?.0))
+    })
+}
+
+/// Builds code, and builds it without tensor maps if the assembler refuses it: for warps with roles the assembler has limits of
+/// its own. The remarks of the second form have the answer of the assembler.
+///
+/// # Errors
+/// The first error, if the second form fails as well.
+fn within_limits<T>(maps: Maps<'_>, build: impl Fn(Maps<'_>) -> Result<T>) -> Result<T> {
+    build(maps).or_else(|problem| match (&problem, maps) {
+        (Error::Compile { stage, log, .. }, Maps::Allowed) => {
+            let log: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let reason = format!("{stage} refused the form with tensor maps: {}", log.join("; "));
+            build(Maps::Without(&reason)).map_err(|_| problem)
+        }
+        _ => Err(problem),
+    })
+}
+
+fn build(name: &str, module: Module, device: Device, wishes: Wishes, mut stages: Stages) -> Result<Executable> {
+    let (mut module, required) =
+        stages.time("passes", || optimise(name, module, Form::of(wishes.generator, wishes.checked)))?;
+    if wishes.dependent {
+        wait_first(&mut module);
+    }
+    let dump = Dump::from_env(name, &module, &format!("{:?} {wishes:?}", device.target()));
+    dump.write_module(&module)?;
+    let mut code = match device.as_gpu() {
+        None => {
+            let mut own = Stages::default();
+            let program = own.time("code", || cpu::Program::compile(&module))?;
+            let program = program.with_loop_limit(wishes.hints.loop_limit);
+            Code::Cpu(Box::new(program), Remarks::of_interpreted(name, own))
+        }
+        Some(gpu) if wishes.generator == Backend::TileIr => {
+            // Globals live in the code: there is one form of it for all launches.
+            let guards = if module.globals.is_empty() { Guards::Launch } else { Guards::Kernel };
+            Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?)
+        }
+        Some(gpu) => {
+            let build = |maps: Maps<'_>| ptx::compile(name, &module, gpu, wishes.hints, maps, &dump);
+            Code::Gpu(within_limits(Maps::of(&module), build)?)
+        }
+    };
+    match &mut code {
+        Code::Cpu(_, remarks) | Code::Gpu(GpuCode { remarks, .. }) => remarks.precede(stages),
+    }
+    Ok(Executable { code, required: required.map(Box::new), profiled: Profiled::new(name, device, &module) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn refused() -> Error {
+        let log = "ptxas error : one\n\n  ptxas fatal : two\n".to_owned();
+        Error::Compile { kernel: "k".to_owned(), stage: "the driver's PTX assembler", log }
+    }
+
+    #[test]
+    fn the_form_without_tensor_maps_knows_why_the_assembler_refused_the_other() {
+        let reason = within_limits(Maps::Allowed, |maps| match maps {
+            Maps::Allowed => Err(refused()),
+            Maps::Without(reason) => Ok(reason.to_owned()),
+        });
+        let wanted =
+            "the driver's PTX assembler refused the form with tensor maps: ptxas error : one; ptxas fatal : two";
+        assert_eq!(reason.unwrap(), wanted);
+    }
+
+    #[test]
+    fn a_kernel_is_built_once_more_at_most_and_only_for_the_assembler() {
+        let built = |maps, problem: &dyn Fn() -> Error| {
+            let forms = RefCell::new(Vec::new());
+            let result = within_limits(maps, |maps| {
+                forms.borrow_mut().push(matches!(maps, Maps::Allowed));
+                Err::<(), _>(problem())
+            });
+            (forms.into_inner(), result.unwrap_err().to_string())
+        };
+        let (forms, problem) = built(Maps::Allowed, &refused);
+        assert_eq!(forms, [true, false]);
+        assert!(problem.contains("ptxas error : one"), "{problem}");
+        assert_eq!(built(Maps::Without("globals"), &refused).0, [false]);
+        assert_eq!(built(Maps::Allowed, &|| Error::NoDevice("none".to_owned())).0, [true]);
+    }
+}
+pub(super) mod assert_report;
+pub(super) mod check_hints;
+pub(super) mod executable;
+pub(super) mod global;
+pub(super) mod kernel_source;
+pub(super) mod launch_conditions;
+pub(super) mod offline_ptxas;
+pub(super) mod params;
+pub(super) mod preconditions;
+pub(super) mod ptx;
+pub(super) mod tensor_map;
+pub(super) mod tileir;
+pub(super) mod tileir_route;

@@ -1,0 +1,89 @@
+//! The conditions of a kernel, checked at each launch.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::backend::{ParamWord, cpu};
+use crate::error::{Diagnostic, Error, Result};
+use crate::ir::{Module, Opcode, Type};
+
+/// Launches that are remembered.
+const REMEMBERED: usize = 16;
+
+/// The conditions of one kernel, ready to be checked.
+#[derive(Debug)]
+pub(crate) struct Requirements {
+    kernel: String,
+    program: cpu::Program,
+    /// Which words a condition may depend on: all numbers, and addresses where one is read as a number.
+    matters: Vec<bool>,
+    /// Does any condition depend on the grid?
+    asks_grid: bool,
+    /// Numbers and grids for which everything held, the last one first.
+    held: Mutex<Vec<Box<[ParamWord]>>>,
+}
+
+impl Requirements {
+    /// Of the module that was split off from a kernel: its parameters, and then the grid.
+    ///
+    /// # Errors
+    /// Those of the cpu back end.
+    pub fn new(kernel: &str, checks: &Module) -> Result<Requirements> {
+        let params = &checks.block(checks.entries[0].body).args;
+        let grid = &params[params.len() - 3..];
+        let (mut asks_grid, mut asks_addresses) = (false, false);
+        checks.walk(checks.entries[0].body, &mut |id| {
+            asks_grid |= checks.op(id).operands.iter().any(|value| grid.contains(value));
+            asks_addresses |= checks.op(id).code == Opcode::PtrToInt;
+        });
+        let is_number = |ty: &Type| ty.as_tile().is_some_and(|(elem, _)| elem.dtype().is_some());
+        Ok(Requirements {
+            kernel: kernel.to_owned(),
+            program: cpu::Program::compile(checks)?,
+            matters: params.iter().map(|&param| asks_addresses || is_number(checks.ty(param))).collect(),
+            asks_grid,
+            held: Mutex::default(),
+        })
+    }
+
+    /// Checks a launch whose grid is not known; conditions about the grid are not looked at, nor others beside them.
+    ///
+    /// # Errors
+    /// As [`Requirements::check`].
+    pub fn check_arguments(&self, words: &[ParamWord]) -> Result<()> {
+        if self.asks_grid { Ok(()) } else { self.check([1; 3], words) }
+    }
+
+    /// Checks a launch with this grid and these parameters.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] at the place of the condition that does not hold.
+    pub fn check(&self, grid: [u32; 3], words: &[ParamWord]) -> Result<()> {
+        // An exported kernel may have further parameters.
+        let own = &words[..self.matters.len() - grid.len()];
+        let all = own.iter().copied().chain(grid.map(ParamWord::from));
+        let numbers = all.zip(&self.matters).map(|(word, &matters)| if matters { word } else { 0 });
+        let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held().iter().any(|known| known.iter().copied().eq(numbers.clone())) {
+            return Ok(());
+        }
+        let numbers: Box<[ParamWord]> = numbers.collect();
+        self.evaluate(&numbers)?;
+        let mut held = held();
+        held.truncate(REMEMBERED - 1);
+        held.insert(0, numbers);
+        Ok(())
+    }
+
+    #[cold]
+    fn evaluate(&self, words: &[ParamWord]) -> Result<()> {
+        let (memory, options) = (cpu::Memory::new(), cpu::RunOptions { sequential: true, ..Default::default() });
+        self.program.run([1; 3], words, &memory, &options).map_err(|error| match error {
+            Error::Execution(Diagnostic { message, location, .. }) => {
+                let message = message.strip_prefix("assertion failed: ").unwrap_or(&message);
+                let note = format!("`{}` requires this of its launches", self.kernel);
+                Error::Argument(Diagnostic::new(message, location).note(note))
+            }
+            other => other,
+        })
+    }
+}

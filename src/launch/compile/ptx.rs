@@ -1,0 +1,367 @@
+//! Compiling through the PTX back end: generated text to the driver's assembler, or its machine code from the disk.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::assert_report;
+use super::check_hints::{assembly, wants_lines};
+use super::executable::{GpuCode, Mapped, Other};
+use super::kernel_source::Source;
+use super::tensor_map::TensorMaps;
+use crate::backend::ptx::{self, Assertion, CompileOptions, ParamKind};
+use crate::backend::{Assembly, Hints, PlanWish};
+use crate::cache::disk::{ContentKey, DiskCache};
+use crate::error::Result;
+use crate::ir::{Global, Module};
+use crate::launch::inspect::dump::Dump;
+use crate::launch::inspect::remarks::{Remarks, Stages, wanted};
+use crate::process::PerProcess;
+use crate::runtime::{
+    Cubin, Gpu, GpuKernel, LaunchConfig, assemble, compile_limit, remarks, spills, wants_whole_program, within,
+};
+use crate::target::Target;
+
+/// Tensor maps of a kernel: without them there are no warps that only load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Maps<'a> {
+    /// The kernel may take tensor maps.
+    Allowed,
+    /// The kernel takes none, for this reason.
+    Without(&'a str),
+}
+
+impl Maps<'_> {
+    /// Returns the choice for a module: a kernel with globals has one form, which runs for all arrays.
+    pub fn of(module: &Module) -> Maps<'static> {
+        match module.globals.is_empty() {
+            true => Maps::Allowed,
+            false => {
+                Maps::Without("a kernel with globals has one form, which runs for arrays without tensor maps, too")
+            }
+        }
+    }
+
+    fn are_allowed(self) -> bool {
+        matches!(self, Maps::Allowed)
+    }
+}
+
+/// Generates PTX.
+pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {
+    let mut code = ptx::compile(module, target, &options(hints, maps.are_allowed()))?;
+    if let Maps::Without(reason) = maps {
+        code.remarks.plain = Some(reason.to_owned());
+    }
+    if let Some(what) = code.remarks.overfull(OVERFULL) {
+        say_once(&code.entry, &what);
+    }
+    Ok(code)
+}
+
+/// The schedule that PTX is generated from, as text.
+pub(crate) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
+    let options = CompileOptions { schedule: true, ..options(hints, tma) };
+    Ok(ptx::compile(module, target, &options)?.schedule)
+}
+
+/// The schedule that PTX is generated from as a picture, replayed in time by the cost model.
+pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
+    let title = format!("{name}, {target}");
+    let draw = &mut |subject: &ptx::Subject<'_, '_>| subject.picture(ptx::weights(target), &title);
+    ptx::with_plan(module, target, &options(hints, tma), ptx::Launched::default(), draw)?.ok_or_else(stuck)
+}
+
+fn stuck() -> crate::Error {
+    crate::Error::argument("the schedule does not come to an end, which is a defect of this crate".to_owned())
+}
+
+/// A plan of a kernel, what a launch of it would take by the cost model, and hints with which the plan is taken.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How it differs from the usual one, for people.
+    pub what: String,
+    /// With them nothing is left open.
+    pub hints: Hints,
+    /// Microseconds of the launch, by the cost model; cycles of a tile block and multiprocessor where the grid is not known.
+    pub model: f64,
+    /// The plan that is taken for the hints as they were given.
+    pub chosen: bool,
+    /// The schedule, as text.
+    pub schedule: String,
+}
+
+/// What a launch over a grid with these parameters would take with these hints; the schedule.
+fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::Launched<'_>) -> Result<(f64, String)> {
+    let weights = ptx::weights(target);
+    let look = &mut |subject: &ptx::Subject<'_, '_>| {
+        subject.cost(weights).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
+    };
+    let (cost, text) = ptx::with_plan(module, target, &options(hints, true), launched, look)?.ok_or_else(stuck)?;
+    Ok((cost.launch.map_or(cost.each(), |cycles| cycles / weights.clock / 1e3), text))
+}
+
+/// The plan that is taken for hints, and with `all` those that they leave open, once each.
+pub(crate) fn plans(
+    module: &Module,
+    target: Target,
+    hints: Hints,
+    launched: ptx::Launched<'_>,
+    all: bool,
+) -> Result<Vec<Plan>> {
+    let (model, schedule) = priced(module, target, hints, launched)?;
+    let first = Plan { what: "as chosen".to_owned(), hints, model, chosen: true, schedule };
+    let mut plans: Vec<Plan> = Vec::new();
+    for (what, hints) in if all { open_plans(hints) } else { Vec::new() } {
+        let Ok((model, schedule)) = priced(module, target, hints, launched) else { continue };
+        if plans.iter().all(|plan| plan.schedule != schedule) {
+            let chosen = schedule == first.schedule;
+            plans.push(Plan { what, hints, model, chosen, schedule });
+        }
+    }
+    if !plans.iter().any(|plan| plan.chosen) {
+        plans.insert(0, first);
+    }
+    Ok(plans)
+}
+
+/// Hints that leave nothing open, for the plans that these do; the usual plan first.
+fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
+    let fixed = PlanWish { fixed: true, ..hints.plan };
+    let usual = hints.plan(fixed);
+    let mut open = vec![("usual".to_owned(), usual)];
+    if hints.num_warps.is_none() {
+        open.extend([4, 8, 16].map(|warps| (format!("{warps} warps"), usual.num_warps(warps))));
+    }
+    if hints.num_warps.is_none_or(|warps| warps == 4) {
+        let apart = usual.num_warps(4).plan(PlanWish { no_teams: true, ..fixed });
+        open.push(("4 warps, no teams".to_owned(), apart));
+    }
+    if hints.stages.is_none() {
+        open.extend([2, 3, 4].map(|stages| (format!("{stages} stages"), usual.stages(stages))));
+    }
+    if hints.occupancy.is_none() {
+        open.push(("2 a multiprocessor".to_owned(), usual.occupancy(2)));
+    }
+    open.push(("no streams".to_owned(), usual.plan(PlanWish { no_streams: true, ..fixed })));
+    open
+}
+
+fn options(hints: Hints, tma: bool) -> CompileOptions {
+    // The interpreter takes `loop_limit`, `wants_lines` the next two, `assembly` the last two.
+    let Hints {
+        num_warps,
+        occupancy,
+        stages,
+        num_ctas,
+        code_limit,
+        plan,
+        loop_limit: _,
+        line_info: _,
+        device_debug: _,
+        opt_level: _,
+        memcheck: _,
+    } = hints;
+    let lines = wants_lines(hints);
+    let choice = match plan.fixed {
+        true => ptx::Choice::Nothing,
+        false if wanted() => ptx::Choice::Said,
+        false => ptx::Choice::Likely,
+    };
+    CompileOptions {
+        num_warps,
+        occupancy,
+        stages,
+        num_ctas,
+        code_limit,
+        tma: tma && !plan.no_streams,
+        lines,
+        schedule: false,
+        choice,
+        teams: !plan.no_teams,
+    }
+}
+
+/// So many times as many registers needed as there are is said unasked.
+const OVERFULL: u32 = 2;
+
+/// Says something about a kernel on standard error, once for each text.
+fn say_once(kernel: &str, what: &str) {
+    static SAID: PerProcess<Mutex<BTreeSet<String>>> = PerProcess::new();
+    let text = format!("cutlet: kernel `{kernel}`: {what}");
+    let mut said = SAID.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&text) {
+        eprintln!("{text}");
+        said.insert(text);
+    }
+}
+
+/// The same kernel with other hints, or without tensor maps.
+fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> Other {
+    Other::new(move || {
+        let Source { name, module, gpu, .. } = &*source;
+        let without = if maps.are_allowed() { "" } else { " without maps" };
+        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{without}", gpu.target()));
+        compile(name, module, gpu, hints, maps, &dump)
+    })
+}
+
+/// Compiles a module for a GPU through PTX.
+///
+/// # Errors
+/// [`crate::Error::Unsupported`] at the user's places, [`crate::Error::Compile`] with the assembler's log.
+pub(crate) fn compile(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    hints: Hints,
+    maps: Maps<'_>,
+    dump: &Dump,
+) -> Result<GpuCode> {
+    let tma = maps.are_allowed();
+    let mut stages = Stages::default();
+    let mut used = hints;
+    let mut code = stages.time("code", || generate(module, gpu.target(), hints, maps))?;
+    let load = |code: &ptx::Compiled| assembled(name, gpu, (&code.text, &code.entry), config(code), assembly(hints));
+    let (mut kernel, mut cubin) = stages.time("assembler", || load(&code))?;
+    if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
+        // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
+        used.occupancy = Some(1);
+        code = stages.time("code again", || generate(module, gpu.target(), used, maps))?;
+        (kernel, cubin) = stages.time("assembler again", || load(&code))?;
+    }
+    dump.write("layout", code.layout.as_bytes())?;
+    if dump.is_wanted() {
+        dump.write("schedule", schedule(module, gpu.target(), used, tma)?.as_bytes())?;
+        dump.write("svg", picture(name, module, gpu.target(), used, tma)?.as_bytes())?;
+    }
+    dump.write("ptx", code.text.as_bytes())?;
+    if !cubin.bytes.is_empty() {
+        dump.write("cubin", &cubin.bytes)?;
+    }
+    dump.write("log", cubin.log.as_bytes())?;
+    let remarks = Remarks::of_gpu(name, gpu, &kernel, Some(code.remarks), remarks(&cubin.log), stages)?;
+    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+    completed(source, kernel, code.params, code.assertions, remarks)
+}
+
+fn config(code: &ptx::Compiled) -> LaunchConfig {
+    LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster }
+}
+
+/// A loaded kernel with what its launches need: maps, the note of assertions, the names of globals.
+fn completed(
+    source: Source,
+    kernel: GpuKernel,
+    params: Vec<ParamKind>,
+    assertions: Vec<Assertion>,
+    remarks: Remarks,
+) -> Result<GpuCode> {
+    let failure = assert_report::note(source.gpu, assertions)?;
+    let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
+    let globals = source.module.globals.iter().enumerate().map(symbol).collect();
+    let maps = TensorMaps::of(&params).map(|maps| {
+        let (hints, source) = (source.hints, Arc::new(source));
+        let plain = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
+        let single = other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed);
+        Box::new(Mapped { maps, plain, single })
+    });
+    Ok(GpuCode { kernel, params, remarks, promises: None, maps, globals, failure })
+}
+
+/// PTX that was generated earlier, and what a launch has to know about it.
+pub(crate) struct Ready<'a> {
+    pub text: &'a str,
+    /// Machine code made of it, for this GPU.
+    pub machine_code: Option<&'a [u8]>,
+    pub entry: &'a str,
+    pub config: LaunchConfig,
+    pub params: &'a [ParamKind],
+    pub assertions: &'a [Assertion],
+}
+
+/// Loads PTX that was generated earlier. `module`: what it was made of, for launches that it is not for.
+///
+/// # Errors
+/// [`crate::Error::Compile`] with the assembler's log, [`crate::Error::Driver`].
+pub(crate) fn load(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints, code: Ready<'_>) -> Result<GpuCode> {
+    let mut stages = Stages::default();
+    let whole = code.machine_code.and_then(|bytes| GpuKernel::load(gpu, bytes, code.entry, code.config).ok());
+    let (kernel, log) = match whole {
+        Some(kernel) => (kernel, String::new()),
+        // A driver that does not know this machine code makes its own.
+        None => {
+            let names = (code.text, code.entry);
+            let made = stages.time("assembler", || assembled(name, gpu, names, code.config, assembly(hints)))?;
+            (made.0, made.1.log)
+        }
+    };
+    let remarks = Remarks::of_gpu(name, gpu, &kernel, None, remarks(&log), stages)?;
+    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+    completed(source, kernel, code.params.to_vec(), code.assertions.to_vec(), remarks)
+}
+
+/// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole
+/// program the driver keeps the code for itself, and has no log of it if it did so earlier.
+fn assembled(
+    name: &str,
+    gpu: &'static Gpu,
+    (text, entry): (&str, &str),
+    config: LaunchConfig,
+    assembly: Assembly,
+) -> Result<(GpuKernel, Cubin)> {
+    let compiler = "the driver's PTX assembler";
+    let (own_name, own_text, own_entry) = (name.to_owned(), text.to_owned(), entry.to_owned());
+    if wants_whole_program(text) {
+        let work = move || GpuKernel::load_ptx(gpu, &own_name, (&own_text, assembly), &own_entry, config);
+        let (kernel, log) = within(compile_limit()?, name, compiler, work)?;
+        return Ok((kernel, Cubin { bytes: Vec::new(), log }));
+    }
+    let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, entry, config);
+    let disk = DiskCache::from_env();
+    let key = content_key(gpu, text, assembly)?;
+    // A cubin that the driver refuses although its checksum is right is a miss, too.
+    let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
+    if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
+        return Ok(found);
+    }
+    let work = move || assemble(gpu, &own_name, &own_text, assembly);
+    let cubin = within(compile_limit()?, name, compiler, work)?;
+    let kernel = load(&cubin)?;
+    if let Some(disk) = &disk {
+        disk.put(&key, &pack(&cubin));
+    }
+    Ok((kernel, cubin))
+}
+
+/// Everything that machine code depends on. The options of the assembler are in [`assemble`]; change the first part with
+/// them.
+fn content_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
+    let (driver, target) = (gpu.driver_identity()?, gpu.target().to_string());
+    Ok(ContentKey::of(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
+}
+
+/// Log and code in one entry of the disk cache: length of the log, log, code.
+fn pack(cubin: &Cubin) -> Vec<u8> {
+    [&(cubin.log.len() as u64).to_le_bytes()[..], cubin.log.as_bytes(), &cubin.bytes].concat()
+}
+
+fn unpack(bytes: &[u8]) -> Option<Cubin> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let (log, code) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    Some(Cubin { bytes: code.to_vec(), log: String::from_utf8_lossy(log).into_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_entries_hold_log_and_code() {
+        let cubin = Cubin { bytes: vec![1, 2, 3], log: "0 bytes spill stores".into() };
+        let back = unpack(&pack(&cubin)).unwrap();
+        assert_eq!((back.bytes, back.log), (cubin.bytes, cubin.log));
+        assert!(unpack(&[9, 0, 0, 0, 0, 0, 0, 0, 1]).is_none());
+        assert!(unpack(&[1]).is_none());
+    }
+}

@@ -1,0 +1,113 @@
+//! The tensor maps of a launch: made from its parameter words, and kept for the next one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::backend::ParamWord;
+use crate::backend::ptx::ParamKind;
+use crate::backend::ptx::tensor_map::{L2Promotion, MapElement, Swizzle, TensorMap};
+use crate::runtime::TiledArray;
+use crate::runtime::driver::sys::{CUtensorMap, CUtensorMapDataType, CUtensorMapL2promotion, CUtensorMapSwizzle};
+
+/// Sets of arrays whose maps are kept.
+const KEPT: usize = 4;
+
+/// The maps of one launch in the order of the kernel's parameters.
+pub(crate) type Encoded = Arc<[CUtensorMap]>;
+
+/// The tensor maps that a kernel takes.
+pub(crate) struct TensorMaps {
+    maps: Vec<TensorMap>,
+    /// Positions of the entry's parameters that the maps depend on.
+    words: Vec<u32>,
+    recent: Mutex<Recent>,
+}
+
+/// Maps of the latest launches.
+#[derive(Default)]
+struct Recent {
+    launches: Vec<Launched>,
+    /// Where the next one goes.
+    next: usize,
+}
+
+/// The words that the maps of a launch depend on, and the maps; none if these arrays have none.
+struct Launched {
+    words: Box<[ParamWord]>,
+    encoded: Option<Encoded>,
+}
+
+impl TensorMaps {
+    /// Those among the parameters of a kernel; `None` if there are none.
+    pub fn of(params: &[ParamKind]) -> Option<TensorMaps> {
+        let map = |kind: &ParamKind| match kind {
+            ParamKind::TensorMap(map) => Some(map.clone()),
+            ParamKind::Word { .. } | ParamKind::Failure => None,
+        };
+        let maps: Vec<TensorMap> = params.iter().filter_map(map).collect();
+        let mut words: Vec<u32> = maps.iter().flat_map(TensorMap::parameters).collect();
+        words.sort_unstable();
+        words.dedup();
+        (!maps.is_empty()).then(|| TensorMaps { maps, words, recent: Mutex::default() })
+    }
+
+    /// The maps for these parameter words; `None` when some array has none.
+    #[inline]
+    pub fn encoded(&self, words: &[ParamWord]) -> Option<Encoded> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |launched: &&Launched| {
+            self.words.iter().zip(&launched.words).all(|(&index, &word)| words[index as usize] == word)
+        };
+        match recent.launches.iter().find(same) {
+            Some(launched) => launched.encoded.clone(),
+            None => self.encode(&mut recent, words),
+        }
+    }
+
+    #[cold]
+    fn encode(&self, recent: &mut Recent, words: &[ParamWord]) -> Option<Encoded> {
+        let encoded: Option<Encoded> = self.maps.iter().map(|map| encode(map, words)).collect();
+        let key = self.words.iter().map(|&index| words[index as usize]).collect();
+        let launched = Launched { words: key, encoded: encoded.clone() };
+        match recent.launches.get_mut(recent.next) {
+            Some(place) => *place = launched,
+            None => recent.launches.push(launched),
+        }
+        recent.next = (recent.next + 1) % KEPT;
+        encoded
+    }
+}
+
+fn encode(map: &TensorMap, words: &[ParamWord]) -> Option<CUtensorMap> {
+    let array = map.resolve(words)?;
+    use {CUtensorMapDataType::*, CUtensorMapL2promotion::*, CUtensorMapSwizzle::*};
+    let tiled = TiledArray {
+        address: array.address,
+        extents: &array.extents[..array.rank],
+        strides: &array.strides[..array.rank - 1],
+        boxes: &array.boxes[..array.rank],
+        element: match map.element {
+            MapElement::U8 => CU_TENSOR_MAP_DATA_TYPE_UINT8,
+            MapElement::U16 => CU_TENSOR_MAP_DATA_TYPE_UINT16,
+            MapElement::U32 => CU_TENSOR_MAP_DATA_TYPE_UINT32,
+            MapElement::U64 => CU_TENSOR_MAP_DATA_TYPE_UINT64,
+            MapElement::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+            MapElement::F32 => CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+            MapElement::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+            MapElement::BF16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        },
+        swizzle: match map.swizzle {
+            Swizzle::None => CU_TENSOR_MAP_SWIZZLE_NONE,
+            Swizzle::B32 => CU_TENSOR_MAP_SWIZZLE_32B,
+            Swizzle::B64 => CU_TENSOR_MAP_SWIZZLE_64B,
+            Swizzle::B128 => CU_TENSOR_MAP_SWIZZLE_128B,
+        },
+        promotion: match map.promotion {
+            L2Promotion::None => CU_TENSOR_MAP_L2_PROMOTION_NONE,
+            L2Promotion::B64 => CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+            L2Promotion::B128 => CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            L2Promotion::B256 => CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        },
+    };
+    // What the driver refuses beyond the limits that are known here is one more array without a map.
+    tiled.encode().ok()
+}

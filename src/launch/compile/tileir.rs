@@ -1,0 +1,174 @@
+//! Compiling through the Tile IR back end: bytecode to the driver's own compiler, or to `tileiras`.
+
+use super::check_hints::assembly;
+use super::executable::{GpuCode, Other, Promised};
+use super::kernel_source::Source;
+use super::launch_conditions::Checks;
+use super::tileir_route::{Way, ways};
+use crate::backend::ptx::ParamKind;
+use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
+use crate::backend::{Assembly, Hints};
+use crate::cache::disk::{ContentKey, DiskCache};
+use crate::error::{Error, Result};
+use crate::ir::{Module, PrintOptions};
+use crate::launch::inspect::dump::Dump;
+use crate::launch::inspect::remarks::{Remarks, Stages};
+use crate::runtime::{Gpu, GpuKernel, compile_limit, within};
+use crate::target::Target;
+
+/// Compiles a module for a GPU through Tile IR.
+///
+/// # Errors
+/// [`Error::Kernel`] and [`Error::Unsupported`] at the user's places; [`Error::Compile`] with everything
+/// that was tried when no way led to a kernel.
+pub(crate) fn compile(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    hints: Hints,
+    guards: Guards,
+    dump: &Dump,
+) -> Result<GpuCode> {
+    let mut stages = Stages::default();
+    let options = CompileOptions { version: None, guards, hints };
+    let code = stages.time("code", || tileir::compile(module, gpu.target(), &options))?;
+    dump.write("tileir", code.module.to_text(PrintOptions::default()).as_bytes())?;
+    dump.write("tilebc", &code.bytecode)?;
+    let wish = std::env::var("CUTLET_TILEIR").ok();
+    let (ways, mut tried) = ways(gpu.target(), gpu.driver_version().unwrap_or(0), wish.as_deref())?;
+    for way in ways {
+        let kernel =
+            stages.time("assembler", || loaded(way, gpu, (&code.bytecode, &code.entry, assembly(hints)), dump))?;
+        match kernel {
+            Ok(kernel) => {
+                let word = |(index, param): (usize, &tileir::Param)| ParamKind::Word {
+                    index: index as u32,
+                    bytes: param.bytes,
+                };
+                let params = code.params.iter().enumerate().map(word).collect();
+                let promises = (!code.promises.is_empty()).then(|| {
+                    let source = Source { name: name.into(), module: module.clone(), gpu, hints };
+                    let checks = Checks::new(code.promises, &code.params);
+                    Box::new(Promised { checks, guarded: guarded(source) })
+                });
+                let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
+                let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
+                return Ok(GpuCode { kernel, params, remarks, promises, maps: None, globals, failure: None });
+            }
+            Err(problem) => tried.push(problem),
+        }
+    }
+    Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
+}
+
+/// Loads bytecode that was made earlier, and that asks itself whether tiles are inside; or the machine code that was made
+/// of it for this GPU. `module`: what it was made of.
+///
+/// # Errors
+/// As [`compile`].
+pub(crate) fn load(
+    name: &str,
+    module: &Module,
+    gpu: &'static Gpu,
+    (entry, params): (&str, &[ParamKind]),
+    (bytecode, machine_code): (&[u8], Option<&[u8]>),
+    assembly: Assembly,
+) -> Result<GpuCode> {
+    let mut stages = Stages::default();
+    let completed = |kernel: GpuKernel, stages| {
+        let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
+        let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
+        let params = params.to_vec();
+        Ok(GpuCode { kernel, params, remarks, promises: None, maps: None, globals, failure: None })
+    };
+    if let Some(kernel) = machine_code.and_then(|code| GpuKernel::load_tile_cubin(gpu, code, entry).ok()) {
+        return completed(kernel, stages);
+    }
+    let dump = Dump::from_env(name, module, &format!("{:?} from a bundle", gpu.target()));
+    let wish = std::env::var("CUTLET_TILEIR").ok();
+    let (ways, mut tried) = ways(gpu.target(), gpu.driver_version().unwrap_or(0), wish.as_deref())?;
+    for way in ways {
+        match stages.time("assembler", || loaded(way, gpu, (bytecode, entry, assembly), &dump))? {
+            Ok(kernel) => return completed(kernel, stages),
+            Err(problem) => tried.push(problem),
+        }
+    }
+    Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
+}
+
+/// The kernel by one of the ways, or why that is none.
+///
+/// # Errors
+/// The user's own affair: another way would not help.
+fn loaded(
+    way: Way,
+    gpu: &'static Gpu,
+    (bytecode, entry, assembly): (&[u8], &str, Assembly),
+    dump: &Dump,
+) -> Result<std::result::Result<GpuKernel, String>> {
+    if way == Way::Driver {
+        let (own_bytecode, own_entry) = (bytecode.to_owned(), entry.to_owned());
+        let work = move || GpuKernel::load_tile_ir(gpu, &own_bytecode, assembly, &own_entry);
+        let kernel = within(compile_limit()?, entry, "the driver's Tile IR compiler", work);
+        return Ok(kernel.map_err(|error| format!("the driver: {error}")));
+    }
+    let load = |cubin: &[u8]| GpuKernel::load_tile_cubin(gpu, cubin, entry);
+    match assembled(entry, (bytecode, assembly), gpu.target(), load) {
+        Err(error @ Error::Unsupported(_)) => Err(error),
+        Err(error) => Ok(Err(format!("tileiras: {error}"))),
+        Ok((cubin, kernel)) => {
+            dump.write("cubin", &cubin)?;
+            Ok(Ok(kernel))
+        }
+    }
+}
+
+/// The kernel that relies on nothing.
+fn guarded(source: Source) -> Other {
+    Other::new(move || {
+        let Source { name, module, gpu, hints } = &source;
+        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?} guarded", gpu.target()));
+        compile(name, module, gpu, *hints, Guards::Kernel, &dump)
+    })
+}
+
+/// Machine code of a kernel from the disk cache or from the assembler, and what `load` makes of it. Code from the
+/// disk cache that it refuses is a miss.
+///
+/// Kept under two names: with the assembler's version, and for machines that have no assembler
+/// without it.
+pub(crate) fn assembled<X>(
+    entry: &str,
+    (bytecode, assembly): (&[u8], Assembly),
+    target: Target,
+    load: impl Fn(&[u8]) -> Result<X>,
+) -> Result<(Vec<u8>, X)> {
+    let key = |assembler: &str| {
+        let target = format!("sm_{}", target.arch);
+        ContentKey::of(&[b"tileir 2", bytecode, target.as_bytes(), assembler.as_bytes(), &assembly.key()])
+    };
+    let disk = DiskCache::from_env();
+    let kept = |key: &ContentKey| {
+        let cubin = disk.as_ref().and_then(|disk| disk.get(key))?;
+        load(&cubin).ok().map(|loaded| (cubin, loaded))
+    };
+    let any = key("");
+    let mut assembler = match Assembler::find() {
+        Ok(assembler) => assembler,
+        Err(error) => return kept(&any).ok_or(error),
+    };
+    if let Some(limit) = compile_limit()? {
+        assembler.time_limit = limit.time;
+    }
+    let own = key(&assembler.identity()?);
+    if let Some(found) = kept(&own) {
+        return Ok(found);
+    }
+    let cubin = assembler.assemble_as(entry, bytecode, target, assembly)?;
+    let loaded = load(&cubin)?;
+    if let Some(disk) = &disk {
+        disk.put(&own, &cubin);
+        disk.put(&any, &cubin);
+    }
+    Ok((cubin, loaded))
+}

@@ -1,0 +1,74 @@
+//! Which way Tile IR bytecode becomes machine code: through the driver's own compiler, or through `tileiras`.
+
+use crate::error::{Error, Result};
+use crate::runtime::Gpu;
+use crate::target::Target;
+
+/// First driver with a compiler for Tile IR, as `cuDriverGetVersion` counts: 13.1.
+const FIRST_DRIVER: i32 = 13_010;
+/// First architecture that drivers compile Tile IR for.
+const FIRST_ARCH: u32 = 100;
+
+/// Does the driver of this GPU take bytecode?
+#[inline]
+pub(crate) fn driver_compiles(gpu: &Gpu) -> bool {
+    // Every launch asks: the driver only where its answer matters.
+    gpu.target().arch >= FIRST_ARCH && compiles(gpu.target(), gpu.driver_version().unwrap_or(0))
+}
+
+fn compiles(target: Target, driver: i32) -> bool {
+    target.arch >= FIRST_ARCH && driver >= FIRST_DRIVER
+}
+
+/// Which way bytecode goes; `CUTLET_TILEIR` names one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Driver,
+    Tileiras,
+}
+
+/// The ways for a target and a driver, best first, and why others are none.
+pub(crate) fn ways(target: Target, driver: i32, wish: Option<&str>) -> Result<(Vec<Way>, Vec<String>)> {
+    match wish {
+        Some("driver") => return Ok((vec![Way::Driver], Vec::new())),
+        Some("tileiras") => return Ok((vec![Way::Tileiras], Vec::new())),
+        Some("") | None => {}
+        Some(other) => {
+            return Err(Error::environment("CUTLET_TILEIR", other, "expected driver or tileiras"));
+        }
+    }
+    if compiles(target, driver) {
+        return Ok((vec![Way::Driver, Way::Tileiras], Vec::new()));
+    }
+    let (major, minor) = (driver / 1000, driver % 1000 / 10);
+    let reason = format!(
+        "the driver was not asked: it is of CUDA {major}.{minor} for {target}, and compiles Tile IR from CUDA 13.1 on \
+         for sm_100 and later"
+    );
+    Ok((vec![Way::Tileiras], vec![reason]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blackwell_and_a_new_driver_compile_by_themselves() {
+        let target = |name: &str| name.parse::<Target>().expect("a target");
+        for (name, driver, compiled) in
+            [("sm_100", 13_010, true), ("sm_120", 13_020, true), ("sm_100", 13_000, false), ("sm_90a", 13_020, false)]
+        {
+            assert_eq!(compiles(target(name), driver), compiled, "{name} {driver}");
+            let (found, reasons) = ways(target(name), driver, None).expect("no wish");
+            let expected: &[Way] = if compiled { &[Way::Driver, Way::Tileiras] } else { &[Way::Tileiras] };
+            assert_eq!((found.as_slice(), reasons.is_empty()), (expected, compiled), "{name} {driver}");
+        }
+        let (_, reasons) = ways(target("sm_90a"), 13_000, None).expect("no wish");
+        assert!(reasons[0].contains("CUDA 13.0 for sm_90a") && reasons[0].contains("sm_100 and later"), "{reasons:?}");
+        // A wish is followed, whatever is there.
+        assert_eq!(ways(target("sm_90a"), 13_000, Some("driver")).expect("a wish").0, [Way::Driver]);
+        assert_eq!(ways(target("sm_100"), 13_010, Some("tileiras")).expect("a wish").0, [Way::Tileiras]);
+        let error = ways(target("sm_100"), 13_010, Some("nvcc")).expect_err("no such way").to_string();
+        assert!(error.contains("expected driver or tileiras"), "{error}");
+    }
+}

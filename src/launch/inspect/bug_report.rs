@@ -1,0 +1,103 @@
+//! What a report of a defect needs, in a folder: `CUTLET_REPORT=<folder>`.
+//!
+//! Code that an assembler refuses, and a pass that breaks a kernel, are defects of this crate. With the wish each leaves the
+//! trace of its kernel, its PTX as far as there is some, what was said, and what `doctor` finds on this machine.
+
+use std::path::{Path, PathBuf};
+
+use super::doctor::doctor;
+use crate::cache::disk::ContentKey;
+use crate::error::{Error, Result};
+use crate::ir::{Module, PrintOptions};
+use crate::launch::compile::ptx::{Maps, generate};
+use crate::launch::file::name_for_file;
+use crate::launch::options::Wishes;
+use crate::runtime::Device;
+
+/// Where reports are wished for.
+pub(crate) fn folder() -> Option<PathBuf> {
+    std::env::var_os("CUTLET_REPORT").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// A kernel that was to be compiled.
+pub(crate) struct Case<'a> {
+    pub kernel: &'a str,
+    /// As it was recorded.
+    pub trace: &'a Module,
+    pub device: Device,
+    pub wishes: Wishes,
+}
+
+impl Case<'_> {
+    /// The error, which says where the report is if it is of a defect. `optimise`: the passes.
+    pub fn reported(
+        &self,
+        folder: &Path,
+        error: Error,
+        optimise: impl FnOnce(&str, Module) -> Result<Module>,
+    ) -> Error {
+        let Error::Compile { kernel, stage, mut log } = error else { return error };
+        let text = self.trace.to_text(PrintOptions::default());
+        let hash = ContentKey::of(&[text.as_bytes(), format!("{:?} {:?}", self.device, self.wishes).as_bytes()]).hex();
+        let own = folder.join(format!("{}-{}", name_for_file(self.kernel), &hash[..8]));
+        let summary = format!(
+            "kernel {} for {:?}, {:?}\n{stage} refused the generated code:\n{log}\n\n{}\n",
+            self.kernel,
+            self.device,
+            self.wishes,
+            doctor()
+        );
+        let ptx = self.device.target().and_then(|target| {
+            let module = optimise(self.kernel, self.trace.clone()).ok()?;
+            Some(generate(&module, target, self.wishes.hints, Maps::Allowed).ok()?.text)
+        });
+        let files = [("report.txt", Some(summary)), ("trace.ir", Some(text)), ("kernel.ptx", ptx)];
+        let written = std::fs::create_dir_all(&own).and_then(|()| {
+            let mut files = files.iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
+            files.try_for_each(|(name, text)| std::fs::write(own.join(name), text))
+        });
+        log.push_str(&match written {
+            Ok(()) => format!("\nwhat a report needs is in {}", own.display()),
+            Err(problem) => format!("\nno report could be written to {}: {problem}", own.display()),
+        });
+        Error::Compile { kernel, stage, log }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Hints;
+    use crate::kernel::{Arguments, trace_kernel};
+    use crate::runtime::Backend;
+    use crate::tile::ArrayMut;
+
+    #[test]
+    fn a_defect_leaves_what_its_report_needs() -> Result<()> {
+        let x = crate::ArraySpec::<f32, 1>::new([64]).mutable();
+        let kernel = |x: ArrayMut<f32, 1>| x.store(0, crate::ones([64]));
+        let trace = trace_kernel("fill", &kernel, &Arguments::of((x,)))?;
+        let wishes = Wishes { hints: Hints::default(), generator: Backend::Cpu, dependent: false, checked: false };
+        let case = Case { kernel: "fill", trace: &trace, device: Device::cpu(), wishes };
+        let folder = crate::temporary::TemporaryFolder::new().expect("a folder");
+        let defect = |log: &str| Error::Compile { kernel: "fill".into(), stage: "ptxas", log: log.into() };
+        let report = |folder: &Path, error| case.reported(folder, error, |_, module| Ok(module)).to_string();
+
+        let text = report(folder.path(), defect("line 7: no such register"));
+        assert!(text.contains("line 7") && text.contains("what a report needs is in "), "{text}");
+        let own = std::fs::read_dir(folder.path()).expect("it").next().expect("a report").expect("it").path();
+        let file = |name| std::fs::read_to_string(own.join(name)).unwrap_or_default();
+        assert!(file("trace.ir").contains("store_view_tko") && !own.join("kernel.ptx").exists());
+        for part in ["kernel fill", "no such register", "driver  ", env!("CARGO_PKG_VERSION")] {
+            assert!(file("report.txt").contains(part), "{part} in {}", file("report.txt"));
+        }
+        // The same defect has the same folder; what is no defect has none; a folder that cannot be is said.
+        report(folder.path(), defect("line 8"));
+        assert_eq!(std::fs::read_dir(folder.path()).expect("it").count(), 1);
+        assert!(file("report.txt").contains("line 8"));
+        let other = report(folder.path(), Error::NoDevice("none".into()));
+        assert_eq!(other, "none");
+        assert!(report(&own.join("report.txt"), defect("")).contains("no report could be written"));
+        Ok(())
+    }
+}

@@ -1,0 +1,347 @@
+//! A compiled kernel in the hand: launched without a look-up, and asked what became of it.
+
+use std::any::TypeId;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use super::remarks::Remarks;
+use crate::backend::cpu::Checks;
+use crate::error::{Error, Location, Result};
+use crate::kernel::{AnyArgs, Arguments, ArrivesAs, Bound, Call, Kernel, StoredConstant, refuse_nested};
+use crate::launch::compile::executable::{Code, Executable};
+use crate::launch::grid::Grid;
+use crate::launch::options::{Launch, Wishes, refuse_absent};
+use crate::launch::raw_launch::RawLaunch;
+use crate::launch::run::run;
+use crate::launch::specialize::{Specialised, key_of, specialise};
+use crate::runtime::Device;
+
+/// A kernel compiled for one form of its arguments, made by [`compile`].
+///
+/// Launching it traces nothing, also where the kernel is a closure with captures or a function pointer;
+/// captured values stay as they were when it was compiled.
+///
+/// `Args` is what the kernel receives.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// let mut x = ct::Device::cpu().zeros([4])?;
+/// let fill: ct::CompiledKernel<_> = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+/// fill.launch(1, (&mut x,))?;
+/// assert_eq!(x.to_vec()?, [1; 4]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub struct CompiledKernel<Args> {
+    held: Held,
+    args: PhantomData<fn(Args)>,
+}
+
+/// The same without the type of its arguments.
+struct Held {
+    name: String,
+    slot: Specialised,
+    device: Device,
+    wishes: Wishes,
+    /// Those of the launch that it was compiled by.
+    checks: Option<Checks>,
+    /// May arrays lie on other GPUs? As in the launch that it was compiled by.
+    peers: bool,
+    key: Box<[u64]>,
+    constants: Vec<StoredConstant>,
+    /// What the arguments were, as types.
+    form: TypeId,
+}
+
+// As of a slot: comparisons read the constants alone.
+impl UnwindSafe for Held {}
+impl RefUnwindSafe for Held {}
+
+/// Compiles a kernel for arguments of this form and on their device, without running it.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// let device = ct::Device::cpu();
+/// let mut y = device.zeros::<i32, 1>([16])?;
+/// let seed = 7;
+/// let fill = move |y: ct::ArrayMut<i32, 1>| y.store([ct::bid(0)], ct::full::<i32, 1>([8], seed));
+/// let compiled = ct::compile(fill, (&mut y,))?;
+/// compiled.launch(2, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [7; 16]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`crate::launch`].
+///
+/// # Panics
+/// As [`crate::launch`].
+#[track_caller]
+pub fn compile<K, A, P>(kernel: K, args: A) -> Result<CompiledKernel<P>>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    Launch::new(1).compile(kernel, args)
+}
+
+impl Launch<'_> {
+    /// [`compile`] with the back end and the hints of this launch.
+    ///
+    /// # Errors
+    /// As [`crate::launch`].
+    ///
+    /// # Panics
+    /// As [`crate::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let hints = ct::Hints::new().num_warps(4);
+    /// let fill = ct::Launch::new(1).hints(hints).compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// fill.launch(1, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn compile<K, A, P>(&self, kernel: K, args: A) -> Result<CompiledKernel<P>>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let args = Arguments::of(args);
+        let form = Arguments::<A, P>::identity::<()>();
+        let held = self.held(&Bound::new(&kernel, &args).call(), form)?;
+        Ok(CompiledKernel { held, args: PhantomData })
+    }
+
+    #[track_caller]
+    fn held(&self, call: &Call<'_>, form: TypeId) -> Result<Held> {
+        refuse_nested(|| call.name())?;
+        let args = call.args();
+        let device = self.device(args)?;
+        let wishes = self.wishes(device)?;
+        let slot = specialise(call, device, wishes, self.stream)?;
+        let mut key = key_of(device, wishes);
+        args.key(&mut key);
+        let mut constants = Vec::new();
+        args.store_constants(&mut constants);
+        let (name, key) = (call.name(), key.words().into());
+        Ok(Held { name, slot, device, wishes, checks: self.checks, peers: self.peers, key, constants, form })
+    }
+
+    /// Runs a compiled kernel; back end and hints of this launch do not matter.
+    ///
+    /// # Errors
+    /// As [`CompiledKernel::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (stream, mut x) = (ct::Device::cpu().stream()?, ct::Device::cpu().zeros([4])?);
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// ct::Launch::new(1).stream(&stream).launch_compiled(&fill, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn launch_compiled<A, Args>(&self, kernel: &CompiledKernel<Args>, args: A) -> Result<()>
+    where
+        A: ArrivesAs<Args>,
+    {
+        let args = Arguments::<A, Args>::of(args);
+        self.launch_held(&kernel.held, args.given(), Arguments::<A, Args>::identity::<()>())
+    }
+
+    #[track_caller]
+    fn launch_held(&self, kernel: &Held, args: &dyn AnyArgs, form: TypeId) -> Result<()> {
+        refuse_nested(|| kernel.name.clone())?;
+        let device = self.device(args)?;
+        kernel.check(args, form, device)?;
+        let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
+            return self.grid.may_be_empty(args);
+        };
+        let checks = Launch { checks: self.checks.or(kernel.checks), ..*self }.checks(&kernel.wishes)?;
+        run(&kernel.slot, self.stream, grid, kernel.wishes.dependent, checks, args)
+    }
+}
+
+impl Held {
+    /// # Errors
+    /// [`Error::Argument`] at the caller's place for arguments of another form than the kernel was compiled for.
+    #[track_caller]
+    fn check(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> Result<()> {
+        if self.takes(args, form, device) {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "kernel `{}` was compiled for other arguments: for another device, other constants, or arrays that \
+             differ in the alignment of their address, in which strides are 1, in which extents and strides are \
+             multiples of 16, or in index width; compile it for these, or use `launch`",
+            self.name
+        )))
+    }
+
+    /// Returns true if the arguments are of the form that the kernel was compiled for.
+    fn takes(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> bool {
+        let mut key = key_of(device, self.wishes);
+        args.key(&mut key);
+        let mut constants = self.constants.iter();
+        form == self.form
+            && *key.words() == *self.key
+            && args.same_constants(&mut constants)
+            && constants.as_slice().is_empty()
+    }
+
+    fn executable(&self) -> &Executable {
+        self.slot.get().expect("a slot that was specialised is filled")
+    }
+
+    #[track_caller]
+    fn raw(&self, args: &dyn AnyArgs, form: TypeId) -> Result<Option<RawLaunch>> {
+        refuse_absent(args)?;
+        let device = Launch { peers: self.peers, ..Launch::new(1) }.device_ahead(self.device, args)?;
+        self.check(args, form, device)?;
+        let Executable { code: Code::Gpu(code), required, .. } = self.executable() else { return Ok(None) };
+        let place = Location::caller();
+        args.make(None).map_err(|error| error.placed(place))?;
+        let mut words = Vec::new();
+        args.pack(&mut |word| words.push(word));
+        if let Some(required) = required {
+            required.check_arguments(&words)?;
+        }
+        RawLaunch::new(&self.slot, code, words).map(Some)
+    }
+}
+
+impl<Args> CompiledKernel<Args> {
+    pub(crate) fn name(&self) -> &str {
+        &self.held.name
+    }
+
+    pub(crate) fn executable(&self) -> &Executable {
+        self.held.executable()
+    }
+
+    /// Runs the kernel on the default stream of its device; [`Launch::launch_compiled`] has a choice.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the arguments differ in form from those it was compiled for; else as
+    /// [`crate::launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([3])?;
+    /// let count = ct::compile(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0), ct::bid(0)), (&mut x,))?;
+    /// count.launch(2, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [0, 1, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn launch<A: ArrivesAs<Args>>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
+        Launch::new(grid).launch_compiled(self, args)
+    }
+
+    /// The device it was compiled for.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let kernel = ct::compile(|x: Array<i32, 1>| ct::println!("{}", x.extent(0)), (&ct::Device::cpu().zeros::<i32, 1>([3])?,))?;
+    /// assert_eq!(kernel.device(), ct::Device::cpu());
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn device(&self) -> Device {
+        self.held.device
+    }
+
+    /// What became of the kernel: accesses, instructions, registers, notes of the assembler.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// fn fill(y: ct::ArrayMut<i32, 1>) {
+    ///     y.store([ct::bid(0)], ct::full::<i32, 1>([8], 7));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros::<i32, 1>([16])?;
+    /// let compiled = ct::compile(fill, (&mut y,))?;
+    /// assert_eq!(compiled.remarks().to_string(), "fill: interpreted\n");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn remarks(&self) -> &Remarks {
+        self.executable().remarks()
+    }
+
+    /// Registers of one thread; 0 on the cpu device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when earlier work on the device failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.num_registers()?, 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn num_registers(&self) -> Result<u32> {
+        Ok(self.resources()?.0)
+    }
+
+    /// Local memory of one thread in bytes: what was spilled, and its stack; 0 on the cpu device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when earlier work on the device failed.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(fill.local_bytes()?, 0);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn local_bytes(&self) -> Result<u32> {
+        Ok(self.resources()?.1)
+    }
+
+    /// The kernel and its parameters for a launch with these arguments through the driver; `None` on the cpu
+    /// device.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for arguments of another form than it was compiled for, and where a condition of the kernel ([`require`](fn@crate::require)) does not hold (those about the
+    /// grid are left to the launcher, and all others of such a kernel), [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
+    /// without tensor maps, or a kernel that was compiled with clusters the first that is needed without.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// let fill = ct::compile(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert!(fill.raw((&mut x,))?.is_none()); // on a GPU: what `cuLaunchKernel` takes
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn raw<A: ArrivesAs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
+        self.held.raw(&args.give(), Arguments::<A, Args>::identity::<()>())
+    }
+
+    fn resources(&self) -> Result<(u32, u32)> {
+        match &self.executable().code {
+            Code::Cpu(..) => Ok((0, 0)),
+            Code::Gpu(code) => code.kernel.resources(),
+        }
+    }
+}
+
+impl<Args> fmt::Debug for CompiledKernel<Args> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompiledKernel({} for {})", self.held.name, self.held.device)
+    }
+}

@@ -1,0 +1,83 @@
+//! What a launch does at least: for programs, and said to people with the remarks of its kernel.
+
+use super::remarks::Remarks;
+use super::text::traced;
+use crate::error::Result;
+use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, WordWriter};
+use crate::launch::options::Launch;
+use crate::pass::Work;
+use crate::runtime::{Backend, Device};
+
+impl Launch<'_> {
+    /// What a launch of this kernel over the grid would do at least: bytes of memory, operations.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+    ///     let tile = x.load([ct::bid(0)], [16]);
+    ///     y.store([ct::bid(0)], tile + tile);
+    /// }
+    ///
+    /// let x = ct::ArraySpec::<f32, 1>::new([64]);
+    /// let work = ct::Launch::new(4).work(double, (x, x.mutable()))?;
+    /// assert_eq!((work.read_bytes, work.written_bytes, work.elementwise), (256.0, 256.0, 64.0));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Argument`] for a
+    /// grid beyond the limits.
+    ///
+    /// # Panics
+    /// When the kernel panics while it is traced.
+    #[track_caller]
+    pub fn work<K, A, P>(&self, kernel: K, args: A) -> Result<Work>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let generator = self.backend.unwrap_or(Backend::Ptx);
+        let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
+        let args = Arguments::of(args);
+        self.work_over(grid, &Bound::new(&kernel, &args).call())
+    }
+
+    #[track_caller]
+    pub(crate) fn work_over(&self, grid: [u32; 3], call: &Call<'_>) -> Result<Work> {
+        let (module, _) = traced(call)?;
+        let mut words = WordWriter::default();
+        call.args().pack(&mut |word| words.push(word));
+        Ok(Work::of(&module, &module.entries[0], grid, words.words()))
+    }
+
+    /// Says, once for each compiled kernel, what this launch does and how fast that could be.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn say_work(&self, device: Device, grid: [u32; 3], call: &Call<'_>, remarks: &Remarks) {
+        if !remarks.is_first_launch() {
+            return;
+        }
+        let Ok(work) = self.work_over(grid, call) else { return };
+        let [x, y, z] = grid;
+        let mut line = format!("{}: a launch over {x} x {y} x {z} blocks", remarks.kernel());
+        if work.is_guess {
+            line += ", guessed where control depends on data,";
+        }
+        line += &format!(" reads {} and writes {}", megabytes(work.read_bytes), megabytes(work.written_bytes));
+        for (dtype, flops) in &work.products {
+            line += &format!(", {:.3} GFLOP of {dtype} products", flops / 1e9);
+        }
+        if work.elementwise > 0.0 {
+            line += &format!(", {:.3} GFLOP elementwise", work.elementwise / 1e9);
+        }
+        if let Some(time) = device.least_time(&work) {
+            line += &format!(": {:.1} us at best", time.as_secs_f64() * 1e6);
+        }
+        eprintln!("{line}");
+    }
+}
+
+fn megabytes(bytes: f64) -> String {
+    format!("{:.3} MB", bytes / 1e6)
+}

@@ -1,0 +1,291 @@
+//! Launching a kernel: the way through the other files.
+
+use super::grid::Grid;
+use super::inspect::remarks;
+use super::options::Launch;
+use super::run::{make, run};
+use super::specialize::specialise;
+use crate::error::Result;
+use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, LaunchArg, refuse_nested};
+
+/// Runs a kernel once for every tile block of a grid.
+///
+/// `kernel` is a function or closure over what the arguments trace to: `&DeviceArray` arrives as
+/// `Array`, `&mut DeviceArray` as `ArrayMut`, a number as `Scalar`, `Constant(x)` as `x`. It runs on the
+/// device of its arrays, on that device's default stream; without arrays on [`crate::Device::first`]. On a GPU
+/// this returns when the work is queued, on the cpu device when it is done. [`Launch`] has more choices.
+///
+/// The first launch with given types, constants and forms of arrays traces and compiles the kernel;
+/// later ones only queue it. A process keeps the 1024 kernels that were launched last, and those that a
+/// [`crate::CompiledKernel`] or a thread still holds.
+///
+/// A child that a process has forked launches on the cpu device, also while other threads of its parent launch. On GPUs that
+/// the parent has used, it gets [`crate::Error::Driver`].
+///
+/// A launch inside of a kernel is an error, except on threads of a rayon pool: a kernel that waits there for
+/// others (`rayon::join`) may find another task of the pool on its stack, which is free to launch.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
+///     let tile = x.load([ct::bid(0)], [16]);
+///     y.store([ct::bid(0)], tile + tile);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let x = device.array(&[1.0f32; 40], [40])?;
+/// let mut y = device.zeros([40])?;
+/// ct::launch(double, 40usize.div_ceil(16), (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [2.0; 40]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Unsupported`] for what the
+/// device cannot run, [`crate::Error::Argument`] for arrays on several devices or a grid beyond the limits,
+/// [`crate::Error::Driver`] when this or earlier work on the device failed. Nothing runs then, except that on
+/// the cpu device [`crate::Error::Execution`] may leave writable arrays partly written.
+///
+/// # Panics
+/// When the kernel panics while it is traced.
+#[track_caller]
+pub fn launch<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    Launch::new(grid).launch(kernel, args)
+}
+
+/// Runs a kernel as [`launch`] does, and gives back the arrays that the launch has made: in the place of each
+/// [`NewArray`](crate::NewArray) among the arguments a [`DeviceArray`](crate::DeviceArray), in that of everything else `()`.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>) {
+///     let i = ct::bid(0);
+///     c.store(i, a.load(i, [64]) + b.load(i, [64]));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (a, b) = (device.full([100], 1.0f32)?, device.full([100], 2.0f32)?);
+/// let (.., c) = ct::launch_returning(vadd, 2, (&a, &b, ct::NewArray::zeros([100])))?;
+/// assert_eq!(c.to_vec()?, [3.0; 100]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`launch`]; [`crate::Error::Argument`] and [`crate::Error::Driver`] also where there is no memory for an array.
+///
+/// # Panics
+/// As [`launch`].
+#[track_caller]
+pub fn launch_returning<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<<A::Given as LaunchArg>::Back>
+where
+    K: Kernel<P>,
+    A: ArrivesAs<P>,
+{
+    Launch::new(grid).launch_returning(kernel, args)
+}
+
+impl Launch<'_> {
+    /// Runs the kernel: see [`launch`].
+    ///
+    /// # Errors
+    /// As [`launch`]; [`crate::Error::Argument`] also when stream or back end do not belong to the device of
+    /// the arrays.
+    ///
+    /// # Panics
+    /// As [`launch`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([3])?;
+    /// ct::Launch::new(3).launch(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0), ct::bid(0)), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [0, 1, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn launch<K, A, P>(&self, kernel: K, args: A) -> Result<()>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let args = Arguments::of(args);
+        self.launch_call(&Bound::new(&kernel, &args).call())
+    }
+
+    /// Runs the kernel and gives its new arrays back: see [`launch_returning`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let count = |y: ArrayMut<i32, 1>| y.store_scalar(ct::bid(0), ct::bid(0));
+    /// let launch = ct::Launch::new(3).backend(ct::Backend::Cpu);
+    /// let (y,) = launch.launch_returning(count, (ct::NewArray::zeros([3]),))?;
+    /// assert_eq!(y.to_vec()?, [0, 1, 2]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`launch_returning`].
+    ///
+    /// # Panics
+    /// As [`launch`].
+    #[track_caller]
+    pub fn launch_returning<K, A, P>(&self, kernel: K, args: A) -> Result<<A::Given as LaunchArg>::Back>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let args = Arguments::of(args);
+        self.launch_call(&Bound::new(&kernel, &args).call())?;
+        Ok(args.back())
+    }
+
+    /// As [`Launch::launch`].
+    #[track_caller]
+    pub(super) fn launch_call(&self, call: &Call<'_>) -> Result<()> {
+        refuse_nested(|| call.name())?;
+        let args = call.args();
+        let device = self.device(args)?;
+        let wishes = self.wishes(device)?;
+        let Some(grid) = self.grid.checked(wishes.generator)? else {
+            make(args, device)?;
+            return self.grid.may_be_empty(args);
+        };
+        let slot = specialise(call, device, wishes, self.stream)?;
+        if remarks::wanted() {
+            let executable = slot.get().expect("a slot that was specialised is filled");
+            self.say_work(device, grid, call, executable.remarks());
+        }
+        run(&slot, self.stream, grid, wishes.dependent, self.checks(&wishes)?, args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Hints;
+    use crate::backend::cpu::Checks;
+    use crate::launch::options::Wishes;
+    use crate::prelude::*;
+    use crate::runtime::{Backend, Device};
+    use crate::{AtomicOptions, GatherOptions, LoadOptions, ScatterOptions, StoreOptions, arange, bid, ones};
+
+    /// Interprets what code of the ptx back end is made of, where that checks promises.
+    fn asserted<K, A, P>(kernel: K, grid: [u32; 3], args: A) -> Result<()>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let args = Arguments::of(args);
+        let hints = Hints::default();
+        let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: true };
+        let slot = specialise(&Bound::new(&kernel, &args).call(), Device::cpu(), wishes, None)?;
+        run(&slot, None, grid, false, Checks::none(), args.given())
+    }
+
+    fn said(result: Result<()>) -> String {
+        let text = result.expect_err("a promise is broken").to_string();
+        let (place, text) = text.split_once(": a broken promise: ").unwrap_or_else(|| panic!("{text}"));
+        assert!(place.starts_with(file!()), "{place}");
+        text.to_owned()
+    }
+
+    /// A kernel that keeps its promises for the first of two arguments and breaks one for the second.
+    #[track_caller]
+    fn tried<K, P>(kernel: K, good: i32, bad: i32, want: &str) -> Result<()>
+    where
+        K: Kernel<P> + Copy,
+        for<'a> (&'a crate::DeviceArray<i32, 1>, &'a mut crate::DeviceArray<i32, 1>, i32): ArrivesAs<P>,
+    {
+        let device = Device::cpu();
+        let (x, mut y) = (device.from_fn([100], |[i]| i as i32)?, device.zeros([100])?);
+        asserted(kernel, [1; 3], (&x, &mut y, good))?;
+        let mut plain = device.zeros([100])?;
+        launch(kernel, 1, (&x, &mut plain, good))?;
+        assert_eq!(y.to_vec()?, plain.to_vec()?);
+        let text = said(asserted(kernel, [1; 3], (&x, &mut y, bad)));
+        assert_eq!(text, format!("{want}\n  in tile block (0, 0, 0)"));
+        Ok(())
+    }
+
+    #[test]
+    fn launches_of_a_task_have_places_of_their_own() -> Result<()> {
+        // As when rayon runs a task while an operation of a kernel is put together.
+        let pool = rayon_core::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+        let outer = |y: ArrayMut<i32, 1>| {
+            let fixed = std::panic::Location::caller();
+            crate::tile::at_place(fixed, || {
+                let mut own = Device::cpu().zeros([4]).expect("an array");
+                let line = line!() + 1;
+                let wrong = |y: ArrayMut<i32, 1>| y.store(0, ones([15]));
+                let launched = launch(wrong, 1, (&mut own,));
+                let error = launched.expect_err("15 elements, or a kernel in a kernel").to_string();
+                let line = line + if error.contains("inside of another kernel") { 1 } else { 0 };
+                assert!(error.contains(&format!("call.rs:{line}:")), "{error}");
+            });
+            y.store(0, ones([4]));
+        };
+        launch(outer, 1, (&mut Device::cpu().zeros([4])?,))?;
+        pool.install(|| launch(outer, 1, (&mut Device::cpu().zeros([4])?,)))
+    }
+
+    // SAFETY (all): whether promises are kept is what is tried, on the cpu device, which notices.
+
+    #[test]
+    fn promises_of_views() -> Result<()> {
+        let want = "tile index 3 sticks out of an extent of 100, in tiles of 32, and was promised to be in bounds";
+        let loads = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            y.store(0, x.load_with(i, [32], unsafe { LoadOptions::new().check_bounds(false) }));
+        };
+        tried(loads, 2, 3, want)?;
+        let stores = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            y.store_with(i, x.load(0, [32]), unsafe { StoreOptions::new().check_bounds(false) });
+        };
+        tried(stores, 2, 3, want)?;
+        let want = "tile index -1 sticks out of an extent of 100, in tiles of 32, and was promised to be in bounds";
+        tried(stores, 0, -1, want)
+    }
+
+    #[test]
+    fn promises_of_pointers() -> Result<()> {
+        let gathers = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            let options = unsafe { GatherOptions::new().check_bounds(false) };
+            y.store(0, x.gather_with(arange::<i32>(4, 0, 1) + i, options));
+        };
+        tried(gathers, 96, 97, "element 100 lies outside of an array whose last element is 99 (element [3])")?;
+        let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            // Elements that the mask leaves out promise nothing.
+            let at = arange::<i32>(4, 0, 1);
+            let options = unsafe { ScatterOptions::new().check_bounds(false) };
+            y.scatter_with(at + i, ones([4]), options.mask(at.ge(1)));
+        };
+        tried(scatters, -1, -2, "element -1 lies outside of an array whose last element is 99 (element [1])")?;
+        let adds = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
+            let at = arange::<i32>(2, 0, 1) + i;
+            crate::if_then(bid(0).eq(0), || {
+                y.atomic_add_with(at, 1, unsafe { AtomicOptions::new().check_bounds(false) });
+            });
+        };
+        tried(adds, 98, 99, "element 100 lies outside of an array whose last element is 99 (element [1])")
+    }
+
+    #[test]
+    fn promises_of_numbers() -> Result<()> {
+        let bounds = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, n: Scalar<i32>| {
+            y.store_scalar(0, unsafe { n.assume_bounds(3..10) } + 1);
+        };
+        tried(bounds, 3, 2, "2 was assumed to be at least 3")?;
+        tried(bounds, 9, 10, "10 was assumed to be at most 9")?;
+        let divisible = |x: Array<i32, 1>, y: ArrayMut<i32, 1>, n: Scalar<i32>| {
+            y.store(0, unsafe { (x.load(0, [4]) * n).assume_divisible_by(8) } / 8);
+        };
+        tried(divisible, 16, 4, "4 was assumed to be divisible by 8 (element [1])")
+    }
+}

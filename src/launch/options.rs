@@ -1,0 +1,474 @@
+//! What a launch chooses besides kernel and arguments: grid, stream, back end, hints; and its device.
+
+use std::sync::OnceLock;
+
+use super::compile::check_hints::check_hints;
+use super::compile::tileir_route::driver_compiles;
+use super::grid::Grid;
+use crate::backend::Hints;
+use crate::backend::cpu::Checks;
+use crate::error::{Error, Result};
+use crate::kernel::AnyArgs;
+use crate::runtime::{Backend, Device, Stream, recording};
+
+/// What a launch asks for besides kernel and arguments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wishes {
+    pub hints: Hints,
+    /// The back end that makes the code.
+    pub generator: Backend,
+    /// May it start while the kernel before it runs?
+    pub dependent: bool,
+    /// Is the code made for checks: the kernel as it was written for the cpu back end, promises checked for a GPU?
+    pub checked: bool,
+}
+
+/// A launch with choices: stream, back end, hints.
+///
+/// ```
+/// use cutlet as ct;
+/// # fn fill(y: ct::ArrayMut<i32, 1>, value: ct::Scalar<i32>) {
+/// #     y.store([ct::bid(0)], ct::full::<i32, 1>([8], value));
+/// # }
+/// let device = ct::Device::cpu();
+/// let stream = device.stream()?;
+/// let mut y = device.zeros([20])?;
+/// ct::Launch::new(3).stream(&stream).hints(ct::Hints::new().num_warps(4))
+///     .launch(fill, (&mut y, 7))?;
+/// assert_eq!(y.to_vec()?, [7; 20]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'s> {
+    pub(super) grid: Grid,
+    pub(super) stream: Option<&'s Stream>,
+    pub(super) backend: Option<Backend>,
+    pub(super) hints: Hints,
+    pub(super) dependent: bool,
+    pub(super) checks: Option<Checks>,
+    pub(super) peers: bool,
+}
+
+impl<'s> Launch<'s> {
+    /// A launch over a grid, without further choices.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let mut x = ct::Device::cpu().zeros([6])?;
+    /// ct::Launch::new([2, 3]).launch(|x: ArrayMut<i32, 1>| x.store_scalar(ct::bid(0) * 3 + ct::bid(1), 1), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 6]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn new(grid: impl Into<Grid>) -> Launch<'s> {
+        let hints = Hints::default();
+        Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None, peers: false }
+    }
+
+    /// Queues on this stream.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let (stream, mut x) = (ct::Device::cpu().stream()?, ct::Device::cpu().zeros([1])?);
+    /// ct::Launch::new(1).stream(&stream).launch(|x: ArrayMut<i32, 1>| x.store_scalar(0, 1), (&mut x,))?;
+    /// stream.synchronize()?;
+    /// assert_eq!(x.to_vec()?, [1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn stream(mut self, stream: &'s Stream) -> Launch<'s> {
+        self.stream = Some(stream);
+        self
+    }
+
+    /// Requires this back end. The device of the arrays decides which one runs, so with arrays this
+    /// is a check; without arrays it is a choice.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| ct::println!("interpreted"), ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn backend(mut self, backend: Backend) -> Launch<'s> {
+        self.backend = Some(backend);
+        self
+    }
+
+    /// Passes wishes to the code generator.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let hints = ct::Hints::new().num_warps(4);
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+    /// let text = ct::Launch::new(1).hints(hints).code_ptx(double, (x.mutable(),), ct::Target::SM_90A)?;
+    /// assert!(text.contains(".reqntid 128") || text.contains(".maxntid 128"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn hints(mut self, hints: Hints) -> Launch<'s> {
+        self.hints = hints;
+        self
+    }
+
+    /// Arrays may lie on other GPUs than that of the launch, whose kernel then accesses their memory where it is, through
+    /// the connection between the GPUs; without this they are an error. The launch runs on the device of its stream, or else
+    /// on that of its first array.
+    ///
+    /// It comes behind other work on these arrays, and other work on them behind it, on whichever GPU that is queued.
+    /// Whether GPUs reach each other says [`Device::can_access`]; if not, the launch is an error. Arrays of other
+    /// libraries have to be accessible by the affair of these, where they come from memory pools.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn add(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+    ///     y.store(ct::bid(0), y.load(ct::bid(0), [256]) + x.load(ct::bid(0), [256]));
+    /// }
+    ///
+    /// let (here, there) = match ct::Device::num_gpus() {
+    ///     0 | 1 => (ct::Device::cpu(), ct::Device::cpu()),
+    ///     _ => (ct::Device::gpu(0)?, ct::Device::gpu(1)?),
+    /// };
+    /// if here.can_access(there)? {
+    ///     let (x, mut y) = (there.full([1000], 1.0f32)?, here.full([1000], 2.0f32)?);
+    ///     let stream = here.stream()?;
+    ///     ct::Launch::new(4).stream(&stream).peers().launch(add, (&x, &mut y))?;
+    ///     assert_eq!(y.to_vec()?, [3.0; 1000]);
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn peers(mut self) -> Launch<'s> {
+        self.peers = true;
+        self
+    }
+
+    /// Has the launch check what the kernel does, instead of what the environment variable `CUTLET_CHECK` asks for (`all`, or
+    /// names of [`Checks`] with commas between). The cpu back end makes all checks, the ptx back end
+    /// [`bounds`](Checks::bounds); of `CUTLET_CHECK` each back end makes what it can.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn ratio(x: Array<i32, 1>, y: Array<i32, 1>, z: ArrayMut<i32, 1>) {
+    ///     z.store(0, x.load(0, [4]) / y.load(0, [4]));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, y, mut z) = (device.full([3], 12)?, device.array(&[3, 0, 2], [3])?, device.zeros([3])?);
+    /// let launch = ct::Launch::new(1).check(ct::Checks { division: true, ..ct::Checks::none() });
+    /// // (The fourth element of the tiles is 0 / 0, and is not stored.)
+    /// let error = launch.launch(ratio, (&x, &y, &mut z)).unwrap_err().to_string();
+    /// assert!(error.contains("division by zero: 12 / 0 in i32 at [1] of the tile, and a store at"), "{error}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn check(mut self, checks: Checks) -> Launch<'s> {
+        self.checks = Some(checks);
+        self
+    }
+
+    /// The checks of this launch by a back end.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for checks that this back end does not make, and for a variable that names no check.
+    #[inline]
+    #[track_caller]
+    pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
+        let made = match backend {
+            Backend::Cpu => Checks::all(),
+            Backend::Ptx => Checks { bounds: true, ..Checks::none() },
+            Backend::TileIr => Checks::none(),
+        };
+        match self.checks {
+            None => Ok(checks_from_env()?.and(made)),
+            Some(checks) if checks == checks.and(made) => Ok(checks),
+            Some(checks) => Err(refused(checks, backend)),
+        }
+    }
+
+    /// The checks of a launch of a kernel whose code was made for these wishes.
+    ///
+    /// # Errors
+    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks that the code was not made for.
+    #[inline]
+    #[track_caller]
+    pub(super) fn checks(&self, wishes: &Wishes) -> Result<Checks> {
+        self.checks_of(wishes.generator, wishes.checked)
+    }
+
+    /// The same for code by a back end; `checked`: was it made for checks? Code that was not makes those of the environment that
+    /// need nothing of it.
+    ///
+    /// # Errors
+    /// As [`Launch::checks`].
+    #[inline]
+    #[track_caller]
+    pub(super) fn checks_of(&self, generator: Backend, checked: bool) -> Result<Checks> {
+        let checks = self.checks_on(generator)?;
+        let on_cpu = generator == Backend::Cpu;
+        let missing = if on_cpu { checks.of_values() } else { checks.bounds } && !checked;
+        if !missing {
+            return Ok(checks);
+        }
+        if self.checks.is_some() {
+            return Err(Error::argument(
+                "this kernel was compiled without the checks that the launch asks for: compile it by `Launch::check(..).compile`",
+            ));
+        }
+        Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
+    }
+
+    /// Lets the kernel begin while the one before it on the stream still runs: as soon as the tile blocks of that one
+    /// have called [`grid_dependency_control_launch_dependents`](crate::grid_dependency_control_launch_dependents) or
+    /// ended. It waits for that one's end, and sees what it wrote, from
+    /// [`grid_dependency_control_wait`](crate::grid_dependency_control_wait) on; a kernel that does not call that waits
+    /// before all else. On GPUs before sm_90 and on the cpu device this is a launch as any other.
+    ///
+    /// The choice belongs to the compiled kernel: a [`CompiledKernel`](crate::CompiledKernel) has it if it was compiled
+    /// with it.
+    ///
+    /// # Safety
+    /// What a kernel does before it waits must not depend on what the kernel before it writes, nor write what that one
+    /// uses.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn double(x: ArrayMut<f32, 1>) {
+    ///     ct::grid_dependency_control_wait();
+    ///     x.store(0, x.load(0, [4]) * 2.0);
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().full([4], 1.0f32)?;
+    /// for _ in 0..3 {
+    ///     // SAFETY: nothing stands before the wait.
+    ///     unsafe { ct::Launch::new(1).programmatic_dependent_launch() }.launch(double, (&mut x,))?;
+    /// }
+    /// assert_eq!(x.to_vec()?, [8.0; 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub unsafe fn programmatic_dependent_launch(mut self) -> Launch<'s> {
+        self.dependent = true;
+        self
+    }
+
+    /// The device that the arrays are on, or that the choices mean.
+    #[track_caller]
+    pub(super) fn device(&self, args: &dyn AnyArgs) -> Result<Device> {
+        let mut device: Option<Device> = None;
+        let mut other = None;
+        let mut absent = false;
+        args.memory(&mut |used| {
+            absent |= used.memory.is_absent();
+            let its = used.memory.device();
+            match device {
+                None => device = Some(its),
+                Some(first) if first != its => other = Some(its),
+                Some(_) => {}
+            }
+        });
+        if absent {
+            return Err(described());
+        }
+        if self.peers {
+            device = self.stream.map(Stream::device).or(device);
+            device.map_or(Ok(()), |device| reach_all(device, args))?;
+        } else if let (Some(first), Some(other)) = (device, other) {
+            return Err(Error::argument(format!(
+                "the arrays of this launch are on {first} and on {other}: make all on one device, copy with \
+                 `copy_from_array`, or let GPUs access each other's memory with `Launch::peers`"
+            )));
+        }
+        let device = match device.or_else(|| self.stream.map(Stream::device)) {
+            Some(device) => device,
+            None => default_device(self.backend)?,
+        };
+        self.check_choices(device)?;
+        Ok(device)
+    }
+
+    /// The device of a kernel that is compiled before its arrays have to be there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for arrays of another device, or choices that do not belong to it.
+    #[track_caller]
+    pub(super) fn device_ahead(&self, device: Device, args: &dyn AnyArgs) -> Result<Device> {
+        let mut other = None;
+        args.memory(&mut |used| {
+            if !used.memory.is_absent() && used.memory.device() != device {
+                other = Some(used.memory.device());
+            }
+        });
+        if self.peers {
+            reach_all(device, args)?;
+        } else if let Some(other) = other {
+            return Err(Error::argument(format!("a kernel for {device}, and arrays of it are on {other}")));
+        }
+        self.check_choices(device)?;
+        Ok(device)
+    }
+
+    /// Hints, and the back end that makes the code: explicit, from the environment, or Tile IR where the
+    /// driver compiles it and PTX elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] at the caller's place for hints that no code can have.
+    #[inline]
+    #[track_caller]
+    pub(super) fn wishes(&self, device: Device) -> Result<Wishes> {
+        check_hints(self.hints)?;
+        static ASKED: OnceLock<Option<Backend>> = OnceLock::new();
+        let Some(gpu) = device.as_gpu() else {
+            let checked = self.checks_on(Backend::Cpu)?.of_values();
+            return Ok(Wishes { hints: self.hints, generator: Backend::Cpu, dependent: false, checked });
+        };
+        let asked = match (self.backend, ASKED.get()) {
+            (Some(backend), _) => Some(backend),
+            (None, Some(asked)) => *asked,
+            (None, None) => *ASKED.get_or_init(|| Backend::from_env().ok().flatten()),
+        };
+        let dependent = self.dependent && gpu.target().arch >= 90;
+        let generator = generator(asked, || driver_compiles(gpu));
+        let checked = self.checks_on(generator)?.bounds;
+        Ok(Wishes { hints: self.hints, generator, dependent, checked })
+    }
+
+    #[inline]
+    #[track_caller]
+    fn check_choices(&self, device: Device) -> Result<()> {
+        if let Some(stream) = self.stream
+            && stream.device() != device
+        {
+            let its = stream.device();
+            return Err(Error::argument(format!(
+                "the stream belongs to {its}, the arrays of this launch are on {device}"
+            )));
+        }
+        match self.backend {
+            Some(Backend::TileIr) if device.backend() == Backend::Ptx => Ok(()),
+            Some(backend) if backend != device.backend() => Err(Error::argument(format!(
+                "the {backend} back end was asked for, but the arrays of this launch are on {device}: \
+                 make them on {}",
+                if backend == Backend::Cpu { "`Device::cpu()`" } else { "`Device::gpu(0)`" }
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// # Errors
+/// [`Error::Argument`] at the caller's place for arrays that are only described.
+#[track_caller]
+pub(super) fn refuse_absent(args: &dyn AnyArgs) -> Result<()> {
+    let mut absent = false;
+    args.memory(&mut |used| absent |= used.memory.is_absent());
+    if absent { Err(described()) } else { Ok(()) }
+}
+
+#[cold]
+#[track_caller]
+fn described() -> Error {
+    Error::argument("an ArraySpec describes an array that does not exist: launch with arrays made by a Device")
+}
+
+/// Has kernels on a device access all arrays of a launch.
+///
+/// # Errors
+/// [`Error::Argument`] where that cannot be.
+#[cold]
+#[track_caller]
+fn reach_all(device: Device, args: &dyn AnyArgs) -> Result<()> {
+    let mut others = Vec::new();
+    args.memory(&mut |used| {
+        let its = used.memory.device();
+        if !used.memory.is_absent() && its != device && !others.contains(&its) {
+            others.push(its);
+        }
+    });
+    if !others.is_empty() && recording::is_on() {
+        let mut uses = Vec::new();
+        args.memory(&mut |used| uses.push(used.memory.used(used.writes)));
+        if uses.iter().any(recording::is_of_graph) {
+            let message = "a launch with arrays of several GPUs is no work of a graph: launch it before or after";
+            return Err(Error::argument(message));
+        }
+    }
+    // Not in a closure, which would not know the caller.
+    for other in others {
+        device.reach(other)?;
+    }
+    Ok(())
+}
+
+/// What makes the code for a GPU: what was asked for; else Tile IR where the driver compiles it, and PTX elsewhere.
+#[inline]
+pub(super) fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
+    match asked {
+        Some(backend @ (Backend::Ptx | Backend::TileIr)) => backend,
+        Some(Backend::Cpu) | None if driver_compiles() => Backend::TileIr,
+        Some(Backend::Cpu) | None => Backend::Ptx,
+    }
+}
+
+/// What `CUTLET_CHECK` says; asked once.
+fn checks_from_env() -> Result<Checks> {
+    static CHECKS: OnceLock<(String, std::result::Result<Checks, String>)> = OnceLock::new();
+    let (value, checks) = CHECKS.get_or_init(|| {
+        let value = std::env::var("CUTLET_CHECK").unwrap_or_default();
+        let checks = value.parse();
+        (value, checks)
+    });
+    checks.clone().map_err(|problem| Error::environment("CUTLET_CHECK", value, problem))
+}
+
+#[cold]
+#[track_caller]
+fn refused(checks: Checks, backend: Backend) -> Error {
+    Error::argument(match backend {
+        Backend::Cpu => unreachable!("the cpu back end makes all checks, also {checks:?}"),
+        Backend::Ptx => {
+            "the ptx back end checks promises (`bounds`) alone: for other checks make the arrays of this launch on \
+                         `Device::cpu()`"
+        }
+        Backend::TileIr => {
+            "code by Tile IR has no checks: launch with `backend(Backend::Ptx)` for those of promises (`bounds`), \
+                            or with arrays on `Device::cpu()` for all"
+        }
+    })
+}
+
+/// The device of launches without arrays.
+fn default_device(backend: Option<Backend>) -> Result<Device> {
+    static FIRST: OnceLock<Device> = OnceLock::new();
+    match backend {
+        Some(Backend::Cpu) => Ok(Device::cpu()),
+        Some(Backend::Ptx | Backend::TileIr) => Device::gpu(0),
+        None => match FIRST.get() {
+            Some(&device) => Ok(device),
+            None => {
+                let device = Device::first()?;
+                Ok(*FIRST.get_or_init(|| device))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tile_ir_is_chosen_where_the_driver_compiles_it() {
+        for compiles in [false, true] {
+            assert_eq!(generator(None, || compiles), if compiles { Backend::TileIr } else { Backend::Ptx });
+            for asked in [Backend::Ptx, Backend::TileIr] {
+                assert_eq!(generator(Some(asked), || compiles), asked);
+            }
+        }
+    }
+}

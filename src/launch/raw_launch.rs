@@ -1,0 +1,70 @@
+//! A compiled kernel in the driver's terms, for launches that are not made by this crate.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::compile::executable::GpuCode;
+use super::compile::params::param_pointers;
+use super::compile::tensor_map::Encoded;
+use super::specialize::Specialised;
+use crate::backend::ParamWord;
+use crate::backend::ptx::ParamKind;
+use crate::error::Result;
+use crate::runtime::FailureNote;
+
+/// What `cuLaunchKernel` takes for a kernel and its arguments, made by
+/// [`CompiledKernel::raw`](crate::CompiledKernel::raw). The function is valid as long as this is. Its grid has to be
+/// within the limits that [`Grid`](crate::Grid) has.
+#[non_exhaustive]
+pub struct RawLaunch {
+    /// The `CUfunction`.
+    pub function: *mut c_void,
+    /// Threads of a tile block.
+    pub threads: u32,
+    /// Dynamic shared memory of a tile block in bytes.
+    pub shared_bytes: u32,
+    /// Tile blocks of a cluster; 1: none.
+    pub cluster: u32,
+    kinds: Vec<ParamKind>,
+    words: Vec<ParamWord>,
+    maps: Option<Encoded>,
+    failure: Option<Arc<FailureNote>>,
+    /// Keeps the code on the GPU.
+    _kernel: Specialised,
+}
+
+impl RawLaunch {
+    pub(super) fn new(kernel: &Specialised, code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
+        // The grid is not known here.
+        let (code, maps) = code.for_launch(None, &words)?;
+        let code = code.promises.as_ref().map_or(Ok(code), |promised| promised.guarded.get())?;
+        let (function, config) = code.kernel.raw();
+        Ok(RawLaunch {
+            function,
+            threads: config.threads,
+            shared_bytes: config.shared_bytes,
+            cluster: config.cluster,
+            kinds: code.params.clone(),
+            words,
+            maps,
+            failure: code.failure.clone(),
+            _kernel: kernel.clone(),
+        })
+    }
+
+    /// A pointer to each parameter, in order; valid as long as this is.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// let mut x = ct::Device::cpu().zeros::<i32, 1>([4])?;
+    /// let fill = ct::compile(|x: ct::ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// // For a kernel of a GPU, what `cuLaunchKernel` takes; on the cpu device there is none.
+    /// assert!(fill.raw((&mut x,))?.map(|mut raw| raw.params()).is_none());
+    /// # Ok::<(), cutlet::Error>(())
+    /// ```
+    pub fn params(&mut self) -> Vec<*mut c_void> {
+        let maps = self.maps.as_deref().unwrap_or_default();
+        param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref()).collect()
+    }
+}

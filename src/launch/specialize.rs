@@ -1,0 +1,276 @@
+//! The compiled kernel for given arguments: looked up by the specialisation key, or made.
+
+use std::any::TypeId;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustc_hash::FxHasher;
+
+use super::compile::compile;
+use super::compile::executable::Executable;
+use super::inspect::remarks::Stages;
+use super::options::Wishes;
+use crate::backend::{Hints, PlanWish};
+use crate::cache::kernel_cache::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
+use crate::cache::trace_hash::hash_trace;
+use crate::error::{Error, Result};
+use crate::ir::Module;
+use crate::kernel::{AnyArgs, Call, StoredConstant, WordWriter};
+use crate::process::PerProcess;
+use crate::runtime::{Device, Stream};
+
+/// A specialisation; compiled, once it has left this file.
+pub(super) type Specialised = Arc<Slot<Executable>>;
+
+/// Kernels that are kept although nothing holds them: those launched least recently go first. One takes
+/// some 10 KiB, and on a GPU its code.
+const MOST_KERNELS: usize = 1024;
+
+/// The kernels compiled by this process.
+fn compiled() -> &'static MemoryCache<Executable> {
+    static COMPILED: PerProcess<MemoryCache<Executable>> = PerProcess::new();
+    COMPILED.get(|| MemoryCache::new(MOST_KERNELS))
+}
+
+thread_local! {
+    static RECENT: Recent<Executable> = const { Recent::new() };
+}
+
+/// What code depends on besides kernel and arguments: the words that every key starts with.
+#[inline]
+pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
+    // A wish for 0 is refused when compiling; it must not look like none.
+    let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
+    // Without `..`: a new wish is a part of the key, or is left out here.
+    let Wishes { hints, generator, dependent, checked } = wishes;
+    let Hints {
+        num_warps,
+        stages,
+        num_ctas,
+        occupancy,
+        code_limit,
+        loop_limit,
+        opt_level,
+        line_info,
+        device_debug,
+        memcheck,
+        plan: PlanWish { fixed, no_teams, no_streams },
+    } = hints;
+    let mut key = WordWriter::default();
+    key.push(device.id() << 8 | u64::from(dependent) << 7 | generator as u64);
+    key.push(word(num_warps) << 32 | word(stages));
+    key.push(word(num_ctas) << 32 | word(occupancy));
+    key.push(word(code_limit) << 32 | word(loop_limit));
+    let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
+    let plan = u64::from(no_streams) << 2 | u64::from(no_teams) << 1 | u64::from(fixed);
+    let checks = u64::from(device_debug) << 1 | u64::from(memcheck);
+    let flags = plan << 5 | u64::from(checked) << 4 | lines << 2 | checks;
+    key.push(word(opt_level) << 32 | flags);
+    key
+}
+
+/// The kernel compiled for these arguments. `stream`: the one that it is to be queued on.
+///
+/// # Errors
+/// Those of tracing and compiling, when nothing fits; [`Error::Argument`] for compiling while that stream is captured.
+#[track_caller]
+pub(super) fn specialise(
+    call: &Call<'_>,
+    device: Device,
+    wishes: Wishes,
+    stream: Option<&Stream>,
+) -> Result<Specialised> {
+    let Some(id) = call.identity() else {
+        let name = call.name();
+        let start = Instant::now();
+        // Not in a closure, which would not know the caller.
+        let module = call.trace(&name)?;
+        let stages = Stages::begun("trace", start);
+        return specialise_trace(&name, module, (device, wishes, stream), stages);
+    };
+    let slot = slot_of_type(id, call.args(), device, wishes);
+    if slot.get().is_none() {
+        // Under no lock: the kernel is the user's code. Threads that come at the same time each trace it.
+        let name = call.name();
+        refuse_captured(&name, stream)?;
+        let start = Instant::now();
+        // Not in a closure, which would not know the caller.
+        let module = call.trace(&name)?;
+        let stages = Stages::begun("trace", start);
+        fill(&slot, &name, module, device, wishes, stages)?;
+    }
+    Ok(slot)
+}
+
+/// A kernel that is to be compiled: its slot, and its trace where the slot is empty.
+pub(super) struct Prepared {
+    slot: Specialised,
+    trace: Option<(Module, Stages)>,
+    device: Device,
+    wishes: Wishes,
+}
+
+impl Prepared {
+    pub fn slot(&self) -> &Specialised {
+        &self.slot
+    }
+
+    /// Was it compiled before?
+    pub fn is_done(&self) -> bool {
+        self.trace.is_none()
+    }
+
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// Those of compiling.
+    pub fn compile(self, name: &str) -> Result<()> {
+        let Prepared { slot, trace, device, wishes } = self;
+        let Some((module, stages)) = trace else { return Ok(()) };
+        slot.fill(|| compile(name, module, device, wishes, stages)).map(drop)
+    }
+}
+
+/// What there is to do for these arguments. Traces the kernel, unless its type says that it is compiled.
+///
+/// # Errors
+/// Those of tracing.
+#[track_caller]
+pub(super) fn prepare(call: &Call<'_>, device: Device, wishes: Wishes) -> Result<Prepared> {
+    let known = call.identity().map(|id| slot_of_type(id, call.args(), device, wishes));
+    if let Some(slot) = known.as_ref().filter(|slot| slot.get().is_some()) {
+        return Ok(Prepared { slot: slot.clone(), trace: None, device, wishes });
+    }
+    let start = Instant::now();
+    // Not in a closure, which would not know the caller.
+    let module = call.trace(&call.name())?;
+    let stages = Stages::begun("trace", start);
+    let slot = known.unwrap_or_else(|| slot_of_trace(&module, device, wishes));
+    let trace = slot.get().is_none().then_some((module, stages));
+    Ok(Prepared { slot, trace, device, wishes })
+}
+
+/// The slot of a kernel that its type identifies; it may be empty.
+#[inline]
+fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, wishes: Wishes) -> Specialised {
+    let mut key = key_of(device, wishes);
+    given.key(&mut key);
+    let mut seed = FxHasher::default();
+    id.hash(&mut seed);
+    let hash = hash_words(seed.finish(), key.words());
+    let same_constants = |stored: &[StoredConstant]| {
+        let mut stored = stored.iter();
+        given.same_constants(&mut stored) && stored.as_slice().is_empty()
+    };
+    let wanted = Wanted::Type(id, &same_constants);
+    recent(hash, key.words(), &wanted).unwrap_or_else(|| {
+        shared(hash, key.words(), &wanted, &|| {
+            let mut constants = Vec::new();
+            given.store_constants(&mut constants);
+            Identity::Type(id, constants)
+        })
+    })
+}
+
+/// The slot among those of all threads; it may be empty.
+#[cold]
+fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Specialised {
+    let slot = compiled().slot(hash, words, wanted, identity);
+    if slot.get().is_some() {
+        remember(&slot);
+    }
+    slot
+}
+
+/// Compiles a trace into its slot.
+#[cold]
+fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: Wishes, stages: Stages) -> Result<()> {
+    slot.fill(|| compile(name, module, device, wishes, stages))?;
+    remember(slot);
+    Ok(())
+}
+
+/// The compiled form of a kernel that only its trace identifies.
+#[track_caller]
+pub(super) fn specialise_trace(
+    name: &str,
+    module: Module,
+    (device, wishes, stream): (Device, Wishes, Option<&Stream>),
+    stages: Stages,
+) -> Result<Specialised> {
+    let slot = slot_of_trace(&module, device, wishes);
+    if slot.get().is_none() {
+        refuse_captured(name, stream)?;
+        fill(&slot, name, module, device, wishes, stages)?;
+    }
+    Ok(slot)
+}
+
+/// The slot of a kernel that its trace identifies; it may be empty.
+fn slot_of_trace(module: &Module, device: Device, wishes: Wishes) -> Specialised {
+    let key = key_of(device, wishes);
+    let hash = hash_words(hash_trace(module), key.words());
+    recent(hash, key.words(), &Wanted::Trace(module)).unwrap_or_else(|| {
+        let identity = || Identity::Trace(Box::new(module.clone()));
+        shared(hash, key.words(), &Wanted::Trace(module), &identity)
+    })
+}
+
+/// Loading code is no work that a capture takes: it would be broken off.
+#[cold]
+#[track_caller]
+pub(super) fn refuse_captured(name: &str, stream: Option<&Stream>) -> Result<()> {
+    match stream.and_then(Stream::as_gpu) {
+        Some(stream) if stream.is_captured()? => Err(Error::argument(format!(
+            "kernel `{name}` is launched for the first time, on a stream that is being captured: compile it before \
+             (`compile`, `Launch::compile`), or record the work with `Graph::capture`, which compiles what it needs"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[inline]
+fn recent(hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Specialised> {
+    // While the thread ends its table may be gone already.
+    RECENT.try_with(|recent| recent.find(hash, words, wanted)).ok().flatten()
+}
+
+fn remember(slot: &Specialised) {
+    let _ = RECENT.try_with(|recent| recent.put(slot));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Backend;
+
+    #[test]
+    fn each_wish_for_code_is_another_kernel() {
+        let hints = Hints::new();
+        let plan = PlanWish::default();
+        let all = [
+            hints,
+            hints.num_warps(4),
+            hints.stages(4),
+            hints.num_ctas(4),
+            hints.occupancy(4),
+            hints.code_limit(4),
+            hints.loop_limit(4),
+            hints.opt_level(1),
+            hints.line_info(true),
+            hints.line_info(false),
+            Hints { device_debug: true, ..hints },
+            Hints { memcheck: true, ..hints },
+            hints.plan(PlanWish { fixed: true, ..plan }),
+            hints.plan(PlanWish { no_teams: true, ..plan }),
+            hints.plan(PlanWish { no_streams: true, ..plan }),
+        ];
+        let key = |hints| {
+            let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: false };
+            key_of(Device::cpu(), wishes).words().to_vec()
+        };
+        let keys: std::collections::HashSet<Vec<u64>> = all.into_iter().map(key).collect();
+        assert_eq!(keys.len(), all.len());
+    }
+}
