@@ -1,10 +1,10 @@
 //! Arrays of complex numbers: arrays of their parts, the real and the imaginary one side by side.
 
-use super::super::access::{LoadOptions, StoreOptions};
-use super::super::index::{Component, IntoIndex, TileIndex};
 use crate::complex::Complex;
 use crate::element::Float;
 use crate::ir::{Opcode, Type};
+use crate::ops::memory::access_options::{LoadOptions, StoreOptions};
+use crate::ops::support::tile_index::{Component, IntoIndex, TileIndex};
 use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
 
 /// An array of complex numbers with parts of type `T` and `R` dimensions; read only.

@@ -1,10 +1,10 @@
 //! Fourier transforms of tiles: Stockham's order, by radix 16 and less. Each thread holds the elements of a butterfly
 //! in registers; between two steps elements change threads once.
 
-use super::super::construct::indices;
-use super::super::pieces::stack;
 use crate::complex::Complex;
 use crate::element::Float;
+use crate::ops::create::construct::indices;
+use crate::ops::shape::cat_split::stack;
 use crate::tile::{Handle, Place, Tile, at_place, here, record};
 
 /// Types of the parts that are transformed: f32 and f64. (Numbers of f16 are cast before and after:

@@ -1,12 +1,12 @@
 //! Tiles and scalars as the parts of complex numbers.
 
-use super::super::construct::full;
 use super::super::mma::{MatrixRank, Rank, matmul, mma};
-use super::super::operand::Operand;
-use super::super::reduce::Axes;
-use super::super::state::{State, Values};
 use crate::complex::{Complex, ComplexPart, Sealed};
 use crate::element::{Element, Float, MatmulInput, MmaInput};
+use crate::ops::control::loop_state::{State, Values};
+use crate::ops::create::construct::full;
+use crate::ops::reduce::reduce::Axes;
+use crate::ops::support::operand::Operand;
 use crate::tile::{Scalar, Tile};
 
 macro_rules! parts {

@@ -1,8 +1,8 @@
 //! Codes in i32 elements, worked out of words: in the low bits, or in the high ones.
 
-use super::super::calc::Calc;
 use crate::dtype::DType;
 use crate::ir::{Attr, ConstData, Opcode, Type, Value};
+use crate::ops::support::expr_builder::Calc;
 use crate::tile::{Place, Raw, Trace};
 
 /// The codes of a tile.

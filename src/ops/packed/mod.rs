@@ -6,11 +6,11 @@
 
 mod array;
 mod bits;
-mod grouping;
-mod pack;
+mod dequantize;
+mod quantize;
 mod store;
 mod tile;
-mod unpack;
+mod word_packing;
 mod words;
 
 pub use array::{PackedArray, PackedArrayMut, PackedFacts};

@@ -1,16 +1,16 @@
 //! Codes packed into words, and these stored.
 
-use super::super::access::Access;
-use super::super::calc::Calc;
-use super::super::fold::ByOp;
-use super::super::index::Component;
 use super::bits::Bits;
-use super::grouping::Grouping;
+use super::word_packing::Grouping;
 use super::words::{Source, word_type};
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, Opcode, Overflow, Sign, Type, Value};
+use crate::ops::memory::access_options::Access;
+use crate::ops::reduce::combiner::ByOp;
+use crate::ops::support::expr_builder::Calc;
+use crate::ops::support::tile_index::Component;
 use crate::tile::{Handle, Raw, Scalar, Trace, record};
 
 /// A store to a packed array.

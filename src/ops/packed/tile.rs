@@ -2,14 +2,14 @@
 
 use std::marker::PhantomData;
 
-use super::super::convert::Kind;
 use super::bits::Bits;
-use super::grouping::Coded;
+use super::word_packing::Coded;
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Sign, Type, Value};
 use crate::narrow::{Narrow, NarrowFormat};
+use crate::ops::elementwise::convert::Kind;
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
 /// A tile of elements of 1 to 8 bits ([`Narrow`]): of a packed array, or made by [`Tile::cast_narrow`]. There is no

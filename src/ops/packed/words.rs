@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::super::access::Access;
-use super::super::index::{Component, IntoIndex};
-use super::super::visit::Visit;
 use super::bits::Bits;
-use super::grouping::{Coded, Grouping};
+use super::word_packing::{Coded, Grouping};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Padding, Predicate, Rounding, Sign, Type, Value};
+use crate::ops::memory::access_options::Access;
+use crate::ops::memory::tile_access::Visit;
+use crate::ops::support::tile_index::{Component, IntoIndex};
 use crate::tile::{ArrayHandle, Place, Raw, Trace};
 
 /// One access to a packed array: where, in whose words, to which array of 32-bit words.

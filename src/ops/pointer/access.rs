@@ -1,9 +1,9 @@
 //! Loads and stores through pointers.
 
 use crate::element::Whole;
-use crate::ops::gather::{GatherOptions, ScatterOptions, load_from, store_to};
-use crate::ops::operand::Operand;
-use crate::ops::places::Target;
+use crate::ops::memory::element_index::Target;
+use crate::ops::memory::gather_scatter::{GatherOptions, ScatterOptions, load_from, store_to};
+use crate::ops::support::operand::Operand;
 use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile};
 
 macro_rules! accesses {

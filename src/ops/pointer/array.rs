@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::element::Whole;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Sign, Value};
-use crate::ops::index::{Component, Number, TileIndex};
+use crate::ops::support::tile_index::{Component, Number, TileIndex};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Ptr, Raw, Trace, here, record};
 
 /// An array to be made: who asks, and of what.

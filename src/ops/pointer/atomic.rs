@@ -1,9 +1,11 @@
 //! Atomic operations through pointers.
 
 use crate::element::Whole;
-use crate::ops::atomic::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg, Deed, atomic_on, example};
-use crate::ops::operand::Operand;
-use crate::ops::places::Target;
+use crate::ops::atomic::atomic_rmw::{
+    AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg, Deed, atomic_on, example,
+};
+use crate::ops::memory::element_index::Target;
+use crate::ops::support::operand::Operand;
 use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile};
 
 macro_rules! atomics {

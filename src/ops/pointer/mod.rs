@@ -62,7 +62,7 @@ mod access;
 mod array;
 mod atomic;
 
-use super::places::{AxisIndex, Component, Request, Span, Target};
+use super::memory::element_index::{AxisIndex, Component, Request, Span, Target};
 use crate::dtype::DType;
 use crate::element::{Element, Int, Whole};
 use crate::ir::op_table::Effect;

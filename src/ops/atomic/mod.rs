@@ -1,0 +1,5 @@
+//! Atomic ops on elements and tiles of arrays, and locks.
+
+pub(super) mod atomic_reduce;
+pub(super) mod atomic_rmw;
+pub(super) mod spin_lock;

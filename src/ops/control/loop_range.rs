@@ -1,0 +1,517 @@
+//! The numbers that a loop runs over.
+
+use std::marker::PhantomData;
+
+use crate::dtype::DType;
+use crate::element::Int;
+use crate::tile::{Handle, Raw, Scalar, here, record};
+
+/// Element types that a loop counts in.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn sum<C: ct::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
+///     let sum = ct::for_each(..n, ct::zeros::<C, 1>([1]).item(), |k, sum| sum + k);
+///     y.store_scalar(0, sum);
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([1])?;
+/// ct::launch(sum::<u64>, 1, (10u64, &mut y))?;
+/// assert_eq!(y.to_vec()?, [45]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a loop does not count in `{Self}`",
+    note = "loops count in i32, i64, u32 and u64: convert the ends with `.cast::<i32>()`"
+)]
+pub trait Count: Int {}
+impl Count for i32 {}
+impl Count for i64 {}
+impl Count for u32 {}
+impl Count for u64 {}
+
+/// Host integers that go with a `Scalar` of any type that a loop counts in.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let sum = ct::for_each(ct::range(3usize, ct::num_blocks(0) + 4), ct::scalar(0), |k, sum| sum + k);
+/// ct::assert!(sum.eq(3 + 4));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub trait HostCount: Copy {
+    #[doc(hidden)]
+    fn wide(self) -> i128;
+}
+
+/// Those that a loop also counts to by themselves, in i32.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let sum = ct::for_each(ct::range(1, 4usize), ct::scalar(0), |k, sum| sum + k);
+/// ct::assert!(sum.eq(6));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub trait HostIndex: HostCount {}
+impl HostIndex for i32 {}
+impl HostIndex for usize {}
+
+macro_rules! host_counts {
+    ($($host:ident)+) => {$(
+        impl HostCount for $host {
+            fn wide(self) -> i128 {
+                self as i128
+            }
+        }
+    )+};
+}
+host_counts!(i32 i64 u32 usize);
+
+/// The two ends of a range, which may be of different types: two scalars of one type, a scalar and a host number, or two
+/// host numbers (counted in i32).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let sum = ct::for_each(ct::range(ct::bid(0), 4), ct::scalar(0), |k, sum| sum + k);
+/// ct::assert!(sum.eq(6));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a loop cannot count from `{Self}` to `{B}`",
+    note = "both ends are scalars of one integer type; an i32, i64, u32 or usize of the host goes with each of them; two \
+            host numbers are i32 or usize"
+)]
+pub trait Ends<B>: Copy {
+    /// What the loop counts in.
+    type Counter: Count;
+    #[doc(hidden)]
+    fn bounds(self, end: B) -> [Bound; 2];
+}
+
+impl<I: Count> Ends<Scalar<I>> for Scalar<I> {
+    type Counter = I;
+    fn bounds(self, end: Scalar<I>) -> [Bound; 2] {
+        [Bound::Value(self.raw()), Bound::Value(end.raw())]
+    }
+}
+impl<I: Count, H: HostCount> Ends<H> for Scalar<I> {
+    type Counter = I;
+    fn bounds(self, end: H) -> [Bound; 2] {
+        [Bound::Value(self.raw()), Bound::Host(end.wide())]
+    }
+}
+impl<I: Count, H: HostCount> Ends<Scalar<I>> for H {
+    type Counter = I;
+    fn bounds(self, end: Scalar<I>) -> [Bound; 2] {
+        [Bound::Host(self.wide()), Bound::Value(end.raw())]
+    }
+}
+impl<H: HostIndex> Ends<H> for H {
+    type Counter = i32;
+    fn bounds(self, end: H) -> [Bound; 2] {
+        [Bound::Host(self.wide()), Bound::Host(end.wide())]
+    }
+}
+
+/// The step of a range that counts in `C`: a host number, also a negative one, or a `Scalar<C>`.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let sum = ct::for_each(ct::range(0, 10).step(ct::num_blocks(0) + 2), ct::scalar(0), |k, sum| sum + k);
+/// ct::assert!(sum.eq(3 + 6 + 9));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the step of a range that counts in `{C}`",
+    note = "a step is a number of the host or a scalar of the counter's type"
+)]
+pub trait LoopStep<C>: Copy {
+    #[doc(hidden)]
+    fn step(self) -> Bound;
+}
+impl<C: Count> LoopStep<C> for Scalar<C> {
+    fn step(self) -> Bound {
+        Bound::Value(self.raw())
+    }
+}
+impl<C, H: HostCount> LoopStep<C> for H {
+    fn step(self) -> Bound {
+        Bound::Host(self.wide())
+    }
+}
+
+/// An end or the step of a range.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    /// A host number, exactly as the user gave it. The loop checks that it fits the counter's type.
+    Host(i128),
+    /// A recorded scalar of the counter's type.
+    Value(Raw),
+}
+
+/// A range, as recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub(crate) start: Bound,
+    pub(crate) end: Bound,
+    pub(crate) step: Bound,
+    pub(crate) dtype: DType,
+    pub(crate) signed: bool,
+    /// The name of the counter's type in messages.
+    pub(crate) elem: &'static str,
+    pub(crate) reversed: bool,
+    pub(super) stages: Option<u32>,
+    pub(super) unroll: Option<u32>,
+    pub(super) streamed: Option<bool>,
+    pub(super) teams: Option<u32>,
+}
+
+impl Bounds {
+    fn of<C: Count>([start, end]: [Bound; 2]) -> Bounds {
+        Bounds {
+            start,
+            end,
+            step: Bound::Host(1),
+            dtype: C::DTYPE,
+            signed: C::SIGNED,
+            elem: C::NAME,
+            reversed: false,
+            stages: None,
+            unroll: None,
+            streamed: None,
+            teams: None,
+        }
+    }
+}
+
+/// The numbers that [`for_each`](crate::for_each) runs over.
+///
+/// `..n` (from 0), `a..b` where both are of one type, and [`range`] with ends of different types, steps, directions and
+/// hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn sum(range: impl ct::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
+///     ct::for_each(range, ct::scalar(0), |k, sum| sum + k)
+/// }
+/// ct::assert!((sum(..4) + sum(ct::range(10, 0).step(-5))).eq(6 + 15));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a loop range",
+    note = "`..n`, `a..b`, `ct::range(a, b).step(s)`; for tuples of numbers and scalars `ct::range(0, n)`"
+)]
+pub trait LoopRange {
+    /// What the body gets in each round.
+    type Item;
+    #[doc(hidden)]
+    fn bounds(&self) -> Bounds;
+    /// The item of a number; recorded in the body.
+    #[doc(hidden)]
+    fn item(&self, number: Raw) -> Self::Item;
+}
+
+/// A range with a step, a direction, and hints; see [`range`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let down: ct::StepRange = ct::range(0, 4).rev();
+/// ct::assert!(ct::for_each(down, ct::scalar(0), |k, digits| digits * 10 + k).eq(3210));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct StepRange<C = i32> {
+    bounds: Bounds,
+    counter: PhantomData<C>,
+}
+
+/// The numbers from `start` to before `end`: all of them, or with [`StepRange::step`] every so many, also downwards.
+///
+/// Ends are scalars of i32, i64, u32 or u64, in which the loop then counts; a host number goes with each of them. Two
+/// host numbers are counted in i32. A host number that the counter's type does not hold is an error.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn persistent(out: ArrayMut<f32, 1>) {
+///     let tiles = ct::range(ct::bid(0), out.num_tiles(0, [128])).step(ct::num_blocks(0));
+///     ct::for_each(tiles, (), |i, ()| out.store(i, ct::zeros([128])));
+/// }
+///
+/// fn digits(out: ArrayMut<i64, 1>, n: Scalar<i64>) {
+///     let number = ct::for_each(ct::range(n, 0).step(-1), ct::scalar(0i64), |i, number| number * 10 + i);
+///     out.store_scalar(0, number);
+/// }
+///
+/// let mut out = ct::Device::cpu().zeros::<i64, 1>([1])?;
+/// ct::launch(digits, 1, (&mut out, 5i64))?;
+/// assert_eq!(out.to_vec()?, [54321]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[must_use]
+pub fn range<A: Ends<B>, B>(start: A, end: B) -> StepRange<A::Counter> {
+    StepRange { bounds: Bounds::of::<A::Counter>(start.bounds(end)), counter: PhantomData }
+}
+
+impl<C: Count> StepRange<C> {
+    /// The same range by steps of `step`: the first number is `start`, and with a negative step those that follow are
+    /// smaller, as long as they are above `end`. A step that is 0 when the kernel runs makes the range empty; a
+    /// host 0 is an error. A host step fits the counter's type; of unsigned counters also its negative may.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn count(out: ArrayMut<i32, 1>, start: Scalar<i32>, end: Scalar<i32>, step: Scalar<i32>) {
+    ///     let turns = ct::for_each(ct::range(start, end).step(step), ct::scalar(0), |_, n| n + 1);
+    ///     out.store_scalar(0, turns);
+    /// }
+    ///
+    /// let mut out = ct::Device::cpu().zeros::<i32, 1>([1])?;
+    /// for ([start, end, step], turns) in [([0, i32::MAX, 1 << 30], 2), ([9, 0, -2], 5), ([0, 9, 0], 0), ([0, 9, -1], 0)] {
+    ///     ct::launch(count, 1, (&mut out, start, end, step))?;
+    ///     assert_eq!(out.to_vec()?, [turns]);
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn step(mut self, step: impl LoopStep<C>) -> StepRange<C> {
+        self.bounds.step = step.step();
+        self
+    }
+
+    /// The two ends, apart from step and direction.
+    pub(crate) fn plain_ends(self) -> [Bound; 2] {
+        [self.bounds.start, self.bounds.end]
+    }
+
+    /// The same numbers from the last to the first.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn backwards(out: ArrayMut<i32, 1>) {
+    ///     let numbers = ct::for_each(ct::range(1, 8).step(3).rev(), ct::scalar(0), |i, all| all * 10 + i);
+    ///     out.store_scalar(0, numbers);
+    /// }
+    ///
+    /// let mut out = ct::Device::cpu().zeros::<i32, 1>([1])?;
+    /// ct::launch(backwards, 1, (&mut out,))?;
+    /// assert_eq!(out.to_vec()?, [741]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rev(mut self) -> StepRange<C> {
+        self.bounds.reversed = !self.bounds.reversed;
+        self
+    }
+
+    /// Hint: loads of the loop are copied ahead in this many stages of shared memory, by threads or by a producer; 1: nothing
+    /// runs ahead. It goes before [`Hints::stages`](crate::Hints), and is about this loop alone, not about loops in it. Where
+    /// shared memory has no room for so many, there are fewer, and the [remarks](crate::Remarks) say so. The tileir and cpu back
+    /// ends do without it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::for_each(ct::range(0, 4).stages(3), ct::scalar(0), |k, sum| sum + k).eq(6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stages(mut self, stages: u32) -> StepRange<C> {
+        self.bounds.stages = Some(stages);
+        self
+    }
+
+    /// Hint about roles of warps: whether a producer makes the loads of the loop. That is a warp with nothing else to do, which has the
+    /// copy engine bring them to shared memory; without one the threads that compute make them themselves. About this loop
+    /// alone, not about loops in it.
+    ///
+    /// The ptx back end has a producer of its own accord where it can: for sm_90a, of loads whose tiles only matrix products
+    /// take. Where it cannot, a wish for one is left, and the [remarks](crate::Remarks) say why. The cpu back end does without the
+    /// hint; through tileir it is an error, for Tile IR leaves roles to its compiler.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool) {
+    ///     let (i, j) = (ct::bid(0), ct::bid(1));
+    ///     let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
+    ///     let acc = ct::for_each(range, ct::zeros([64, 64]), |k, acc| {
+    ///         ct::mma(a.load((i, k), [64, 64]), b.load((k, j), [64, 64]), acc)
+    ///     });
+    ///     c.store((i, j), acc);
+    /// }
+    ///
+    /// let (a, c) = (ct::ArraySpec::<f16, 2>::new([512, 512]), ct::ArraySpec::<f32, 2>::new([512, 512]).mutable());
+    /// for streamed in [true, false] {
+    ///     let schedule = ct::code_schedule(matmul, (a, a, c, ct::Constant(streamed)), ct::Target::SM_90A)?;
+    ///     assert_eq!(schedule.contains("agent load"), streamed, "{schedule}");
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn streamed(mut self, streamed: bool) -> StepRange<C> {
+        self.bounds.streamed = Some(streamed);
+        self
+    }
+
+    /// Hint about roles of warps: how many teams of warps take the iterations of the loop in turn, 1 or 2. While one stores
+    /// its tile the other one multiplies. A team is as many warps as [`Hints::num_warps`](crate::Hints) says.
+    ///
+    /// The ptx back end deals iterations where it seems to pay: for sm_90a, of the one loop over tiles of a kernel whose loads
+    /// are [streamed](StepRange::streamed), with 4 warps, if nothing is carried from one iteration to the next. Two teams are
+    /// wished for where they are possible and it does not do so; 1 keeps all iterations to one team. Where two are not possible
+    /// the [remarks](crate::Remarks) say so. The cpu back end does without the hint; through tileir it is an error, for Tile IR
+    /// leaves roles to its compiler.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn matmuls(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u32) {
+    ///     let tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0)).teams(teams);
+    ///     ct::for_each(tiles, (), |i, ()| {
+    ///         let acc = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+    ///             ct::mma(a.load((i, k), [64, 64]), b.load((k, 0), [64, 128]), acc)
+    ///         });
+    ///         c.store((i, 0), acc.cast());
+    ///     });
+    /// }
+    ///
+    /// let array = ct::ArraySpec::<f16, 2>::new([512, 512]);
+    /// for teams in [1, 2] {
+    ///     let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(4));
+    ///     let args = (array, array, array.mutable(), ct::Constant(teams));
+    ///     let schedule = launch.code_schedule(matmuls, args, ct::Target::SM_90A)?;
+    ///     assert_eq!(schedule.contains("dealt 2"), teams == 2, "{schedule}");
+    /// }
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn teams(mut self, teams: u32) -> StepRange<C> {
+        self.bounds.teams = Some(teams);
+        self
+    }
+
+    /// Hint: so many rounds stand one after another, with one test for all of them, and single rounds do what is left; 1:
+    /// the assembler leaves the rounds one by one, too. The ptx back end follows it where the step is a constant, and
+    /// the loop neither multiplies matrices nor has its loads copied ahead ([`StepRange::stages`]: 1 prevents that); the
+    /// tileir and cpu back ends do without it.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use ct::prelude::*;
+    ///
+    /// fn row_sums(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 1>) {
+    ///     let row = ct::bid(0);
+    ///     let tiles = ct::range(0, x.num_tiles(1, [1, 256])).unroll(4);
+    ///     let sum = ct::for_each(tiles, ct::zeros([1, 256]), |k, sum| sum + x.load((row, k), [1, 256]));
+    ///     y.store(row, sum.sum(1).reshape([1]));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&vec![1.0f32; 3 * 2000], [3, 2000])?;
+    /// let mut y = device.zeros::<f32, 1>([3])?;
+    /// ct::launch(row_sums, 3, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2000.0; 3]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unroll(mut self, rounds: u32) -> StepRange<C> {
+        self.bounds.unroll = Some(rounds);
+        self
+    }
+}
+
+/// A Rust `for` runs while the kernel is traced, when the ends of a range are not known: no number comes, and the trace
+/// has a diagnostic that names [`for_each`](crate::for_each).
+impl<C: Count> IntoIterator for StepRange<C> {
+    type Item = Scalar<C>;
+    type IntoIter = std::iter::Empty<Scalar<C>>;
+
+    #[track_caller]
+    fn into_iter(self) -> Self::IntoIter {
+        let place = here();
+        let way_out = "write `ct::for_each(range, state, |i, state| ..)`: the state goes in and comes out by value, `()` if \
+                       there is none";
+        record(|t| {
+            t.report(
+                place,
+                "a Rust `for` runs while the kernel is traced, and the ends of this range are known only when it runs",
+                &[way_out],
+            );
+        });
+        std::iter::empty()
+    }
+}
+
+impl<C: Count> LoopRange for StepRange<C> {
+    type Item = Scalar<C>;
+    fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+    fn item(&self, number: Raw) -> Scalar<C> {
+        Scalar::from_raw(number)
+    }
+}
+
+impl<I: Count> LoopRange for std::ops::Range<Scalar<I>> {
+    type Item = Scalar<I>;
+    fn bounds(&self) -> Bounds {
+        range(self.start, self.end).bounds
+    }
+    fn item(&self, number: Raw) -> Scalar<I> {
+        Scalar::from_raw(number)
+    }
+}
+impl<I: Count> LoopRange for std::ops::RangeTo<Scalar<I>> {
+    type Item = Scalar<I>;
+    fn bounds(&self) -> Bounds {
+        range(0, self.end).bounds
+    }
+    fn item(&self, number: Raw) -> Scalar<I> {
+        Scalar::from_raw(number)
+    }
+}
+impl<H: HostIndex> LoopRange for std::ops::Range<H> {
+    type Item = Scalar<i32>;
+    fn bounds(&self) -> Bounds {
+        range(self.start, self.end).bounds
+    }
+    fn item(&self, number: Raw) -> Scalar<i32> {
+        Scalar::from_raw(number)
+    }
+}
+impl<H: HostIndex> LoopRange for std::ops::RangeTo<H> {
+    type Item = Scalar<i32>;
+    fn bounds(&self) -> Bounds {
+        Bounds::of::<i32>([Bound::Host(0), Bound::Host(self.end.wide())])
+    }
+    fn item(&self, number: Raw) -> Scalar<i32> {
+        Scalar::from_raw(number)
+    }
+}

@@ -1,0 +1,275 @@
+//! Tiles from host values: constants and ranges.
+
+use crate::dtype::DType;
+use crate::element::{Element, Number, Whole};
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign, Type, Value};
+use crate::ops::support::operand::Operand;
+use crate::tile::{Handle, Raw, Scalar, Source, Tile, Trace, here, record};
+
+/// Extents as the IR holds them.
+pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
+    shape.iter().map(|&e| i64::try_from(e).unwrap_or(i64::MAX)).collect()
+}
+
+/// The smallest extent of a tile that has room for `n` elements: the next power of two.
+///
+/// ```
+/// use cutlet as ct;
+///
+/// assert_eq!([0, 1, 3, 64, 1000].map(ct::next_extent), [1, 1, 4, 64, 1024]);
+/// ```
+///
+/// # Panics
+/// When there is none: beyond 2^63.
+#[must_use]
+pub const fn next_extent(n: usize) -> usize {
+    n.next_power_of_two()
+}
+
+/// A tile of one value: a host value or a scalar.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn halves() -> Tile<f32, 2> {
+///     ct::full([64, 64], 0.5)
+/// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(halves().eq(0.5));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn full<T: Element, const R: usize>(shape: [usize; R], value: impl Operand<Tile<T, R>>) -> Tile<T, R> {
+    filled("full", shape, value.source())
+}
+
+#[track_caller]
+fn filled<T: Element, const R: usize>(name: &str, shape: [usize; R], source: Source) -> Tile<T, R> {
+    let (place, shape) = (here(), extents(shape));
+    Tile::from_raw(record(|t| {
+        t.at(place);
+        if !t.legal_shape(place, name, &shape) {
+            return t.poison(Type::tile(T::DTYPE, vec![1; R]));
+        }
+        let ty = Type::tile(T::DTYPE, shape.as_slice());
+        if !t.admits(place, Effect::Pure, R) {
+            return t.poison(ty);
+        }
+        let value = match source {
+            Source::Literal(bits) => t.splat(T::DTYPE, bits, &shape),
+            Source::Extent(n) => t.splat_extent(place, n, &shape),
+            Source::Value(raw) => {
+                let fits = t.shape(raw).iter().zip(&shape).all(|(&from, &to)| from == 1 || from == to);
+                let Some(value) = t.usable(raw, place) else { return t.poison(ty) };
+                if !fits {
+                    let message =
+                        format!("`{name}`: a tile of shape {:?} cannot be stretched to {shape:?}", t.shape(raw));
+                    return t.fail(place, ty, message, &["only extents of 1 are stretched"]);
+                }
+                t.stretch(value, &shape)
+            }
+        };
+        t.raw(value)
+    }))
+}
+
+/// A tile of zeros (`false` for bool).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::zeros::<f32, 2>([2, 4]).eq(0.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn zeros<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
+    filled("zeros", shape, Source::Literal(T::from_f64(0.0).to_bits()))
+}
+
+/// A tile of ones (`true` for bool).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(ct::ones::<i32, 1>([4]).sum(0).eq(4));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
+    filled("ones", shape, Source::Literal(T::from_f64(1.0).to_bits()))
+}
+
+/// A host value as a [`Scalar`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!((ct::scalar(3) + ct::bid(0)).eq(3));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
+    let place = here();
+    Scalar::from_raw(record(|t| {
+        t.at(place);
+        let value = t.splat(T::DTYPE, value.to_bits(), &[]);
+        t.raw(value)
+    }))
+}
+
+/// [`scalar`], where the type is known from elsewhere: `[i, 0.into()]`.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn first_rows(a: Array<f32, 2>) -> Tile<f32, 2> {
+///     a.load([ct::bid(0), 0.into()], [16, 16]) // the same as (ct::bid(0), 0)
+/// }
+/// ```
+impl<T: Whole> From<T> for Scalar<T> {
+    #[track_caller]
+    fn from(value: T) -> Scalar<T> {
+        scalar(value)
+    }
+}
+
+/// The numbers `start`, `start + step`, `start + 2 * step`, …: a tile of `n` elements.
+///
+/// Integers wrap. Floats are computed as `start + i * step` in their own type, f16 and bf16 in f32 and
+/// rounded once.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn columns() -> Tile<i32, 1> {
+///     ct::bid(0) * 128 + ct::arange(128, 0, 1)
+/// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!((columns() % 128).eq(ct::indices([128], 0)));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn arange<T: Number>(n: usize, start: T, step: T) -> Tile<T, 1> {
+    let (place, shape) = (here(), extents([n]));
+    Tile::from_raw(record(|t| {
+        t.at(place);
+        if !t.legal_shape(place, "arange", &shape) {
+            return t.poison(Type::tile(T::DTYPE, [1]));
+        }
+        if !t.admits(place, Effect::Pure, 1) {
+            return t.poison(Type::tile(T::DTYPE, shape));
+        }
+        let bits = T::DTYPE.bits();
+        if T::DTYPE.is_int() && bits < 32 && shape[0] > 1 << bits {
+            let message = format!("`arange`: {n} different numbers do not fit {} ({bits} bits)", T::NAME);
+            return t.fail(place, Type::tile(T::DTYPE, shape), message, &["take a wider type and `.cast` it"]);
+        }
+        match T::DTYPE.is_float() {
+            true => float_range(t, T::DTYPE, start.to_f64(), step.to_f64(), &shape),
+            false => int_range(t, start, step, &shape),
+        }
+    }))
+}
+
+fn int_range<T: Element>(t: &mut Trace, start: T, step: T, shape: &[i64]) -> Raw {
+    let wrap = || vec![Attr::Overflow(Overflow::None)];
+    let mut value = t.put(Opcode::Iota, &[], vec![], T::DTYPE, shape);
+    if step.to_bits() != 1 {
+        let step = t.splat(T::DTYPE, step.to_bits(), shape);
+        value = t.put(Opcode::MulI, &[value, step], wrap(), T::DTYPE, shape);
+    }
+    if start.to_bits() != 0 {
+        let start = t.splat(T::DTYPE, start.to_bits(), shape);
+        value = t.put(Opcode::AddI, &[value, start], wrap(), T::DTYPE, shape);
+    }
+    t.raw(value)
+}
+
+fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]) -> Raw {
+    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let nearest = || Attr::Rounding(Rounding::NearestEven);
+    let literal = |t: &mut Trace, x: f64| -> Value {
+        let bits = crate::codec::encode(wide, x, Rounding::NearestEven);
+        t.splat(wide, bits, shape)
+    };
+    let index = t.put(Opcode::Iota, &[], vec![], DType::I32, shape);
+    let mut value = t.put(Opcode::IToF, &[index], vec![Attr::Sign(Sign::Unsigned), nearest()], wide, shape);
+    if step != 1.0 {
+        let step = literal(t, step);
+        value = t.put(Opcode::MulF, &[value, step], vec![nearest()], wide, shape);
+    }
+    if start != 0.0 {
+        let start = literal(t, start);
+        value = t.put(Opcode::AddF, &[value, start], vec![nearest()], wide, shape);
+    }
+    if wide != dtype {
+        value = t.put(Opcode::FToF, &[value], vec![nearest()], dtype, shape);
+    }
+    t.raw(value)
+}
+
+/// The index of each element along an axis: 0, 1, 2, … there, the same along the others.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn lower_triangle(y: ArrayMut<i32, 2>) {
+///     let (row, column) = (ct::indices([4, 4], 0), ct::indices([4, 4], 1));
+///     y.store([0, 0], row.ge(column).select(1, 0));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([4, 4])?;
+/// ct::launch(lower_triangle, 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn indices<const R: usize>(shape: [usize; R], axis: usize) -> Tile<i32, R> {
+    let (place, extents) = (here(), extents(shape));
+    Tile::from_raw(record(|t| {
+        t.at(place);
+        if !t.legal_shape(place, "indices", &extents) {
+            return t.poison(Type::tile(DType::I32, vec![1; R]));
+        }
+        if axis >= R {
+            let message = format!("`indices` along axis {axis} of a tile of shape {shape:?}");
+            return t.fail(place, Type::tile(DType::I32, extents), message, &["axes are counted from 0"]);
+        }
+        if !t.admits(place, Effect::Pure, R) {
+            return t.poison(Type::tile(DType::I32, extents));
+        }
+        let value = t.count_along(&extents, axis);
+        t.raw(value)
+    }))
+}
+
+impl Trace {
+    /// An index along an axis of a tile of this shape.
+    pub(crate) fn count_along(&mut self, shape: &[i64], axis: usize) -> Value {
+        let line = self.put(Opcode::Iota, &[], vec![], DType::I32, &[shape[axis]]);
+        let one: Vec<i64> = (0..shape.len()).map(|d| if d == axis { shape[d] } else { 1 }).collect();
+        let line = if shape.len() == 1 { line } else { self.put(Opcode::Reshape, &[line], vec![], DType::I32, &one) };
+        self.stretch(line, shape)
+    }
+}

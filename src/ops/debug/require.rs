@@ -1,0 +1,131 @@
+//! Conditions of a launch, which it checks before anything runs.
+
+use std::fmt::Arguments;
+
+use super::format::{Message, traced};
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, Def, Opcode, Value};
+use crate::tile::{Handle, Place, Scalar, Trace, here, record};
+
+/// A condition that every launch of the kernel checks on the host before anything runs: if it does not hold, the launch
+/// is an [`Error::Argument`](crate::Error::Argument) with this place and the message, in which values are filled in.
+/// [`require!`](crate::require!) is this with [`format_args!`].
+///
+/// Condition and message are computed from extents, strides, number arguments, host values and
+/// [`num_blocks`](crate::num_blocks()) alone, outside of loops and branches. The compiler knows what the condition says: that
+/// a number is a multiple of a power of two (`(n % 16).eq(0)`), that two numbers are equal, and bounds that are host
+/// numbers; so it may leave out checks and take wider accesses. A launch pays for it with a microsecond or so where
+/// its numbers are new, and next to nothing where they were seen before; a kernel without conditions pays nothing.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn product(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>) {
+///     ct::require!(a.extent(1).eq(b.extent(0)), "inner extents {} and {}", a.extent(1), b.extent(0));
+///     let (i, j) = (ct::bid(0), ct::bid(1));
+///     let sum = ct::for_each(..a.num_tiles(1, [16, 16]), ct::zeros([16, 16]), |k, sum| {
+///         ct::mma(a.load((i, k), [16, 16]), b.load((k, j), [16, 16]), sum)
+///     });
+///     c.store((i, j), sum);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (a, b, mut c) = (device.full([16, 20], 1.0)?, device.full([30, 16], 1.0)?, device.zeros([16, 16])?);
+/// let error = ct::launch(product, [1, 1], (&a, &b, &mut c)).unwrap_err();
+/// assert!(matches!(&error, ct::Error::Argument(problem) if problem.message == "inner extents 20 and 30"));
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// An exported kernel is launched by others: [`Exported::fits`](crate::Exported::fits) says whether conditions hold.
+#[track_caller]
+pub fn require(condition: Scalar<bool>, message: Arguments<'_>) {
+    let (place, message) = (here(), Message::of(message));
+    let text = match message.plain() {
+        Some(text) => Some((text, Vec::new())),
+        None => traced(place, "require", &message),
+    };
+    record(|t| {
+        t.at(place);
+        let (Some(condition), Some((text, values))) = (t.usable(condition.raw(), place), text) else { return };
+        if t.builder.open_blocks().len() > 1 {
+            let way_out = "a launch checks it before anything runs: it stands outside, at the beginning of the kernel";
+            return t.report(place, "`require` within a loop, a branch or a closure of elements", &[way_out]);
+        }
+        let late = std::iter::once(condition).chain(values.iter().copied()).find_map(|value| found_late(t, value));
+        if let Some((value, what)) = late {
+            let message = format!("`require`: this depends on {what}, which no launch knows");
+            let way_out = "check it in the kernel with `ct::assert!`";
+            return t.report_at_definition(place, message, value, way_out);
+        }
+        if let Some(args) = values.into_iter().map(|value| scalar(t, place, value)).collect::<Option<Vec<Value>>>() {
+            t.emit(Opcode::Assert, &[&[condition], &args], vec![Attr::Text(text.into())], vec![], &[]);
+            t.require_last();
+        }
+    });
+}
+
+/// A value in the message.
+fn scalar(t: &mut Trace, place: Place, value: Value) -> Option<Value> {
+    let shape = t.builder.module.shape(value).to_vec();
+    if shape.is_empty() {
+        return Some(value);
+    }
+    let message = format!("`require`: a tile of shape {shape:?} in the message");
+    t.report_at_definition(place, message, value, "numbers of the launch are scalars");
+    None
+}
+
+/// What a value depends on that is not known before the kernel runs, if there is something; and in whose words.
+pub(crate) fn found_late(t: &Trace, value: Value) -> Option<(Value, &'static str)> {
+    let module = &t.builder.module;
+    let mut seen = rustc_hash::FxHashSet::default();
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop().filter(|_| seen.len() < 100_000) {
+        if !seen.insert(value) {
+            continue;
+        }
+        // Arguments are parameters: no inner block is open.
+        let Def::Result(id, _) = module.def(value) else { continue };
+        let op = module.op(id);
+        let what = match (op.code, op.code.spec().effect) {
+            (Opcode::GetTileBlockId, _) => "`ct::bid`",
+            (Opcode::GetGlobal, _) => "a global",
+            (_, Effect::Read | Effect::Write | Effect::ReadWrite | Effect::Other) => "memory",
+            (Opcode::Reduce | Opcode::Scan, _) => "a reduction of a tile",
+            (_, Effect::Region) => "a loop or a branch",
+            (_, Effect::Pure | Effect::Terminator) => {
+                rest.extend(&op.operands);
+                continue;
+            }
+        };
+        return Some((value, what));
+    }
+    None
+}
+
+/// A condition that every launch of the kernel checks on the host before anything runs: see
+/// [`require`](fn@crate::require).
+///
+/// What is known while tracing goes into Rust's own `assert!`.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn halves(x: ArrayMut<f32, 1>) {
+///     ct::require!((x.extent(0) % 4).eq(0), "{} elements", x.extent(0));
+///     x.store(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
+/// }
+///
+/// let (mut good, mut bad) = (ct::Device::cpu().full([8], 1.0)?, ct::Device::cpu().full([9], 1.0)?);
+/// ct::launch(halves, 2, (&mut good,))?;
+/// assert!(ct::launch(halves, 3, (&mut bad,)).unwrap_err().to_string().contains("9 elements"));
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[macro_export]
+macro_rules! require {
+    ($condition:expr $(,)?) => {
+        $crate::require($condition, ::std::format_args!("a condition of the kernel does not hold: {}", stringify!($condition)))
+    };
+    ($condition:expr, $($message:tt)+) => { $crate::require($condition, ::std::format_args!($($message)+)) };
+}

@@ -1,0 +1,265 @@
+//! Bits of integers: counts and rotations; arithmetic that stops at the ends of a type; quotient with remainder.
+//!
+//! The counts add up neighbouring bits, pairs, fours (H. Warren, *Hacker's Delight*, 5-1).
+
+use super::convert::{Kind, convert};
+use crate::element::Int;
+use crate::ir::{CmpPred, Value};
+use crate::ops::support::expr_builder::{Calc, formula};
+use crate::ops::support::operand::{Beside, beside, elementwise, methods, value};
+use crate::tile::{Scalar, Tile, TileLike, here};
+
+fn ones(c: &mut Calc<'_>, x: Value) -> Value {
+    let shifted = |c: &mut Calc<'_>, x, n: u64| {
+        let n = c.bits(n);
+        c.shr(x, n)
+    };
+    let [twos, fours, eights] = [0x55, 0x33, 0x0f].map(|byte: u64| c.bits(byte * 0x0101_0101_0101_0101));
+    let upper = shifted(c, x, 1);
+    let upper = c.and(upper, twos);
+    let pairs = c.subi(x, upper);
+    let upper = shifted(c, pairs, 2);
+    let (lower, upper) = (c.and(pairs, fours), c.and(upper, fours));
+    let nibbles = c.addi(lower, upper);
+    let upper = shifted(c, nibbles, 4);
+    let sum = c.addi(nibbles, upper);
+    let bytes = c.and(sum, eights);
+    match u64::from(c.dtype.bits()) {
+        8 => bytes,
+        bits => {
+            // The highest byte of the product is the sum of all.
+            let every = c.bits(0x0101_0101_0101_0101);
+            let product = c.muli(bytes, every);
+            shifted(c, product, bits - 8)
+        }
+    }
+}
+
+/// Every bit below the highest one that is set.
+fn smeared(c: &mut Calc<'_>, x: Value) -> Value {
+    let (mut x, mut step) = (x, 1);
+    while step < u64::from(c.dtype.bits()) {
+        let n = c.bits(step);
+        let lower = c.shr(x, n);
+        x = c.or(x, lower);
+        step *= 2;
+    }
+    x
+}
+
+fn inverted(c: &mut Calc<'_>, x: Value) -> Value {
+    let all = c.bits(u64::MAX);
+    c.xor(x, all)
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])+ $name:ident = $prepare:expr;)+) => {
+        methods! { [Int] $(
+            $(#[$doc])+
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self) -> <Self as TileLike>::With<i32> {
+                elementwise(here(), stringify!($name), &[value(self)], |t, v, shape| {
+                    let mut c = Calc::new(t, T::DTYPE, false, shape);
+                    let prepared = $prepare(&mut c, v[0]);
+                    let count = ones(&mut c, prepared);
+                    convert(t, count, Kind { dtype: T::DTYPE, signed: false }, Kind::of::<i32>(), shape)
+                })
+            }
+        )+ }
+    };
+}
+
+counts! {
+    /// How many bits are set.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<u16, 1>, y: ArrayMut<i32, 2>) {
+    ///     let x = x.load(0, [4]);
+    ///     y.store((0, 0), ct::stack([x.count_ones(), x.leading_zeros(), x.trailing_zeros(), ct::zeros([4])], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[0u16, 1, 0x0f30, 0xffff], [4])?, device.zeros([3, 4])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [0, 1, 6, 16, 16, 15, 4, 0, 16, 0, 4, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    count_ones = |_: &mut Calc<'_>, x| x;
+    /// How many bits above the highest one that is set are not: all of them, of 0.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0u16, 1]).leading_zeros().eq(ct::astile([16, 15])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    leading_zeros = |c: &mut Calc<'_>, x| {
+        let below = smeared(c, x);
+        inverted(c, below)
+    };
+    /// How many bits below the lowest one that is set are not: all of them, of 0.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0u16, 8]).trailing_zeros().eq(ct::astile([16, 3])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    trailing_zeros = |c: &mut Calc<'_>, x| {
+        let one = c.bits(1);
+        let (less, others) = (c.subi(x, one), inverted(c, x));
+        c.and(less, others)
+    };
+}
+
+methods! { [Int]
+    /// `self + other`; what does not fit becomes the nearest end of the range.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<i8, 1>, y: ArrayMut<i8, 1>) {
+    ///     let x = x.load(0, [2]);
+    ///     y.store(0, ct::cat([x.saturating_add(100), x.saturating_sub(100)], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[-100i8, 100], [2])?, device.zeros([4])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [0, 127, -128, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn saturating_add(self, other: impl Beside<Self>) -> Self {
+        formula(here(), "saturating_add", &[value(self), beside::<Self>(other)], |c, v| {
+            let sum = c.addi(v[0], v[1]);
+            if !T::SIGNED {
+                let all = c.bits(u64::MAX);
+                let wraps = c.is(CmpPred::Lt, sum, v[0]);
+                return c.select(wraps, all, sum);
+            }
+            // Beyond the range if the sign is neither that of the one nor that of the other.
+            let (a, b) = (c.xor(v[0], sum), c.xor(v[1], sum));
+            let differ = c.and(a, b);
+            saturated(c, v[0], sum, differ)
+        })
+    }
+
+    /// `self - other`; what does not fit becomes the nearest end of the range.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-100i8, 100]).saturating_sub(100).eq(ct::astile([-128, 0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn saturating_sub(self, other: impl Beside<Self>) -> Self {
+        formula(here(), "saturating_sub", &[value(self), beside::<Self>(other)], |c, v| {
+            let difference = c.subi(v[0], v[1]);
+            if !T::SIGNED {
+                let zero = c.bits(0);
+                let wraps = c.is(CmpPred::Lt, v[0], v[1]);
+                return c.select(wraps, zero, difference);
+            }
+            let (a, b) = (c.xor(v[0], v[1]), c.xor(v[0], difference));
+            let differ = c.and(a, b);
+            saturated(c, v[0], difference, differ)
+        })
+    }
+
+    /// The bits moved up by `n` places; those that leave at the top come in at the bottom. `n` counts modulo the width.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0x81u8, 0x40]).rotate_left(1).eq(ct::astile([0x03, 0x80])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn rotate_left(self, n: impl Beside<Self>) -> Self {
+        formula(here(), "rotate_left", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
+    }
+
+    /// The bits moved down by `n` places; those that leave at the bottom come in at the top. `n` counts modulo the width.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0x81u8, 0x40]).rotate_right(1).eq(ct::astile([0xc0, 0x20])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn rotate_right(self, n: impl Beside<Self>) -> Self {
+        formula(here(), "rotate_right", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
+    }
+
+    /// Quotient, rounded toward zero, and remainder: `(self / divisor, self % divisor)` with one division. By zero the
+    /// quotient is 0 and the remainder `self`.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     let (quotient, remainder) = x.load(0, [4]).div_rem(7);
+    ///     y.store(0, ct::cat([quotient, remainder], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[15, -15, 6, 0], [4])?, device.zeros([8])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [2, -2, 0, 0, 1, -1, 6, 0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn div_rem(self, divisor: impl Beside<Self>) -> (Self, Self) {
+        let divisor = beside::<Self>(divisor);
+        let quotient: Self = formula(here(), "div_rem", &[value(self), divisor], |c, v| c.divi(v[0], v[1]));
+        let remainder = formula(here(), "div_rem", &[value(self), value(quotient), divisor], |c, v| {
+            let whole = c.muli(v[1], v[2]);
+            c.subi(v[0], whole)
+        });
+        (quotient, remainder)
+    }
+}
+
+/// The end of the range on the side of `a`, where the sign of `differ` is set.
+fn saturated(c: &mut Calc<'_>, a: Value, result: Value, differ: Value) -> Value {
+    let bits = u64::from(c.dtype.bits());
+    let (places, largest) = (c.bits(bits - 1), c.bits((1 << (bits - 1)) - 1));
+    let sign = c.sar(a, places);
+    let end = c.xor(sign, largest);
+    let beyond = c.is_number(CmpPred::Lt, differ, 0.0);
+    c.select(beyond, end, result)
+}
+
+fn rotated(c: &mut Calc<'_>, x: Value, n: Value, left: bool) -> Value {
+    let width = u64::from(c.dtype.bits());
+    let (last, zero) = (c.bits(width - 1), c.bits(0));
+    let minus = c.subi(zero, n);
+    let (there, back) = (c.and(n, last), c.and(minus, last));
+    let (up, down) = if left { (there, back) } else { (back, there) };
+    let (upper, lower) = (c.shl(x, up), c.shr(x, down));
+    c.or(upper, lower)
+}

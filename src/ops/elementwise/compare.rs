@@ -1,0 +1,483 @@
+//! Comparison, minimum and maximum, select.
+//!
+//! **Names.** `a.max(b)` compares element by element, as `f32::max` does; the largest element along an
+//! axis is `a.reduce_max(axis)`. No name here means both.
+
+use super::arithmetic::sign;
+use crate::dtype::DType;
+use crate::element::{Comparable, Element, Float, Number, Whole};
+use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
+use crate::ops::support::float_mode::scoped;
+use crate::ops::support::operand::{Beside, Operand, beside, elementwise, methods, operand, uniform, value};
+use crate::tile::{Arg, Handle, Scalar, Source, Tile, TileLike, Trace, here};
+
+/// Records a comparison of two values of one shape.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn mask(
+    t: &mut Trace,
+    pred: CmpPred,
+    order: CmpOrder,
+    dtype: DType,
+    signed: bool,
+    lhs: Value,
+    rhs: Value,
+    shape: &[i64],
+) -> Value {
+    let sign = if signed { Sign::Signed } else { Sign::Unsigned };
+    let (code, second) = match dtype.is_float() {
+        true => (Opcode::CmpF, Attr::CmpOrder(order)),
+        false => (Opcode::CmpI, Attr::Sign(sign)),
+    };
+    t.put(code, &[lhs, rhs], vec![Attr::CmpPred(pred), second], DType::I1, shape)
+}
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])+ $name:ident = $pred:ident $order:ident;)+) => {
+        methods! {
+            // These names belong to operator traits of the standard library, which tiles have only for the sake of
+            // a message: a comparison gives a tile of bool. `&self`, so that these come first for references, too.
+            #[allow(clippy::should_implement_trait)]
+            [Comparable] $(
+            $(#[$doc])+
+            #[track_caller]
+            #[must_use]
+            pub fn $name(&self, rhs: impl Beside<Self>) -> <Self as TileLike>::With<bool> {
+                elementwise(here(), stringify!($name), &[value(*self), beside::<Self>(rhs)], |t, v, shape| {
+                    mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
+                })
+            }
+        )+ }
+    };
+}
+
+/// What `==` and `<` between values of a kernel ask for. Nothing implements it.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let n = ct::num_blocks(0); // `if n == 1` is an error: the number is known when the kernel runs
+/// ct::assert!(n.eq(1).select(ct::scalar(5), 6).eq(5));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a value that is known only when the kernel runs is compared by a method: `.eq(..)`, `.ne(..)`, `.lt(..)`, \
+               `.le(..)`, `.gt(..)`, `.ge(..)`",
+    label = "compared with `{Self}` by an operator",
+    note = "decide with `ct::if_else(x.gt(y), || .., || ..)` or `x.gt(y).select(a, b)`; a plain `if` decides while the \
+            kernel is traced"
+)]
+pub trait ComparedByOperator {}
+
+macro_rules! compared_by_operator {
+    ($([$($generics:tt)*] $ty:ty;)+) => {$(
+        impl<T, X: ComparedByOperator, $($generics)*> PartialEq<X> for $ty {
+            fn eq(&self, _: &X) -> bool {
+                unreachable!("no type is compared by an operator")
+            }
+        }
+        impl<T, X: ComparedByOperator, $($generics)*> PartialOrd<X> for $ty {
+            fn partial_cmp(&self, _: &X) -> Option<std::cmp::Ordering> {
+                unreachable!("no type is compared by an operator")
+            }
+        }
+    )+};
+}
+compared_by_operator! { [const R: usize] Tile<T, R>; [] Scalar<T>; }
+
+comparisons! {
+    /// Is each element equal to that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).eq(ct::astile([1.0, f32::NAN])).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    eq = Eq Ordered;
+    /// Does each element differ from that of `rhs`? True where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ne(ct::astile([1.0, f32::NAN])).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ne = Ne Unordered;
+    /// Is each element less than that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2]).lt(2).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    lt = Lt Ordered;
+    /// Is each element less than or equal to that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3]).le(2).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    le = Le Ordered;
+    /// Is each element greater than that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3, 2]).gt(2).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    gt = Gt Ordered;
+    /// Is each element greater than or equal to that of `rhs`? False where either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 1]).ge(2).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ge = Ge Ordered;
+}
+
+macro_rules! unordered_comparisons {
+    ($($(#[$doc:meta])+ $name:ident = $pred:ident $order:ident;)+) => {
+        methods! { [Float] $(
+            $(#[$doc])+
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self, rhs: impl Beside<Self>) -> <Self as TileLike>::With<bool> {
+                elementwise(here(), stringify!($name), &[value(self), beside::<Self>(rhs)], |t, v, shape| {
+                    mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
+                })
+            }
+        )+ }
+    };
+}
+
+unordered_comparisons! {
+    /// Is each element equal to that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).eq_unordered(2.0).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    eq_unordered = Eq Unordered;
+    /// Does each element differ from that of `rhs`, neither being a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ne_ordered(2.0).eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ne_ordered = Ne Ordered;
+    /// Is each element less than that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<f32, 1>, y: ArrayMut<bool, 2>) {
+    ///     let x = x.load(0, [4]);
+    ///     y.store((0, 0), ct::stack([x.lt(1.0), x.lt_unordered(1.0)], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[0.0, 1.0, 2.0, f32::NAN], [4])?, device.zeros([2, 4])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [true, false, false, false, true, false, false, true]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    lt_unordered = Lt Unordered;
+    /// Is each element less than or equal to that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3.0f32, f32::NAN]).le_unordered(2.0).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    le_unordered = Le Unordered;
+    /// Is each element greater than that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).gt_unordered(2.0).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    gt_unordered = Gt Unordered;
+    /// Is each element greater than or equal to that of `rhs`, or either a NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).ge_unordered(2.0).eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ge_unordered = Ge Unordered;
+}
+
+/// What [`max`](Tile::max) and [`min`](Tile::min) take: every [`Operand`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn at_least<T: Number, const R: usize>(x: Tile<T, R>, y: impl ct::ops::Comparand<Tile<T, R>>) -> Tile<T, R> {
+///     x.max(y)
+/// }
+/// ct::assert!(at_least(ct::astile([1, 5]), 3).eq(ct::astile([3, 5])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
+    note = "the largest element along an axis: `.reduce_max(axis)`; the smallest: `.reduce_min(axis)`",
+    note = "a literal has the tile's element type: `.max(1.0)` beside floats, `.max(1)` beside integers; convert tiles \
+            with `.cast::<T>()`; of two ranks, the larger one stands first"
+)]
+pub trait Comparand<O>: Copy {
+    #[doc(hidden)]
+    fn compared(self) -> Source;
+}
+
+#[diagnostic::do_not_recommend]
+impl<O, B: Beside<O>> Comparand<O> for B {
+    fn compared(self) -> Source {
+        self.beside()
+    }
+}
+
+fn comparand<X: TileLike>(x: impl Comparand<X>) -> Arg {
+    Arg { source: x.compared(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
+}
+
+/// Op and attributes of the larger or smaller of two numbers.
+fn extremum<T: Element>(float: Opcode, int: Opcode) -> (Opcode, Vec<Attr>) {
+    if T::DTYPE.is_float() { (float, vec![]) } else { (int, vec![Attr::Sign(sign::<T>())]) }
+}
+
+methods! { [Number]
+    /// The larger of the two elements. A NaN is ignored unless both are NaN; +0 is larger than -0.
+    /// See [`Self::max_nan`](Tile::max_nan) for the form that keeps NaN, and `reduce_max` for the largest
+    /// element along an axis.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).max(2.0).eq(2.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn max(self, rhs: impl Comparand<Self>) -> Self {
+        let (code, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
+        uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
+    }
+
+    /// The smaller of the two elements. A NaN is ignored unless both are NaN; -0 is smaller than +0.
+    /// See [`Self::min_nan`](Tile::min_nan) for the form that keeps NaN, and `reduce_min` for the smallest
+    /// element along an axis.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3.0f32, f32::NAN]).min(2.0).eq(2.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn min(self, rhs: impl Comparand<Self>) -> Self {
+        let (code, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
+        uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
+    }
+
+    /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.
+    ///
+    /// A NaN is ignored, as by [`max`](Tile::max) and [`min`](Tile::min): a NaN element becomes `low` (`f32::clamp` of Rust
+    /// keeps it), and a bound that is NaN is no bound. Where `low` is above `high`, the result is `high`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-5, 0, 5, 9]).clamp(-1, 5).eq(ct::astile([-1, 0, 5, 5])));
+    /// let x = ct::astile([-5.0, f32::NAN, 0.5, 9.0]);
+    /// ct::assert!(x.clamp(0.0, 1.0).eq(ct::astile([0.0, 0.0, 0.5, 1.0])));
+    /// ct::assert!(x.clamp(f32::NAN, 1.0).eq(ct::astile([-5.0, 1.0, 0.5, 1.0])));
+    /// ct::assert!(x.clamp(0.0, f32::NAN).eq(ct::astile([0.0, 0.0, 0.5, 9.0])));
+    /// ct::assert!(x.clamp(2.0, 1.0).eq(1.0) & ct::scalar(f32::NAN).clamp(f32::NAN, f32::NAN).isnan());
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn clamp(self, low: impl Beside<Self>, high: impl Beside<Self>) -> Self {
+        let operands = [value(self), beside::<Self>(low), beside::<Self>(high)];
+        elementwise(here(), "clamp", &operands, |t, v, shape| {
+            let (max, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
+            let raised = t.put(max, &[v[0], v[1]], attrs, T::DTYPE, shape);
+            let (min, attrs) = extremum::<T>(Opcode::MinF, Opcode::MinI);
+            t.put(min, &[raised, v[2]], attrs, T::DTYPE, shape)
+        })
+    }
+}
+
+/// Element by element: where `condition` is true that of `if_true`, else that of `if_false`.
+///
+/// Both are computed; [`crate::if_else`] runs only one of two branches. The result has the form of the
+/// values; a scalar condition or value is stretched.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn relu(x: Tile<f32, 2>) -> Tile<f32, 2> {
+///     ct::select(x.gt(0.0), x, 0.0)
+/// }
+///
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(relu(ct::astile([[-1.0, 2.0]])).eq(ct::astile([[0.0, 2.0]])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn select<O: TileLike>(
+    condition: impl Operand<O::With<bool>>,
+    if_true: impl Operand<O>,
+    if_false: impl Operand<O>,
+) -> O
+where
+    O::Elem: Whole,
+{
+    let operands = [operand::<O::With<bool>>(condition), operand::<O>(if_true), operand::<O>(if_false)];
+    uniform(here(), "select", Opcode::Select, vec![], &operands)
+}
+
+impl<const R: usize> Tile<bool, R> {
+    /// [`select`] with this tile as the condition.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([true, false]).select(ct::astile([1, 2]), 7).eq(ct::astile([1, 7])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn select<T: Whole>(self, if_true: impl Operand<Tile<T, R>>, if_false: impl Operand<Tile<T, R>>) -> Tile<T, R> {
+        select(self, if_true, if_false)
+    }
+}
+
+impl Scalar<bool> {
+    /// [`select`] with this scalar as the condition: of two scalars a scalar, of two tiles, or a tile and a scalar, a
+    /// tile; host values go with both.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let first = ct::bid(0).eq(0);
+    /// ct::assert!(first.select(ct::scalar(3), 4).eq(3));
+    /// ct::assert!(first.select(ct::astile([1, 2]), 4).eq(ct::astile([1, 2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn select<B, O: TileLike>(self, if_true: impl Choice<B, O>, if_false: B) -> O
+    where
+        O::Elem: Whole,
+    {
+        let [if_true, if_false] = if_true.sources(if_false);
+        let of = |source| Arg { source, dtype: O::Elem::DTYPE, elem: O::Elem::NAME };
+        uniform(here(), "select", Opcode::Select, vec![], &[value(self), of(if_true), of(if_false)])
+    }
+}
+
+/// Values between which a [`Scalar`] selects, `B` being the other one, and `O` what comes of it: two operands of a
+/// scalar, or a tile and one of its operands.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn first<B, O: ct::tile::TileLike<Elem = i32>>(a: impl ct::Choice<B, O>, b: B) -> O {
+///     ct::bid(0).eq(0).select(a, b)
+/// }
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// ct::assert!(first(7, ct::astile([1, 2])).eq(7) & first(ct::scalar(7), 8).eq(7));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a scalar condition does not select between `{Self}` and `{B}`",
+    note = "a literal has the element type of the other value: `2.0` beside floats, `2` beside integers",
+    note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`; a \
+            `Scalar` and a host value of the element type go with any rank"
+)]
+pub trait Choice<B, O>: Copy {
+    #[doc(hidden)]
+    fn sources(self, other: B) -> [Source; 2];
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Element, A: Operand<Scalar<T>>, B: Operand<Scalar<T>>> Choice<B, Scalar<T>> for A {
+    fn sources(self, other: B) -> [Source; 2] {
+        [self.source(), other.source()]
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<T: Element, B: Operand<Tile<T, R>>, const R: usize> Choice<B, Tile<T, R>> for Tile<T, R> {
+    fn sources(self, other: B) -> [Source; 2] {
+        [Source::Value(self.raw()), other.source()]
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<T: Element, A: Single + Operand<Tile<T, R>>, const R: usize> Choice<Tile<T, R>, Tile<T, R>> for A {
+    fn sources(self, other: Tile<T, R>) -> [Source; 2] {
+        [self.source(), Source::Value(other.raw())]
+    }
+}
+
+/// Values of one element: scalars and those of the host.
+pub trait Single {}
+impl<T: Element> Single for T {}
+impl<T: Element> Single for Scalar<T> {}
+impl Single for usize {}

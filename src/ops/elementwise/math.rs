@@ -1,0 +1,356 @@
+//! Mathematical functions of floats: one row each.
+//!
+//! They work on f16, bf16, f32 and f64; the two 16-bit types are computed in f32 and rounded.
+
+use super::compare::mask;
+use crate::element::{Element, Float, Number};
+use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
+use crate::ops::support::float_mode::scoped;
+use crate::ops::support::operand::{Beside, beside, elementwise, methods, uniform, value};
+use crate::tile::{Scalar, Tile, TileLike, here};
+
+macro_rules! unary_functions {
+    ($($(#[$doc:meta])+ $name:ident = $code:ident $($rounding:ident)?;)+) => {
+        // The bound stands at the method, so that the compiler's message is that of `Float`.
+        methods! { [Element] $(
+            $(#[$doc])+
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self) -> Self
+            where
+                T: Float,
+            {
+                let attrs = scoped(Opcode::$code, T::DTYPE, vec![$(Attr::Rounding(Rounding::$rounding))?]);
+                uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
+            }
+        )+ }
+    };
+}
+
+unary_functions! {
+    /// e to the power of each element.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::astile([0.0f32, f32::NEG_INFINITY]);
+    /// ct::assert!(x.exp().eq(ct::astile([1.0, 0.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    exp = Exp Full;
+    /// 2 to the power of each element.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3.0f32, -1.0]).exp2().eq(ct::astile([8.0, 0.5])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    exp2 = Exp2;
+    /// Natural logarithm.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, 0.0]).log().eq(ct::astile([0.0, f32::NEG_INFINITY])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    log = Log;
+    /// Logarithm to base 2.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([8.0f32, 0.5]).log2().eq(ct::astile([3.0, -1.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    log2 = Log2;
+    /// Square root, rounded to nearest even.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2.25f32, 16.0]).sqrt().eq(ct::astile([1.5, 4.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    sqrt = Sqrt NearestEven;
+    /// `1 / sqrt(self)`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([4.0f32, 0.0625]).rsqrt() - ct::astile([0.5, 4.0])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    rsqrt = Rsqrt;
+    /// Sine of an angle in radians.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.5707964]).sin() - ct::astile([0.0, 1.0])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    sin = Sin;
+    /// Cosine of an angle in radians.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.5707964]).cos() - ct::astile([1.0, 0.0])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    cos = Cos;
+    /// Tangent of an angle in radians.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 0.7853982]).tan() - ct::astile([0.0, 1.0])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    tan = Tan;
+    /// Hyperbolic sine.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).sinh() - ct::astile([0.0, 1.1752012])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    sinh = Sinh;
+    /// Hyperbolic cosine.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).cosh() - ct::astile([1.0, 1.5430806])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    cosh = Cosh;
+    /// Hyperbolic tangent.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([0.0f32, 100.0]).tanh().eq(ct::astile([0.0, 1.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    tanh = Tanh Full;
+    /// The largest whole number that is not above.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.5f32, -1.5]).floor().eq(ct::astile([1.0, -2.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    floor = Floor;
+    /// The smallest whole number that is not below.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.5f32, -1.5]).ceil().eq(ct::astile([2.0, -1.0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ceil = Ceil;
+}
+
+methods! { [Float]
+    /// `self` to the power of `exponent`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([2.0f32, 9.0]).pow(ct::astile([10.0, 0.5])) - ct::astile([1024.0, 3.0])).abs().lt(1e-3));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn pow(self, exponent: impl Beside<Self>) -> Self {
+        uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
+    }
+
+    /// The angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let (y, x) = (ct::astile([1.0f32, 0.0]), ct::astile([0.0, -1.0]));
+    /// ct::assert!((y.atan2(x) - ct::astile([1.5707964, 3.1415927])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn atan2(self, x: impl Beside<Self>) -> Self {
+        uniform(here(), "atan2", Opcode::Atan2, vec![], &[value(self), beside::<Self>(x)])
+    }
+
+    /// Is each element NaN?
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([f32::NAN, 1.0]).isnan().eq(ct::astile([true, false])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn isnan(self) -> <Self as TileLike>::With<bool> {
+        elementwise(here(), "isnan", &[value(self)], |t, v, shape| {
+            mask(t, CmpPred::Ne, CmpOrder::Unordered, T::DTYPE, T::SIGNED, v[0], v[0], shape)
+        })
+    }
+}
+
+macro_rules! approximations {
+    ($($(#[$doc:meta])+ $name:ident = $code:ident;)+) => {$(
+        impl<const R: usize> Tile<f32, R> {
+            $(#[$doc])+
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self) -> Self {
+                let attrs = vec![Attr::Rounding(Rounding::Approx)];
+                uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
+            }
+        }
+        impl Scalar<f32> {
+            $(#[$doc])+
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self) -> Self {
+                let attrs = vec![Attr::Rounding(Rounding::Approx)];
+                uniform(here(), stringify!($name), Opcode::$code, attrs, &[value(self)])
+            }
+        }
+    )+};
+}
+approximations! {
+    /// e to the power of each element, by the hardware's fast path: 2^(x · log2 e).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).exp_approx() - ct::astile([1.0, 2.7182817])).abs().lt(1e-5));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    exp_approx = Exp;
+    /// Hyperbolic tangent by the hardware's fast instruction.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).tanh_approx() - ct::astile([0.0, 0.7615942])).abs().lt(1e-3));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    tanh_approx = Tanh;
+    /// Natural logarithm by the hardware's fast instruction: off by 2^-21, or by that much of the result
+    /// where it is beyond 1; subnormal numbers count as 0.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([1.0f32, 2.0]).log_approx() - ct::astile([0.0, 0.6931472])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    log_approx = Log;
+    /// Logarithm to base 2 by the hardware's fast instruction: off by 2^-21, or by that much of the result
+    /// where it is beyond 1; subnormal numbers count as 0.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([1.0f32, 8.0]).log2_approx() - ct::astile([0.0, 3.0])).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    log2_approx = Log2;
+    /// Sine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, and by more beyond.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).sin_approx() - ct::astile([0.0, 0.841471])).abs().lt(2e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    sin_approx = Sin;
+    /// Cosine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, and by more beyond.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!((ct::astile([0.0f32, 1.0]).cos_approx() - ct::astile([1.0, 0.5403023])).abs().lt(2e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    cos_approx = Cos;
+}
+
+methods! { [Number]
+    /// The magnitude. Floats only lose their sign bit; of signed integers the smallest one stays as it is
+    /// (wrapping), unsigned integers stay as they are.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([-1.5f32, 2.0]).abs().eq(ct::astile([1.5, 2.0])));
+    /// ct::assert!(ct::astile([-7i32, i32::MIN]).abs().eq(ct::astile([7, i32::MIN])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn abs(self) -> Self {
+        match (T::DTYPE.is_float(), T::SIGNED) {
+            (true, _) => uniform(here(), "abs", Opcode::AbsF, vec![], &[value(self)]),
+            (false, true) => uniform(here(), "abs", Opcode::AbsI, vec![], &[value(self)]),
+            (false, false) => self,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Integer arithmetic with the promise that nothing overflows.
+
+use crate::element::{Element, Int};
+use crate::ir::{Attr, Opcode, Overflow};
+use crate::ops::support::operand::{Beside, beside, methods, uniform, value};
+use crate::tile::{Arg, Place, Scalar, Tile, TileLike, here};
+
+#[track_caller]
+fn promised<X: TileLike>(place: Place, name: &str, code: Opcode, operands: &[Arg]) -> X {
+    let promise = if X::Elem::SIGNED { Overflow::Nsw } else { Overflow::Nuw };
+    uniform(place, name, code, vec![Attr::Overflow(promise)], operands)
+}
+
+methods! { [Int]
+    /// `self + other`, with the promise that every sum fits the type: the compiler may conclude from it how large the
+    /// result is (that an index stays below 2^31, say). The cpu back end checks that, and answers with an error.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn next(x: ArrayMut<i32, 1>) {
+    ///     // SAFETY: no launch passes an array with `i32::MAX` in it.
+    ///     x.store(0, unsafe { x.load(0, [2]).unchecked_add(1) });
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let mut x = device.array(&[1, i32::MAX - 1], [2])?;
+    /// ct::launch(next, 1, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [2, i32::MAX]);
+    /// let error = ct::launch(next, 1, (&mut x,)).unwrap_err().to_string();
+    /// assert!(error.contains("2147483647 + 1 was promised to fit 32 bits, signed"), "{error}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn unchecked_add(self, other: impl Beside<Self>) -> Self {
+        promised(here(), "unchecked_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
+    }
+
+    /// `self - other`, with the promise that every difference fits the type; see [`Self::unchecked_add`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// // SAFETY: 5 and 7 are not less than 5.
+    /// ct::assert!(unsafe { ct::astile([5u8, 7]).unchecked_sub(5) }.eq(ct::astile([0, 2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn unchecked_sub(self, other: impl Beside<Self>) -> Self {
+        promised(here(), "unchecked_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
+    }
+
+    /// `self * factor`, with the promise that every product fits the type; see [`Self::unchecked_add`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// // SAFETY: products of such numbers are far below 2^31.
+    /// ct::assert!(unsafe { ct::astile([5, -7]).unchecked_mul(3) }.eq(ct::astile([15, -21])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn unchecked_mul(self, factor: impl Beside<Self>) -> Self {
+        promised(here(), "unchecked_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
+    }
+
+    /// `self << n`, with the promise that `n` is less than the width and that `self * 2^n` fits the type; see
+    /// [`Self::unchecked_add`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// // SAFETY: 3 and -4 times 8 are far below 2^31.
+    /// ct::assert!(unsafe { ct::astile([3, -4]).unchecked_shl(3) }.eq(ct::astile([24, -32])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// Both hold, for every element. Elsewhere than on the cpu back end a kernel may do anything if they do not.
+    #[track_caller]
+    #[must_use]
+    pub unsafe fn unchecked_shl(self, n: impl Beside<Self>) -> Self {
+        promised(here(), "unchecked_shl", Opcode::ShlI, &[value(self), beside::<Self>(n)])
+    }
+}

@@ -1,0 +1,84 @@
+//! Integer arithmetic that is meant to wrap: what the operators compute, and no check of overflow looks at it.
+
+use super::convert::{Kind, convert};
+use crate::element::{CastTo, Int};
+use crate::ir::{Attr, Opcode, Overflow};
+use crate::ops::support::operand::{Beside, beside, elementwise, methods, uniform, value};
+use crate::tile::{Arg, Place, Scalar, Tile, TileLike, here};
+
+#[track_caller]
+fn wrapping<X: TileLike>(place: Place, name: &str, code: Opcode, operands: &[Arg]) -> X {
+    uniform(place, name, code, vec![Attr::Overflow(Overflow::None)], operands)
+}
+
+methods! { [Int]
+    /// `self + other` modulo 2 to the width, as `+`; [`Checks::overflow`](crate::Checks::overflow) takes it as meant.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+    /// ct::assert!(ct::astile([250u8, 5]).wrapping_add(10).eq(ct::astile([4, 15])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn wrapping_add(self, other: impl Beside<Self>) -> Self {
+        wrapping(here(), "wrapping_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
+    }
+
+    /// `self - other` modulo 2 to the width, as `-`; [`Checks::overflow`](crate::Checks::overflow) takes it as meant.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+    /// ct::assert!(ct::astile([0u32, 5]).wrapping_sub(1).eq(ct::astile([u32::MAX, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn wrapping_sub(self, other: impl Beside<Self>) -> Self {
+        wrapping(here(), "wrapping_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
+    }
+
+    /// `self * factor` modulo 2 to the width, as `*`; [`Checks::overflow`](crate::Checks::overflow) takes it as meant.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+    /// let hash = ct::arange::<u32>(4, 0, 1).wrapping_mul(0x9e37_79b9);
+    /// ct::assert!(hash.eq(ct::astile([0, 0x9e37_79b9, 0x3c6e_f372, 0xdaa6_6d2b])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn wrapping_mul(self, factor: impl Beside<Self>) -> Self {
+        wrapping(here(), "wrapping_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
+    }
+
+    /// The low bits as another integer type, as [`cast`](Tile::cast); [`Checks::casts`](crate::Checks::casts) takes it as
+    /// meant.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+    /// ct::assert!(ct::astile([300i32, -1]).wrapping_cast::<u8>().eq(ct::astile([44, 255])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn wrapping_cast<U: Int>(self) -> <Self as TileLike>::With<U>
+    where
+        T: CastTo<U>,
+    {
+        let (source, target) = (Kind::of::<T>(), Kind::of::<U>());
+        elementwise(here(), "wrapping_cast", &[value(self)], |t, v, shape| convert(t, v[0], source, target, shape))
+    }
+}

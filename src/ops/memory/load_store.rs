@@ -1,0 +1,505 @@
+//! Arrays to tiles and back: `load`, `store`, extents, permuted views.
+//!
+//! An array is seen as a grid of tiles of one shape; an index counts **tiles**, not elements. What lies
+//! outside of the array reads as padding (zero unless stated) and is not written.
+
+use super::access_options::{Access, LoadOptions, StoreOptions};
+use super::tile_access::Visit;
+use crate::dtype::DType;
+use crate::element::{CastTo, Element, Whole};
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, Opcode, Overflow, Padding, Sign, Type};
+use crate::ops::create::construct::extents;
+use crate::ops::support::i32_count::Counted;
+use crate::ops::support::tile_index::{Component, TileIndex};
+use crate::tile::{Array, ArrayHandle, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
+
+/// A call of a method of an array.
+#[derive(Clone, Copy)]
+struct Method {
+    place: Place,
+    name: &'static str,
+    /// The name of the element type.
+    elem: &'static str,
+}
+
+impl Trace {
+    pub(crate) fn load(&mut self, visit: &Visit<'_>, index: &[Component]) -> Raw {
+        self.at(visit.place);
+        let rank = visit.shape.len();
+        if !visit.check(self) {
+            return self.poison(Type::tile(visit.dtype, vec![1; rank]));
+        }
+        let ty = Type::tile(visit.dtype, visit.shape);
+        if !self.admits(visit.place, Effect::Read, rank) {
+            return self.poison(ty);
+        }
+        let Some((view, indices)) = visit.locate(self, index) else { return self.poison(ty) };
+        let loaded = self.builder.module.intern(Type::tile(visit.dtype, visit.extents()));
+        let types = [loaded, self.builder.module.intern(Type::Token)];
+        let attrs = visit.access.attrs(indices.len());
+        let results = self.emit(Opcode::LoadView, &[&[view], &indices, &[]], attrs, vec![], &types);
+        let tile = match rank {
+            0 => self.put(Opcode::Reshape, &[results[0]], vec![], visit.dtype, &[]),
+            _ => results[0],
+        };
+        self.raw(tile)
+    }
+
+    pub(crate) fn store(&mut self, visit: &Visit<'_>, index: &[Component], tile: Raw) {
+        self.at(visit.place);
+        let rank = visit.shape.len();
+        let tile = self.usable(tile, visit.place);
+        if !visit.check(self) || !self.admits(visit.place, Effect::Write, rank) {
+            return;
+        }
+        let Some((view, indices)) = visit.locate(self, index) else { return };
+        let Some(tile) = tile else { return };
+        let tile = match rank {
+            0 => self.put(Opcode::Reshape, &[tile], vec![], visit.dtype, &[1]),
+            _ => tile,
+        };
+        let token = self.builder.module.intern(Type::Token);
+        let attrs = visit.access.attrs(indices.len());
+        self.emit(Opcode::StoreView, &[&[tile], &[view], &indices, &[]], attrs, vec![], &[token]);
+    }
+
+    /// The extent of one axis as recorded: i32 or i64.
+    fn extent(&mut self, array: ArrayHandle, method: Method, axis: usize, to: DType) -> Raw {
+        let Method { place, name, elem } = method;
+        self.at(place);
+        let ty = Type::scalar(to);
+        if self.array_view(array, place).is_none() {
+            return self.poison(ty);
+        }
+        let extents = self.arrays[array.index as usize].extents.clone();
+        let Some(&extent) = extents.get(axis) else {
+            let message = format!("`{name}`: axis {axis} of an array with {} axes", extents.len());
+            return self.fail(place, ty, message, &["axes are counted from 0"]);
+        };
+        let value = match (self.builder.module.dtype(extent), to) {
+            (from, to) if from == to => extent,
+            (DType::I64, _) => {
+                let fits = self.limit_count(&Counted { place, name, elem, array, axis, step: 1 });
+                let value = self.put(Opcode::TruncI, &[extent], vec![Attr::Overflow(Overflow::None)], to, &[]);
+                if !fits {
+                    self.written(value, [Sign::Signed; 2]);
+                }
+                value
+            }
+            _ => self.put(Opcode::ExtI, &[extent], vec![Attr::Sign(Sign::Signed)], to, &[]),
+        };
+        self.raw(value)
+    }
+
+    /// Makes certain that the number of all tiles fits i32.
+    pub(super) fn limit_indices(&mut self, visit: &Visit<'_>) {
+        if visit.check(self) && self.array_view(visit.array, visit.place).is_some() {
+            let axes: Vec<(usize, i64)> = (0..visit.shape.len()).map(|axis| visit.steps_along(axis)).collect();
+            let (place, name, elem, array) = (visit.place, visit.name, visit.elem, visit.array);
+            self.limit_product(&Counted { place, name, elem, array, axis: 0, step: 1 }, &axes);
+        }
+    }
+
+    pub(crate) fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> Raw {
+        self.at(visit.place);
+        let ty = Type::scalar(DType::I32);
+        let rank = visit.shape.len();
+        if axis >= rank {
+            let message = format!("`num_tiles`: axis {axis} of an array with {rank} axes");
+            return self.fail(visit.place, ty, message, &["axes are counted from 0"]);
+        }
+        if !visit.check(self) || !self.admits(visit.place, Effect::Pure, 0) {
+            return self.poison(ty);
+        }
+        let Some(view) = visit.view(self) else { return self.poison(ty) };
+        let (place, name, elem, array) = (visit.place, visit.name, visit.elem, visit.array);
+        let (axis_of_array, step) = visit.steps_along(axis);
+        self.limit_count(&Counted { place, name, elem, array, axis: axis_of_array, step });
+        let types = vec![self.builder.module.intern(ty); rank];
+        let values = self.emit(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &types);
+        self.raw(values[axis])
+    }
+}
+
+macro_rules! array_methods {
+    ($name:ident) => {
+        impl<T: Element, const R: usize> $name<T, R> {
+            /// The tile of `shape` at a tile index: along each axis the elements from `index * extent` on.
+            /// Elements outside of the array read as zero; so does a tile that lies outside as a whole.
+            ///
+            /// A shape with fewer axes than the array is read as if it had axes of extent 1 in front, one with more as if those of
+            /// extent 1 were not there: `x.load((i, j), [64])` of a matrix is a piece of a row.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn second(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+            ///     y.store((0, 0), x.load((0, 1), [2, 2])); // columns 2 and 3, of which there is one
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().from_fn([2, 3], |[i, j]| (10 * i + j) as i32)?, ct::Device::cpu().zeros([2, 2])?);
+            /// ct::launch(second, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2, 0, 12, 0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn load<const N: usize>(self, index: impl TileIndex<R>, shape: [usize; N]) -> Tile<T, N> {
+                self.load_with(index, shape, LoadOptions::default())
+            }
+
+            /// [`Self::load`] with padding, axis order, bounds check and hints as stated.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn largest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     let options = ct::LoadOptions::new().padding(Padding::NegInf);
+            ///     y.store(0, x.load_with(0, [4], options).reduce_max(0));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([3], -2.0f32)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(largest, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [-2.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn load_with<const N: usize>(
+                self,
+                index: impl TileIndex<R>,
+                shape: [usize; N],
+                options: LoadOptions,
+            ) -> Tile<T, N> {
+                let (place, wanted) = (here(), extents(shape));
+                Tile::from_raw(record(|t| {
+                    let Some(shape) = t.fit(place, "load", &wanted, R) else {
+                        return t.poison(Type::tile(T::DTYPE, wanted));
+                    };
+                    let visit = self.visit(place, "load", &shape, &options.access, Some(options.padding));
+                    let tile = t.load(&visit, &index.components());
+                    if N == R { tile } else { t.refit(place, tile, T::DTYPE, &wanted) }
+                }))
+            }
+
+            /// The element at an element index; zero outside of the array.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn scale(x: ArrayMut<f32, 1>, factor: Array<f32, 1>) {
+            ///     x.store(0, x.load(0, [4]) * factor.load_scalar(0));
+            /// }
+            ///
+            /// let (mut x, factor) = (ct::Device::cpu().full([4], 2.0f32)?, ct::Device::cpu().full([1], 3.0f32)?);
+            /// ct::launch(scale, 1, (&mut x, &factor))?;
+            /// assert_eq!(x.to_vec()?, [6.0; 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn load_scalar(self, index: impl TileIndex<R>) -> Scalar<T>
+            where
+                T: Whole,
+            {
+                self.load(index, [1; R]).item()
+            }
+
+            /// The extent of an axis in elements.
+            ///
+            /// A launch with an array of 2^31 elements or more along this axis is an
+            /// [`Error::Argument`](crate::Error::Argument) with this place: [`Self::extent64`] is for such arrays. Where
+            /// only the kernel knows the extent, of a part of such an array, the kernel asserts it.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn mean(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+            ///     y.store(0, x.load(0, [8]).sum(0) / x.extent(0).cast::<f32>());
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([5], 2.0f32)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(mean, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [2.0]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn extent(self, axis: usize) -> Scalar<i32> {
+                let place = here();
+                Scalar::from_raw(record(|t| {
+                    t.extent(self.handle, Method { place, name: "extent", elem: T::NAME }, axis, DType::I32)
+                }))
+            }
+
+            /// The extent of an axis in elements, for arrays with 2^31 elements or more along one.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn extents(x: Array<f32, 2>, y: ArrayMut<i64, 1>) {
+            ///     y.store_scalar(0, x.extent64(0) * x.extent64(1));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([5, 7], 0.0f32)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(extents, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [35]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn extent64(self, axis: usize) -> Scalar<i64> {
+                let place = here();
+                Scalar::from_raw(record(|t| {
+                    t.extent(self.handle, Method { place, name: "extent64", elem: T::NAME }, axis, DType::I64)
+                }))
+            }
+
+            /// The extents of all axes in elements. Each is as that of [`Self::extent`].
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn extents(x: Array<f32, 2>, y: ArrayMut<i32, 1>) {
+            ///     let [rows, columns] = x.shape();
+            ///     y.store_scalar(0, rows);
+            ///     y.store_scalar(1, columns);
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([5, 7], 0.0f32)?, ct::Device::cpu().zeros([2])?);
+            /// ct::launch(extents, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [5, 7]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn shape(self) -> [Scalar<i32>; R] {
+                let place = here();
+                let method = Method { place, name: "shape", elem: T::NAME };
+                std::array::from_fn(|d| Scalar::from_raw(record(|t| t.extent(self.handle, method, d, DType::I32))))
+            }
+
+            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part. A launch with an
+            /// array that has 2^31 tiles or more along this axis is an error, as that of [`Self::extent`]: such an
+            /// array needs larger tiles.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+            ///     let sums = ct::for_each(..x.num_tiles(0, [4]), ct::zeros([4]), |i, sums| sums + x.load(i, [4]));
+            ///     y.store(0, sums.sum(0));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().full([10], 1)?, ct::Device::cpu().zeros([1])?);
+            /// ct::launch(sum, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [10]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn num_tiles(self, axis: usize, shape: [usize; R]) -> Scalar<i32> {
+                let (shape, access) = (extents(shape), Access::default());
+                let visit = self.visit(here(), "num_tiles", &shape, &access, Some(Padding::Zero));
+                Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
+            }
+
+            /// The same memory with axes in another order: axis `d` of the result is axis `order[d]` of this array.
+            /// Nothing is copied.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// fn turned(x: Array<i32, 3>, y: ArrayMut<i32, 3>) {
+            ///     y.store((0, 0, 0), x.permute([1, 2, 0]).load((0, 0, 0), [1, 2, 2]));
+            /// }
+            ///
+            /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 1, 2])?, ct::Device::cpu().zeros([1, 2, 2])?);
+            /// ct::launch(turned, 1, (&x, &mut y))?;
+            /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn permute(self, order: [usize; R]) -> $name<T, R> {
+                let place = here();
+                $name::from_handle(record(|t| t.permute_array(self.handle, place, T::DTYPE, &order)))
+            }
+
+            pub(crate) fn visit<'a>(
+                self,
+                place: Place,
+                name: &'static str,
+                shape: &'a [i64],
+                access: &'a Access,
+                padding: Option<Padding>,
+            ) -> Visit<'a> {
+                let (array, elem, dtype) = (self.handle, T::NAME, T::DTYPE);
+                Visit { place, name, array, elem, dtype, shape, step: None, access, padding }
+            }
+        }
+    };
+}
+array_methods!(Array);
+#[cfg(not(doctest))] // the examples are the same
+array_methods!(ArrayMut);
+
+/// What can be stored into an array of `T` with `R` axes: a [`Tile<T, R>`].
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn put<T: Element, V: ct::Stores<T, 1>>(y: ArrayMut<T, 1>, tile: V) {
+///     y.store(0, tile);
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2])?;
+/// ct::launch(|y| put(y, ct::astile([1, 2])), 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored into an array of `{T}` with {R} axes",
+    note = "element type and number of axes must agree: `.cast::<{T}>()` converts, `.unsqueeze(axis)`, `.squeeze(axis)`, \
+            `.reshape(..)` and `.fit()` change the axes; for one element: `store_scalar`"
+)]
+pub trait Stores<T, const R: usize>: Copy {
+    #[doc(hidden)]
+    fn stored(self) -> Raw;
+}
+
+impl<T: Element, const R: usize> Stores<T, R> for Tile<T, R> {
+    fn stored(self) -> Raw {
+        self.raw()
+    }
+}
+
+/// What [`Array::store`] asks for, and nothing is.
+#[diagnostic::on_unimplemented(
+    message = "an `Array` can only be read: `store`, `scatter` and atomics need an `ArrayMut`",
+    note = "take an `ArrayMut<T, R>` in the kernel's parameters and pass `&mut array` at the launch"
+)]
+pub trait Writable {}
+
+impl<T: Element, const R: usize> Array<T, R> {
+    /// Not for an [`Array`].
+    #[doc(hidden)]
+    pub fn store<I, V>(self, _index: I, _value: V)
+    where
+        Self: Writable,
+    {
+        unreachable!("nothing is `Writable`")
+    }
+}
+
+impl<T: Element, const R: usize> ArrayMut<T, R> {
+    /// Writes a tile at a tile index: along each axis to the elements from `index * extent` on. What lies
+    /// outside of the array is not written.
+    ///
+    /// The tile has as many axes as the array; [`Tile::fit`] lets axes of extent 1 come and go.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn fill(y: ArrayMut<i32, 1>) {
+    ///     y.store(ct::bid(0), ct::full([4], ct::bid(0)));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([6])?;
+    /// ct::launch(fill, 2, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 0, 0, 0, 1, 1]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
+        self.store_with(index, tile, StoreOptions::default());
+    }
+
+    /// [`ArrayMut::store`] of a tile of another element type, which is cast as [`Tile::cast`] does.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn halves(x: Array<f32, 1>, y: ArrayMut<f16, 1>) {
+    ///     y.store_as(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
+    /// }
+    ///
+    /// let (x, mut y) = (ct::Device::cpu().full([6], 3.0f32)?, ct::Device::cpu().zeros([6])?);
+    /// ct::launch(halves, 2, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [f16::from_f32(1.5); 6]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store_as<S: CastTo<T>>(self, index: impl TileIndex<R>, tile: Tile<S, R>) {
+        self.store(index, tile.cast::<T>());
+    }
+
+    /// [`ArrayMut::store`] with axis order, bounds check and hints as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn columns(y: ArrayMut<i32, 2>) {
+    ///     y.store_with((0, 0), ct::astile([[1, 2], [3, 4]]), ct::StoreOptions::new().order([1, 0]));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([2, 2])?;
+    /// ct::launch(columns, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [1, 3, 2, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store_with(self, index: impl TileIndex<R>, tile: impl Stores<T, R>, options: StoreOptions) {
+        let (place, tile) = (here(), tile.stored());
+        record(|t| {
+            let shape = t.shape(tile);
+            let visit = self.visit(place, "store", &shape, &options.access, None);
+            t.store(&visit, &index.components(), tile);
+        });
+    }
+
+    /// Writes one element at an element index; does nothing outside of the array.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn squares(y: ArrayMut<i32, 1>) {
+    ///     y.store_scalar(ct::bid(0), ct::bid(0) * ct::bid(0));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([3])?;
+    /// ct::launch(squares, 3, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0, 1, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn store_scalar(self, index: impl TileIndex<R>, value: impl crate::ops::Operand<Tile<T, R>>)
+    where
+        T: Whole,
+    {
+        self.store(index, crate::ops::full([1; R], value));
+    }
+
+    /// The same array, read only.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// fn total(x: Array<i32, 1>) -> Scalar<i32> {
+    ///     x.load(0, [4]).sum(0).item()
+    /// }
+    /// fn kernel(x: ArrayMut<i32, 1>) {
+    ///     x.store_scalar(0, total(x.as_array()));
+    /// }
+    ///
+    /// let mut x = ct::Device::cpu().array(&[1, 2, 3, 4], [4])?;
+    /// ct::launch(kernel, 1, (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [10, 2, 3, 4]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn as_array(self) -> Array<T, R> {
+        Array::from_handle(self.handle)
+    }
+}

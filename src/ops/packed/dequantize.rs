@@ -1,0 +1,126 @@
+//! Codes as numbers: what a code is as an element of tiles.
+//!
+//! Integers become floats by the exponent under which a mantissa counts ones: their bits below that exponent, less the
+//! power of two. Floats have their fields moved to those of the wider format, and are brought to its bias by one
+//! product, which makes normal numbers of subnormal ones, too.
+
+use super::bits::Bits;
+use super::word_packing::Coded;
+use crate::codec;
+use crate::dtype::DType;
+use crate::ir::{Attr, Opcode, Overflow, Rounding, Value};
+use crate::narrow::NarrowFormat;
+use crate::ops::elementwise::convert::{Kind, convert};
+use crate::ops::support::expr_builder::Calc;
+use crate::tile::{Place, Trace};
+
+/// Exponent and mantissa bits of a float of 16 or 32 bits.
+fn fields(dtype: DType) -> (u32, u32) {
+    match dtype {
+        DType::F16 => (5, 10),
+        DType::BF16 => (8, 7),
+        _ => (8, 23),
+    }
+}
+
+impl Trace {
+    /// The numbers that codes stand for, as elements of another type; `None` after a problem.
+    pub(super) fn unpacked(
+        &mut self,
+        place: Place,
+        bits: Bits,
+        coded: Coded,
+        target: Kind,
+        shape: &[i64],
+    ) -> Option<Value> {
+        let (dtype, value) = match coded.format {
+            NarrowFormat::Float { exponent, mantissa } => {
+                // Five exponent bits reach beyond an f16.
+                let dtype = match target.dtype {
+                    DType::F16 if exponent <= 4 => DType::F16,
+                    DType::BF16 => DType::BF16,
+                    _ => DType::F32,
+                };
+                let left = self.high_bits(place, bits, coded.bits)?;
+                (dtype, self.float_of(left, exponent, mantissa, dtype, shape))
+            }
+            NarrowFormat::Element(dtype) => {
+                let codes = self.low_bits(place, bits, coded.bits)?;
+                (dtype, self.reread(codes, DType::I8, dtype, shape))
+            }
+            NarrowFormat::UInt(_) | NarrowFormat::Int(_) => {
+                let signed = matches!(coded.format, NarrowFormat::Int(_));
+                match target.dtype {
+                    DType::F16 | DType::BF16 | DType::F32 if coded.bits <= fields(target.dtype).1 => {
+                        let (_, room) = fields(target.dtype);
+                        let (codes, offsets) = self.loose_bits(place, bits, coded.bits, room)?;
+                        let counted = self.counted(codes, &offsets, (coded.bits, signed), target.dtype);
+                        (target.dtype, self.merged(counted, shape))
+                    }
+                    _ if signed => {
+                        let left = self.high_bits(place, bits, coded.bits)?;
+                        let mut c = Calc::new(self, DType::I32, true, shape);
+                        let amount = c.bits((32 - coded.bits).into());
+                        (DType::I32, c.sar(left, amount))
+                    }
+                    _ => (DType::I32, self.low_bits(place, bits, coded.bits)?),
+                }
+            }
+        };
+        Some(convert(self, value, Kind { dtype, signed: true }, target, shape))
+    }
+
+    /// Patterns in the low bits of i32 elements, read as elements of another type.
+    fn reread(&mut self, words: Value, int: DType, dtype: DType, shape: &[i64]) -> Value {
+        let patterns = match int {
+            DType::I32 => words,
+            _ => self.put(Opcode::TruncI, &[words], vec![Attr::Overflow(Overflow::None)], int, shape),
+        };
+        if int == dtype { patterns } else { self.put(Opcode::Bitcast, &[patterns], vec![], dtype, shape) }
+    }
+
+    /// The floats that count as many as integer codes say, each of which is so far up in its word.
+    fn counted(&mut self, words: Value, offsets: &[u32], (bits, signed): (u32, bool), dtype: DType) -> Value {
+        let (exponent, mantissa) = fields(dtype);
+        let shape = &self.builder.module.shape(words).to_vec()[..];
+        // 2^mantissa, whose last bit counts ones; a code with a sign counts from its smallest value on.
+        let one = (u64::from(mantissa) + (1 << (exponent - 1)) - 1) << mantissa;
+        let least = if signed { 1u64 << (bits - 1) } else { 0 };
+        let of = |pattern: &dyn Fn(u32) -> u64| offsets.iter().map(|&up| pattern(up)).collect::<Vec<u64>>();
+        let mask = self.pattern_of_bits(&of(&|up| ((1 << bits) - 1) << up), DType::I32, shape);
+        let anchor = self.pattern_of_bits(&of(&|up| one ^ least << up), DType::I32, shape);
+        let mut c = Calc::new(self, DType::I32, false, shape);
+        let codes = c.and(words, mask);
+        let floats = c.xor(codes, anchor);
+        let value = self.reread(floats, if dtype == DType::F32 { DType::I32 } else { DType::I16 }, dtype, shape);
+        if offsets.iter().all(|&up| up == 0) {
+            let mut c = Calc::new(self, dtype, true, shape);
+            let start = c.bits(one | least);
+            return c.sub(value, start);
+        }
+        // A code that is further up counts more, which the product takes back.
+        let number = |x: f64| codec::encode(dtype, x, Rounding::NearestEven);
+        let start = |up| 2f64.powi(mantissa as i32) + (least << up) as f64;
+        let scale = self.pattern_of_bits(&of(&|up| number(2f64.powi(-(up as i32)))), dtype, shape);
+        let start = self.pattern_of_bits(&of(&|up| number(-start(up) * 2f64.powi(-(up as i32)))), dtype, shape);
+        Calc::new(self, dtype, true, shape).fma(value, scale, start)
+    }
+
+    /// The float whose code is in the high bits.
+    fn float_of(&mut self, left: Value, exponent: u32, mantissa: u32, dtype: DType, shape: &[i64]) -> Value {
+        let (wide_exponent, wide_mantissa) = fields(dtype);
+        let width = 1 + wide_exponent + wide_mantissa;
+        let mut c = Calc::new(self, DType::I32, true, shape);
+        // The sign stays in front, its copies fill what the exponent is shorter by and are cut out.
+        let down = c.bits((32 - width + wide_exponent - exponent).into());
+        let moved = c.sar(left, down);
+        let magnitude = ((1u64 << (exponent + mantissa)) - 1) << (wide_mantissa - mantissa);
+        let mask = c.bits(1 << (width - 1) | magnitude);
+        let words = c.and(moved, mask);
+        let value = self.reread(words, if dtype == DType::F32 { DType::I32 } else { DType::I16 }, dtype, shape);
+        let bias = |bits: u32| (1i32 << (bits - 1)) - 1;
+        let mut c = Calc::new(self, dtype, true, shape);
+        let scale = c.number(2f64.powi(bias(wide_exponent) - bias(exponent)));
+        c.mul(value, scale)
+    }
+}

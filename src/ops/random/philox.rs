@@ -1,0 +1,463 @@
+//! Random numbers: a function of seed, offset and position alone.
+//!
+//! The generator is Philox4x32-10 of J. Salmon, M. Moraes, R. Dror and D. Shaw, *Parallel random numbers: as easy as 1, 2,
+//! 3* (SC 2011): ten rounds of products make four words of 32 bits out of a counter of four words and a key of two.
+
+use super::distributions;
+use crate::dtype::DType;
+use crate::element::{Float, Whole, bf16, f16};
+use crate::ir::{Opcode, Sign, Type, Value};
+use crate::ops::create::construct::extents;
+use crate::ops::support::expr_builder::formula;
+use crate::ops::support::operand::{Operand, operand};
+use crate::ops::support::tile_index::{Component, TileIndex};
+use crate::ops::{arange, zeros};
+use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
+
+/// An endless array of random numbers, of which a kernel takes tiles as [`load`](crate::Array::load) takes them from an
+/// array.
+///
+/// The number at a position depends on seed, offset and position alone: not on the extents of the tiles, the grid or the
+/// back end. So two kernels that ask for the same place get the same numbers (the backward pass of a dropout, say), and
+/// kernels that need others take another seed or another offset. All of them are the same to the bit everywhere, but for
+/// [`normal`](Philox::normal) and [`exponential`](Philox::exponential) in f64: these take functions that may differ in the last
+/// place between back ends, and for these two in the scope of [`with_mode`](crate::with_mode) that is
+/// [`approx`](crate::FloatMode::approx): there the logarithm, the root, sine and cosine are the GPU's fast ones (normal numbers take
+/// two thirds of the instructions), f32 is off by 2^-18 of the distance from 0, or by 2^-10 close to 0, and each back end has its own last
+/// digits.
+///
+/// A tile index counts tiles, as ever, or elements by [`at`](crate::at()). Tiles have one to three axes; extents of the
+/// last one that are multiples of 4 cost least, for four numbers are made together. In numbers: the counter's words are column / 4
+/// (of f64: column / 2), row, and the two halves of the offset, to which the first of three axes is added; the key is the
+/// seed.
+///
+/// # Period
+/// Positions wrap where the counter does, and then the numbers repeat:
+///
+/// * along the last axis after 2^34 numbers (f64: 2^33),
+/// * along the axis before it after 2^32,
+/// * along the first of three axes after 2^64. An offset of 1 more moves this axis by 1.
+///
+/// A tile across the end of a period continues at its beginning. Negative positions count back from the end. More
+/// numbers than a period has need another offset or another seed.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+/// let (numbers, period) = (ct::Philox::new(42, 7), 1i64 << 34);
+/// ct::assert!(numbers.bits(ct::at(5), [8]).eq(numbers.bits(ct::at(5 + period), [8])));
+/// ct::assert!(numbers.bits(ct::at(-3), [8]).eq(numbers.bits(ct::at(period - 3), [8])));
+/// ct::assert!(!numbers.bits(ct::at(5), [8]).eq(numbers.bits(ct::at(5 + period / 2), [8])).any(0));
+/// let double = |first: i64| numbers.uniform::<f64, 1>(ct::at(first), [8]);
+/// ct::assert!(double(5).eq(double(5 + period / 2)));
+/// let row = |row: i64| numbers.bits((row, 0), [1, 8]);
+/// ct::assert!(row(3).eq(row(3 + (1 << 32))));
+/// let plane = |offset: u64, plane: i64| ct::Philox::new(42, offset).bits((plane, 0, 0), [1, 1, 8]);
+/// ct::assert!(plane(7, 3).eq(plane(8, 2)) & plane(u64::MAX, 1).eq(plane(0, 0)));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+///
+/// # Examples
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn dropout(x: Array<f32, 2>, y: ArrayMut<f32, 2>, keep: Scalar<f32>, seed: Scalar<u64>) {
+///     let at = [ct::bid(0), ct::bid(1)];
+///     let x = x.load(at, [16, 64]);
+///     let kept = ct::Philox::new(seed, 0).bernoulli(at, [16, 64], keep);
+///     y.store(at, kept.select(x / keep, 0.0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.full([100, 100], 1.0f32)?, device.zeros([100, 100])?);
+/// ct::launch(dropout, [7, 2], (&x, &mut y, 0.75f32, 42u64))?;
+/// let sum: f32 = y.to_vec()?.iter().sum();
+/// assert!((sum / 1e4 - 1.0).abs() < 0.03, "{sum}");
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Philox {
+    seed: Scalar<u64>,
+    offset: Scalar<u64>,
+}
+
+/// Words of one place in each element of a tile, before they become numbers.
+type Words<const R: usize> = [Tile<u32, R>; 4];
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+    impl Sealed for super::f16 {}
+    impl Sealed for super::bf16 {}
+}
+
+/// Floats that random numbers are made as: f16, bf16, f32, f64.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn noise<T: ct::RandomFloat>() -> Tile<T, 1> {
+///     ct::Philox::new(1, 0).uniform::<T, 1>(0, [8])
+/// }
+/// ct::assert!(noise::<f16>().lt(1.0) & noise::<f64>().lt(1.0));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub trait RandomFloat: Float + sealed::Sealed {
+    /// Numbers of one counter.
+    #[doc(hidden)]
+    const LANES: usize;
+    #[doc(hidden)]
+    fn uniforms<const R: usize>(words: Words<R>) -> Vec<Tile<Self, R>>;
+    #[doc(hidden)]
+    fn normals<const R: usize>(words: Words<R>) -> Vec<Tile<Self, R>>;
+    #[doc(hidden)]
+    fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<Self, R>>;
+}
+
+/// The 53 highest bits of two words each.
+fn doubles<const R: usize>([a, b, c, d]: Words<R>) -> [Tile<u64, R>; 2] {
+    [[a, b], [c, d]].map(|[low, high]| (low.cast::<u64>() | (high.cast::<u64>() << 32)) >> 11)
+}
+
+fn normal_singles<const R: usize>([a, b, c, d]: Words<R>) -> [Tile<f32, R>; 4] {
+    let ([x, y], [z, w]) = (distributions::normals(a, b), distributions::normals(c, d));
+    [x, y, z, w]
+}
+
+impl RandomFloat for f32 {
+    const LANES: usize = 4;
+    fn uniforms<const R: usize>(words: Words<R>) -> Vec<Tile<f32, R>> {
+        words.map(|word| (word >> 8).cast::<f32>() * 2f32.powi(-24)).to_vec()
+    }
+    fn normals<const R: usize>(words: Words<R>) -> Vec<Tile<f32, R>> {
+        normal_singles(words).to_vec()
+    }
+    fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<f32, R>> {
+        words.map(distributions::exponential).to_vec()
+    }
+}
+
+impl RandomFloat for f64 {
+    const LANES: usize = 2;
+    fn uniforms<const R: usize>(words: Words<R>) -> Vec<Tile<f64, R>> {
+        doubles(words).map(|bits| bits.cast::<f64>() * 2f64.powi(-53)).to_vec()
+    }
+    fn normals<const R: usize>(words: Words<R>) -> Vec<Tile<f64, R>> {
+        let [a, b] = doubles(words).map(|bits| (bits + 1).cast::<f64>() * 2f64.powi(-53));
+        let (radius, angle) = ((a.log() * -2.0).sqrt(), b * std::f64::consts::TAU);
+        vec![radius * angle.cos(), radius * angle.sin()]
+    }
+    fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<f64, R>> {
+        doubles(words).map(|bits| -((bits + 1).cast::<f64>() * 2f64.powi(-53)).log()).to_vec()
+    }
+}
+
+macro_rules! halves {
+    ($($name:ident $digits:literal;)+) => {$(
+        impl RandomFloat for $name {
+            const LANES: usize = 4;
+            fn uniforms<const R: usize>(words: Words<R>) -> Vec<Tile<$name, R>> {
+                // As many bits as every number below 1 has: rounding up to 1 would not do.
+                words.map(|word| ((word >> (32 - $digits)).cast::<f32>() * 2f32.powi(-$digits)).cast()).to_vec()
+            }
+            fn normals<const R: usize>(words: Words<R>) -> Vec<Tile<$name, R>> {
+                normal_singles(words).map(|x| x.cast()).to_vec()
+            }
+            fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<$name, R>> {
+                words.map(|word| distributions::exponential(word).cast()).to_vec()
+            }
+        }
+    )+};
+}
+halves! { f16 11; bf16 8; }
+
+impl Philox {
+    /// The numbers of a seed, from an offset on. Different offsets give different numbers; a kernel that draws several
+    /// times, say in a loop, counts it up.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let numbers = ct::Philox::new(42, 0);
+    /// ct::assert!(numbers.bits(0, [8]).eq(ct::Philox::new(42, 0).bits(0, [8])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn new(seed: impl Operand<Scalar<u64>>, offset: impl Operand<Scalar<u64>>) -> Philox {
+        let place = here();
+        let seed = formula(place, "Philox::new", &[operand::<Scalar<u64>>(seed)], |_, v| v[0]);
+        let offset = formula(place, "Philox::new", &[operand::<Scalar<u64>>(offset)], |_, v| v[0]);
+        Philox { seed, offset }
+    }
+
+    /// Words of 32 random bits.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(y: ArrayMut<u32, 1>) {
+    ///     y.store(0, ct::Philox::new(0, 0).bits(0, [4]));
+    /// }
+    ///
+    /// let mut y = ct::Device::cpu().zeros([4])?;
+    /// ct::launch(kernel, 1, (&mut y,))?;
+    /// assert_eq!(y.to_vec()?, [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn bits<const R: usize>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<u32, R> {
+        self.lanes(here(), "bits", index.components(), shape, 4, &|words| words.to_vec())
+    }
+
+    /// Numbers from 0 to below 1, all equally likely: multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::Philox::new(42, 0).uniform::<f32, 1>(0, [64]);
+    /// ct::assert!(x.ge(0.0) & x.lt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn uniform<T: RandomFloat, const R: usize>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
+        self.lanes(here(), "uniform", index.components(), shape, T::LANES, &T::uniforms)
+    }
+
+    /// Numbers of the normal distribution with mean 0 and variance 1: f32 up to 6.76, in steps that 24 bits of distance and
+    /// 26 bits of direction give, to 2^-20 of the distance, or of 1 if that is more (f64: up to 8.57).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::Philox::new(42, 0).normal::<f32, 1>(0, [1024]);
+    /// ct::assert!((x.sum(0) / 1024.0).abs().lt(0.1));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn normal<T: RandomFloat, const R: usize>(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
+        self.lanes(here(), "normal", index.components(), shape, T::LANES, &T::normals)
+    }
+
+    /// Numbers of the exponential distribution with mean 1: f32 from 1.5e-8 to 22.9 (f64: from 0 to 36.7).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::Philox::new(42, 0).exponential::<f32, 1>(0, [1024]);
+    /// ct::assert!((x.sum(0) / 1024.0 - 1.0).abs().lt(0.1));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn exponential<T: RandomFloat, const R: usize>(
+        self,
+        index: impl TileIndex<R>,
+        shape: [usize; R],
+    ) -> Tile<T, R> {
+        self.lanes(here(), "exponential", index.components(), shape, T::LANES, &T::exponentials)
+    }
+
+    /// Integers from `range.start` to before `range.end`, which is above it. The likelihoods of two of them differ by at
+    /// most their number times 2^-32.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let dice = ct::Philox::new(42, 0).range(0, [64], 1..7);
+    /// ct::assert!(dice.ge(1) & dice.le(6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn range<const R: usize>(
+        self,
+        index: impl TileIndex<R>,
+        shape: [usize; R],
+        range: std::ops::Range<impl Operand<Scalar<i32>>>,
+    ) -> Tile<i32, R> {
+        let place = here();
+        let [start, end]: [Scalar<i32>; 2] =
+            [range.start, range.end].map(|end| formula(place, "range", &[operand::<Scalar<i32>>(end)], |_, v| v[0]));
+        let words = self.lanes(place, "range", index.components(), shape, 4, &|words| words.to_vec());
+        at_place(place, || words.mul_hi((end - start).cast::<u32>()).cast::<i32>() + start)
+    }
+
+    /// True with this probability, from 0 to 1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let rare = ct::Philox::new(42, 0).bernoulli(0, [1024], 0.125);
+    /// ct::assert!((rare.count(0) - 128).abs().lt(50));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn bernoulli<const R: usize>(
+        self,
+        index: impl TileIndex<R>,
+        shape: [usize; R],
+        probability: impl Operand<Scalar<f32>>,
+    ) -> Tile<bool, R> {
+        let place = here();
+        let probability: Scalar<f32> = formula(place, "bernoulli", &[operand::<Scalar<f32>>(probability)], |_, v| v[0]);
+        let numbers: Tile<f32, R> = self.lanes(place, "bernoulli", index.components(), shape, 4, &f32::uniforms);
+        at_place(place, || numbers.lt(probability))
+    }
+
+    /// Numbers made of words, `lanes` of them out of one counter.
+    fn lanes<T: Whole, const R: usize>(
+        self,
+        place: Place,
+        name: &str,
+        index: [Component; R],
+        shape: [usize; R],
+        lanes: usize,
+        make: &dyn Fn(Words<R>) -> Vec<Tile<T, R>>,
+    ) -> Tile<T, R> {
+        let fine = record(|t| {
+            t.at(place);
+            if !(1..=3).contains(&R) {
+                let message = format!("`{name}`: random numbers for {R} axes");
+                t.report(place, message, &["they have 1 to 3 axes: `reshape` the tile"]);
+                return false;
+            }
+            t.legal_shape(place, name, &extents(shape))
+        });
+        if !fine {
+            return Tile::from_raw(record(|t| t.poison(Type::tile(T::DTYPE, vec![1; R]))));
+        }
+        at_place(place, || self.placed(place, name, index, shape, lanes, make))
+    }
+
+    fn placed<T: Whole, const R: usize>(
+        self,
+        place: Place,
+        name: &str,
+        index: [Component; R],
+        shape: [usize; R],
+        lanes: usize,
+        make: &dyn Fn(Words<R>) -> Vec<Tile<T, R>>,
+    ) -> Tile<T, R> {
+        let last = R - 1;
+        let bits = lanes.trailing_zeros();
+        let along = |axis: usize| positions::<R>(place, name, index[axis], axis, shape[axis]);
+        let row = if R >= 2 { along(R - 2).cast::<u32>() } else { zeros([1; R]) };
+        let mut offset = zeros::<u64, R>([1; R]) + self.offset;
+        if R == 3 {
+            offset += along(0).cast::<u64>();
+        }
+        let counters = |column: Tile<u32, R>| [column, row, offset.cast::<u32>(), (offset >> 32).cast::<u32>()];
+        let aligned = matches!(index[last], Component::Tiles(_)) && shape[last].is_multiple_of(lanes);
+        if aligned {
+            // The tile begins with the first number of a counter.
+            let mut narrow = shape;
+            narrow[last] /= lanes;
+            let column = positions::<R>(place, name, index[last], last, narrow[last]).cast::<u32>();
+            let parts = make(self.words(counters(column)).map(|word| word.broadcast_to(narrow)));
+            return interleaved(&parts, last);
+        }
+        let column = along(last);
+        let parts = make(self.words(counters((column >> i64::from(bits)).cast::<u32>())));
+        let lane = (column & (lanes as i64 - 1)).cast::<i32>();
+        let mut parts = parts.into_iter().enumerate().rev();
+        let (_, mut number) = parts.next().expect("a counter has numbers");
+        for (position, part) in parts {
+            number = lane.eq(position).broadcast_to(number.shape()).select(part, number);
+        }
+        number.broadcast_to(shape)
+    }
+
+    /// Ten rounds.
+    fn words<const R: usize>(self, counter: Words<R>) -> Words<R> {
+        let [mut a, mut b, mut c, mut d] = counter;
+        let (mut low, mut high) = (self.seed.cast::<u32>(), (self.seed >> 32).cast::<u32>());
+        for round in 0..10 {
+            if round > 0 {
+                low += 0x9e37_79b9;
+                high += 0xbb67_ae85;
+            }
+            let (first, second) = (0xd251_1f53u32, 0xcd9e_8d57u32);
+            [a, b, c, d] = [c.mul_hi(second) ^ b ^ low, c * second, a.mul_hi(first) ^ d ^ high, a * first];
+        }
+        // Of one shape, whichever of the words depended on which axis.
+        let shapes = [a, b, c, d].map(Tile::shape);
+        let shape = std::array::from_fn(|axis| shapes.iter().map(|shape| shape[axis]).max().unwrap_or(1));
+        [a, b, c, d].map(|word| word.broadcast_to(shape))
+    }
+}
+
+/// The first elements of all, the second elements of all, and so on.
+fn interleaved<T: Whole, const R: usize>(parts: &[Tile<T, R>], axis: usize) -> Tile<T, R> {
+    match *parts {
+        [a, b, c, d] => a.interleave(c, axis).interleave(b.interleave(d, axis), axis),
+        [a, b] => a.interleave(b, axis),
+        _ => unreachable!("a counter has two or four numbers"),
+    }
+}
+
+/// Where the elements of a tile are along an axis, with extent 1 along the others.
+fn positions<const R: usize>(place: Place, name: &str, index: Component, axis: usize, extent: usize) -> Tile<i64, R> {
+    let mut shape = [1; R];
+    shape[axis] = extent;
+    if let Component::Sparse(number) = index {
+        return Tile::from_raw(record(|t| {
+            let shape = extents(shape);
+            let ty = Type::tile(DType::I64, shape.as_slice());
+            let Some(list) = t.periodic_list(place, number) else { return t.poison(ty) };
+            let count = t.builder.module.shape(list).iter().product::<i64>();
+            if count != shape[axis] {
+                let message = format!("`{name}`: {count} positions for extent {extent} of axis {axis}");
+                return t.fail(place, ty, message, &["a list of positions has one for each element along its axis"]);
+            }
+            let list = t.put(Opcode::Reshape, &[list], vec![], t.builder.module.dtype(list), &shape);
+            let list = t.widened(list);
+            t.raw(list)
+        }));
+    }
+    let start: Scalar<i64> = Scalar::from_raw(record(|t| {
+        let first = match index {
+            Component::Tiles(number) => t.periodic_index(place, number, extents([extent])[0]),
+            Component::Elements(number) | Component::Sparse(number) => t.periodic_index(place, number, 1),
+        };
+        match first {
+            Some(first) => t.raw(first),
+            None => t.poison(Type::scalar(DType::I64)),
+        }
+    }));
+    let line: Tile<i64, 1> = if extent == 1 { zeros([1]) } else { arange(extent, 0i64, 1) };
+    (line + start).reshape(shape)
+}
+
+impl Trace {
+    /// As i64.
+    fn widened(&mut self, value: Value) -> Value {
+        match self.builder.module.dtype(value) {
+            DType::I64 => value,
+            _ => self.extended(value, Sign::Signed, DType::I64),
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Scans: each element combined with all that come before it along an axis.
+//!
+//! The IR's scans are inclusive. An exclusive one scans pairs (what comes before, all up to here): two runs of
+//! elements with `(e1, i1)` and `(e2, i2)` have `(i1 · e2, i1 · i2)` together, which is associative as `·` is.
+
+use super::combiner::{ByOp, Fold};
+use super::reduce::{limits, untyped};
+use crate::element::{Element, Number, Whole};
+use crate::ir::{Attr, Literal, Opcode, Overflow, Rounding, Sign};
+use crate::ops::elementwise::arithmetic::sign;
+use crate::ops::support::tile_set::TileSet;
+use crate::tile::{Handle, Raw, Region, Scalar, Tile, Trace, here, record};
+
+/// How a scan runs: from which end, and whether an element counts itself.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn sums(x: Array<i32, 1>, y: ArrayMut<i32, 2>) {
+///     let x = x.load(0, [4]);
+///     let options = ct::ScanOptions::new();
+///     let rows = [options, options.exclusive(), options.reverse(), options.reverse().exclusive()];
+///     for (i, options) in rows.into_iter().enumerate() {
+///         y.store((i, 0), x.cumsum_with(0, options).unsqueeze(0));
+///     }
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let x = device.array(&[1, 2, 3, 4], [4])?;
+/// let mut y = device.zeros([4, 4])?;
+/// ct::launch(sums, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 3, 6, 10, 0, 1, 3, 6, 10, 9, 7, 4, 9, 7, 4, 0]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ScanOptions {
+    reverse: bool,
+    exclusive: bool,
+}
+
+impl ScanOptions {
+    /// From the first element on, each element with itself.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, ct::ScanOptions::new()).eq(ct::astile([1, 3, 6, 10])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new() -> ScanOptions {
+        ScanOptions::default()
+    }
+
+    /// From the last element on: each element with all behind it.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().reverse();
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, options).eq(ct::astile([10, 9, 7, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn reverse(self) -> ScanOptions {
+        ScanOptions { reverse: true, ..self }
+    }
+
+    /// Each element with those before it, without itself: the scan begins with the identity.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().exclusive();
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumsum_with(0, options).eq(ct::astile([0, 1, 3, 6])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn exclusive(self) -> ScanOptions {
+        ScanOptions { exclusive: true, ..self }
+    }
+}
+
+/// Scans recorded values.
+fn scanned(fold: &Fold<'_>, sources: &[Raw], axis: usize, options: ScanOptions) -> Vec<Raw> {
+    if !options.exclusive {
+        return fold.scan(sources, axis, options.reverse);
+    }
+    let count = sources.len();
+    let starts = record(|t| {
+        t.at(fold.place);
+        let each = sources.iter().zip(&fold.identities);
+        each.map(|(&source, identity)| filled(t, source, identity)).collect::<Vec<_>>()
+    });
+    let pairs = |accumulators: &[Raw], elements: &[Raw]| {
+        let before = &accumulators[count..];
+        let mut both = (fold.combine)(before, &elements[..count]);
+        both.extend((fold.combine)(before, &elements[count..]));
+        both
+    };
+    let identities = fold.identities.repeat(2);
+    let paired = Fold { place: fold.place, name: fold.name, region: fold.region, identities, combine: &pairs };
+    let mut results = paired.scan(&[&starts, sources].concat(), axis, options.reverse);
+    results.truncate(count);
+    results
+}
+
+/// A tile of the shape of another one with the identity in every element.
+fn filled(t: &mut Trace, source: Raw, identity: &Literal) -> Raw {
+    let shape = t.shape(source);
+    let value = t.splat(identity.dtype, identity.bits, &shape);
+    t.raw(value)
+}
+
+/// Combines each element of one tile, or of several at once, with all that come before it along an axis:
+/// [`scan_with`] with the plain options.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// /// y[i] = a[i] * y[i - 1] + b[i], for all i at once.
+/// fn recurrence(a: Array<i32, 1>, b: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let maps = (a.load(0, [4]), b.load(0, [4]));
+///     let (_, value) = ct::scan(maps, 0, (1, 0), |(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2));
+///     y.store(0, value);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (a, b) = (device.array(&[2, 3, 1, -1], [4])?, device.array(&[1, 1, 5, 0], [4])?);
+/// let mut y = device.zeros([4])?;
+/// ct::launch(recurrence, 1, (&a, &b, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 4, 9, -9]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn scan<X: TileSet>(
+    tiles: X,
+    axis: usize,
+    identity: X::Identity,
+    combine: impl Fn(X::Elements, X::Elements) -> X::Elements,
+) -> X {
+    scan_with(tiles, axis, identity, combine, ScanOptions::new())
+}
+
+/// Combines each element of one tile, or of several at once, with all that come before it along an axis.
+///
+/// `tiles` is a tile or a tuple or array of tiles of one shape; the results have that shape.
+/// `combine(accumulator, element)` gets one element of each tile; the accumulator is what the scan has passed
+/// already, reversed scans included. It must be associative, and need not be commutative; `identity` must be neutral
+/// for it. Inside go elementwise operations on scalars (also on scalars from outside).
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (x, back) = (ct::astile([1, 2, 3, 4]), ct::ScanOptions::new().reverse());
+/// let largest = ct::scan_with(x, 0, i32::MIN, |a, b| a.max(b), back);
+/// ct::assert!(largest.eq(4));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn scan_with<X: TileSet>(
+    tiles: X,
+    axis: usize,
+    identity: X::Identity,
+    combine: impl Fn(X::Elements, X::Elements) -> X::Elements,
+    options: ScanOptions,
+) -> X {
+    let place = here();
+    let region = Region { what: "the closure of `scan`", place, scalar_only: true };
+    let (mut raws, mut identities) = (Vec::new(), Vec::new());
+    tiles.raws(&mut raws);
+    X::identities(identity, &mut identities);
+    let combine = untyped::<X>(&combine);
+    let fold = Fold { place, name: "scan", region, identities, combine: &combine };
+    X::rebuild(&mut scanned(&fold, &raws, axis, options).into_iter())
+}
+
+impl<T: Whole, const R: usize> Tile<T, R> {
+    /// Combines each element with all that come before it along an axis; see [`scan_with`], which takes several
+    /// tiles at once.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn any_before(x: Tile<bool, 1>) -> Tile<bool, 1> {
+    ///     x.scan(0, false, |before, x| before | x)
+    /// }
+    ///
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(any_before(ct::astile([false, true, false, false])).eq(ct::astile([false, true, true, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn scan(self, axis: usize, identity: T, combine: impl Fn(Scalar<T>, Scalar<T>) -> Scalar<T>) -> Self {
+        scan_with(self, axis, identity, combine, ScanOptions::new())
+    }
+
+    /// [`scan`](Tile::scan) from the other end, or without the element itself.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().exclusive();
+    /// let before = ct::astile([false, true, false, false]).scan_with(0, false, |a, b| a | b, options);
+    /// ct::assert!(before.eq(ct::astile([false, false, true, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn scan_with(
+        self,
+        axis: usize,
+        identity: T,
+        combine: impl Fn(Scalar<T>, Scalar<T>) -> Scalar<T>,
+        options: ScanOptions,
+    ) -> Self {
+        scan_with(self, axis, identity, combine, options)
+    }
+}
+
+/// A scan whose body is one op.
+#[track_caller]
+fn scan_by<T: Element, const R: usize>(
+    tile: Tile<T, R>,
+    axis: usize,
+    options: ScanOptions,
+    by: ByOp<'_, T>,
+) -> Tile<T, R> {
+    Tile::from_raw(by.fold("the body of a scan", |fold| scanned(fold, &[tile.raw()], axis, options)[0]))
+}
+
+const NEAREST: &[Attr] = &[Attr::Rounding(Rounding::NearestEven)];
+const WRAP: &[Attr] = &[Attr::Overflow(Overflow::None)];
+
+impl<T: Number, const R: usize> Tile<T, R> {
+    /// The sum of each element and all before it along an axis, in the element type itself; integers wrap.
+    ///
+    /// Floats are added in an unspecified grouping (never in another order), the same on every run of one compiled
+    /// kernel. A NaN or an infinity reaches all elements behind it and none before.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn sums(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
+    ///     y.store([0, 0], x.load([0, 0], [2, 4]).cumsum(1));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[1.0f32, 2.0, 3.0, 4.0, 0.5, -0.5, f32::INFINITY, 1.0], [2, 4])?;
+    /// let mut y = device.zeros([2, 4])?;
+    /// ct::launch(sums, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [1.0, 3.0, 6.0, 10.0, 0.5, 0.0, f32::INFINITY, f32::INFINITY]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cumsum(self, axis: usize) -> Self {
+        self.cumsum_with(axis, ScanOptions::new())
+    }
+
+    /// [`cumsum`](Tile::cumsum) from the other end, or without the element itself (then the first result is 0).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().exclusive();
+    /// ct::assert!(ct::ones::<i32, 1>([4]).cumsum_with(0, options).eq(ct::arange(4, 0, 1)));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cumsum_with(self, axis: usize, options: ScanOptions) -> Self {
+        let (code, attrs) = if T::DTYPE.is_float() { (Opcode::AddF, NEAREST) } else { (Opcode::AddI, WRAP) };
+        scan_by(self, axis, options, ByOp { name: "cumsum", code, attrs, identity: T::from_f64(0.0) })
+    }
+
+    /// The product of each element and all before it along an axis, in the element type itself; integers wrap.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumprod(0).eq(ct::astile([1, 2, 6, 24])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cumprod(self, axis: usize) -> Self {
+        self.cumprod_with(axis, ScanOptions::new())
+    }
+
+    /// [`cumprod`](Tile::cumprod) from the other end, or without the element itself (then the first result is 1).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().exclusive();
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).cumprod_with(0, options).eq(ct::astile([1, 1, 2, 6])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cumprod_with(self, axis: usize, options: ScanOptions) -> Self {
+        let (code, attrs) = if T::DTYPE.is_float() { (Opcode::MulF, NEAREST) } else { (Opcode::MulI, WRAP) };
+        scan_by(self, axis, options, ByOp { name: "cumprod", code, attrs, identity: T::from_f64(1.0) })
+    }
+
+    /// The largest of each element and all before it along an axis. A NaN is ignored; where there have been only
+    /// NaNs the result is NaN or -∞.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 3, 2, 4]).cummax(0).eq(ct::astile([1, 3, 3, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cummax(self, axis: usize) -> Self {
+        self.cummax_with(axis, ScanOptions::new())
+    }
+
+    /// [`cummax`](Tile::cummax) from the other end, or without the element itself (then the first result is the
+    /// smallest value of the type, -∞ of floats).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().reverse();
+    /// ct::assert!(ct::astile([1, 3, 2, 1]).cummax_with(0, options).eq(ct::astile([3, 3, 2, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cummax_with(self, axis: usize, options: ScanOptions) -> Self {
+        let (code, attrs) = extreme::<T>(Opcode::MaxF, Opcode::MaxI);
+        scan_by(self, axis, options, ByOp { name: "cummax", code, attrs, identity: limits::<T>().0 })
+    }
+
+    /// The smallest of each element and all before it along an axis. A NaN is ignored; where there have been only
+    /// NaNs the result is NaN or +∞.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([3, 1, 2, 0]).cummin(0).eq(ct::astile([3, 1, 1, 0])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cummin(self, axis: usize) -> Self {
+        self.cummin_with(axis, ScanOptions::new())
+    }
+
+    /// [`cummin`](Tile::cummin) from the other end, or without the element itself (then the first result is the
+    /// largest value of the type, +∞ of floats).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let options = ct::ScanOptions::new().reverse();
+    /// ct::assert!(ct::astile([3, 1, 2, 4]).cummin_with(0, options).eq(ct::astile([1, 1, 2, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn cummin_with(self, axis: usize, options: ScanOptions) -> Self {
+        let (code, attrs) = extreme::<T>(Opcode::MinF, Opcode::MinI);
+        scan_by(self, axis, options, ByOp { name: "cummin", code, attrs, identity: limits::<T>().1 })
+    }
+}
+
+/// Op and attributes of a maximum or minimum.
+fn extreme<T: Element>(float: Opcode, int: Opcode) -> (Opcode, &'static [Attr]) {
+    match (T::DTYPE.is_float(), sign::<T>()) {
+        (true, _) => (float, &[]),
+        (false, Sign::Signed) => (int, &[Attr::Sign(Sign::Signed)]),
+        (false, Sign::Unsigned) => (int, &[Attr::Sign(Sign::Unsigned)]),
+    }
+}

@@ -1,0 +1,311 @@
+//! Elements in order along an axis.
+
+use super::sorting_network::Network;
+use crate::element::{Element, Int, Number, bf16, f16};
+use crate::ir::Sign;
+use crate::ops::create::construct::{extents, indices};
+use crate::ops::elementwise::arithmetic::sign;
+use crate::ops::select;
+use crate::ops::support::tile_set::TileSet;
+use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
+
+/// Element types that can be sorted: all with arithmetic.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// fn median<T: ct::Sorted>(x: Tile<T, 1>) -> Scalar<T> {
+///     x.sort(0).get(x.len() / 2)
+/// }
+/// ct::assert!(median(ct::astile([7, 1, 9, 3])).eq(7));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub trait Sorted: Number {
+    /// Integers in the order of the elements.
+    #[doc(hidden)]
+    type Key: Int;
+    #[doc(hidden)]
+    fn keys<const R: usize>(tile: Tile<Self, R>) -> Tile<Self::Key, R>;
+    #[doc(hidden)]
+    fn elements<const R: usize>(keys: Tile<Self::Key, R>) -> Tile<Self, R>;
+}
+
+macro_rules! integers {
+    ($($name:ident)+) => {$(
+        impl Sorted for $name {
+            type Key = $name;
+            fn keys<const R: usize>(tile: Tile<$name, R>) -> Tile<$name, R> {
+                tile
+            }
+            fn elements<const R: usize>(keys: Tile<$name, R>) -> Tile<$name, R> {
+                keys
+            }
+        }
+    )+};
+}
+integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+macro_rules! floats {
+    ($($name:ident $key:ident;)+) => {$(
+        impl Sorted for $name {
+            type Key = $key;
+            fn keys<const R: usize>(tile: Tile<$name, R>) -> Tile<$key, R> {
+                // Above all numbers, whatever its sign.
+                let tile = select(tile.isnan(), <$name as Element>::from_f64(f64::NAN), tile);
+                turned_if_negative(tile.bitcast::<$key>())
+            }
+            fn elements<const R: usize>(keys: Tile<$key, R>) -> Tile<$name, R> {
+                turned_if_negative(keys).bitcast::<$name>()
+            }
+        }
+    )+};
+}
+floats! { f16 i16; bf16 i16; f32 i32; f64 i64; }
+
+/// Of negative floats the larger magnitude is the smaller number: all bits but the sign are turned.
+fn turned_if_negative<K: Int, const R: usize>(keys: Tile<K, R>) -> Tile<K, R> {
+    let bits = K::DTYPE.bits();
+    let (last, others) = (K::from_bits(u64::from(bits) - 1), K::from_bits((1 << (bits - 1)) - 1));
+    keys ^ ((keys >> last) & others)
+}
+
+/// Keys in order, the smallest first.
+fn sorted<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize) -> Tile<K, R> {
+    if K::DTYPE.bits() < 32 {
+        // Of these the smaller and the larger one are one instruction each.
+        return sorted(keys.cast::<i32>(), axis).cast();
+    }
+    let mut tiles = [keys.raw()];
+    record(|t| t.sort_together(&mut tiles, axis, sign::<K>(), false, None));
+    Tile::from_raw(tiles[0])
+}
+
+/// Keys in order, and where they were: of equal ones the first comes first. Other tiles of the shape are `carried`
+/// along. If a `count` is given, that many of the smallest.
+fn numbered<K: Int, const R: usize>(
+    keys: Tile<K, R>,
+    carried: &mut [Raw],
+    axis: usize,
+    count: Option<usize>,
+) -> (Tile<K, R>, Tile<i32, R>) {
+    let numbers = indices(keys.shape(), axis);
+    if K::DTYPE.bits() <= 16 && keys.shape()[axis] <= 1 << 16 {
+        // Both in one number: its order is that of the keys, and of equal ones that of the places.
+        let least = if K::SIGNED { 0 } else { 1 << (K::DTYPE.bits() - 1) };
+        let joint = (keys.cast::<i32>() - least) << 16 | numbers;
+        let mut tiles = [&[joint.raw()], &carried[..]].concat();
+        record(|t| t.sort_together(&mut tiles, axis, Sign::Signed, false, count));
+        carried.copy_from_slice(&tiles[1..]);
+        let joint = Tile::<i32, R>::from_raw(tiles[0]);
+        return (((joint >> 16) + least).cast(), joint & 0xffff);
+    }
+    let mut tiles = [&[keys.raw(), numbers.raw()], &carried[..]].concat();
+    record(|t| t.sort_together(&mut tiles, axis, sign::<K>(), true, count));
+    carried.copy_from_slice(&tiles[2..]);
+    (Tile::from_raw(tiles[0]), Tile::from_raw(tiles[1]))
+}
+
+impl Trace {
+    /// Keys, and tiles that go with them, in order; see [`Network`].
+    fn sort_together(&mut self, tiles: &mut [Raw], axis: usize, sign: Sign, ties: bool, count: Option<usize>) {
+        let (shape, place) = (self.shape(tiles[0]), here());
+        self.at(place);
+        let Some(values) = tiles.iter().map(|&tile| self.usable(tile, place)).collect() else { return };
+        let mut network = Network::new(self, values, &shape, axis, sign, ties);
+        match count {
+            Some(count) => network.smallest(extents([count])[0]),
+            None => network.sort(),
+        }
+        for (tile, value) in tiles.iter_mut().zip(network.finish()) {
+            *tile = self.raw(value);
+        }
+    }
+}
+
+/// Keys in order along an axis, the smallest first as [`Tile::sort`] has it, and the values that go with them: a tile, or
+/// a tuple or array of tiles, of the shape of the keys. Values of equal keys stay in their order.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn kernel(keys: ArrayMut<f32, 1>, ids: ArrayMut<i32, 1>, halves: ArrayMut<f16, 1>) {
+///     let values = (ids.load(0, [4]), halves.load(0, [4]));
+///     let (sorted, (i, h)) = ct::sort_by_key(keys.load(0, [4]), values, 0);
+///     keys.store(0, sorted);
+///     ids.store(0, i);
+///     halves.store(0, h);
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (mut keys, mut ids) = (device.array(&[2.0, 9.0, 2.0, -1.0], [4])?, device.array(&[10, 11, 12, 13], [4])?);
+/// let mut halves = device.from_fn([4], |[i]| f16::from_f64(i as f64))?;
+/// ct::launch(kernel, 1, (&mut keys, &mut ids, &mut halves))?;
+/// assert_eq!(keys.to_vec()?, [-1.0, 2.0, 2.0, 9.0]);
+/// assert_eq!(ids.to_vec()?, [13, 10, 12, 11]);
+/// assert_eq!(halves.to_vec()?, [3.0, 0.0, 2.0, 1.0].map(f16::from_f64));
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(keys: Tile<T, R>, values: V, axis: usize) -> (Tile<T, R>, V) {
+    let (place, mut carried) = (here(), Vec::new());
+    values.raws(&mut carried);
+    let fits = has_axis(place, "sort_by_key", keys, axis) && record(|t| t.beside(place, keys.raw(), &carried));
+    if !fits {
+        return (keys, values);
+    }
+    let keys = at_place(place, || T::elements(numbered(T::keys(keys), &mut carried, axis, None).0));
+    (keys, V::rebuild(&mut carried.into_iter()))
+}
+
+impl Trace {
+    /// Reports values that have not the shape of their keys.
+    fn beside(&mut self, place: Place, keys: Raw, values: &[Raw]) -> bool {
+        let shape = self.shape(keys);
+        let Some(other) = values.iter().map(|&value| self.shape(value)).find(|other| *other != shape) else {
+            return true;
+        };
+        let message = format!("`sort_by_key`: values of shape {other:?} beside keys of shape {shape:?}");
+        self.report(place, message, &["each key has one value: use `broadcast_to`"]);
+        false
+    }
+}
+
+/// Reports an axis that does not exist, or whose extent is no power of two.
+#[track_caller]
+fn has_axis<K: Number, const R: usize>(place: Place, name: &str, tile: Tile<K, R>, axis: usize) -> bool {
+    record(|t| {
+        let shape = t.shape(tile.raw());
+        t.along(place, name, tile.raw(), &[axis]).is_some() && t.power_along(place, name, &shape, axis)
+    })
+}
+
+impl<T: Sorted, const R: usize> Tile<T, R> {
+    /// The elements in order along an axis, the smallest first. The order is total: -0 comes before +0, NaNs come last.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 2>, at: ArrayMut<i32, 2>) {
+    ///     let x = x.load(0, [8]);
+    ///     y.store((0, 0), ct::stack([x.sort(0), x.sort_descending(0)], 0));
+    ///     at.store((0, 0), x.argsort(0).unsqueeze(0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[3.0, -1.0, 2.0, 3.0, 0.5, -7.0, f32::INFINITY, 2.0], [8])?;
+    /// let (mut y, mut at) = (device.zeros([2, 8])?, device.zeros([1, 8])?);
+    /// ct::launch(kernel, 1, (&x, &mut y, &mut at))?;
+    /// let sorted = [-7.0, -1.0, 0.5, 2.0, 2.0, 3.0, 3.0, f32::INFINITY];
+    /// assert_eq!(y.to_vec()?[..8], sorted);
+    /// assert!(y.to_vec()?[8..].iter().eq(sorted.iter().rev()));
+    /// assert_eq!(at.to_vec()?, [5, 1, 4, 2, 7, 0, 3, 6]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn sort(self, axis: usize) -> Tile<T, R> {
+        if !has_axis(here(), "sort", self, axis) {
+            return self;
+        }
+        at_place(here(), || T::elements(sorted(T::keys(self), axis)))
+    }
+
+    /// The elements in the opposite order of [`sort`](Tile::sort).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 4]).sort_descending(0).eq(ct::astile([4, 3, 2, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn sort_descending(self, axis: usize) -> Tile<T, R> {
+        if !has_axis(here(), "sort_descending", self, axis) {
+            return self;
+        }
+        at_place(here(), || T::elements(!sorted(!T::keys(self), axis)))
+    }
+
+    /// Where the elements of [`sort`](Tile::sort) are: their positions along the axis. Of equal ones the first comes
+    /// first.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 2]).argsort(0).eq(ct::astile([2, 0, 3, 1])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn argsort(self, axis: usize) -> Tile<i32, R> {
+        if !has_axis(here(), "argsort", self, axis) {
+            return indices(self.shape(), 0);
+        }
+        at_place(here(), || numbered(T::keys(self), &mut [], axis, None).1)
+    }
+
+    /// Where the elements of [`sort_descending`](Tile::sort_descending) are. Of equal ones the first comes first.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([2, 3, 1, 2]).argsort_descending(0).eq(ct::astile([1, 0, 3, 2])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn argsort_descending(self, axis: usize) -> Tile<i32, R> {
+        if !has_axis(here(), "argsort_descending", self, axis) {
+            return indices(self.shape(), 0);
+        }
+        at_place(here(), || numbered(!T::keys(self), &mut [], axis, None).1)
+    }
+
+    /// The `k` largest elements along an axis, the largest first, and their positions. Of equal ones the first comes
+    /// first; a NaN is beyond all numbers. `k` is a power of two, and at most the extent.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     let (largest, at) = x.load(0, [8]).top_k(0, 2);
+    ///     y.store(0, ct::cat([largest, at], 0));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let (x, mut y) = (device.array(&[3, 1, 4, 1, 5, 9, 2, 9], [8])?, device.zeros([4])?);
+    /// ct::launch(kernel, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [9, 9, 5, 7]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn top_k(self, axis: usize, k: usize) -> (Tile<T, R>, Tile<i32, R>) {
+        if !has_axis(here(), "top_k", self, axis) {
+            return (self, indices(self.shape(), 0));
+        }
+        at_place(here(), || {
+            let mut shape = self.shape();
+            if !k.is_power_of_two() || k > shape[axis] {
+                let numbers = indices(shape, axis);
+                shape[axis] = k;
+                return (self.extract([0; R], shape), numbers.extract([0; R], shape));
+            }
+            let (keys, numbers) = numbered(!T::keys(self), &mut [], axis, Some(k));
+            (T::elements(!keys), numbers)
+        })
+    }
+}

@@ -1,0 +1,505 @@
+//! Tiles put together and taken apart: cat, stack, split, extract, insert, single elements.
+
+use crate::dtype::DType;
+use crate::element::{Element, Whole};
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Sign, Type, Value};
+use crate::ops::create::construct::extents;
+use crate::ops::support::operand::Operand;
+use crate::ops::support::tile_index::{Component, TileIndex};
+use crate::tile::{Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
+
+/// A tile and its place along the axis of a `cat`.
+struct Piece {
+    start: i64,
+    length: i64,
+    value: Value,
+}
+
+impl Trace {
+    fn cat(&mut self, place: Place, name: &str, tiles: &[Raw], axis: usize, ty: &Type) -> Raw {
+        self.at(place);
+        let (dtype, rank) = (ty.dtype(), ty.shape().len());
+        let Some(&first) = tiles.first() else {
+            return self.fail(place, ty.clone(), format!("`{name}` of no tiles"), &["it takes at least one"]);
+        };
+        let mut shape = self.shape(first);
+        if axis >= rank {
+            let message = format!("`{name}` along axis {axis} of tiles of shape {shape:?}");
+            return self.fail(place, ty.clone(), message, &["axes are counted from 0"]);
+        }
+        let mut pieces: Vec<Piece> = Vec::with_capacity(tiles.len());
+        let mut total = 0;
+        for &tile in tiles {
+            let (own, usable) = (self.shape(tile), self.usable(tile, place));
+            let Some(value) = usable else { return self.poison(Type::tile(dtype, vec![1; rank])) };
+            if (0..rank).any(|d| d != axis && own[d] != shape[d]) {
+                let message = format!("`{name}` along axis {axis} of tiles with shapes {shape:?} and {own:?}");
+                let way_out = "the extents of the other axes must be equal";
+                return self.fail(place, Type::tile(dtype, vec![1; rank]), message, &[way_out]);
+            }
+            pieces.push(Piece { start: total, length: own[axis], value });
+            total += own[axis];
+        }
+        shape[axis] = total;
+        if !self.legal_shape(place, name, &shape) || !self.admits(place, Effect::Pure, rank) {
+            return self.poison(Type::tile(dtype, vec![1; rank]));
+        }
+        let value = self.in_a_row(&pieces, axis, dtype, &shape);
+        self.raw(value)
+    }
+
+    /// All of the pieces of a tile of this shape.
+    fn in_a_row(&mut self, pieces: &[Piece], axis: usize, dtype: DType, shape: &[i64]) -> Value {
+        let (mut made, mut whole): (i64, Option<Value>) = (0, None);
+        while made < shape[axis] {
+            let length = 1 << (shape[axis] - made).ilog2();
+            let part = self.joined(pieces, axis, dtype, shape, made, length);
+            made += length;
+            whole = Some(match whole {
+                None => part,
+                Some(first) => {
+                    let mut shape = shape.to_vec();
+                    shape[axis] = made;
+                    self.put(Opcode::Cat, &[first, part], vec![Attr::Dim(axis as u32)], dtype, &shape)
+                }
+            });
+        }
+        whole.expect("an extent of at least 1")
+    }
+
+    /// Tiles of one shape, one behind the other.
+    pub(super) fn row_of(&mut self, tiles: &[Value], axis: usize, dtype: DType) -> Value {
+        let mut shape = self.builder.module.shape(tiles[0]).to_vec();
+        let length = shape[axis];
+        let pieces = (0..).zip(tiles).map(|(n, &value)| Piece { start: n * length, length, value }).collect::<Vec<_>>();
+        shape[axis] *= tiles.len() as i64;
+        self.in_a_row(&pieces, axis, dtype, &shape)
+    }
+
+    /// A range of the result of a `cat`, a power of two: part of one piece, or its two halves.
+    fn joined(&mut self, pieces: &[Piece], axis: usize, dtype: DType, whole: &[i64], from: i64, length: i64) -> Value {
+        let mut shape = whole.to_vec();
+        shape[axis] = length;
+        let holds = |piece: &&Piece| (piece.start..piece.start + piece.length).contains(&from);
+        let piece = pieces.iter().find(holds).expect("pieces without gaps");
+        let offset = from - piece.start;
+        if offset + length <= piece.length && offset % length == 0 && piece.length % length == 0 {
+            if length == piece.length {
+                return piece.value;
+            }
+            let index: Vec<Value> = (0..shape.len())
+                .map(|d| self.splat(DType::I32, if d == axis { (offset / length) as u64 } else { 0 }, &[]))
+                .collect();
+            return self.block_of(piece.value, &index, dtype, &shape);
+        }
+        let half = length / 2;
+        let halves = [from, from + half].map(|from| self.joined(pieces, axis, dtype, whole, from, half));
+        self.put(Opcode::Cat, &halves, vec![Attr::Dim(axis as u32)], dtype, &shape)
+    }
+
+    /// One block of a tile.
+    fn block_of(&mut self, value: Value, index: &[Value], dtype: DType, shape: &[i64]) -> Value {
+        let ty = self.builder.module.intern(Type::tile(dtype, shape));
+        self.emit(Opcode::Extract, &[&[value], index], vec![], vec![], &[ty])[0]
+    }
+
+    /// The numbers of a block or element, each within the count of its axis: host numbers have to be, others are
+    /// brought there.
+    fn numbers(&mut self, place: Place, name: &str, index: &[Component], counts: &[i64]) -> Option<Vec<Value>> {
+        let mut values = Vec::with_capacity(index.len());
+        for (axis, (&component, &count)) in index.iter().zip(counts).enumerate() {
+            let Component::Tiles(number) = component else {
+                let message = format!("`{name}`: a position in elements along axis {axis}");
+                self.report(place, message, &["parts of a tile are counted: without `ct::at`"]);
+                return None;
+            };
+            let known = number.known();
+            if let Some(number) = known.filter(|number| !(0..count).contains(number)) {
+                let message = format!("`{name}`: number {number} along axis {axis}, where there are {count}");
+                self.report(place, message, &["they are counted from 0"]);
+                return None;
+            }
+            let value = self.index_scalar(place, number)?;
+            values.push(match (known, count) {
+                (Some(_), _) => value,
+                (None, 1) => self.splat(DType::I32, 0, &[]),
+                (None, _) => self.within(value, count),
+            });
+        }
+        Some(values)
+    }
+
+    /// The number itself or the next one from 0 to below `count`, as i32.
+    fn within(&mut self, value: Value, count: i64) -> Value {
+        let dtype = self.builder.module.dtype(value);
+        let signed = || vec![Attr::Sign(Sign::Signed)];
+        let ends = [0, count as u64 - 1].map(|end| self.splat(dtype, end, &[]));
+        let raised = self.put(Opcode::MaxI, &[value, ends[0]], signed(), dtype, &[]);
+        let value = self.put(Opcode::MinI, &[raised, ends[1]], signed(), dtype, &[]);
+        match dtype {
+            DType::I32 => value,
+            _ => self.put(Opcode::TruncI, &[value], vec![Attr::Overflow(Overflow::None)], DType::I32, &[]),
+        }
+    }
+
+    /// How many parts of this shape lie along each axis of a tile; reports where they do not fit.
+    fn counts(&mut self, place: Place, name: &str, whole: &[i64], part: &[i64]) -> Option<Vec<i64>> {
+        if whole.iter().zip(part).any(|(w, p)| w % p != 0) {
+            let message = format!("`{name}`: parts of shape {part:?} of a tile of shape {whole:?}");
+            self.report(place, message, &["each extent of the part divides that of the tile"]);
+            return None;
+        }
+        Some(whole.iter().zip(part).map(|(w, p)| w / p).collect())
+    }
+
+    pub(crate) fn extract(
+        &mut self,
+        place: Place,
+        name: &str,
+        tile: Raw,
+        index: &[Component],
+        dtype: DType,
+        part: &[i64],
+    ) -> Raw {
+        self.at(place);
+        if !self.legal_shape(place, name, part) {
+            return self.poison(Type::tile(dtype, vec![1; part.len()]));
+        }
+        let ty = Type::tile(dtype, part);
+        let Some(value) = self.usable(tile, place) else { return self.poison(ty) };
+        let whole = self.shape(tile);
+        if !self.admits(place, Effect::Pure, part.len()) {
+            return self.poison(ty);
+        }
+        let Some(counts) = self.counts(place, name, &whole, part) else { return self.poison(ty) };
+        let Some(index) = self.numbers(place, name, index, &counts) else { return self.poison(ty) };
+        let block = if whole == part { value } else { self.block_of(value, &index, dtype, part) };
+        self.raw(block)
+    }
+
+    fn insert(&mut self, place: Place, tile: Raw, index: &[Component], part: Raw, dtype: DType) -> Raw {
+        self.at(place);
+        let (whole, shape) = (self.shape(tile), self.shape(part));
+        let ty = Type::tile(dtype, whole.as_slice());
+        let (Some(value), Some(source)) = (self.usable(tile, place), self.usable(part, place)) else {
+            return self.poison(ty);
+        };
+        if !self.admits(place, Effect::Pure, whole.len()) {
+            return self.poison(ty);
+        }
+        let Some(counts) = self.counts(place, "insert", &whole, &shape) else { return self.poison(ty) };
+        let Some(index) = self.numbers(place, "insert", index, &counts) else { return self.poison(ty) };
+        if whole == shape {
+            return part;
+        }
+        let id = self.builder.module.intern(ty);
+        let value = self.emit(Opcode::Insert, &[&[source], &[value], &index], vec![], vec![], &[id])[0];
+        self.raw(value)
+    }
+
+    /// A tile with one element replaced: chosen by its index.
+    fn set(&mut self, place: Place, tile: Raw, index: &[Component], element: Source, dtype: DType) -> Raw {
+        self.at(place);
+        let shape = self.shape(tile);
+        let ty = Type::tile(dtype, shape.as_slice());
+        let Some(value) = self.usable(tile, place) else { return self.poison(ty) };
+        if !self.admits(place, Effect::Pure, shape.len()) {
+            return self.poison(ty);
+        }
+        let Some(index) = self.numbers(place, "set", index, &shape) else { return self.poison(ty) };
+        let Some(element) = self.scalar(place, element, dtype) else { return self.poison(ty) };
+        let mut chosen: Option<Value> = None;
+        for (axis, &position) in index.iter().enumerate().filter(|&(axis, _)| shape[axis] > 1) {
+            let numbers = self.count_along(&shape, axis);
+            let position = self.stretch(position, &shape);
+            let (pred, order) = (CmpPred::Eq, CmpOrder::Ordered);
+            let here =
+                crate::ops::elementwise::compare::mask(self, pred, order, DType::I32, true, numbers, position, &shape);
+            chosen = Some(match chosen {
+                Some(others) => self.put(Opcode::AndI, &[others, here], vec![], DType::I1, &shape),
+                None => here,
+            });
+        }
+        let element = self.stretch(element, &shape);
+        let value = match chosen {
+            Some(chosen) => self.put(Opcode::Select, &[chosen, element, value], vec![], dtype, &shape),
+            None => element,
+        };
+        self.raw(value)
+    }
+}
+
+/// Tiles one after another along an axis: any number of them, whose extents along the axis may differ and those of
+/// the other axes not. The sum of the extents is a power of two.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn turned(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+///     let [a, b] = x.load(0, [8]).split(0);
+///     y.store(0, ct::cat([b, a], 0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let x = device.array(&[0, 1, 2, 3, 4, 5, 6, 7], [8])?;
+/// let mut y = device.zeros([8])?;
+/// ct::launch(turned, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [4, 5, 6, 7, 0, 1, 2, 3]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R>>, axis: usize) -> Tile<T, R> {
+    let place = here();
+    let tiles: Vec<Raw> = tiles.into_iter().map(Handle::raw).collect();
+    let ty = Type::tile(T::DTYPE, vec![1; R]);
+    Tile::from_raw(record(|t| t.cat(place, "cat", &tiles, axis, &ty)))
+}
+
+/// Tiles that can lie beside each other along a new axis: those with 1 to 5 axes.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// fn twice<X: ct::Stack + Copy>(x: X) -> X::Stacked {
+///     ct::stack([x, x], 0)
+/// }
+/// fn kernel(y: ArrayMut<i32, 2>) {
+///     y.store((0, 0), twice(ct::astile([1, 2])));
+/// }
+///
+/// let mut y = ct::Device::cpu().zeros([2, 2])?;
+/// ct::launch(kernel, 1, (&mut y,))?;
+/// assert_eq!(y.to_vec()?, [1, 2, 1, 2]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub trait Stack: Sized {
+    /// The tile with one more axis.
+    type Stacked;
+    #[doc(hidden)]
+    #[track_caller]
+    fn stacked(tiles: Vec<Self>, axis: usize) -> Self::Stacked;
+}
+
+/// Tiles of one shape beside each other along a new axis. Their number is a power of two.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn pairs(x: Array<i32, 1>, y: ArrayMut<i32, 2>) {
+///     let x = x.load(0, [4]);
+///     y.store([0, 0], ct::stack([x, x * 10], 1));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let x = device.array(&[1, 2, 3, 4], [4])?;
+/// let mut y = device.zeros([4, 2])?;
+/// ct::launch(pairs, 1, (&x, &mut y))?;
+/// assert_eq!(y.to_vec()?, [1, 10, 2, 20, 3, 30, 4, 40]);
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[track_caller]
+#[must_use]
+pub fn stack<X: Stack>(tiles: impl IntoIterator<Item = X>, axis: usize) -> X::Stacked {
+    X::stacked(tiles.into_iter().collect(), axis)
+}
+
+macro_rules! stacks {
+    ($($rank:literal $more:literal;)+) => {$(
+        impl<T: Element> Stack for Tile<T, $rank> {
+            type Stacked = Tile<T, $more>;
+            fn stacked(tiles: Vec<Self>, axis: usize) -> Tile<T, $more> {
+                let place = here();
+                let tiles: Vec<Raw> = tiles.into_iter().map(|tile| tile.unsqueeze(axis).raw()).collect();
+                let ty = Type::tile(T::DTYPE, vec![1; $more]);
+                Tile::from_raw(record(|t| t.cat(place, "stack", &tiles, axis.min($rank), &ty)))
+            }
+        }
+        impl<T: Element> Tile<T, $more> {
+            /// The tiles that lie beside each other along an axis, without that axis: the inverse of
+            /// [`stack`](crate::stack). `N` is the extent of the axis.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// let [even, odd] = ct::astile([[1, 2], [3, 4]]).unstack(1);
+            /// ct::assert!(even.eq(ct::astile([1, 3])) & odd.eq(ct::astile([2, 4])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn unstack<const N: usize>(self, axis: usize) -> [Tile<T, $rank>; N] {
+                let place = here();
+                let extent = self.shape().get(axis).copied();
+                let extent = extent.filter(|_| !record(|t| t.is_poisoned(self.raw())));
+                if let Some(extent) = extent.filter(|&extent| extent != N) {
+                    let message = format!("`unstack` into {N} tiles along axis {axis} of extent {extent}");
+                    record(|t| t.report(place, message, &["the number of tiles is the extent of the axis"]));
+                    let part = without(self.shape(), axis);
+                    return std::array::from_fn(|_| {
+                        Tile::from_raw(record(|t| t.poison(Type::tile(T::DTYPE, part.as_slice()))))
+                    });
+                }
+                self.split::<N>(axis).map(|part| part.squeeze(axis))
+            }
+        }
+    )+};
+}
+stacks! {
+    1 2;
+    2 3;
+    3 4;
+    4 5;
+    5 6;
+}
+
+fn without<const R: usize>(shape: [usize; R], axis: usize) -> Vec<i64> {
+    shape.iter().enumerate().filter(|&(d, _)| d != axis).map(|(_, &extent)| extent as i64).collect()
+}
+
+impl<T: Element, const R: usize> Tile<T, R> {
+    /// `N` equal parts along an axis; `N` follows from the pattern: `let [a, b] = x.split(1);`
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let [low, high] = ct::astile([1, 2, 3, 4]).split(0);
+    /// ct::assert!((low + high).eq(ct::astile([4, 6])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn split<const N: usize>(self, axis: usize) -> [Tile<T, R>; N] {
+        let place = here();
+        let mut part = self.shape();
+        let problem = match part.get(axis).copied() {
+            None => Some((format!("`split` along axis {axis} of a tile of shape {part:?}"), "axes are counted from 0")),
+            Some(extent) if N == 0 || extent % N != 0 => {
+                let message = format!("`split` into {N} parts along axis {axis} of a tile of shape {part:?}");
+                Some((message, "the number of parts divides the extent"))
+            }
+            Some(_) => None,
+        };
+        if let Some((message, way_out)) = problem {
+            record(|t| {
+                if !t.is_poisoned(self.raw()) {
+                    t.report(place, message, &[way_out]);
+                }
+            });
+            return std::array::from_fn(|_| {
+                Tile::from_raw(record(|t| t.poison(Type::tile(T::DTYPE, extents(part).as_slice()))))
+            });
+        }
+        part[axis] /= N;
+        std::array::from_fn(|number| {
+            let index: [usize; R] = std::array::from_fn(|d| if d == axis { number } else { 0 });
+            let index = index.components();
+            Tile::from_raw(record(|t| t.extract(place, "split", self.raw(), &index, T::DTYPE, &extents(part))))
+        })
+    }
+
+    /// A part of this shape; the index counts such parts along each axis.
+    ///
+    /// Each extent of the part divides that of the tile. A number known only when the kernel runs, and outside of
+    /// the tile, stands for the nearest part.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn corner(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
+    ///     let x = x.load([0, 0], [4, 4]);
+    ///     y.store([0, 0], x.extract((ct::bid(0) + 1, 0), [2, 2]));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&(0..16).collect::<Vec<i32>>(), [4, 4])?;
+    /// let mut y = device.zeros([2, 2])?;
+    /// ct::launch(corner, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [8, 9, 12, 13]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn extract(self, index: impl TileIndex<R>, shape: [usize; R]) -> Tile<T, R> {
+        let (place, index) = (here(), index.components());
+        Tile::from_raw(record(|t| t.extract(place, "extract", self.raw(), &index, T::DTYPE, &extents(shape))))
+    }
+
+    /// The tile with a part replaced; the index counts parts of that shape, as that of [`extract`](Tile::extract).
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn replaced(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
+    ///     let x = x.load(0, [8]);
+    ///     y.store(0, x.insert(ct::bid(0) + 2, ct::full([2], -1)));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[0, 1, 2, 3, 4, 5, 6, 7], [8])?;
+    /// let mut y = device.zeros([8])?;
+    /// ct::launch(replaced, 1, (&x, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [0, 1, 2, 3, -1, -1, 6, 7]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn insert(self, index: impl TileIndex<R>, part: Tile<T, R>) -> Tile<T, R> {
+        let (place, index) = (here(), index.components());
+        Tile::from_raw(record(|t| t.insert(place, self.raw(), &index, part.raw(), T::DTYPE)))
+    }
+}
+
+impl<T: Whole, const R: usize> Tile<T, R> {
+    /// One element. An index known only when the kernel runs, and outside of the tile, stands for the nearest
+    /// element.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    /// use cutlet::prelude::*;
+    ///
+    /// fn pick(x: Array<f32, 1>, at: Scalar<i32>, y: ArrayMut<f32, 1>) {
+    ///     let x = x.load(0, [4]);
+    ///     y.store(0, x.set(0, x.get(at)));
+    /// }
+    ///
+    /// let device = ct::Device::cpu();
+    /// let x = device.array(&[1.0f32, 2.0, 3.0, 4.0], [4])?;
+    /// let mut y = device.zeros([4])?;
+    /// ct::launch(pick, 1, (&x, 2, &mut y))?;
+    /// assert_eq!(y.to_vec()?, [3.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn get(self, index: impl TileIndex<R>) -> Scalar<T> {
+        let (place, index) = (here(), index.components());
+        Tile::<T, R>::from_raw(record(|t| t.extract(place, "get", self.raw(), &index, T::DTYPE, &[1; R]))).item()
+    }
+
+    /// The tile with one element replaced, at an index as that of [`get`](Tile::get).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).set(ct::bid(0) + 1, 9).eq(ct::astile([1, 9, 3, 4])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn set(self, index: impl TileIndex<R>, value: impl Operand<Scalar<T>>) -> Tile<T, R> {
+        let (place, index) = (here(), index.components());
+        Tile::from_raw(record(|t| t.set(place, self.raw(), &index, value.source(), T::DTYPE)))
+    }
+}

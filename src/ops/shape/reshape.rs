@@ -1,0 +1,335 @@
+//! The same elements in another shape: reshape, broadcast, permute, transpose, squeeze, unsqueeze.
+//!
+//! Element order is row-major: the last axis runs fastest.
+
+use crate::dtype::DType;
+use crate::element::{Element, Whole};
+use crate::ir::op_table::Effect;
+use crate::ir::{Attr, Opcode, Type, Value};
+use crate::ops::create::construct::extents;
+use crate::ops::memory::tile_access::is_permutation;
+use crate::tile::{Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
+
+impl Trace {
+    /// Checks the shape of the result, then records `body` on a usable value.
+    fn reshaped(
+        &mut self,
+        place: Place,
+        name: &str,
+        source: Raw,
+        elem: DType,
+        shape: &[i64],
+        body: impl FnOnce(&mut Trace, Value) -> Option<Value>,
+    ) -> Raw {
+        self.at(place);
+        if !self.legal_shape(place, name, shape) {
+            return self.poison(Type::tile(elem, vec![1; shape.len()]));
+        }
+        let ty = Type::tile(elem, shape);
+        let Some(value) = self.usable(source, place) else { return self.poison(ty) };
+        if !self.admits(place, Effect::Pure, shape.len()) {
+            return self.poison(ty);
+        }
+        match body(self, value) {
+            Some(result) => self.raw(result),
+            None => self.poison(ty),
+        }
+    }
+
+    fn reshape(&mut self, place: Place, name: &str, source: Raw, elem: DType, shape: &[i64]) -> Raw {
+        self.reshaped(place, name, source, elem, shape, |t, value| {
+            let from = t.builder.module.shape(value).to_vec();
+            let (have, want): (i64, i64) = (from.iter().product(), shape.iter().product());
+            if have != want {
+                let message = format!("`{name}` of shape {from:?} ({have} elements) to {shape:?} ({want} elements)");
+                t.report(place, message, &["the number of elements stays; `broadcast_to` repeats elements"]);
+                return None;
+            }
+            Some(if from == shape { value } else { t.put(Opcode::Reshape, &[value], vec![], elem, shape) })
+        })
+    }
+
+    fn broadcast_to(&mut self, place: Place, source: Raw, elem: DType, shape: &[i64]) -> Raw {
+        self.reshaped(place, "broadcast_to", source, elem, shape, |t, value| {
+            let from = t.builder.module.shape(value).to_vec();
+            if from.iter().zip(shape).any(|(&have, &want)| have != want && have != 1) {
+                t.report(
+                    place,
+                    format!("`broadcast_to` of shape {from:?} to {shape:?}"),
+                    &["only extents of 1 are stretched"],
+                );
+                return None;
+            }
+            Some(t.stretch(value, shape))
+        })
+    }
+
+    fn permute(&mut self, place: Place, name: &str, source: Raw, elem: DType, order: &[usize]) -> Raw {
+        let from = self.shape(source);
+        if !is_permutation(order, from.len()) {
+            let last = from.len().saturating_sub(1);
+            let message = format!("`{name}`: {order:?} is not a permutation of the axes 0 to {last}");
+            return self.fail(place, Type::tile(elem, from), message, &["name each axis of the tile once"]);
+        }
+        let shape: Vec<i64> = order.iter().map(|&axis| from[axis]).collect();
+        self.reshaped(place, name, source, elem, &shape, |t, value| {
+            if order.iter().enumerate().all(|(d, &axis)| d == axis) {
+                return Some(value);
+            }
+            let permutation = order.iter().map(|&axis| axis as i32).collect();
+            Some(t.put(Opcode::Permute, &[value], vec![Attr::Permutation(permutation)], elem, &shape))
+        })
+    }
+}
+
+impl<T: Element, const R: usize> Tile<T, R> {
+    /// The same elements, in row-major order, in another shape with as many elements.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2, 3, 4]).reshape([2, 2]).eq(ct::astile([[1, 2], [3, 4]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn reshape<const N: usize>(self, shape: [usize; N]) -> Tile<T, N> {
+        let (place, shape) = (here(), extents(shape));
+        Tile::from_raw(record(|t| t.reshape(place, "reshape", self.raw(), T::DTYPE, &shape)))
+    }
+
+    /// Extents of 1 stretched to those of `shape`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[1], [2]]).broadcast_to([2, 2]).eq(ct::astile([[1, 1], [2, 2]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn broadcast_to(self, shape: [usize; R]) -> Tile<T, R> {
+        let (place, shape) = (here(), extents(shape));
+        Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
+    }
+
+    /// Axes in another order: axis `d` of the result is axis `order[d]` of `self`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::astile([[[1, 2]], [[3, 4]]]);
+    /// ct::assert!(x.permute([1, 2, 0]).eq(ct::astile([[[1, 3], [2, 4]]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn permute(self, order: [usize; R]) -> Tile<T, R> {
+        let place = here();
+        Tile::from_raw(record(|t| t.permute(place, "permute", self.raw(), T::DTYPE, &order)))
+    }
+
+    /// Two axes exchanged.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([[1, 2]]).swap_axes(0, 1).eq(ct::astile([[1], [2]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn swap_axes(self, first: usize, second: usize) -> Tile<T, R> {
+        let place = here();
+        let mut order: [usize; R] = std::array::from_fn(|d| d);
+        if first >= R || second >= R {
+            let message = format!("`swap_axes({first}, {second})` of a tile with {R} axes");
+            record(|t| t.report(place, message, &["axes are counted from 0"]));
+            return self;
+        }
+        order.swap(first, second);
+        Tile::from_raw(record(|t| t.permute(place, "swap_axes", self.raw(), T::DTYPE, &order)))
+    }
+
+    /// The only element of a tile of one element, as a scalar. `Scalar::from(tile)` does the same.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1, 2]).sum(0).item().eq(3));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn item(self) -> Scalar<T>
+    where
+        T: Whole,
+    {
+        let place = here();
+        Scalar::from_raw(record(|t| {
+            t.at(place);
+            let ty = Type::scalar(T::DTYPE);
+            if !t.admits(place, Effect::Pure, 0) {
+                return t.poison(ty);
+            }
+            match t.scalar(place, Source::Value(self.raw()), T::DTYPE) {
+                Some(value) => t.raw(value),
+                None => t.poison(ty),
+            }
+        }))
+    }
+}
+
+impl<T: Whole, const R: usize> From<Tile<T, R>> for Scalar<T> {
+    #[track_caller]
+    fn from(tile: Tile<T, R>) -> Scalar<T> {
+        tile.item()
+    }
+}
+
+impl<T: Element> Scalar<T> {
+    /// A tile with this value in every element.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::bid(0).broadcast_to([2, 4]).eq(0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn broadcast_to<const R: usize>(self, shape: [usize; R]) -> Tile<T, R> {
+        let (place, shape) = (here(), extents(shape));
+        Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
+    }
+
+    /// A tile of one element, with all extents 1.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(7).to_tile::<2>().eq(ct::astile([[7]])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn to_tile<const R: usize>(self) -> Tile<T, R> {
+        let place = here();
+        Tile::from_raw(record(|t| t.reshape(place, "to_tile", self.raw(), T::DTYPE, &[1; R])))
+    }
+}
+
+/// Reports an axis that does not exist; gives one that does.
+fn checked_axis(place: Place, name: &str, axis: usize, limit: usize, rank: usize) -> usize {
+    if axis < limit {
+        return axis;
+    }
+    let message = format!("`{name}`: axis {axis} of a tile with {rank} axes");
+    record(|t| t.report(place, message, &["axes are counted from 0"]));
+    0
+}
+
+macro_rules! rank_changes {
+    ($($rank:literal $less:literal $more:literal;)+) => {$(
+        impl<T: Element> Tile<T, $rank> {
+            /// Without an axis of extent 1.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// ct::assert!(ct::astile([[1, 2]]).squeeze(0).eq(ct::astile([1, 2])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn squeeze(self, axis: usize) -> Tile<T, $less> {
+                let place = here();
+                let axis = checked_axis(place, "squeeze", axis, $rank, $rank);
+                Tile::from_raw(record(|t| {
+                    let mut shape = t.shape(self.raw());
+                    if shape[axis] != 1 {
+                        let message = format!("`squeeze({axis})` of shape {shape:?}: the extent is {}", shape[axis]);
+                        shape.remove(axis);
+                        let rest = Type::tile(T::DTYPE, shape);
+                        return t.fail(place, rest, message, &["only an axis of extent 1 can be dropped"]);
+                    }
+                    shape.remove(axis);
+                    t.reshape(place, "squeeze", self.raw(), T::DTYPE, &shape)
+                }))
+            }
+
+            /// With one more axis, of extent 1, at position `axis`.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// let (rows, columns) = (ct::astile([10, 20]).unsqueeze(1), ct::astile([1, 2]).unsqueeze(0));
+            /// ct::assert!((rows + columns).eq(ct::astile([[11, 12], [21, 22]])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn unsqueeze(self, axis: usize) -> Tile<T, $more> {
+                let place = here();
+                let axis = checked_axis(place, "unsqueeze", axis, $more, $rank);
+                Tile::from_raw(record(|t| {
+                    let mut shape = t.shape(self.raw());
+                    shape.insert(axis, 1);
+                    t.reshape(place, "unsqueeze", self.raw(), T::DTYPE, &shape)
+                }))
+            }
+        }
+    )+};
+}
+rank_changes! {
+    1 0 2;
+    2 1 3;
+    3 2 4;
+    4 3 5;
+    5 4 6;
+    6 5 7;
+}
+
+macro_rules! matrix_transpose {
+    ($($rank:literal)+) => {$(
+        impl<T: Element> Tile<T, $rank> {
+            /// The last two axes exchanged: of each matrix the transposed one.
+            ///
+            /// ```
+            /// # use cutlet as ct;
+            /// # use cutlet::prelude::*;
+            /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+            /// ct::assert!(ct::astile([[1, 2], [3, 4]]).transpose().eq(ct::astile([[1, 3], [2, 4]])));
+            /// # }, ())?;
+            /// # Ok::<(), ct::Error>(())
+            /// ```
+            #[track_caller]
+            #[must_use]
+            pub fn transpose(self) -> Tile<T, $rank> {
+                let place = here();
+                let mut order: [usize; $rank] = std::array::from_fn(|d| d);
+                order.swap($rank - 2, $rank - 1);
+                Tile::from_raw(record(|t| t.permute(place, "transpose", self.raw(), T::DTYPE, &order)))
+            }
+        }
+    )+};
+}
+matrix_transpose!(2 3 4);

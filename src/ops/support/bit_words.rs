@@ -1,0 +1,46 @@
+//! Elements of any type as 64-bit words, by their bits, and back: for code that is written once for all types, where
+//! [`Tile::bitcast`](crate::Tile::bitcast) wants to know them.
+
+use super::operand::{elementwise, value};
+use crate::dtype::DType;
+use crate::element::Whole;
+use crate::ir::Opcode;
+use crate::ops::elementwise::convert::{Kind, convert};
+use crate::tile::{Tile, here};
+
+/// The type whose bits are read, and the unsigned integer of its width. (The bits of tf32 are those of an f32.)
+fn kinds(dtype: DType) -> (DType, Kind) {
+    let read = if dtype == DType::TF32 { DType::F32 } else { dtype };
+    let bits = match read.bits() {
+        1 => DType::I1,
+        8 => DType::I8,
+        16 => DType::I16,
+        32 => DType::I32,
+        _ => DType::I64,
+    };
+    (read, Kind { dtype: bits, signed: false })
+}
+
+const WORD: Kind = Kind { dtype: DType::I64, signed: false };
+
+/// The bits of each element, with zeros above.
+#[track_caller]
+pub(crate) fn to_words<T: Whole, const R: usize>(tile: Tile<T, R>) -> Tile<u64, R> {
+    elementwise(here(), "to_words", &[value(tile)], |t, v, shape| {
+        let (read, bits) = kinds(T::DTYPE);
+        let x = convert(t, v[0], Kind::of::<T>(), Kind { dtype: read, signed: T::SIGNED }, shape);
+        let x = if read == bits.dtype { x } else { t.put(Opcode::Bitcast, &[x], vec![], bits.dtype, shape) };
+        convert(t, x, bits, WORD, shape)
+    })
+}
+
+/// The elements whose bits are the low ones of each word; those above are zeros.
+#[track_caller]
+pub(crate) fn from_words<T: Whole, const R: usize>(words: Tile<u64, R>) -> Tile<T, R> {
+    elementwise(here(), "from_words", &[value(words)], |t, v, shape| {
+        let (read, bits) = kinds(T::DTYPE);
+        let x = convert(t, v[0], WORD, bits, shape);
+        let x = if read == bits.dtype { x } else { t.put(Opcode::Bitcast, &[x], vec![], read, shape) };
+        convert(t, x, Kind { dtype: read, signed: T::SIGNED }, Kind::of::<T>(), shape)
+    })
+}

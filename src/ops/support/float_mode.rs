@@ -1,0 +1,456 @@
+//! Rounding and flush-to-zero of float operations, and which operation takes what.
+
+use super::operand::{Beside, beside, methods, uniform, value};
+use crate::dtype::DType;
+use crate::element::{Element, Float};
+use crate::ir::{Attr, Flag, Opcode, Rounding};
+use crate::tile::{Place, Scalar, Tile, Trace, here, is_part, record};
+
+/// How a float operation rounds, and what it does with subnormal numbers.
+///
+/// A [`Rounding`] converts into it, so `a.add_with(b, Rounding::Zero)` works.
+///
+/// | operation | rounding | flush to zero |
+/// |---|---|---|
+/// | `add_with`, `sub_with`, `mul_with`, `fma_with` | `NearestEven`, `Zero`, `NegInf`, `PosInf` | f32 |
+/// | `div_with` | those four; on f32 also `Approx`, `Full` | f32 |
+/// | `sqrt_with` | those four; on f32 also `Approx` | f32 |
+/// | `rsqrt_with`, `exp2_with`, `max_with`, `min_with` | none | f32 |
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let mode = ct::FloatMode::new().rounding(Rounding::Zero).flush_to_zero();
+/// ct::assert!(ct::astile([1e-39f32, 1.0]).add_with(ct::astile([0.0, 1e-9]), mode).eq(ct::astile([0.0, 1.0])));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FloatMode {
+    rounding: Option<Rounding>,
+    flush_to_zero: bool,
+}
+
+impl FloatMode {
+    /// Nearest even, subnormal numbers kept.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, ct::FloatMode::new()).eq(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new() -> FloatMode {
+        FloatMode::default()
+    }
+
+    /// Rounds this way.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let up = ct::FloatMode::new().rounding(Rounding::PosInf);
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, up).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rounding(self, rounding: Rounding) -> FloatMode {
+        FloatMode { rounding: Some(rounding), ..self }
+    }
+
+    /// The hardware's fast forms of `/`, `sqrt`, `exp`, `tanh`, and in [`with_mode`] of `log`, `log2`, `sin`, `cos` and random
+    /// numbers that are made of these, too (f32 only): [`Rounding::Approx`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let fast = ct::scalar(1.0f32).div_with(3.0, ct::FloatMode::new().approx());
+    /// ct::assert!((fast - 1.0 / 3.0).abs().lt(1e-6));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    pub fn approx(self) -> FloatMode {
+        self.rounding(Rounding::Approx)
+    }
+
+    /// Subnormal operands and results become zero of the same sign (f32 only).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).mul_with(1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn flush_to_zero(self) -> FloatMode {
+        FloatMode { flush_to_zero: true, ..self }
+    }
+}
+
+impl From<Rounding> for FloatMode {
+    fn from(rounding: Rounding) -> FloatMode {
+        FloatMode::new().rounding(rounding)
+    }
+}
+
+/// A part of a kernel in which float operations that state no mode take this one: `+ - * /`, `fma`, `sqrt`, `rsqrt`,
+/// `exp`, `exp2`, `tanh`, `log`, `log2`, `sin`, `cos`, `max` and `min`, also those of closures. What an operation does not have, or not for its type, it
+/// leaves out: a scope that flushes to zero changes nothing for f64. Of scopes in each other the inner one counts. Functions
+/// with bounds of their own that are put together of other operations (`erf`, `sort`) stay as they are; [`Philox`](crate::Philox)
+/// says what becomes of random numbers.
+///
+/// ```
+/// use cutlet as ct;
+/// use cutlet::prelude::*;
+///
+/// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
+///     let x = x.load(0, [2]);
+///     let fast = ct::with_mode(ct::FloatMode::new().flush_to_zero().approx(), || (x * 0.5).exp() / 3.0);
+///     let down = ct::with_mode(Rounding::NegInf, || x / 3.0);
+///     y.store(0, ct::cat([fast, down], 0));
+/// }
+///
+/// let device = ct::Device::cpu();
+/// let (x, mut y) = (device.array(&[f32::MIN_POSITIVE, 2.0], [2])?, device.zeros([4])?);
+/// ct::launch(kernel, 1, (&x, &mut y))?;
+/// let y = y.to_vec()?;
+/// assert!((y[1] / (1f32.exp() / 3.0) - 1.0).abs() < 1e-6);
+/// assert_eq!(y[3], 0.666_666_6);
+/// # Ok::<(), ct::Error>(())
+/// ```
+pub fn with_mode<S>(mode: impl Into<FloatMode>, body: impl FnOnce() -> S) -> S {
+    struct Restored(Option<(Option<Rounding>, bool)>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            // A panic leaves the trace as well.
+            if !std::thread::panicking() {
+                record(|t| t.float_mode = self.0);
+            }
+        }
+    }
+    let FloatMode { rounding, flush_to_zero } = mode.into();
+    let _restored = Restored(record(|t| t.float_mode.replace((rounding, flush_to_zero))));
+    body()
+}
+
+/// Does the scope ask for the hardware's fast forms?
+pub(crate) fn is_approx() -> bool {
+    record(|t| matches!(t.float_mode, Some((Some(Rounding::Approx), _))))
+}
+
+/// The attributes of an op that states no mode, in the scope that it stands in.
+pub(crate) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<Attr> {
+    if !dtype.is_float() || is_part() {
+        return attrs;
+    }
+    let Some((rounding, flush_to_zero)) = record(|t| t.float_mode) else { return attrs };
+    let (roundings, flushes): (&Roundings, bool) = match code {
+        Opcode::AddF | Opcode::SubF | Opcode::MulF | Opcode::Fma => (&ARITHMETIC, true),
+        Opcode::DivF => (&DIVISION, true),
+        Opcode::Sqrt => (&ROOT, true),
+        Opcode::Exp | Opcode::Tanh | Opcode::Log | Opcode::Log2 | Opcode::Sin | Opcode::Cos => (&FAST, false),
+        Opcode::Rsqrt | Opcode::Exp2 | Opcode::MaxF | Opcode::MinF => (&NONE, true),
+        _ => return attrs,
+    };
+    let on_f32 = dtype == DType::F32;
+    let exists = |r: &Rounding| roundings.all.contains(r) || on_f32 && roundings.f32.contains(r);
+    if let Some(rounding) = rounding.filter(exists) {
+        attrs.retain(|attr| !matches!(attr, Attr::Rounding(_)));
+        attrs.insert(0, Attr::Rounding(rounding));
+    }
+    attrs.extend((flush_to_zero && flushes && on_f32).then_some(Attr::Flag(Flag::FlushToZero)));
+    attrs
+}
+
+/// Which roundings an operation takes: on every float type, and on f32 in addition.
+struct Roundings {
+    all: &'static [Rounding],
+    f32: &'static [Rounding],
+}
+
+const DIRECTED: &[Rounding] = &[Rounding::NearestEven, Rounding::Zero, Rounding::NegInf, Rounding::PosInf];
+const ARITHMETIC: Roundings = Roundings { all: DIRECTED, f32: &[] };
+const DIVISION: Roundings = Roundings { all: DIRECTED, f32: &[Rounding::Approx, Rounding::Full] };
+const ROOT: Roundings = Roundings { all: DIRECTED, f32: &[Rounding::Approx] };
+const FAST: Roundings = Roundings { all: &[], f32: &[Rounding::Approx] };
+const NONE: Roundings = Roundings { all: &[], f32: &[] };
+
+impl FloatMode {
+    /// The attributes of an addition.
+    #[track_caller]
+    pub(crate) fn of_addition<T: Element>(self, place: Place, name: &str) -> Vec<Attr> {
+        self.attrs::<T>(place, name, &ARITHMETIC)
+    }
+
+    /// The attributes; reports what does not exist.
+    #[track_caller]
+    fn attrs<T: Element>(self, place: Place, name: &str, roundings: &Roundings) -> Vec<Attr> {
+        record(|t| self.check(t, place, name, roundings, T::DTYPE, T::NAME));
+        let rounding = (!roundings.all.is_empty()).then(|| self.rounding.unwrap_or(Rounding::NearestEven));
+        let mut attrs: Vec<Attr> = rounding.map(Attr::Rounding).into_iter().collect();
+        attrs.extend(self.flush_to_zero.then_some(Attr::Flag(Flag::FlushToZero)));
+        attrs
+    }
+
+    fn check(self, t: &mut Trace, place: Place, name: &str, roundings: &Roundings, dtype: DType, elem: &str) {
+        let on_f32 = dtype == DType::F32;
+        if self.flush_to_zero && !on_f32 {
+            t.report(
+                place,
+                format!("`{name}`: flush to zero exists for f32 only, and this tile is {elem}"),
+                &["leave it out, or `.cast::<f32>()` first"],
+            );
+        }
+        let Some(rounding) = self.rounding else { return };
+        if roundings.all.contains(&rounding) || (on_f32 && roundings.f32.contains(&rounding)) {
+            return;
+        }
+        let extra = if on_f32 { roundings.f32 } else { &[] };
+        let names: Vec<String> = roundings.all.iter().chain(extra).map(|r| format!("`{r:?}`")).collect();
+        let way_out = match names.is_empty() {
+            true => "this operation takes no rounding".to_string(),
+            false => format!("on {elem} it takes {}", names.join(", ")),
+        };
+        t.report(place, format!("`{name}` of {elem} with rounding `{rounding:?}` does not exist"), &[&way_out]);
+    }
+}
+
+methods! { [Float]
+    /// `self + rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).add_with(1e-9, Rounding::PosInf).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn add_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
+        let attrs = mode.into().attrs::<T>(here(), "add_with", &ARITHMETIC);
+        uniform(here(), "add_with", Opcode::AddF, attrs, &[value(self), beside::<Self>(rhs)])
+    }
+
+    /// `self - rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).sub_with(1e-9, Rounding::Zero).lt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn sub_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
+        let attrs = mode.into().attrs::<T>(here(), "sub_with", &ARITHMETIC);
+        uniform(here(), "sub_with", Opcode::SubF, attrs, &[value(self), beside::<Self>(rhs)])
+    }
+
+    /// `self * rhs`, rounded as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let (down, up) = (ct::scalar(0.1f32).mul_with(0.1, Rounding::NegInf), ct::scalar(0.1f32).mul_with(0.1, Rounding::PosInf));
+    /// ct::assert!(down.lt(up));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn mul_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
+        let attrs = mode.into().attrs::<T>(here(), "mul_with", &ARITHMETIC);
+        uniform(here(), "mul_with", Opcode::MulF, attrs, &[value(self), beside::<Self>(rhs)])
+    }
+
+    /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors) and
+    /// `Full` (at most 2 ulp).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, -1.0]).div_with(3.0, Rounding::Zero).abs().lt(0.33333334));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn div_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
+        let attrs = mode.into().attrs::<T>(here(), "div_with", &DIVISION);
+        uniform(here(), "div_with", Opcode::DivF, attrs, &[value(self), beside::<Self>(rhs)])
+    }
+
+    /// `self * factor + addend` with one rounding, to nearest even.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// let x = ct::scalar(1.0f32 + 1.0 / 4096.0);
+    /// ct::assert!((x * x - 1.0).ne(x.fma(x, -1.0))); // the product is not rounded
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn fma(self, factor: impl Beside<Self>, addend: impl Beside<Self>) -> Self {
+        let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
+        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
+    }
+
+    /// `self * factor + addend` with one rounding, as stated.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1.0f32).fma_with(1.0, 1e-9, Rounding::PosInf).gt(1.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn fma_with(
+        self,
+        factor: impl Beside<Self>,
+        addend: impl Beside<Self>,
+        mode: impl Into<FloatMode>,
+    ) -> Self {
+        let attrs = mode.into().attrs::<T>(here(), "fma", &ARITHMETIC);
+        uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
+    }
+
+    /// Square root, rounded as stated; on f32 also `Approx`.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(2.0f32).sqrt_with(Rounding::NegInf).lt(ct::scalar(2.0f32).sqrt_with(Rounding::PosInf)));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn sqrt_with(self, mode: impl Into<FloatMode>) -> Self {
+        let attrs = mode.into().attrs::<T>(here(), "sqrt_with", &ROOT);
+        uniform(here(), "sqrt_with", Opcode::Sqrt, attrs, &[value(self)])
+    }
+
+    /// `1 / sqrt(self)`; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).rsqrt_with(ct::FloatMode::new().flush_to_zero()).eq(f32::INFINITY));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn rsqrt_with(self, mode: FloatMode) -> Self {
+        let attrs = mode.attrs::<T>(here(), "rsqrt_with", &NONE);
+        uniform(here(), "rsqrt_with", Opcode::Rsqrt, attrs, &[value(self)])
+    }
+
+    /// 2 to the power of `self`; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(-130.0f32).exp2_with(ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn exp2_with(self, mode: FloatMode) -> Self {
+        let attrs = mode.attrs::<T>(here(), "exp2_with", &NONE);
+        uniform(here(), "exp2_with", Opcode::Exp2, attrs, &[value(self)])
+    }
+
+    /// The larger operand, ignoring a NaN; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).max_with(-1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn max_with(self, rhs: impl Beside<Self>, mode: FloatMode) -> Self {
+        let attrs = mode.attrs::<T>(here(), "max_with", &NONE);
+        uniform(here(), "max_with", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
+    }
+
+    /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::scalar(1e-39f32).min_with(1.0, ct::FloatMode::new().flush_to_zero()).eq(0.0));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn min_with(self, rhs: impl Beside<Self>, mode: FloatMode) -> Self {
+        let attrs = mode.attrs::<T>(here(), "min_with", &NONE);
+        uniform(here(), "min_with", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
+    }
+
+    /// The larger operand; NaN if either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).max_nan(2.0).isnan().eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn max_nan(self, rhs: impl Beside<Self>) -> Self {
+        let attrs = vec![Attr::Flag(Flag::PropagateNan)];
+        uniform(here(), "max_nan", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
+    }
+
+    /// The smaller operand; NaN if either is NaN.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+    /// ct::assert!(ct::astile([1.0f32, f32::NAN]).min_nan(2.0).isnan().eq(ct::astile([false, true])));
+    /// # }, ())?;
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn min_nan(self, rhs: impl Beside<Self>) -> Self {
+        let attrs = vec![Attr::Flag(Flag::PropagateNan)];
+        uniform(here(), "min_nan", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
+    }
+}

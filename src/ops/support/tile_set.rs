@@ -1,0 +1,122 @@
+//! One tile or several of one shape: what a closure over tuples combines.
+
+use crate::element::{Element, Whole};
+use crate::ir::Literal;
+use crate::tile::{Handle, Raw, Scalar, Tile};
+
+/// A tile, or a tuple or array of tiles of one shape: what [`reduce`](crate::reduce) and [`scan`](crate::scan)
+/// combine. The closure sees one element of each, in the same form.
+///
+/// ```
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
+/// let (x, i) = (ct::astile([3, 9, 1, 4]), ct::arange(4, 0, 1));
+/// let (sum, last) = ct::reduce((x, i), 0, (0, 0), |(sum, last), (x, i)| (sum + x, last.max(i)));
+/// ct::assert!(sum.eq(17) & last.eq(3));
+/// # }, ())?;
+/// # Ok::<(), ct::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be reduced or scanned",
+    note = "take a `Tile` of numbers or bool, or a tuple or array of such tiles of one shape"
+)]
+pub trait TileSet: Copy {
+    /// One element of each: [`Scalar`]s in the form of the tiles.
+    type Elements: Copy;
+    /// The neutral element of each: host values in the form of the tiles.
+    type Identity: Copy;
+    #[doc(hidden)]
+    fn raws(self, out: &mut Vec<Raw>);
+    #[doc(hidden)]
+    fn rebuild(from: &mut dyn Iterator<Item = Raw>) -> Self;
+    #[doc(hidden)]
+    fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements;
+    #[doc(hidden)]
+    fn yields(elements: Self::Elements, out: &mut Vec<Raw>);
+    #[doc(hidden)]
+    fn identities(identity: Self::Identity, out: &mut Vec<Literal>);
+}
+
+/// A host value as a literal of the IR.
+pub(crate) fn literal<T: Element>(value: T) -> Literal {
+    Literal { dtype: T::DTYPE, bits: value.to_bits() }
+}
+
+fn next(from: &mut dyn Iterator<Item = Raw>) -> Raw {
+    from.next().expect("one value for each tile")
+}
+
+impl<T: Whole, const R: usize> TileSet for Tile<T, R> {
+    type Elements = Scalar<T>;
+    type Identity = T;
+    fn raws(self, out: &mut Vec<Raw>) {
+        out.push(self.raw());
+    }
+    fn rebuild(from: &mut dyn Iterator<Item = Raw>) -> Self {
+        Tile::from_raw(next(from))
+    }
+    fn elements(from: &mut dyn Iterator<Item = Raw>) -> Scalar<T> {
+        Scalar::from_raw(next(from))
+    }
+    fn yields(element: Scalar<T>, out: &mut Vec<Raw>) {
+        out.push(element.raw());
+    }
+    fn identities(identity: T, out: &mut Vec<Literal>) {
+        out.push(literal(identity));
+    }
+}
+
+impl<X: TileSet, const N: usize> TileSet for [X; N] {
+    type Elements = [X::Elements; N];
+    type Identity = [X::Identity; N];
+    fn raws(self, out: &mut Vec<Raw>) {
+        self.into_iter().for_each(|x| x.raws(out));
+    }
+    fn rebuild(from: &mut dyn Iterator<Item = Raw>) -> Self {
+        std::array::from_fn(|_| X::rebuild(from))
+    }
+    fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements {
+        std::array::from_fn(|_| X::elements(from))
+    }
+    fn yields(elements: Self::Elements, out: &mut Vec<Raw>) {
+        elements.into_iter().for_each(|x| X::yields(x, out));
+    }
+    fn identities(identity: Self::Identity, out: &mut Vec<Literal>) {
+        identity.into_iter().for_each(|x| X::identities(x, out));
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident $index:tt),+;)+) => {$(
+        impl<$($name: TileSet),+> TileSet for ($($name,)+) {
+            type Elements = ($($name::Elements,)+);
+            type Identity = ($($name::Identity,)+);
+            fn raws(self, out: &mut Vec<Raw>) {
+                $(self.$index.raws(out);)+
+            }
+            fn rebuild(from: &mut dyn Iterator<Item = Raw>) -> Self {
+                ($($name::rebuild(from),)+)
+            }
+            fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements {
+                ($($name::elements(from),)+)
+            }
+            fn yields(elements: Self::Elements, out: &mut Vec<Raw>) {
+                $($name::yields(elements.$index, out);)+
+            }
+            fn identities(identity: Self::Identity, out: &mut Vec<Literal>) {
+                $($name::identities(identity.$index, out);)+
+            }
+        }
+    )+};
+}
+tuples! {
+    A 0;
+    A 0, B 1;
+    A 0, B 1, C 2;
+    A 0, B 1, C 2, D 3;
+    A 0, B 1, C 2, D 3, E 4;
+    A 0, B 1, C 2, D 3, E 4, F 5;
+    A 0, B 1, C 2, D 3, E 4, F 5, G 6;
+    A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+}
