@@ -11,7 +11,8 @@ use crate::backend::ptx::ParamKind;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Error, Result};
 use crate::kernel::AnyArgs;
-use crate::runtime::recording::{self, Claimed, Node, RecordedLaunch, Used, Work};
+use crate::runtime::graph::recorder;
+use crate::runtime::graph::recorder::{Claimed, Node, RecordedLaunch, Used, Work};
 use crate::runtime::{Device, FailureNote, GpuFunction, GpuStream, launch_end};
 
 /// A launch on the cpu device.
@@ -44,7 +45,7 @@ struct OnGpu {
 pub(super) fn claimed(kernel: &str, args: &dyn AnyArgs) -> Result<Option<Claimed>> {
     let mut uses = Vec::new();
     args.memory(&mut |used| uses.push(used.memory.used(used.writes)));
-    let claimed = recording::claim(&uses, || format!("kernel `{kernel}`"));
+    let claimed = recorder::claim(&uses, || format!("kernel `{kernel}`"));
     if claimed.is_some() && args.make(None).is_err() {
         return Err(Error::argument(format!(
             "kernel `{kernel}` makes a `NewArray`, which is no work of a graph: make the array before, and let the graph hold \
@@ -87,7 +88,7 @@ pub(super) fn note(
             (Device::of(code.kernel.gpu()), Box::new(launch))
         }
     };
-    recording::note(claimed, Node { device, work: Work::Launch(launch), uses });
+    recorder::note(claimed, Node { device, work: Work::Launch(launch), uses });
     Ok(())
 }
 

@@ -9,7 +9,8 @@ use crate::backend::Hints;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Result};
 use crate::kernel::AnyArgs;
-use crate::runtime::{Backend, Device, Stream, recording};
+use crate::runtime::graph::recorder;
+use crate::runtime::{Backend, Device, Stream};
 
 /// What a launch asks for besides kernel and arguments.
 #[derive(Clone, Copy, Debug)]
@@ -390,10 +391,10 @@ fn reach_all(device: Device, args: &dyn AnyArgs) -> Result<()> {
             others.push(its);
         }
     });
-    if !others.is_empty() && recording::is_on() {
+    if !others.is_empty() && recorder::is_on() {
         let mut uses = Vec::new();
         args.memory(&mut |used| uses.push(used.memory.used(used.writes)));
-        if uses.iter().any(recording::is_of_graph) {
+        if uses.iter().any(recorder::is_of_graph) {
             let message = "a launch with arrays of several GPUs is no work of a graph: launch it before or after";
             return Err(Error::argument(message));
         }

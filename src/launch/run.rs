@@ -12,7 +12,8 @@ use super::specialize::Specialised;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
 use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
-use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, launch_end, recording};
+use crate::runtime::graph::recorder;
+use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, launch_end};
 
 /// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device; or makes it
 /// work of the graph that this thread records. `slot`: a compiled one.
@@ -29,7 +30,7 @@ pub(super) fn run(
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialised is filled");
     let _range = Range::begin(|| executable.remarks().kernel());
-    let claimed = if recording::is_on() { claimed(executable.remarks().kernel(), args)? } else { None };
+    let claimed = if recorder::is_on() { claimed(executable.remarks().kernel(), args)? } else { None };
     let device = match &executable.code {
         Code::Gpu(code) => Device::of(code.kernel.gpu()),
         Code::Cpu(..) => Device::cpu(),

@@ -28,12 +28,12 @@ use ::cudarc::driver::{
 use super::layout;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::runtime::array::DeviceArray;
-use crate::runtime::gpu::{Gpu, StreamHandle};
-use crate::runtime::host;
-use crate::runtime::stream::Stream;
-use crate::runtime::strided::Strided;
-use crate::runtime::view::{DeviceView, DeviceViewMut};
+use crate::runtime::array::array::DeviceArray;
+use crate::runtime::array::pack_host;
+use crate::runtime::array::strided::Strided;
+use crate::runtime::array::view::{DeviceView, DeviceViewMut};
+use crate::runtime::device::gpu::{Gpu, StreamHandle};
+use crate::runtime::device::stream::Stream;
 
 use private::{Sealed, Token};
 
@@ -115,7 +115,7 @@ fn needs_another(raw: usize, any: bool) -> bool {
 /// Refuses elements that share bytes: a slice of them would have each in a byte of its own.
 #[track_caller]
 fn refuse_packed<T: Element>() -> Result<()> {
-    match host::is_packed::<T>() {
+    match pack_host::is_packed::<T>() {
         true => Err(Error::argument(format!("a slice of {}, which lie two in a byte here: use u8", T::NAME))),
         false => Ok(()),
     }

@@ -28,8 +28,8 @@ use std::ptr::NonNull;
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::runtime::array::DeviceArray;
-use crate::runtime::stream::Stream;
+use crate::runtime::array::array::DeviceArray;
+use crate::runtime::device::stream::Stream;
 
 /// Kinds of devices, as far as arrays here lie on them.
 const CPU: i32 = 1;

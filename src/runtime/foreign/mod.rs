@@ -24,14 +24,14 @@ pub mod dlpack;
 use std::any::Any;
 use std::ffi::c_void;
 
-use super::array::DeviceArray;
-use super::device::Device;
-use super::gpu::StreamHandle;
-use super::host;
-use super::memory::Memory;
-use super::stream::Stream;
-use super::strided::Strided;
-use super::transfer::{check_packed, span_bytes};
+use super::array::array::DeviceArray;
+use super::array::memory::Memory;
+use super::array::pack_host;
+use super::array::strided::Strided;
+use super::array::transfer::{check_packed, span_bytes};
+use super::device::device::Device;
+use super::device::gpu::StreamHandle;
+use super::device::stream::Stream;
 use crate::element::Element;
 use crate::error::{Error, Result};
 
@@ -112,7 +112,7 @@ impl Stream {
 
 #[track_caller]
 fn check_address<T: Element>(address: u64, bytes: usize) -> Result<()> {
-    let align = if host::is_packed::<T>() { 1 } else { align_of::<T>() as u64 };
+    let align = if pack_host::is_packed::<T>() { 1 } else { align_of::<T>() as u64 };
     if bytes > 0 && (address == 0 || !address.is_multiple_of(align)) {
         return Err(Error::argument(format!(
             "an array of {} at the address {address:#x}: it has to be a multiple of {align}, and not 0",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{layout, room};
 use crate::element::{f4e2m1fn, f16};
 use crate::error::Result;
-use crate::runtime::strided::Strided;
+use crate::runtime::array::strided::Strided;
 use crate::runtime::{Device, DeviceArray};
 
 /// Memory of another library: a vector that tells when it goes.

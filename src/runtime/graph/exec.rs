@@ -3,9 +3,9 @@
 use std::sync::PoisonError;
 
 use crate::error::Result;
+use crate::runtime::device::deferred_release::Handle;
+use crate::runtime::device::gpu::{Gpu, GpuStream, StreamHandle};
 use crate::runtime::driver::sys::{CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUstreamCaptureMode};
-use crate::runtime::gpu::{Gpu, GpuStream, StreamHandle};
-use crate::runtime::leftover::Handle;
 
 /// Work in the driver's form, not yet ready to be queued.
 struct Captured {

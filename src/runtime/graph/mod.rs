@@ -10,21 +10,22 @@
 //! use of each of them.
 
 mod exec;
-mod held;
+pub(crate) mod recorder;
+mod resources;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
 use self::exec::Exec;
-pub use self::held::Held;
-use super::device::Device;
-use super::gpu::{Gpu, GpuStream};
-use super::memory::Memory;
-use super::recording::{self, Node, Recorded, Used, Work};
-use super::stream::Stream;
+use super::array::memory::Memory;
+use super::device::device::Device;
+use super::device::gpu::{Gpu, GpuStream};
+use super::device::stream::Stream;
 use crate::error::{Error, Result};
 use crate::kernel::refuse_nested;
+use recorder::{Node, Recorded, Used, Work};
+pub use resources::Held;
 
 /// What records the work of a graph.
 type Recorder<'f, S> = Box<dyn FnMut(&mut S) -> Result<()> + Send + 'f>;
@@ -184,7 +185,7 @@ impl<'f, S: Held> Graph<'f, S> {
     fn recorded(&mut self) -> Result<Vec<Node>> {
         for recordings_left in (0..MOST_RECORDINGS).rev() {
             let held = held(&self.state);
-            let Recorded { nodes, at_once } = recording::record(&held, || (self.record)(&mut self.state))?;
+            let Recorded { nodes, at_once } = recorder::record(&held, || (self.record)(&mut self.state))?;
             // Arrays that the closure has put into the state are its own, too.
             let held: Vec<Used> = self::held(&self.state).into_iter().filter(|used| used.writes).collect();
             match at_once.iter().find(|work| recordings_left == 0 || work.writes(&held)) {
@@ -238,10 +239,10 @@ impl<'f, S: Held> Graph<'f, S> {
     #[track_caller]
     fn replay_in(&mut self, stream: Option<&Stream>) -> Result<()> {
         refuse_nested(|| self.nodes.iter().find_map(Node::kernel).unwrap_or("replay").to_owned())?;
-        recording::refuse("a replay", "call the closure of that graph in the closure of this one")?;
-        if recording::is_on() {
+        recorder::refuse("a replay", "call the closure of that graph in the closure of this one")?;
+        if recorder::is_on() {
             // On a thread of a pool. What the other graph holds is none of this one's arrays.
-            recording::claim(&[], || "the replay of another graph".to_owned());
+            recorder::claim(&[], || "the replay of another graph".to_owned());
         }
         self.update()?;
         if let Some(stream) = stream

@@ -212,7 +212,7 @@ fn a_panic_ends_the_recording() -> Result<()> {
         })
         .map(drop)
     });
-    assert!(caught.is_err() && !recording::is_on());
+    assert!(caught.is_err() && !recorder::is_on());
     let graph = Graph::capture(Device::cpu().zeros([3])?, |x| ct::launch(increment, 1, (x,)))?;
     assert_eq!(graph.len(), 1);
     Ok(())
@@ -306,7 +306,7 @@ fn tasks_of_a_pool_are_done_while_a_graph_is_recorded() -> Result<()> {
     for device in devices() {
         // Launches, copies, new arrays, copies from and to the host, a graph and its replay: all of a task.
         let task = || -> Result<Vec<i32>> {
-            assert!(recording::is_on(), "it interrupts a recording");
+            assert!(recorder::is_on(), "it interrupts a recording");
             let (mut x, mut y) = (device.array(&[1, 2, 3], [3])?, device.zeros([3])?);
             ct::launch(increment, 1, (&mut x,))?;
             y.copy_from_array(&x.view())?;

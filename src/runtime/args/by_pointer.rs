@@ -1,13 +1,13 @@
 //! Arrays as arguments that arrive as their addresses alone.
 
-use super::arg::address_of;
-use super::array::DeviceArray;
-use super::memory::MemoryUse;
-use super::view::{DeviceView, DeviceViewMut};
+use super::array_arg::address_of;
 use crate::backend::ParamWord;
 use crate::element::Whole;
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgForm, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
+use crate::runtime::array::array::DeviceArray;
+use crate::runtime::array::memory::MemoryUse;
+use crate::runtime::array::view::{DeviceView, DeviceViewMut};
 use crate::tile::{Ptr, Tracer};
 
 /// An array of which the kernel gets the address of the first element: `ByPointer(&x)`, `ByPointer(&mut x)` and those of

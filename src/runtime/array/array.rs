@@ -6,15 +6,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-use super::device::Device;
-use super::host;
 use super::memory::Memory;
-use super::recording;
+use super::pack_host;
 use super::strided::Strided;
 use super::transfer::check_packed;
 use super::view::{DeviceView, DeviceViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::runtime::device::device::Device;
+use crate::runtime::graph::recorder;
 
 /// An array of rank `R` with elements of type `T` in the memory of one device.
 ///
@@ -33,8 +33,8 @@ use crate::error::{Error, Result};
 /// # Ok::<(), cutlet::Error>(())
 /// ```
 pub struct DeviceArray<T, const R: usize> {
-    pub(super) memory: Memory,
-    pub(super) layout: Strided<R>,
+    pub(crate) memory: Memory,
+    pub(crate) layout: Strided<R>,
     element: PhantomData<T>,
 }
 
@@ -102,7 +102,7 @@ impl Device {
     #[track_caller]
     pub fn full<T: Element, const R: usize>(&self, shape: [usize; R], value: T) -> Result<DeviceArray<T, R>> {
         let mut array = self.unspecified(shape)?;
-        array.memory.fill(&host::pattern(&value))?;
+        array.memory.fill(&pack_host::pattern(&value))?;
         Ok(array)
     }
 
@@ -132,12 +132,12 @@ impl Device {
             value(index)
         };
         // A multiple of the two elements that may share a byte.
-        let most = host::CHUNK_BYTES / size_of::<T>();
-        let mut values = host::reserved(most.min(array.len()))?;
+        let most = pack_host::CHUNK_BYTES / size_of::<T>();
+        let mut values = pack_host::reserved(most.min(array.len()))?;
         for first in (0..array.len()).step_by(most) {
             values.clear();
             values.extend((first..array.len().min(first + most)).map(&mut value_at));
-            array.memory.write(host::byte_offset::<T>(first), &host::to_bytes(&values)?)?;
+            array.memory.write(pack_host::byte_offset::<T>(first), &pack_host::to_bytes(&values)?)?;
         }
         Ok(array)
     }
@@ -145,7 +145,7 @@ impl Device {
     /// An array for what writes all of it.
     #[track_caller]
     pub(crate) fn unspecified<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
-        recording::refuse("making an array", "make it before, and let the graph hold it as a part of its state")?;
+        recorder::refuse("making an array", "make it before, and let the graph hold it as a part of its state")?;
         let room = |layout: Strided<R>| {
             let bytes = T::DTYPE.bytes_of(layout.len()).filter(|&bytes| isize::try_from(bytes).is_ok())?;
             Some((layout, bytes))
@@ -173,7 +173,7 @@ impl Device {
 
 impl<T: Element, const R: usize> DeviceArray<T, R> {
     /// An array of this memory, whose bytes are those of the layout.
-    pub(super) fn of(memory: Memory, layout: Strided<R>) -> DeviceArray<T, R> {
+    pub(crate) fn of(memory: Memory, layout: Strided<R>) -> DeviceArray<T, R> {
         DeviceArray { memory, layout, element: PhantomData }
     }
 
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn long_arrays_are_made_and_copied_in_parts() -> Result<()> {
         let device = Device::cpu();
-        let part = host::CHUNK_BYTES / 8;
+        let part = pack_host::CHUNK_BYTES / 8;
         for len in [part - 1, part, 2 * part + 3] {
             let x = device.from_fn([len, 1], |[i, _]| i as u64)?;
             assert!(x.to_vec()?.into_iter().eq(0..len as u64), "{len}");

@@ -6,10 +6,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::arg::{ArraySpec, ArraySpecMut};
 use super::array::DeviceArray;
-use super::device::Device;
-use super::host;
+use super::pack_host;
 use super::strided::Strided;
 use super::view::{DeviceView, DeviceViewMut};
 use crate::error::{Error, Result};
@@ -17,6 +15,8 @@ use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::{ArrivesAs, Constant, LaunchArg};
 use crate::narrow::{Narrow, pack_row, row_bytes, unpack_row};
 use crate::ops::{PackedArray, PackedArrayMut, PackedFacts};
+use crate::runtime::args::array_arg::{ArraySpec, ArraySpecMut};
+use crate::runtime::device::device::Device;
 
 /// Elements of a row that have their words together: of so many, each bit fills 16 bytes.
 const GROUP: usize = 128;
@@ -71,7 +71,7 @@ pub struct PackedDeviceArray<F, const R: usize> {
 #[track_caller]
 fn words_of<F: Narrow>(rows: usize, row: usize, mut write: impl FnMut(usize, &mut [u8])) -> Result<Vec<u32>> {
     let (width, words) = (row_bytes::<F>(row), row_words::<F>(row));
-    let mut all = host::zeros::<u32>(rows.saturating_mul(words))?;
+    let mut all = pack_host::zeros::<u32>(rows.saturating_mul(words))?;
     for (number, line) in all.chunks_mut(words).enumerate() {
         write(number, &mut bytemuck::cast_slice_mut(line)[..width]);
         // Bits after the last element belong to no element: in memory they are 0.
@@ -198,11 +198,11 @@ impl Device {
 
 impl<F, const R: usize> PackedDeviceArray<F, R> {
     /// What holds its bits.
-    pub(super) fn as_words(&self) -> &DeviceArray<u32, R> {
+    pub(crate) fn as_words(&self) -> &DeviceArray<u32, R> {
         &self.words
     }
 
-    pub(super) fn as_words_mut(&mut self) -> &mut DeviceArray<u32, R> {
+    pub(crate) fn as_words_mut(&mut self) -> &mut DeviceArray<u32, R> {
         &mut self.words
     }
 }
@@ -275,7 +275,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     pub fn to_vec(&self) -> Result<Vec<F>> {
         let row = self.shape[R - 1];
         let all = self.words.to_vec()?;
-        let mut values = host::reserved(self.len())?;
+        let mut values = pack_host::reserved(self.len())?;
         for line in all.chunks(row_words::<F>(row)) {
             values.extend(unpack_row::<F>(bytemuck::cast_slice(line), row));
         }
@@ -298,7 +298,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
         let row = self.shape[R - 1];
         let (width, words) = (row_bytes::<F>(row), row_words::<F>(row));
         let all = self.words.to_vec()?;
-        let mut bytes = host::reserved(all.len() / words * width)?;
+        let mut bytes = pack_host::reserved(all.len() / words * width)?;
         all.chunks(words).for_each(|line| bytes.extend_from_slice(&bytemuck::cast_slice(line)[..width]));
         Ok(bytes)
     }

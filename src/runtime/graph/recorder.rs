@@ -13,9 +13,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::device::Device;
-use super::gpu::GpuStream;
 use crate::error::{Diagnostic, Error, Location, Result};
+use crate::runtime::device::device::Device;
+use crate::runtime::device::gpu::GpuStream;
 use crate::task::{Scoped, may_interrupt};
 
 /// One piece of work of a graph.

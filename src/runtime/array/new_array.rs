@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use super::array::DeviceArray;
-use super::device::Device;
 use super::memory::MemoryUse;
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::runtime::device::device::Device;
 use crate::tile::{ArrayMut, Tracer};
 
 /// An array that the launch makes, on its own device and filled with one value: a result, or scratch memory that all tile
@@ -78,7 +78,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
 
     /// What the launch knows about it: row-major, and at a wide address.
     fn facts(&self) -> ArrayFacts {
-        super::arg::facts_of_new::<T, R>(self.shape)
+        crate::runtime::args::array_arg::facts_of_new::<T, R>(self.shape)
     }
 }
 
@@ -95,11 +95,11 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
     type Back = DeviceArray<T, R>;
 
     fn key(&self, key: &mut WordWriter) {
-        key.push(super::arg::facts_word(self.facts()));
+        key.push(crate::runtime::args::array_arg::facts_word(self.facts()));
     }
 
     fn forms(&self, out: &mut Vec<ArgForm>) {
-        out.push(super::arg::array_form::<T, R>(true, self.facts()));
+        out.push(crate::runtime::args::array_arg::array_form::<T, R>(true, self.facts()));
     }
 
     fn trace(&self, tracer: &mut Tracer) -> ArrayMut<T, R> {
@@ -129,9 +129,9 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
 
     fn pack(&self, params: &mut dyn FnMut(ParamWord)) {
         match self.made.get() {
-            Some(array) => super::arg::pack_array(array, params),
+            Some(array) => crate::runtime::args::array_arg::pack_array(array, params),
             // A launch makes its arrays before; who asks what it would do does not.
-            None => super::arg::pack_new::<T, R>(self.shape, params),
+            None => crate::runtime::args::array_arg::pack_new::<T, R>(self.shape, params),
         }
     }
 

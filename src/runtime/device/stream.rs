@@ -203,7 +203,7 @@ enum EventKind {
 }
 
 impl Event {
-    pub(super) fn as_gpu(&self) -> Option<&GpuEvent> {
+    pub(crate) fn as_gpu(&self) -> Option<&GpuEvent> {
         match &self.0 {
             EventKind::Cpu(_) => None,
             EventKind::Gpu(event) => Some(event),

@@ -8,9 +8,9 @@ use std::ffi::{c_int, c_uint};
 use std::sync::{Mutex, PoisonError};
 
 use super::device::Device;
-use super::driver::sys::{CUdevice, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
 use super::gpu::Gpu;
 use crate::error::{Error, Result};
+use crate::runtime::driver::sys::{CUdevice, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
 
 /// The driver's answer where the contexts see each other already.
 const ALREADY: &str = "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED";
@@ -65,7 +65,7 @@ fn device_of(gpu: &Gpu) -> Result<CUdevice> {
 }
 
 /// Can kernels of a GPU access the memory of another one?
-pub(super) fn can_access(gpu: &'static Gpu, other: &'static Gpu) -> Result<bool> {
+pub(crate) fn can_access(gpu: &'static Gpu, other: &'static Gpu) -> Result<bool> {
     if std::ptr::eq(gpu, other) {
         return Ok(true);
     }
@@ -79,7 +79,7 @@ pub(super) fn can_access(gpu: &'static Gpu, other: &'static Gpu) -> Result<bool>
 ///
 /// # Errors
 /// [`Error::Driver`] where the driver refuses.
-pub(super) fn enable(gpu: &'static Gpu, other: &'static Gpu) -> Result<()> {
+pub(crate) fn enable(gpu: &'static Gpu, other: &'static Gpu) -> Result<()> {
     static ENABLED: Mutex<BTreeSet<(usize, usize)>> = Mutex::new(BTreeSet::new());
     if std::ptr::eq(gpu, other) {
         return Ok(());

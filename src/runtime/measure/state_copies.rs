@@ -1,12 +1,12 @@
 //! Copies of what work changes, to do it on again and again.
 
-use super::array::DeviceArray;
-use super::complex::ComplexDeviceArray;
-use super::memory::ALIGNMENT;
-use super::packed::PackedDeviceArray;
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
 use crate::narrow::Narrow;
+use crate::runtime::array::array::DeviceArray;
+use crate::runtime::array::complex::ComplexDeviceArray;
+use crate::runtime::array::memory::ALIGNMENT;
+use crate::runtime::array::packed::PackedDeviceArray;
 
 /// Arrays, numbers, and tuples, arrays and vectors of these: what a [`Tuner`](crate::Tuner::scratch) can copy.
 ///

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::gpu::StreamHandle;
-use super::module::{GpuKernel, LaunchConfig};
 use crate::backend::Assembly;
 use crate::error::Result;
+use crate::runtime::code::cubin::{GpuKernel, LaunchConfig};
 
 /// Goes by a clock of nanoseconds.
 const WAIT: &str = r"
@@ -33,7 +33,7 @@ again:
 ///
 /// # Errors
 /// [`crate::Error::Compile`] and [`crate::Error::Driver`] when the driver cannot.
-pub(super) fn wait(stream: &StreamHandle, time: Duration) -> Result<()> {
+pub(crate) fn wait(stream: &StreamHandle, time: Duration) -> Result<()> {
     static KERNELS: Mutex<Vec<GpuKernel>> = Mutex::new(Vec::new());
     let mut kernels = KERNELS.lock().unwrap_or_else(PoisonError::into_inner);
     let found = kernels.iter().position(|kernel| std::ptr::eq(kernel.gpu(), stream.gpu));

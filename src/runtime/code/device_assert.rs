@@ -9,11 +9,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::driver::sys::CUdeviceptr;
-use super::failures::Noted;
-use super::gpu::Gpu;
-use super::leftover::Handle;
+use super::pending_asserts::Noted;
 use crate::error::{Error, Result};
+use crate::runtime::device::deferred_release::Handle;
+use crate::runtime::device::gpu::Gpu;
+use crate::runtime::driver::sys::CUdeviceptr;
 
 /// Words of a note; the host and the kernels of `backend::ptx` agree on what they mean.
 pub(crate) type Note<'a> = &'a [u32];

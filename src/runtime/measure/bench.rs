@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::device::Device;
-use super::stream::Stream;
-use super::wait::wait;
 use crate::error::{Error, Result};
+use crate::runtime::device::device::Device;
+use crate::runtime::device::spin_kernel::wait;
+use crate::runtime::device::stream::Stream;
 
 /// A measurement: runs before it, runs that count, and how often the work is done in each.
 ///

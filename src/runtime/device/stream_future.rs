@@ -11,10 +11,10 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::driver::sys::CUstream;
 use super::gpu::{Gpu, GpuEvent, GpuStream, StreamHandle};
 use super::stream::{Event, Stream};
 use crate::error::{Error, Result};
+use crate::runtime::driver::sys::CUstream;
 
 /// What the driver and a future share.
 #[derive(Default)]

@@ -7,14 +7,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-use super::device::Device;
-use super::host;
 use super::memory::Memory;
-use super::recording;
+use super::pack_host;
 use super::strided::Strided;
 use super::transfer::{check_packed, download, span_bytes, upload};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::runtime::device::device::Device;
+use crate::runtime::graph::recorder;
 
 /// A shared view of (a part of) a `DeviceArray`. In a kernel: `Array`, loads only.
 ///
@@ -26,8 +26,8 @@ use crate::error::{Error, Result};
 /// # Ok::<(), cutlet::Error>(())
 /// ```
 pub struct DeviceView<'a, T, const R: usize> {
-    pub(super) memory: &'a Memory,
-    pub(super) layout: Strided<R>,
+    pub(crate) memory: &'a Memory,
+    pub(crate) layout: Strided<R>,
     element: PhantomData<T>,
 }
 
@@ -40,8 +40,8 @@ pub struct DeviceView<'a, T, const R: usize> {
 /// # Ok::<(), cutlet::Error>(())
 /// ```
 pub struct DeviceViewMut<'a, T, const R: usize> {
-    pub(super) memory: &'a mut Memory,
-    pub(super) layout: Strided<R>,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) layout: Strided<R>,
     element: PhantomData<T>,
 }
 
@@ -69,7 +69,7 @@ macro_rules! view_methods {
                 self.memory.device()
             }
 
-            pub(super) fn layout(&self) -> Strided<R> {
+            pub(crate) fn layout(&self) -> Strided<R> {
                 self.layout
             }
 
@@ -131,7 +131,7 @@ macro_rules! view_methods {
             /// # Ok::<(), ct::Error>(())
             /// ```
             pub fn address(&self) -> u64 {
-                self.memory.address() + host::byte_offset::<T>(self.layout.offset) as u64
+                self.memory.address() + pack_host::byte_offset::<T>(self.layout.offset) as u64
             }
 
             /// The elements in row-major order; waits for the work that writes them.
@@ -265,13 +265,13 @@ view_methods!(DeviceView);
 view_methods!(DeviceViewMut);
 
 impl<'a, T: Element, const R: usize> DeviceView<'a, T, R> {
-    pub(super) fn new(memory: &'a Memory, layout: Strided<R>) -> Self {
+    pub(crate) fn new(memory: &'a Memory, layout: Strided<R>) -> Self {
         DeviceView { memory, layout, element: PhantomData }
     }
 }
 
 impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
-    pub(super) fn new(memory: &'a mut Memory, layout: Strided<R>) -> Self {
+    pub(crate) fn new(memory: &'a mut Memory, layout: Strided<R>) -> Self {
         DeviceViewMut { memory, layout, element: PhantomData }
     }
 
@@ -353,15 +353,15 @@ impl<'a, T: Element, const R: usize> DeviceViewMut<'a, T, R> {
                 self.shape()
             )));
         }
-        if self.layout.is_contiguous() && other.layout.is_contiguous() && !host::is_packed::<T>() {
+        if self.layout.is_contiguous() && other.layout.is_contiguous() && !pack_host::is_packed::<T>() {
             let (to, from) = (self.layout.offset, other.layout.offset);
             let bytes = span_bytes::<T, R>(&self.layout);
-            let (to, from) = (host::byte_offset::<T>(to), host::byte_offset::<T>(from));
+            let (to, from) = (pack_host::byte_offset::<T>(to), pack_host::byte_offset::<T>(from));
             return self.memory.copy_from(to, other.memory, from, bytes);
         }
-        if recording::is_on() {
+        if recorder::is_on() {
             let uses = [self.memory.used(true), other.memory.used(false)];
-            if recording::claim(&uses, || "a copy between arrays".to_owned()).is_some() {
+            if recorder::claim(&uses, || "a copy between arrays".to_owned()).is_some() {
                 let message = "a copy of or into a view with gaps is no work of a graph: launch a kernel that copies, or copy \
                                between views without gaps";
                 return Err(Error::argument(message));

@@ -1,7 +1,7 @@
 //! Elements of an array or a view of one, between the host and the memory that they share with others.
 
-use super::host;
 use super::memory::Memory;
+use super::pack_host;
 use super::strided::Strided;
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 /// [`Error::Argument`] at the caller's place where the host has no room, [`Error::Driver`] when this work failed.
 #[track_caller]
 pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Result<Vec<T>> {
-    let first = host::byte_offset::<T>(layout.offset);
-    if layout.is_contiguous() && !host::is_packed::<T>() {
-        let mut bits = host::zeros::<T::Bits>(layout.len())?;
-        memory.read(first, host::bytes_of::<T>(&mut bits))?;
-        return host::values_of(bits);
+    let first = pack_host::byte_offset::<T>(layout.offset);
+    if layout.is_contiguous() && !pack_host::is_packed::<T>() {
+        let mut bits = pack_host::zeros::<T::Bits>(layout.len())?;
+        memory.read(first, pack_host::bytes_of::<T>(&mut bits))?;
+        return pack_host::values_of(bits);
     }
-    let mut bytes = host::zeros(span_bytes::<T, R>(layout))?;
+    let mut bytes = pack_host::zeros(span_bytes::<T, R>(layout))?;
     memory.read(first, &mut bytes)?;
-    host::gather(&bytes, layout)
+    pack_host::gather(&bytes, layout)
 }
 
 /// Overwrites the elements, which `host` has in row-major order.
@@ -29,21 +29,21 @@ pub(super) fn download<T: Element, const R: usize>(memory: &Memory, layout: &Str
 /// As [`download`].
 #[track_caller]
 pub(super) fn upload<T: Element, const R: usize>(memory: &mut Memory, layout: &Strided<R>, host: &[T]) -> Result<()> {
-    let first = host::byte_offset::<T>(layout.offset);
+    let first = pack_host::byte_offset::<T>(layout.offset);
     // A packed view may end in the middle of a byte that belongs to its neighbour.
-    let whole = !host::is_packed::<T>() || memory.len() == first + span_bytes::<T, R>(layout);
+    let whole = !pack_host::is_packed::<T>() || memory.len() == first + span_bytes::<T, R>(layout);
     if layout.is_contiguous() && whole {
-        return memory.write(first, &host::to_bytes(host)?);
+        return memory.write(first, &pack_host::to_bytes(host)?);
     }
-    let mut bytes = host::zeros(span_bytes::<T, R>(layout))?;
+    let mut bytes = pack_host::zeros(span_bytes::<T, R>(layout))?;
     memory.read(first, &mut bytes)?;
-    host::scatter(host, &mut bytes, layout);
+    pack_host::scatter(host, &mut bytes, layout);
     memory.write(first, &bytes)
 }
 
 /// Bytes from the first to the last element, gaps included.
-pub(super) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usize {
-    let nibble = if host::is_packed::<T>() { layout.offset % 2 } else { 0 };
+pub(crate) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usize {
+    let nibble = if pack_host::is_packed::<T>() { layout.offset % 2 } else { 0 };
     match layout.span() {
         0 => 0,
         span => T::DTYPE.bytes_of(span + nibble).expect("the bytes of an allocation"),
@@ -53,8 +53,8 @@ pub(super) fn span_bytes<T: Element, const R: usize>(layout: &Strided<R>) -> usi
 /// Elements that share a byte need a byte address and neighbours in it: an even first element, an axis
 /// of stride 1, and even strides along the others.
 #[track_caller]
-pub(super) fn check_packed<T: Element, const R: usize>(layout: &Strided<R>) -> Result<()> {
-    if !host::is_packed::<T>() {
+pub(crate) fn check_packed<T: Element, const R: usize>(layout: &Strided<R>) -> Result<()> {
+    if !pack_host::is_packed::<T>() {
         return Ok(());
     }
     let mut strides = (0..R).filter(|&d| layout.shape[d] > 1).map(|d| layout.strides[d]).peekable();

@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use super::deadline::Deadline;
-use super::driver::Driver;
-use super::driver::sys::{
+use super::deferred_release::{Handle, Leftovers};
+use crate::error::{Diagnostic, Error, Result};
+use crate::runtime::array::stream_order::Queue;
+use crate::runtime::code::pending_asserts::Failures;
+use crate::runtime::driver::Driver;
+use crate::runtime::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUevent, CUevent_flags, CUmemAllocationHandleType, CUmemAllocationType,
     CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CUstream_flags,
 };
-use super::failures::Failures;
-use super::leftover::{Handle, Leftovers};
-use super::order::Queue;
-use crate::error::{Diagnostic, Error, Result};
 use crate::target::Target;
 
 /// An open GPU.

@@ -2,12 +2,12 @@
 
 use std::ffi::{c_uint, c_void};
 
-use super::driver::Driver;
-use super::driver::sys::{
+use crate::error::Result;
+use crate::runtime::driver::Driver;
+use crate::runtime::driver::sys::{
     CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion,
     CUtensorMapSwizzle,
 };
-use crate::error::Result;
 
 /// An array that is moved box by box; dimensions innermost first.
 pub(crate) struct TiledArray<'a> {

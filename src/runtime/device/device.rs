@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Once;
 
-use super::driver::Driver;
 use super::gpu::Gpu;
 use crate::backend::cpu;
 use crate::error::{Error, Result};
+use crate::runtime::driver::Driver;
 use crate::target::Target;
 
 /// Where arrays live and kernels run: one GPU, or the host.

@@ -5,17 +5,17 @@
 
 use std::marker::PhantomData;
 
-use super::array::DeviceArray;
-use super::host;
-use super::memory::{Memory, MemoryUse};
-use super::strided::Strided;
-use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::runtime::array::array::DeviceArray;
+use crate::runtime::array::memory::{Memory, MemoryUse};
+use crate::runtime::array::pack_host;
+use crate::runtime::array::strided::Strided;
+use crate::runtime::array::view::{DeviceView, DeviceViewMut};
 use crate::tile::{Array, ArrayMut, Tracer};
 
 /// Alignment of addresses that the compiled code can profit from, in bytes.
@@ -79,41 +79,41 @@ const fn index64_is_forced() -> bool {
 
 /// An array as a table of arrays describes it.
 #[derive(Clone, Copy)]
-pub(super) struct Form<const R: usize> {
+pub(crate) struct Form<const R: usize> {
     pub address: u64,
     pub layout: Strided<R>,
     pub facts: ArrayFacts,
 }
 
 /// The form of the part of an allocation that a view shows.
-pub(super) fn form<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Form<R> {
+pub(crate) fn form<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> Form<R> {
     let address = address_of::<T, R>(memory, layout);
     Form { address, layout: *layout, facts: facts::<T, R>(address, layout) }
 }
 
 /// What a launch knows about an array that it makes itself.
-pub(super) fn facts_of_new<T: Element, const R: usize>(shape: [usize; R]) -> ArrayFacts {
+pub(crate) fn facts_of_new<T: Element, const R: usize>(shape: [usize; R]) -> ArrayFacts {
     ArraySpec::<T, R>::new(shape).facts()
 }
 
 /// The parameter words of a whole array.
-pub(super) fn pack_array<T: Element, const R: usize>(array: &DeviceArray<T, R>, params: &mut dyn FnMut(ParamWord)) {
+pub(crate) fn pack_array<T: Element, const R: usize>(array: &DeviceArray<T, R>, params: &mut dyn FnMut(ParamWord)) {
     pack(address_of::<T, R>(&array.memory, &array.layout), &array.layout, params);
 }
 
 /// The parameter words of a row-major array that is not there yet.
-pub(super) fn pack_new<T: Element, const R: usize>(shape: [usize; R], params: &mut dyn FnMut(ParamWord)) {
+pub(crate) fn pack_new<T: Element, const R: usize>(shape: [usize; R], params: &mut dyn FnMut(ParamWord)) {
     ArraySpec::<T, R>::new(shape).pack(params);
 }
 
 /// The form of an array that a kernel reads, or `writes`.
-pub(super) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayFacts) -> ArgForm {
+pub(crate) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayFacts) -> ArgForm {
     ArgForm::Array { element: T::NAME.into(), rank: R as u32, writes, table: false, facts }
 }
 
 /// The facts in one word: 2 bits of widths, 8 bits alignment, 3 * 16 bits of dimensions.
 #[inline]
-pub(super) fn facts_word(facts: ArrayFacts) -> u64 {
+pub(crate) fn facts_word(facts: ArrayFacts) -> u64 {
     let ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = facts;
     u64::from(index64)
         | u64::from(extent64) << 1
@@ -132,7 +132,7 @@ fn pack<const R: usize>(address: u64, layout: &Strided<R>, params: &mut dyn FnMu
 /// The address of the first element.
 #[inline]
 pub(super) fn address_of<T: Element, const R: usize>(memory: &Memory, layout: &Strided<R>) -> u64 {
-    memory.address() + host::byte_offset::<T>(layout.offset) as u64
+    memory.address() + pack_host::byte_offset::<T>(layout.offset) as u64
 }
 
 macro_rules! array_argument {
@@ -287,7 +287,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
         facts::<T, R>(self.address, &self.layout)
     }
 
-    pub(super) fn layout(&self) -> Strided<R> {
+    pub(crate) fn layout(&self) -> Strided<R> {
         self.layout
     }
 }
@@ -327,7 +327,7 @@ arrives_as_it_is! {
 }
 
 impl<T, const R: usize> ArraySpecMut<T, R> {
-    pub(super) fn layout(&self) -> Strided<R> {
+    pub(crate) fn layout(&self) -> Strided<R> {
         self.0.layout
     }
 }

@@ -7,14 +7,14 @@
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 
-use super::driver::sys::{
+use crate::backend::Assembly;
+use crate::error::{Error, Result};
+use crate::runtime::device::deferred_release::Handle;
+use crate::runtime::device::gpu::{Gpu, GpuStream};
+use crate::runtime::driver::sys::{
     CUdeviceptr, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlaunchAttribute,
     CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUlibrary, CUlinkState, CUmodule,
 };
-use super::gpu::{Gpu, GpuStream};
-use super::leftover::Handle;
-use crate::backend::Assembly;
-use crate::error::{Error, Result};
 
 /// Room for each of the two logs of the assembler, in bytes.
 const LOG_BYTES: usize = 64 << 10;

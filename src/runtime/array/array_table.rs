@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use super::arg::{Form, facts_word, form};
 use super::array::DeviceArray;
-use super::device::Device;
-use super::graph::Held;
 use super::memory::{Memory, MemoryUse};
 use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
@@ -13,6 +10,9 @@ use crate::element::Whole;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::runtime::args::array_arg::{Form, facts_word, form};
+use crate::runtime::device::device::Device;
+use crate::runtime::graph::Held;
 use crate::tile::{Arrays, ArraysMut, Tracer};
 
 /// Arrays of one element type and number of axes as one argument of a launch: the kernel chooses among them when it

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use super::array::DeviceArray;
-use super::device::Device;
-use super::host;
+use super::pack_host;
 use super::view::{DeviceView, DeviceViewMut};
 use crate::complex::Complex;
 use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::kernel::{ArrivesAs, LaunchArg};
 use crate::ops::{ComplexArray, ComplexArrayMut};
+use crate::runtime::device::device::Device;
 use crate::tile::{Array, ArrayMut};
 
 /// An array of rank `R` of complex numbers with parts of type `T` in the memory of one device.
@@ -117,7 +117,7 @@ impl<'a, T: Float, const R: usize> ArrivesAs<ComplexArrayMut<T, R>> for &'a mut 
 /// The parts of numbers, in memory order.
 #[track_caller]
 fn parts<T: Float>(numbers: &[Complex<T>]) -> Result<Vec<T>> {
-    let mut parts = host::reserved(2 * numbers.len())?;
+    let mut parts = pack_host::reserved(2 * numbers.len())?;
     parts.extend(numbers.iter().flat_map(|z| [z.re, z.im]));
     Ok(parts)
 }
@@ -264,7 +264,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<Complex<T>>> {
         let parts = self.reals.to_vec()?;
-        let mut numbers = host::reserved(parts.len() / 2)?;
+        let mut numbers = pack_host::reserved(parts.len() / 2)?;
         numbers.extend(parts.chunks_exact(2).map(|pair| Complex::new(pair[0], pair[1])));
         Ok(numbers)
     }

@@ -2,7 +2,7 @@
 
 use crate::element::Element;
 use crate::narrow::Narrow;
-use crate::runtime::packed::PackedDeviceArray;
+use crate::runtime::array::packed::PackedDeviceArray;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 
 /// What a [`Graph`](crate::Graph) can hold: arrays, owned or borrowed, views, numbers, and tuples, lists, options and boxes of

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::bench::{Bench, Times};
-use super::stream::Stream;
 use crate::error::{Error, Result};
+use crate::runtime::device::stream::Stream;
 
 /// Queues the work on a stream.
 type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;

@@ -1,11 +1,11 @@
 //! Memory of arrays: one allocation, freed in the order of the work that uses it.
 //!
-//! **Ordering.** A GPU allocation knows the streams that use it ([`super::order`]). Using it on another
+//! **Ordering.** A GPU allocation knows the streams that use it ([`super::stream_order`]). Using it on another
 //! stream first makes that stream wait for those it conflicts with, through an event recorded at that
 //! moment; on the same stream nothing is done. Shared and unique borrows of arrays keep a conflicting use
 //! from happening before the first one is queued. Freeing is stream ordered behind all of them, so dropping
 //! an array while a launch runs is fine. Where the driver refuses that (inside of a callback of its own, while a stream is
-//! captured), the memory is freed before the next allocation ([`super::leftover`]).
+//! captured), the memory is freed before the next allocation ([`crate::runtime::device::deferred_release`]).
 //!
 //! Knows bytes; element types and shapes are the arrays' affair.
 
@@ -14,14 +14,15 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::deadline::Deadline;
-use super::device::Device;
-use super::gpu::{Gpu, GpuStream, Owner, StreamHandle};
-use super::host;
-use super::order::{Order, Queue};
-use super::peer;
-use super::recording::{self, Node, Used, Work};
+use super::pack_host;
+use super::stream_order::{Order, Queue};
 use crate::error::{Error, Result};
+use crate::runtime::device::deadline::Deadline;
+use crate::runtime::device::device::Device;
+use crate::runtime::device::gpu::{Gpu, GpuStream, Owner, StreamHandle};
+use crate::runtime::device::peer;
+use crate::runtime::graph::recorder;
+use crate::runtime::graph::recorder::{Node, Used, Work};
 
 /// Alignment of every allocation in bytes.
 pub const ALIGNMENT: usize = 256;
@@ -132,7 +133,7 @@ impl Memory {
     /// # Safety
     /// These bytes are on the device of the stream, initialised, and as long as the owner lives they stay so and nobody
     /// else uses them, but for work that comes before this on the stream, and after the end of this.
-    pub(super) unsafe fn foreign(stream: Option<&StreamHandle>, address: u64, bytes: usize, owner: Owner) -> Memory {
+    pub(crate) unsafe fn foreign(stream: Option<&StreamHandle>, address: u64, bytes: usize, owner: Owner) -> Memory {
         let kind = match stream {
             None => Kind::Cpu,
             Some(stream) => Kind::Gpu { gpu: stream.gpu, order: Order::new(Arc::clone(stream)) },
@@ -145,7 +146,7 @@ impl Memory {
     /// # Errors
     /// The memory, if it is not foreign; [`Error::Driver`] when the context is lost.
     #[cfg(feature = "cudarc")]
-    pub(super) fn into_owner(mut self) -> Result<Result<Owner, Memory>> {
+    pub(crate) fn into_owner(mut self) -> Result<Result<Owner, Memory>> {
         let Some(foreign) = self.foreign.take() else { return Ok(Err(self)) };
         // Nothing is left to be freed.
         self.bytes = 0;
@@ -158,7 +159,7 @@ impl Memory {
     /// # Errors
     /// [`Error::Driver`] when the context is lost.
     #[cfg(feature = "cudarc")]
-    pub(super) fn give(mut self, stream: &StreamHandle) -> Result<u64> {
+    pub(crate) fn give(mut self, stream: &StreamHandle) -> Result<u64> {
         if let Kind::Gpu { order, .. } = &mut self.kind {
             stream.wait_for(order.last()?)?;
         }
@@ -287,7 +288,7 @@ impl Memory {
             return Ok(());
         }
         let way_out = "copy before, or into the state between two replays";
-        recording::refuse_use(|| self.used(true), "a copy from the host", way_out)?;
+        recorder::refuse_use(|| self.used(true), "a copy from the host", way_out)?;
         match &self.kind {
             Kind::Absent => {}
             // SAFETY: in bounds as checked, and `self` is borrowed uniquely.
@@ -317,7 +318,7 @@ impl Memory {
             return Ok(());
         }
         let way_out = "copy after a replay (what is recorded has not run yet)";
-        recording::refuse_use(|| self.used(false), "a copy to the host", way_out)?;
+        recorder::refuse_use(|| self.used(false), "a copy to the host", way_out)?;
         match &self.kind {
             Kind::Absent => {}
             // SAFETY: in bounds as checked; nobody writes while the array is borrowed.
@@ -347,9 +348,9 @@ impl Memory {
         if bytes == 0 {
             return Ok(());
         }
-        if recording::is_on() {
+        if recorder::is_on() {
             let uses = vec![self.used(true), from.used(false)];
-            if let Some(claimed) = recording::claim(&uses, || "a copy between arrays".to_owned()) {
+            if let Some(claimed) = recorder::claim(&uses, || "a copy between arrays".to_owned()) {
                 if self.device() != from.device() {
                     return Err(Error::argument(format!(
                         "a copy from {} to {} is no work of a graph: copy before, or between two replays",
@@ -358,7 +359,7 @@ impl Memory {
                     )));
                 }
                 let work = Work::Copy { to: offset, from: from_offset, bytes };
-                recording::note(claimed, Node { device: self.device(), work, uses });
+                recorder::note(claimed, Node { device: self.device(), work, uses });
                 return Ok(());
             }
         }
@@ -388,9 +389,9 @@ impl Memory {
                 unsafe { gpu.driver.copy_between(to, gpu.context, from, from_gpu.context, bytes, stream.raw) }
             }
             _ => {
-                let mut host = host::zeros::<u8>(bytes.min(host::CHUNK_BYTES))?;
-                for first in (0..bytes).step_by(host::CHUNK_BYTES) {
-                    let part = &mut host[..(bytes - first).min(host::CHUNK_BYTES)];
+                let mut host = pack_host::zeros::<u8>(bytes.min(pack_host::CHUNK_BYTES))?;
+                for first in (0..bytes).step_by(pack_host::CHUNK_BYTES) {
+                    let part = &mut host[..(bytes - first).min(pack_host::CHUNK_BYTES)];
                     from.read(from_offset + first, part)?;
                     self.write(offset + first, part)?;
                 }
