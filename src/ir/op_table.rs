@@ -453,6 +453,6 @@ ops! {
     Histogram 1002 "histogram" 255 => operands(&[one("source")]);
     // Ours, too: the same tile, held by the threads of a tile block like this.
     WithLayout 1003 "with_layout" 255 => attrs(&[attr(K::Distribution, "layout")]) operands(&[one("source")]);
-    // Which band of rows it is that a group of warps makes, of so many that their tile block is divided into (see `pass/bands`).
+    // Which band of rows it is that a group of warps makes, of so many that their tile block is divided into (see `pass/data_partition`).
     GetBand 1004 "get_band" 255 => attrs(&[attr(K::NumElem, "count")]);
 }

@@ -129,7 +129,7 @@ pub(crate) struct Trace {
     pub short_extents: FxHashSet<Value>,
     /// Extents in i64 of arrays of which some extent does not fit i32.
     pub long_extents: FxHashSet<Value>,
-    /// What each launch checks not to be above a number: see `ops/counted.rs`.
+    /// What each launch checks not to be above a number: see `ops/support/i32_count.rs`.
     pub limited: FxHashSet<(Value, i64)>,
     /// Threads that the layouts of tiles are for, and the first of these.
     pub layout_threads: Option<(i64, Place)>,

@@ -90,7 +90,7 @@ fn is_users(frame: &Frame) -> bool {
 
 /// Is this a file of this crate, as it is named when the crate itself is built?
 fn is_own_relative(file: &str) -> bool {
-    let own = file!().strip_suffix("tile/calls.rs").unwrap_or(file!());
+    let own = file!().strip_suffix("tile/user_backtrace.rs").unwrap_or(file!());
     file.starts_with(own) && (own.starts_with('/') || file.starts_with("src/tile/") || file.starts_with("src/ops/"))
 }
 

@@ -36,7 +36,7 @@ pub(super) fn late_default(kind: AttrKind, op: &Op) -> Attr {
 }
 
 /// Appends an attribute in its inline form.
-pub(crate) fn encode(attr: &Attr, op: &Op, tables: &mut WriteTables<'_>, out: &mut Encoder) {
+pub(super) fn encode(attr: &Attr, op: &Op, tables: &mut WriteTables<'_>, out: &mut Encoder) {
     match attr {
         Attr::Flag(_) => unreachable!("flags are bits of the flags word"),
         Attr::Rounding(v) => out.varint(*v as u64),
