@@ -1,7 +1,7 @@
 //! The Tile IR: the trace as data.
 //!
 //! A [`Module`] holds entries (kernels); an entry is a block of ops on whole tiles. The ops, their
-//! semantics and types are those of NVIDIA's CUDA Tile IR (13.1 to 13.5); [`table`] has a row for each.
+//! semantics and types are those of NVIDIA's CUDA Tile IR (13.1 to 13.5); [`op_table`] has a row for each.
 //!
 //! * **Containers.** Values, ops and blocks live in arenas of the module and are named by handles
 //!   ([`Value`], [`OpId`], [`BlockId`]); types and locations are interned. Handles stay valid: a pass

@@ -9,7 +9,7 @@ pub struct TypeId(pub(crate) u32);
 /// Largest number of elements of one tile.
 pub const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
-/// An extent of a tile is the sum of at most so many powers of two. Tile IR itself has one: see [`apart`](crate::pass::split_extents).
+/// An extent of a tile is the sum of at most so many powers of two. Tile IR itself has one: see [`apart`](crate::pass::apart).
 pub const MOST_EXTENT_PARTS: u32 = 3;
 
 /// Regions that may be nested in the body of an entry: text and bytecode are read by functions that call themselves, and

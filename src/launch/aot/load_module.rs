@@ -50,7 +50,7 @@ pub struct LoadedKernel {
 }
 
 /// Compiles the entry of this name of a Tile IR module ([`Module::parse`],
-/// [`tileir::read`](crate::backend::tileir::bytecode::read)) for a device.
+/// [`tileir::read`](crate::backend::tileir::read)) for a device.
 ///
 /// # Errors
 /// [`Error::Argument`] if there is no such entry, [`Error::Kernel`] if the module is ill-formed, [`Error::Unsupported`]
