@@ -172,12 +172,12 @@ fn tile_ir_says_which_line_is_not_for_it() {
     refused(error, line, "`with_layout`: a layout of a tile, which Tile IR leaves to its compiler");
     let line = line!() + 2;
     let error = export(&|x: ArrayMut<f32, 2>| {
-        ct::for_each(ct::range(0, 4).streamed(false), (), |i, ()| x.store((i, 0), ct::ones([8, 16])));
+        ct::fold(ct::range(0, 4).streamed(false), (), |(), i| x.store((i, 0), ct::ones([8, 16])));
     });
     refused(error, line, "`streamed`: roles of warps in a loop, which Tile IR leaves to its compiler");
     let line = line!() + 2;
     let error = export(&|x: ArrayMut<f32, 2>| {
-        ct::for_each(ct::range(ct::bid(0), 4).teams(2), (), |i, ()| x.store((i, 0), ct::ones([8, 16])));
+        ct::fold(ct::range(ct::bid(0), 4).teams(2), (), |(), i| x.store((i, 0), ct::ones([8, 16])));
     });
     refused(error, line, "`teams`: roles of warps in a loop, which Tile IR leaves to its compiler");
 }
@@ -192,7 +192,7 @@ fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, stages: u32,
     if let Some(streamed) = streamed {
         range = range.streamed(streamed);
     }
-    let acc = ct::for_each(range, ct::zeros::<f32, 2>([128, 128]), |k, acc| {
+    let acc = ct::fold(range, ct::zeros::<f32, 2>([128, 128]), |acc, k| {
         ct::mma(a.load((i, k), [128, 64]), b.load((k, j), [64, 128]), acc)
     });
     c.store((i, j), acc.cast());
@@ -270,7 +270,7 @@ fn a_loop_has_a_producer_as_it_wishes() {
     );
     // What is computed of a load is no operand as it stands in memory.
     let kernel = |a: Array<f16, 2>, c: ArrayMut<f32, 2>| {
-        let acc = ct::for_each(ct::range(0, 4).streamed(true), ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+        let acc = ct::fold(ct::range(0, 4).streamed(true), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             let a = a.load((0, k), [64, 64]);
             ct::mma(a * a, a + 1.0, acc)
         });
@@ -288,7 +288,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
     // The tile of a load that threads need, too.
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
         let start = (ct::zeros::<f32, 2>([64, 64]), ct::zeros::<f16, 2>([64, 64]));
-        let (acc, sum) = ct::for_each(ct::range(0, 4), start, |k, (acc, sum)| {
+        let (acc, sum) = ct::fold(ct::range(0, 4), start, |(acc, sum), k| {
             let (a, b) = (a.load((0, k), [64, 64]), b.load((k, 0), [64, 64]));
             (ct::mma(a, b, acc), sum + a + b)
         });
@@ -303,7 +303,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
     );
     // An array that the kernel writes.
     let kernel = |a: ArrayMut<f16, 2>| {
-        let acc = ct::for_each(ct::range(0, 4), ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+        let acc = ct::fold(ct::range(0, 4), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             ct::mma(a.load((0, k), [64, 64]), a.load((k, 1), [64, 64]), acc)
         });
         a.store((0, 0), acc.cast());
@@ -313,7 +313,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
     // Stages of two products that do not fit, and operands of one that do.
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
         let start = ct::zeros::<f32, 2>([128, 128]);
-        let (x, y) = ct::for_each(ct::range(0, 4), (start, start), |k, (x, y)| {
+        let (x, y) = ct::fold(ct::range(0, 4), (start, start), |(x, y), k| {
             let x = ct::mma(a.load((0, k), [128, 256]), b.load((k, 0), [256, 128]), x);
             let y = ct::mma(a.load((1, k), [128, 256]), b.load((k, 1), [256, 128]), y);
             (x, y)
@@ -350,8 +350,8 @@ fn persistent(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u3
     if teams > 0 {
         tiles = tiles.teams(teams);
     }
-    ct::for_each(tiles, (), |i, ()| {
-        let acc = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+    ct::fold(tiles, (), |(), i| {
+        let acc = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |acc, k| {
             let acc = if scaled { acc * 0.5 } else { acc };
             ct::mma(a.load((i, k), [64, 64]), b.load((k, 0), [64, 128]), acc)
         });
@@ -383,7 +383,7 @@ fn iterations_are_dealt_as_wished() {
 fn a_loop_that_is_left_early_keeps_its_hints() {
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool| {
         let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
-        let acc = ct::for_each_flow(range, ct::zeros::<f32, 2>([64, 64]), |k, acc, flow| {
+        let acc = ct::fold_with_control(range, ct::zeros::<f32, 2>([64, 64]), |acc, k, flow| {
             flow.break_if(k.eq(ct::num_blocks(0)), acc);
             ct::mma(a.load((0, k), [64, 64]), b.load((k, 0), [64, 64]), acc)
         });

@@ -38,7 +38,7 @@ pub struct Hints {
     /// three bands of kernels with several products of 192 rows in a loop, as those of attention are.
     ///
     /// On Hopper, 4 may be *two teams* of 4 in the ptx back end, where a block multiplies matrices for one tile after
-    /// another (a `for_each` over tiles that carries nothing on) and `occupancy` is not above 1: the teams take the
+    /// another (a `fold` over tiles that carries nothing on) and `occupancy` is not above 1: the teams take the
     /// iterations in turn, so that one multiplies while the other one stores. Results and their order are the same.
     pub num_warps: Option<u32>,
     /// Depth of software-pipelined loops: how many loads are in flight.

@@ -12,7 +12,7 @@ use crate::tile::{Handle, Raw, Scalar, here, record};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn sum<C: ct::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
-///     let sum = ct::for_each(..n, ct::zeros::<C, 1>([1]).item(), |k, sum| sum + k);
+///     let sum = ct::fold(..n, ct::zeros::<C, 1>([1]).item(), |sum, k| sum + k);
 ///     y.store_scalar(0, sum);
 /// }
 ///
@@ -37,7 +37,7 @@ impl Count for u64 {}
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let sum = ct::for_each(ct::range(3usize, ct::num_blocks(0) + 4), ct::scalar(0), |k, sum| sum + k);
+/// let sum = ct::fold(ct::range(3usize, ct::num_blocks(0) + 4), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(3 + 4));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -53,7 +53,7 @@ pub trait HostCount: Copy {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let sum = ct::for_each(ct::range(1, 4usize), ct::scalar(0), |k, sum| sum + k);
+/// let sum = ct::fold(ct::range(1, 4usize), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(6));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -80,7 +80,7 @@ host_counts!(i32 i64 u32 usize);
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let sum = ct::for_each(ct::range(ct::bid(0), 4), ct::scalar(0), |k, sum| sum + k);
+/// let sum = ct::fold(ct::range(ct::bid(0), 4), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(6));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -128,7 +128,7 @@ impl<H: HostIndex> Ends<H> for H {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let sum = ct::for_each(ct::range(0, 10).step(ct::num_blocks(0) + 2), ct::scalar(0), |k, sum| sum + k);
+/// let sum = ct::fold(ct::range(0, 10).step(ct::num_blocks(0) + 2), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(3 + 6 + 9));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -196,7 +196,7 @@ impl Bounds {
     }
 }
 
-/// The numbers that [`for_each`](crate::for_each) runs over.
+/// The numbers that [`fold`](crate::fold) runs over.
 ///
 /// `..n` (from 0), `a..b` where both are of one type, and [`range`] with ends of different types, steps, directions and
 /// hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
@@ -206,7 +206,7 @@ impl Bounds {
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// fn sum(range: impl ct::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
-///     ct::for_each(range, ct::scalar(0), |k, sum| sum + k)
+///     ct::fold(range, ct::scalar(0), |sum, k| sum + k)
 /// }
 /// ct::assert!((sum(..4) + sum(ct::range(10, 0).step(-5))).eq(6 + 15));
 /// # }, ())?;
@@ -233,7 +233,7 @@ pub trait LoopRange {
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// let down: ct::StepRange = ct::range(0, 4).rev();
-/// ct::assert!(ct::for_each(down, ct::scalar(0), |k, digits| digits * 10 + k).eq(3210));
+/// ct::assert!(ct::fold(down, ct::scalar(0), |digits, k| digits * 10 + k).eq(3210));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -254,11 +254,11 @@ pub struct StepRange<C = i32> {
 ///
 /// fn persistent(out: ArrayMut<f32, 1>) {
 ///     let tiles = ct::range(ct::bid(0), out.num_tiles(0, [128])).step(ct::num_blocks(0));
-///     ct::for_each(tiles, (), |i, ()| out.store(i, ct::zeros([128])));
+///     ct::fold(tiles, (), |(), i| out.store(i, ct::zeros([128])));
 /// }
 ///
 /// fn digits(out: ArrayMut<i64, 1>, n: Scalar<i64>) {
-///     let number = ct::for_each(ct::range(n, 0).step(-1), ct::scalar(0i64), |i, number| number * 10 + i);
+///     let number = ct::fold(ct::range(n, 0).step(-1), ct::scalar(0i64), |number, i| number * 10 + i);
 ///     out.store_scalar(0, number);
 /// }
 ///
@@ -282,7 +282,7 @@ impl<C: Count> StepRange<C> {
     /// use cutlet::prelude::*;
     ///
     /// fn count(out: ArrayMut<i32, 1>, start: Scalar<i32>, end: Scalar<i32>, step: Scalar<i32>) {
-    ///     let turns = ct::for_each(ct::range(start, end).step(step), ct::scalar(0), |_, n| n + 1);
+    ///     let turns = ct::fold(ct::range(start, end).step(step), ct::scalar(0), |n, _| n + 1);
     ///     out.store_scalar(0, turns);
     /// }
     ///
@@ -311,7 +311,7 @@ impl<C: Count> StepRange<C> {
     /// use cutlet::prelude::*;
     ///
     /// fn backwards(out: ArrayMut<i32, 1>) {
-    ///     let numbers = ct::for_each(ct::range(1, 8).step(3).rev(), ct::scalar(0), |i, all| all * 10 + i);
+    ///     let numbers = ct::fold(ct::range(1, 8).step(3).rev(), ct::scalar(0), |all, i| all * 10 + i);
     ///     out.store_scalar(0, numbers);
     /// }
     ///
@@ -335,7 +335,7 @@ impl<C: Count> StepRange<C> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// ct::assert!(ct::for_each(ct::range(0, 4).stages(3), ct::scalar(0), |k, sum| sum + k).eq(6));
+    /// ct::assert!(ct::fold(ct::range(0, 4).stages(3), ct::scalar(0), |sum, k| sum + k).eq(6));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -360,7 +360,7 @@ impl<C: Count> StepRange<C> {
     /// fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool) {
     ///     let (i, j) = (ct::bid(0), ct::bid(1));
     ///     let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
-    ///     let acc = ct::for_each(range, ct::zeros([64, 64]), |k, acc| {
+    ///     let acc = ct::fold(range, ct::zeros([64, 64]), |acc, k| {
     ///         ct::mma(a.load((i, k), [64, 64]), b.load((k, j), [64, 64]), acc)
     ///     });
     ///     c.store((i, j), acc);
@@ -394,8 +394,8 @@ impl<C: Count> StepRange<C> {
     ///
     /// fn matmuls(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u32) {
     ///     let tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0)).teams(teams);
-    ///     ct::for_each(tiles, (), |i, ()| {
-    ///         let acc = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+    ///     ct::fold(tiles, (), |(), i| {
+    ///         let acc = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |acc, k| {
     ///             ct::mma(a.load((i, k), [64, 64]), b.load((k, 0), [64, 128]), acc)
     ///         });
     ///         c.store((i, 0), acc.cast());
@@ -429,7 +429,7 @@ impl<C: Count> StepRange<C> {
     /// fn row_sums(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 1>) {
     ///     let row = ct::bid(0);
     ///     let tiles = ct::range(0, x.num_tiles(1, [1, 256])).unroll(4);
-    ///     let sum = ct::for_each(tiles, ct::zeros([1, 256]), |k, sum| sum + x.load((row, k), [1, 256]));
+    ///     let sum = ct::fold(tiles, ct::zeros([1, 256]), |sum, k| sum + x.load((row, k), [1, 256]));
     ///     y.store(row, sum.sum(1).reshape([1]));
     /// }
     ///
@@ -448,7 +448,7 @@ impl<C: Count> StepRange<C> {
 }
 
 /// A Rust `for` runs while the kernel is traced, when the ends of a range are not known: no number comes, and the trace
-/// has a diagnostic that names [`for_each`](crate::for_each).
+/// has a diagnostic that names [`fold`](crate::fold).
 impl<C: Count> IntoIterator for StepRange<C> {
     type Item = Scalar<C>;
     type IntoIter = std::iter::Empty<Scalar<C>>;
@@ -456,7 +456,7 @@ impl<C: Count> IntoIterator for StepRange<C> {
     #[track_caller]
     fn into_iter(self) -> Self::IntoIter {
         let place = here();
-        let way_out = "write `ct::for_each(range, state, |i, state| ..)`: the state goes in and comes out by value, `()` if \
+        let way_out = "write `ct::fold(range, state, |state, i| ..)`: the state goes in and comes out by value, `()` if \
                        there is none";
         record(|t| {
             t.report(
