@@ -77,7 +77,7 @@ where
     let mut module = traced::trace(kernel, args);
     cutlet::pass::optimize(&mut module);
     let mut options = CompileOptions::default();
-    (options.num_warps, options.stages, options.occupancy) = (hints.num_warps, hints.stages, hints.occupancy);
+    (options.num_warps, options.stages, options.occupancy) = (hints.num_warps, hints.num_stages, hints.occupancy);
     (options.tma, options.schedule) = (true, true);
     ptx::compile(&module, target, &options).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -172,14 +172,14 @@ fn tile_ir_says_which_line_is_not_for_it() {
     refused(error, line, "`with_layout`: a layout of a tile, which Tile IR leaves to its compiler");
     let line = line!() + 2;
     let error = export(&|x: ArrayMut<f32, 2>| {
-        ct::fold(ct::range(0, 4).streamed(false), (), |(), i| x.store((i, 0), ct::ones([8, 16])));
+        ct::fold(ct::range(0, 4).warp_specialize(false), (), |(), i| x.store((i, 0), ct::ones([8, 16])));
     });
-    refused(error, line, "`streamed`: roles of warps in a loop, which Tile IR leaves to its compiler");
+    refused(error, line, "`warp_specialize`: roles of warps in a loop, which Tile IR leaves to its compiler");
     let line = line!() + 2;
     let error = export(&|x: ArrayMut<f32, 2>| {
-        ct::fold(ct::range(ct::bid(0), 4).teams(2), (), |(), i| x.store((i, 0), ct::ones([8, 16])));
+        ct::fold(ct::range(ct::bid(0), 4).pingpong(true), (), |(), i| x.store((i, 0), ct::ones([8, 16])));
     });
-    refused(error, line, "`teams`: roles of warps in a loop, which Tile IR leaves to its compiler");
+    refused(error, line, "`pingpong`: roles of warps in a loop, which Tile IR leaves to its compiler");
 }
 
 /// A product of matrices in tiles; 0 stands for no hint.
@@ -187,10 +187,10 @@ fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, stages: u32,
     let (i, j) = (ct::bid(0), ct::bid(1));
     let mut range = ct::range(0, a.num_tiles(1, [128, 64]));
     if stages > 0 {
-        range = range.stages(stages);
+        range = range.num_stages(stages);
     }
     if let Some(streamed) = streamed {
-        range = range.streamed(streamed);
+        range = range.warp_specialize(streamed);
     }
     let acc = ct::fold(range, ct::zeros::<f32, 2>([128, 128]), |acc, k| {
         ct::mma(a.load((i, k), [128, 64]), b.load((k, j), [64, 128]), acc)
@@ -225,10 +225,10 @@ fn a_loop_has_the_stages_that_it_wishes_for() {
         assert!(new.remarks.loops.is_empty() && threads.remarks.loops.is_empty(), "{}", new.remarks);
     }
     // It goes before what the launch wishes for, in both directions.
-    let three = product_with(Target::SM_90A, Hints::new().stages(1), 3, None);
+    let three = product_with(Target::SM_90A, Hints::new().num_stages(1), 3, None);
     assert_eq!(stages(&three), (vec![3], vec![]), "{}", three.schedule);
     for target in [Target::SM_80, Target::SM_90A] {
-        let none = product_with(target, Hints::new().stages(4), 1, None);
+        let none = product_with(target, Hints::new().num_stages(4), 1, None);
         assert_eq!(stages(&none), (vec![], vec![]), "{}", none.schedule);
         assert!(!none.schedule.contains("agent load") && none.remarks.loops.is_empty(), "{}", none.schedule);
     }
@@ -237,7 +237,7 @@ fn a_loop_has_the_stages_that_it_wishes_for() {
     let [ring] = &stages(&many).0[..] else { panic!("{}", many.schedule) };
     let said = many.remarks.to_string();
     assert!((4..40).contains(ring), "{ring}");
-    let what = format!(": loop: {ring} stages, for shared memory has no room for 40");
+    let what = format!(": loop: {ring} stages, since shared memory has no space for 40");
     assert!(said.contains(&what) && said.contains(file!()), "{said}");
 }
 
@@ -270,7 +270,7 @@ fn a_loop_has_a_producer_as_it_wishes() {
     );
     // What is computed of a load is no operand as it stands in memory.
     let kernel = |a: Array<f16, 2>, c: ArrayMut<f32, 2>| {
-        let acc = ct::fold(ct::range(0, 4).streamed(true), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
+        let acc = ct::fold(ct::range(0, 4).warp_specialize(true), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             let a = a.load((0, k), [64, 64]);
             ct::mma(a * a, a + 1.0, acc)
         });
@@ -348,7 +348,7 @@ fn an_op_without_room_in_shared_memory_says_how_much_is_free() {
 fn persistent(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u32, scaled: bool) {
     let mut tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0));
     if teams > 0 {
-        tiles = tiles.teams(teams);
+        tiles = tiles.pingpong(teams > 1);
     }
     ct::fold(tiles, (), |(), i| {
         let acc = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |acc, k| {
@@ -374,15 +374,15 @@ fn iterations_are_dealt_as_wished() {
         assert!(code.remarks.loops.is_empty(), "{}", code.remarks);
     }
     let wide = code(Target::SM_90A, 8, 2, false).remarks.to_string();
-    assert!(wide.contains(": loop: one team: a team is of 4 warps"), "{wide}");
+    assert!(wide.contains(": loop: no ping-pong: a ping-pong group has 4 warps"), "{wide}");
     let old = code(Target::SM_80, 4, 2, false).remarks.to_string();
-    assert!(old.contains(": loop: one team: iterations are dealt of the one loop"), "{old}");
+    assert!(old.contains(": loop: no ping-pong: it requires one persistent loop"), "{old}");
 }
 
 #[test]
 fn a_loop_that_is_left_early_keeps_its_hints() {
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool| {
-        let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
+        let range = ct::range(0, a.num_tiles(1, [64, 64])).warp_specialize(streamed);
         let acc = ct::fold_with_control(range, ct::zeros::<f32, 2>([64, 64]), |acc, k, flow| {
             flow.break_if(k.eq(ct::num_blocks(0)), acc);
             ct::mma(a.load((0, k), [64, 64]), b.load((k, 0), [64, 64]), acc)

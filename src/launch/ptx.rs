@@ -137,8 +137,8 @@ fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
         let apart = usual.num_warps(4).plan(PlanWish { no_teams: true, ..fixed });
         open.push(("4 warps, no teams".to_owned(), apart));
     }
-    if hints.stages.is_none() {
-        open.extend([2, 3, 4].map(|stages| (format!("{stages} stages"), usual.stages(stages))));
+    if hints.num_stages.is_none() {
+        open.extend([2, 3, 4].map(|stages| (format!("{stages} stages"), usual.num_stages(stages))));
     }
     if hints.occupancy.is_none() {
         open.push(("2 a multiprocessor".to_owned(), usual.occupancy(2)));
@@ -152,7 +152,7 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
     let Hints {
         num_warps,
         occupancy,
-        stages,
+        num_stages,
         num_ctas,
         code_limit,
         plan,
@@ -171,7 +171,7 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
     CompileOptions {
         num_warps,
         occupancy,
-        stages,
+        stages: num_stages,
         num_ctas,
         code_limit,
         tma: tma && !plan.no_streams,

@@ -172,10 +172,10 @@ pub struct Bounds {
     /// The name of the counter's type in messages.
     pub(super) elem: &'static str,
     pub(super) reversed: bool,
-    pub(super) stages: Option<u32>,
+    pub(super) num_stages: Option<u32>,
     pub(super) unroll: Option<u32>,
-    pub(super) streamed: Option<bool>,
-    pub(super) teams: Option<u32>,
+    pub(super) warp_specialize: Option<bool>,
+    pub(super) pingpong: Option<bool>,
 }
 
 impl Bounds {
@@ -188,10 +188,10 @@ impl Bounds {
             signed: C::SIGNED,
             elem: C::NAME,
             reversed: false,
-            stages: None,
+            num_stages: None,
             unroll: None,
-            streamed: None,
-            teams: None,
+            warp_specialize: None,
+            pingpong: None,
         }
     }
 }
@@ -326,40 +326,42 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// Hint: loads of the loop are copied ahead in this many stages of shared memory, by threads or by a producer; 1: nothing
-    /// runs ahead. It goes before [`Hints::stages`](crate::Hints), and is about this loop alone, not about loops in it. Where
-    /// shared memory has no room for so many, there are fewer, and the [remarks](crate::Remarks) say so. The tileir and cpu back
-    /// ends do without it.
+    /// Hint: number of stages of the loop's pipeline in shared memory (`num_stages` of Triton's `tl.range`). With 1 no load runs
+    /// ahead.
+    ///
+    /// The hint is of this loop alone and not of loops in it, and precedes [`Hints::num_stages`](crate::Hints). If shared memory
+    /// has no space for the stages, there are fewer, and the [remarks](crate::Remarks) state it. The tileir and cpu back ends
+    /// ignore the hint.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// ct::assert!(ct::fold(ct::range(0, 4).stages(3), ct::scalar(0), |sum, k| sum + k).eq(6));
+    /// ct::assert!(ct::fold(ct::range(0, 4).num_stages(3), ct::scalar(0), |sum, k| sum + k).eq(6));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn stages(mut self, stages: u32) -> StepRange<C> {
-        self.bounds.stages = Some(stages);
+    pub fn num_stages(mut self, stages: u32) -> StepRange<C> {
+        self.bounds.num_stages = Some(stages);
         self
     }
 
-    /// Hint about roles of warps: whether a producer makes the loads of the loop. That is a warp with nothing else to do, which has the
-    /// copy engine bring them to shared memory; without one the threads that compute make them themselves. About this loop
-    /// alone, not about loops in it.
+    /// Hint: warp specialization of the loop (`warp_specialize` of Triton's `tl.range`). With `true`, producer warps issue its loads
+    /// by TMA into the stages of a pipeline. With `false`, the warps that compute issue them.
     ///
-    /// The ptx back end has a producer of its own accord where it can: for sm_90a, of loads whose tiles only matrix products
-    /// take. Where it cannot, a wish for one is left, and the [remarks](crate::Remarks) say why. The cpu back end does without the
-    /// hint; through tileir it is an error, for Tile IR leaves roles to its compiler.
+    /// The hint is of this loop alone and not of loops in it. By default, the ptx back end specializes warps where this is possible:
+    /// for sm_90a, for loads whose tiles are operands of matrix products alone. If a loop with `true` has no producer, the
+    /// [remarks](crate::Remarks) state the reason. The cpu back end ignores the hint. The tileir back end returns an error, since Tile
+    /// IR leaves warp roles to its compiler.
     ///
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
     ///
-    /// fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool) {
+    /// fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, warp_specialize: bool) {
     ///     let (i, j) = (ct::bid(0), ct::bid(1));
-    ///     let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
+    ///     let range = ct::range(0, a.num_tiles(1, [64, 64])).warp_specialize(warp_specialize);
     ///     let acc = ct::fold(range, ct::zeros([64, 64]), |acc, k| {
     ///         ct::mma(a.load((i, k), [64, 64]), b.load((k, j), [64, 64]), acc)
     ///     });
@@ -367,33 +369,32 @@ impl<C: Count> StepRange<C> {
     /// }
     ///
     /// let (a, c) = (ct::ArraySpec::<f16, 2>::new([512, 512]), ct::ArraySpec::<f32, 2>::new([512, 512]).mutable());
-    /// for streamed in [true, false] {
-    ///     let schedule = ct::code_schedule(matmul, (a, a, c, ct::Constant(streamed)), ct::Target::SM_90A)?;
-    ///     assert_eq!(schedule.contains("agent load"), streamed, "{schedule}");
+    /// for warp_specialize in [true, false] {
+    ///     let schedule = ct::code_schedule(matmul, (a, a, c, ct::Constant(warp_specialize)), ct::Target::SM_90A)?;
+    ///     assert_eq!(schedule.contains("agent load"), warp_specialize, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn streamed(mut self, streamed: bool) -> StepRange<C> {
-        self.bounds.streamed = Some(streamed);
+    pub fn warp_specialize(mut self, warp_specialize: bool) -> StepRange<C> {
+        self.bounds.warp_specialize = Some(warp_specialize);
         self
     }
 
-    /// Hint about roles of warps: how many teams of warps take the iterations of the loop in turn, 1 or 2. While one stores
-    /// its tile the other one multiplies. A team is as many warps as [`Hints::num_warps`](crate::Hints) says.
+    /// Hint: ping-pong schedule over the iterations of the loop. Two groups of consumer warps alternate the iterations: one group stores
+    /// its tile while the other one multiplies. Each group has [`Hints::num_warps`](crate::Hints) warps.
     ///
-    /// The ptx back end deals iterations where it seems to pay: for sm_90a, of the one loop over tiles of a kernel whose loads
-    /// are [streamed](StepRange::streamed), with 4 warps, if nothing is carried from one iteration to the next. Two teams are
-    /// wished for where they are possible and it does not do so; 1 keeps all iterations to one team. Where two are not possible
-    /// the [remarks](crate::Remarks) say so. The cpu back end does without the hint; through tileir it is an error, for Tile IR
-    /// leaves roles to its compiler.
+    /// By default, the ptx back end selects this schedule where it is expected to be faster: for sm_90a, for the one persistent loop of
+    /// a kernel with 4 warps and [warp specialization](StepRange::warp_specialize), if no value is carried between iterations. `true`
+    /// selects it wherever it is possible, and the [remarks](crate::Remarks) state where it is not; `false` excludes it. The cpu back
+    /// end ignores the hint. The tileir back end returns an error, since Tile IR leaves warp roles to its compiler.
     ///
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
     ///
-    /// fn matmuls(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u32) {
-    ///     let tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0)).teams(teams);
+    /// fn matmuls(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, pingpong: bool) {
+    ///     let tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0)).pingpong(pingpong);
     ///     ct::fold(tiles, (), |(), i| {
     ///         let acc = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |acc, k| {
     ///             ct::mma(a.load((i, k), [64, 64]), b.load((k, 0), [64, 128]), acc)
@@ -403,24 +404,25 @@ impl<C: Count> StepRange<C> {
     /// }
     ///
     /// let array = ct::ArraySpec::<f16, 2>::new([512, 512]);
-    /// for teams in [1, 2] {
+    /// for pingpong in [false, true] {
     ///     let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(4));
-    ///     let args = (array, array, array.mutable(), ct::Constant(teams));
+    ///     let args = (array, array, array.mutable(), ct::Constant(pingpong));
     ///     let schedule = launch.code_schedule(matmuls, args, ct::Target::SM_90A)?;
-    ///     assert_eq!(schedule.contains("dealt 2"), teams == 2, "{schedule}");
+    ///     assert_eq!(schedule.contains("dealt 2"), pingpong, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn teams(mut self, teams: u32) -> StepRange<C> {
-        self.bounds.teams = Some(teams);
+    pub fn pingpong(mut self, pingpong: bool) -> StepRange<C> {
+        self.bounds.pingpong = Some(pingpong);
         self
     }
 
-    /// Hint: so many rounds stand one after another, with one test for all of them, and single rounds do what is left; 1:
-    /// the assembler leaves the rounds one by one, too. The ptx back end follows it where the step is a constant, and
-    /// the loop neither multiplies matrices nor has its loads copied ahead ([`StepRange::stages`]: 1 prevents that); the
-    /// tileir and cpu back ends do without it.
+    /// Hint: unroll factor of the loop (`loop_unroll_factor` of Triton's `tl.range`). `factor` iterations form one, with one test, and a
+    /// remainder loop executes the last ones. With 1 the assembler does not unroll the loop either.
+    ///
+    /// The ptx back end unrolls loops of a constant step that have neither matrix products nor pipelined loads
+    /// ([`StepRange::num_stages`]: 1 excludes these). The tileir and cpu back ends ignore the hint.
     ///
     /// ```
     /// use cutlet as ct;
@@ -441,8 +443,8 @@ impl<C: Count> StepRange<C> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn unroll(mut self, rounds: u32) -> StepRange<C> {
-        self.bounds.unroll = Some(rounds);
+    pub fn unroll(mut self, factor: u32) -> StepRange<C> {
+        self.bounds.unroll = Some(factor);
         self
     }
 }

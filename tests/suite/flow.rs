@@ -465,7 +465,7 @@ fn endless(session: Session) -> Result<()> {
 /// Hints change nothing about the results.
 fn hints(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, y: ArrayMut<f32, 2>, stages: u32) {
-        let tiles = ct::range(0, a.num_tiles(1, [64, 64])).stages(stages).unroll(stages);
+        let tiles = ct::range(0, a.num_tiles(1, [64, 64])).num_stages(stages).unroll(stages);
         let acc = ct::fold(tiles, ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             let a = a.load((0, k), [64, 64]);
             ct::mma(a, a.permute([1, 0]), acc)

@@ -371,7 +371,7 @@ fn in_modes(session: Session) -> Result<()> {
 }
 
 fn summed(x: Array<f32, 2>, y: ArrayMut<f32, 2>, draw: Drawn) {
-    let tiles = ct::range(0, x.num_tiles(0, SHAPE)).stages(1 + draw.1 as u32 % 4);
+    let tiles = ct::range(0, x.num_tiles(0, SHAPE)).num_stages(1 + draw.1 as u32 % 4);
     let layout = drawn(SHAPE, draw, 0);
     let sum = ct::fold(tiles, ct::zeros(SHAPE), |sum, i| sum + x.load((i, 0), SHAPE).with_layout(&layout));
     y.store((0, 0), sum);

@@ -541,7 +541,7 @@ where
                 Persistent | Uneven => [4, 1],
             };
             let mut hints = ct::Hints::new().num_ctas(2);
-            hints.stages = stages;
+            hints.num_stages = stages;
             let view_b = if transposed { device_b.transpose()? } else { device_b.view() };
             let arguments = (&device_a, view_b, &mut c, Constant([tm, tn, tk, index]));
             session.launch_with(hints, kernel::<A, C>, grid, arguments)?;

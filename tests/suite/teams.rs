@@ -230,9 +230,9 @@ fn wished(session: Session) -> Result<()> {
     ) {
         let [m, n, k] = tile;
         let all = ct::range(ct::bid(0), c.num_tiles(0, [m, n])).step(ct::num_blocks(0));
-        let all = teams.into_iter().fold(all, |all, teams| all.teams(teams));
+        let all = teams.into_iter().fold(all, |all, teams| all.pingpong(teams == 2));
         ct::fold(all, (), |(), i| {
-            let steps = stages.into_iter().fold(ct::range(0, a.num_tiles(1, [m, k])), |range, n| range.stages(n));
+            let steps = stages.into_iter().fold(ct::range(0, a.num_tiles(1, [m, k])), |range, n| range.num_stages(n));
             let start = (ct::zeros::<f32, 2>([m, n]), ct::zeros::<f32, 2>([m, 1]));
             let (sum, most) = ct::fold(steps, start, |(sum, most), step| {
                 let sum = ct::mma(a.load((i, step), [m, k]), b.load((step, 0), [k, n]), sum * 0.5);

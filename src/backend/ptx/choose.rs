@@ -11,7 +11,7 @@
 use super::cost::{Cost, Launched, Subject, weights};
 use super::form::build_with;
 use super::{Choice, CompileOptions, lower, plan};
-use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode};
+use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, hint_key};
 use crate::target::Target;
 
 /// Another plan has to cost less by this part. Of recorded configurations that differ in their warps alone (`benches/compare/h200.tune`,
@@ -23,7 +23,7 @@ const APART_REGISTERS: u32 = 64;
 const BUSY: f64 = 0.75;
 
 /// Hints of loops and loads that say how tiles come.
-const HOW_TO_LOAD: [&str; 4] = ["stages", "streamed", "latency", "allow_tma"];
+const HOW_TO_LOAD: [&str; 4] = [hint_key::NUM_STAGES, hint_key::WARP_SPECIALIZE, "latency", "allow_tma"];
 
 /// What was chosen.
 pub struct Chosen {

@@ -420,7 +420,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
         let v384 = { let last = |a: Scalar<u8>, b: Scalar<u8>| b.ne(<u8 as Element>::from_f64(0.0)).select(b, a); let zero = <u8 as Element>::from_f64(0.0); if 2usize == 2 { v276.reduce(.., zero, last) } else { v276.reduce(2usize, zero, last) } };
         v293
     });
-    let v390 = ct::fold(ct::range(0, ct::bid(1) + 0).unroll(2).stages(3), v25, |v386, i| {
+    let v390 = ct::fold(ct::range(0, ct::bid(1) + 0).unroll(2).num_stages(3), v25, |v386, i| {
         let v387 = i.cast::<i32>().to_tile::<2>();
         let v388 = v30.min(v308);
         let v389 = v111.repeat([1 << 2usize, 1 << 2usize]);

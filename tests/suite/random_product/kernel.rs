@@ -53,14 +53,14 @@ fn number<C: Element>(value: f64) -> C {
 
 /// The loop along k with its wishes.
 fn along(count: Scalar<i32>, loops: Loops) -> ct::StepRange {
-    let range = loops.stages.into_iter().fold(ct::range(0, count), |range, stages| range.stages(stages));
-    loops.streamed.into_iter().fold(range, |range, streamed| range.streamed(streamed))
+    let range = loops.stages.into_iter().fold(ct::range(0, count), |range, stages| range.num_stages(stages));
+    loops.streamed.into_iter().fold(range, |range, streamed| range.warp_specialize(streamed))
 }
 
 /// The loop over tiles of a persistent launch.
 fn tiles(count: Scalar<i32>, loops: Loops) -> ct::StepRange {
     let range = ct::range(ct::bid(0), count).step(ct::num_blocks(0));
-    loops.teams.into_iter().fold(range, |range, teams| range.teams(teams))
+    loops.teams.into_iter().fold(range, |range, teams| range.pingpong(teams == 2))
 }
 
 /// The sum for the tile of the result at (i, j).

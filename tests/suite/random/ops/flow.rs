@@ -177,7 +177,7 @@ fn trace(tracer: &Tracer<'_>, step: &Step) -> Vec<Value> {
             ct::fold(range, init, |state, i| body(state, i.cast::<i32>()))
         }
         "fold rev" => ct::fold(ct::range(n(0), n(0) + n(1)).step(n(2)).rev(), init, body),
-        "fold hints" => ct::fold(ct::range(0, ct::bid(1) + n(0)).unroll(2).stages(3), init, body),
+        "fold hints" => ct::fold(ct::range(0, ct::bid(1) + n(0)).unroll(2).num_stages(3), init, body),
         "fold_with_control" => ct::fold_with_control(..n(0), init, |state, i, flow| {
             let middle = body(state, i);
             flow.break_if(tracer.any(first.results[0]), middle[2..].to_vec());

@@ -23,7 +23,7 @@ fn header(step: &Step) -> (&'static str, String) {
             ("fold", format!("ct::range(ct::scalar(4294967288u32), ct::scalar({end}u32)).step({})", n(1)))
         }
         "fold rev" => ("fold", format!("ct::range({}, {}).step({}).rev()", n(0), n(0) + n(1), n(2))),
-        "fold hints" => ("fold", format!("ct::range(0, ct::bid(1) + {}).unroll(2).stages(3)", n(0))),
+        "fold hints" => ("fold", format!("ct::range(0, ct::bid(1) + {}).unroll(2).num_stages(3)", n(0))),
         "fold_with_control" => ("fold_with_control", format!("..{}", n(0))),
         _ => ("fold", format!("..ct::bid(0) + {}", n(0))),
     }
