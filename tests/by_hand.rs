@@ -62,7 +62,7 @@ fn the_tile_is_held_as_wished() {
     let compiled = compiled(kernel, args, Target::SM_80, Hints::new());
     assert_eq!(count(&compiled.text, "ld.global.nc.v4.f32"), 1, "{}", compiled.text);
     assert_eq!(count(&compiled.text, "st.global.v4.f32"), 1, "{}", compiled.text);
-    assert!(compiled.remarks.through_shared + compiled.remarks.shuffled == 1, "{}", compiled.remarks);
+    assert!(compiled.remarks.smem_conversions + compiled.remarks.shuffle_conversions == 1, "{}", compiled.remarks);
     let held = "with_layout [32, 16] register [16, 32] lane [1, 2, 4, 8, 64] warp [128, 256]";
     let goes_on = "mulf [32, 16] register [16, 32] lane [1, 2, 4, 8, 64] warp [128, 256]";
     assert!(compiled.layout.contains(held) && compiled.layout.contains(goes_on), "{}", compiled.layout);
@@ -94,12 +94,12 @@ fn a_reduction_goes_by_the_layout() {
     let args = || (array(), ArraySpec::<f32, 1>::new([128]).mutable());
     let code = |layout: Modes| compiled(kernel(&layout), args(), Target::SM_80, Hints::new());
     let own = code(spatial([128, 1]) * local([1, 16]));
-    assert_eq!((count(&own.text, "shfl"), own.remarks.across_warps), (0, 0), "{}", own.text);
+    assert_eq!((count(&own.text, "shfl"), own.remarks.cross_warp_reductions), (0, 0), "{}", own.text);
     let lanes = code(local([16, 1]) * spatial([8, 16]));
-    assert_eq!((count(&lanes.text, "shfl") > 0, lanes.remarks.across_warps), (true, 0), "{}", lanes.text);
+    assert_eq!((count(&lanes.text, "shfl") > 0, lanes.remarks.cross_warp_reductions), (true, 0), "{}", lanes.text);
     let warps =
         code(local([32, 1]) * spatial([1, 4]) * spatial([4, 1]) * spatial([1, 4]) * spatial([1, 1]).replicate(2));
-    assert_eq!(warps.remarks.across_warps, 1, "{}", warps.text);
+    assert_eq!(warps.remarks.cross_warp_reductions, 1, "{}", warps.text);
 }
 
 #[test]
@@ -222,7 +222,11 @@ fn a_loop_has_the_stages_that_it_wishes_for() {
         assert_eq!(stages(&new), (vec![wished], vec![]), "{}", new.schedule);
         let threads = product_with(Target::SM_90A, Hints::new(), wished as u32, Some(false));
         assert_eq!(stages(&threads), (vec![], vec![wished]), "{}", threads.schedule);
-        assert!(new.remarks.loops.is_empty() && threads.remarks.loops.is_empty(), "{}", new.remarks);
+        assert!(
+            new.remarks.unmet_loop_hints.is_empty() && threads.remarks.unmet_loop_hints.is_empty(),
+            "{}",
+            new.remarks
+        );
     }
     // It goes before what the launch wishes for, in both directions.
     let three = product_with(Target::SM_90A, Hints::new().num_stages(1), 3, None);
@@ -230,7 +234,7 @@ fn a_loop_has_the_stages_that_it_wishes_for() {
     for target in [Target::SM_80, Target::SM_90A] {
         let none = product_with(target, Hints::new().num_stages(4), 1, None);
         assert_eq!(stages(&none), (vec![], vec![]), "{}", none.schedule);
-        assert!(!none.schedule.contains("agent load") && none.remarks.loops.is_empty(), "{}", none.schedule);
+        assert!(!none.schedule.contains("agent load") && none.remarks.unmet_loop_hints.is_empty(), "{}", none.schedule);
     }
     // As many as fit, and a remark.
     let many = product_with(Target::SM_90A, Hints::new(), 40, None);
@@ -252,7 +256,7 @@ fn a_loop_has_a_producer_as_it_wishes() {
         let code = product_with(target, Hints::new(), 0, streamed);
         assert_eq!(code.schedule.contains("agent load"), produced, "{target} {streamed:?}\n{}", code.schedule);
         assert_eq!(code.remarks.producer_warps > 0, produced, "{}", code.remarks);
-        assert!(code.remarks.loops.is_empty(), "{}", code.remarks);
+        assert!(code.remarks.unmet_loop_hints.is_empty(), "{}", code.remarks);
     }
     // The reason is given without a wish, too.
     for wish in [None, Some(true)] {
@@ -371,7 +375,7 @@ fn iterations_are_dealt_as_wished() {
     {
         let code = code(Target::SM_90A, 4, teams, scaled);
         assert_eq!(code.schedule.contains("dealt 2"), dealt, "{teams} {scaled}\n{}", code.schedule);
-        assert!(code.remarks.loops.is_empty(), "{}", code.remarks);
+        assert!(code.remarks.unmet_loop_hints.is_empty(), "{}", code.remarks);
     }
     let wide = code(Target::SM_90A, 8, 2, false).remarks.to_string();
     assert!(wide.contains(": loop: no ping-pong: a ping-pong group has 4 warps"), "{wide}");
