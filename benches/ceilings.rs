@@ -21,7 +21,7 @@ fn read(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
 /// Blocks take tiles in turn and add them up.
 fn read_in_turn(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
     let all = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
-    let sum = ct::for_each(all, ct::zeros([tile]), |i, sum: Tile<f32, 1>| sum + x.load(i, [tile]));
+    let sum = ct::fold(all, ct::zeros([tile]), |sum: Tile<f32, 1>, i| sum + x.load(i, [tile]));
     y.store_scalar(ct::bid(0), sum.sum(..).item());
 }
 

@@ -43,7 +43,7 @@ fn indices(y: ArrayMut<f32, 1>, n: usize, tile: usize) {
 }
 
 fn loops(y: ArrayMut<f32, 1>, n: usize, tile: usize) {
-    let turn = |x, _| ct::for_each(..ct::num_blocks(0), x, |i, x: Tile<f32, 1>| x * 0.5 + i.cast::<f32>());
+    let turn = |x, _| ct::fold(..ct::num_blocks(0), x, |x: Tile<f32, 1>, i| x * 0.5 + i.cast::<f32>());
     y.store([0], (0..n).fold(y.load([0], [tile]), turn));
 }
 
@@ -58,7 +58,7 @@ fn nest(y: ArrayMut<f32, 1>, depth: usize, tile: usize) {
         if depth == 0 {
             return x * 3.0;
         }
-        ct::for_each(..ct::num_blocks(0), x, |i, x| level(depth - 1, x + i.cast::<f32>()) + x * 3.0)
+        ct::fold(..ct::num_blocks(0), x, |x, i| level(depth - 1, x + i.cast::<f32>()) + x * 3.0)
     }
     y.store([0], level(depth, y.load([0], [tile])));
 }

@@ -30,7 +30,7 @@ pub fn attention<T: MmaInput<T, f32>>(
     let (heads, keys) = (q.extent(1), k.extent(2));
     let flush = ct::FloatMode::new().flush_to_zero();
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
-    ct::for_each(share[0]..share[1], (), |at, ()| {
+    ct::fold(share[0]..share[1], (), |(), at| {
         let (head, tile) = (shares.load_scalar(at) >> 16 & 0x7fff, shares.load_scalar(at) & 0xffff);
         let (batch, head) = (head / heads, head % heads);
         let q = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
@@ -41,7 +41,7 @@ pub fn attention<T: MmaInput<T, f32>>(
             false => (ct::full([m], keys), keys / n, (keys + (n - 1)) / n),
         };
         let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-        let (acc, max, sum) = ct::for_each(..some, start, |j, (acc, max, sum)| {
+        let (acc, max, sum) = ct::fold(..some, start, |(acc, max, sum), j| {
             let [k, v] = [k, v].map(|x| x.load((batch, head / group, j, 0), [1, 1, n, d]).reshape([n, d]));
             let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([m, n]));
             let sees = || (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(seen.unsqueeze(1));

@@ -37,7 +37,7 @@ pub fn of_keys<T: MmaInput<T, f32>>(
     let [k, v] = [k, v].map(|x| x.load((batch, head, tile, 0), [1, 1, n, d]).reshape([n, d]));
     let (first, end) = (if causal { tile * n / m } else { ct::scalar(0) }, q.num_tiles(2, [1, 1, m, d]));
     let zeros = [0, 1].map(|_| ct::zeros::<f32, 2>([n, d]));
-    let [key, value] = ct::for_each(first..end, zeros, |i, [key, value]| {
+    let [key, value] = ct::fold(first..end, zeros, |[key, value], i| {
         let [q, dout] = [q, dout].map(|x| x.load((batch, head, i, 0), [1, 1, m, d]).reshape([m, d]));
         let [logs, sums] = [logs, sums].map(|x| x.load((batch, head, i), [1, 1, m]).reshape([1, m]));
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([n, m]));

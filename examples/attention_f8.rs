@@ -31,7 +31,7 @@ pub fn attention_f8(
 ) {
     let (heads, keys) = (q.extent(1), k.extent(2));
     let share = [ct::bid(0), ct::bid(0) + 1].map(|block| shares.load_scalar(block));
-    ct::for_each(share[0]..share[1], (), |at, ()| {
+    ct::fold(share[0]..share[1], (), |(), at| {
         let (head, tile) = (shares.load_scalar(at) >> 16 & 0x7fff, shares.load_scalar(at) & 0xffff);
         let (batch, head) = (head / heads, head % heads);
         let [scale, of_values] = scales.map(|scales| scales.load_scalar([batch, head]));
@@ -40,7 +40,7 @@ pub fn attention_f8(
         let seen = if causal { first + ct::arange(m, 1, 1) } else { ct::full([m], keys) };
         let (full, some) = ((first + 1) / n, (last + (n - 1)) / n);
         let start = (ct::zeros([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-        let (acc, _, sum) = ct::for_each(..some, start, |j, (acc, max, sum)| {
+        let (acc, _, sum) = ct::fold(..some, start, |(acc, max, sum), j| {
             let k = k.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]).transpose();
             let v = v.load((batch, head, 0, j), [1, 1, d, n]).reshape([d, n]).transpose();
             let scores = ct::mma_fast_acc(q, k, ct::zeros::<f32, 2>([m, n]));

@@ -36,7 +36,7 @@ pub fn of_queries<T: MmaInput<T, f32>>(
     let [logs, sums] = [logs, sums].map(|x| x.load((batch, head, tile), [1, 1, m]).reshape([m, 1]));
     let all = k.num_tiles(2, [1, 1, n, d]);
     let end = if causal { ((tile * m + (m + n - 1)) / n).min(all) } else { all };
-    let query = ct::for_each(..end, ct::zeros::<f32, 2>([m, d]), |j, query| {
+    let query = ct::fold(..end, ct::zeros::<f32, 2>([m, d]), |query, j| {
         let [k, v] = [k, v].map(|x| x.load((batch, head, j, 0), [1, 1, n, d]).reshape([n, d]));
         let product = |a: Tile<T, 2>, b: Tile<T, 2>| ct::mma(a, b.transpose(), ct::zeros::<f32, 2>([m, n]));
         let (scores, slopes) = (product(q, k), early.then(|| product(dout, v)));

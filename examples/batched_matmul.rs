@@ -16,7 +16,7 @@ fn product<T, I>(
     I: Element + MmaInput<I, f32>,
     f32: CastTo<T>,
 {
-    let acc = ct::for_each(..a.num_tiles(2, [1, tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+    let acc = ct::fold(..a.num_tiles(2, [1, tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
         let a = a.load([batch, i, k], [1, tm, tk]).squeeze(0).cast::<I>();
         let b = b.load([batch, k, j], [1, tk, tn]).squeeze(0).cast::<I>();
         ct::mma(a, b, acc)
@@ -43,7 +43,7 @@ where
 {
     let [batches, rows, columns] = [0, 1, 2].map(|axis| c.num_tiles(axis, [1, tile[0], tile[1]]));
     let each = rows * columns;
-    ct::for_each(ct::range(ct::bid(0), batches * each).step(ct::num_blocks(0)), (), |index, ()| {
+    ct::fold(ct::range(ct::bid(0), batches * each).step(ct::num_blocks(0)), (), |(), index| {
         let place = index % each;
         product::<T, I>(a, b, c, tile, [index / each, place % rows, place / rows]);
     });

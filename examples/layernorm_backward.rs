@@ -21,7 +21,7 @@ pub fn rows(
     let weight = weight.load([0], [tile]).reshape([1, tile]);
     let zero = ct::zeros::<f32, 2>([1, tile]);
     let every = ct::range(block, dy.extent(0)).step(ct::num_blocks(0));
-    let (dweight_part, dbias_part) = ct::for_each(every, (zero, zero), |row, (dweight, dbias)| {
+    let (dweight_part, dbias_part) = ct::fold(every, (zero, zero), |(dweight, dbias), row| {
         let (dy, x) = (dy.load((row, 0), [1, tile]), x.load((row, 0), [1, tile]));
         let (mean, rstd) = (mean.load_scalar([row]), rstd.load_scalar([row]));
         let normalised = (x - mean) * rstd;
@@ -45,7 +45,7 @@ pub fn columns(
 ) {
     let j = ct::bid(0);
     let zero = ct::zeros::<f32, 2>([rows, columns]);
-    let (part_a, part_b) = ct::for_each(..a.num_tiles(0, [rows, columns]), (zero, zero), |i, (part_a, part_b)| {
+    let (part_a, part_b) = ct::fold(..a.num_tiles(0, [rows, columns]), (zero, zero), |(part_a, part_b), i| {
         (part_a + a.load([i, j], [rows, columns]), part_b + b.load([i, j], [rows, columns]))
     });
     sum_a.store([j], part_a.sum(0).reshape([columns]));

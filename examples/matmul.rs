@@ -40,14 +40,14 @@ where
     let tiles = [0, 1].map(|axis| c.num_tiles(axis, [tm, tn]));
     let make = |index| {
         let [i, j] = place(index, tiles, form.tile);
-        let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<Acc, 2>([tm, tn]), |k, acc| {
+        let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<Acc, 2>([tm, tn]), |acc, k| {
             let (a, b) = (a.load([i, k], [tm, tk]).cast::<I>(), b.load([k, j], [tk, tn]).cast::<I>());
             if form.fast_sums { ct::mma_fast_acc(a, b, acc) } else { ct::mma(a, b, acc) }
         });
         c.store([i, j], acc.cast::<O>());
     };
     match form.persistent {
-        true => ct::for_each(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |i, ()| make(i)),
+        true => ct::fold(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |(), i| make(i)),
         false => make(ct::bid(0)),
     }
 }

@@ -34,7 +34,7 @@ where
     // Before the first tile all is known, and nothing.
     let options = ct::GatherOptions::new().relaxed(ct::Scope::Device).padding(u64::from(ALL) << 32);
     let (zero, nearest_first) = (T::from_f64(0.0), ct::arange::<i32>(WINDOW, 0, 1));
-    let before = ct::loop_flow((mine - 1, ct::scalar(zero)), |(last, sum), flow| {
+    let before = ct::loop_with_control((mine - 1, ct::scalar(zero)), |(last, sum), control| {
         let words = tiles.gather_with(last - nearest_first, options);
         let (states, parts) = ((words >> 32).cast::<u32>(), words.wrapping_cast::<u32>().bitcast::<T>());
         // From the nearest tile to the first of which not only its own sum is known.
@@ -43,8 +43,8 @@ where
             (goes_on.select(further, state), goes_on.select(sum + part, sum))
         });
         let (state, part) = (state.item(), part.item());
-        flow.continue_if(state.eq(UNKNOWN), (last, sum));
-        flow.break_if(state.eq(ALL), (last, part + sum));
+        control.continue_if(state.eq(UNKNOWN), (last, sum));
+        control.break_if(state.eq(ALL), (last, part + sum));
         (last - WINDOW, part + sum)
     });
     publish(packed(ALL, before.1 + own));

@@ -37,7 +37,7 @@ pub fn quantized_matmul<F: Narrow>(
 ) {
     let ([tm, tn, tk], _) = extents;
     let (i, j) = (ct::bid(0), ct::bid(1));
-    let sum = ct::for_each(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
+    let sum = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
         ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
     });
     y.store((i, j), sum.cast::<f16>());

@@ -24,14 +24,14 @@ pub fn scaled_matmul(
     let blocks = a.num_tiles(1, [tm, BLOCK]);
     // A tile of the result meets few blocks of columns. Those come with whole grains of 16 bytes, among which they begin anywhere.
     let columns = columns.tiles([1, (GRAIN + tn.div_ceil(BLOCK)).next_power_of_two()]).step([1, GRAIN]);
-    ct::for_each(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |index, ()| {
+    ct::fold(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |(), index| {
         let [i, j] = ct::swizzle_2d(index, tiles[0], tiles[1], 16);
         // What so many terms are scaled by: rows by numbers of their own, pieces by those of the blocks that they lie in.
         let per = BLOCK / piece;
         let first = j * pieces / per;
         // Is the first piece the later one of its block?
         let late = (j * pieces % per).ne(0);
-        let sums = ct::for_each(..blocks, vec![ct::zeros([tm, piece]); pieces], |k, sums| {
+        let sums = ct::fold(..blocks, vec![ct::zeros([tm, piece]); pieces], |sums, k| {
             let (a, b) = (a.load([i, k], [tm, BLOCK]), b.load([k, j], [BLOCK, tn]));
             let (rows, columns) = (rows.load([k, i], [1, tm]).reshape([tm, 1]), columns.load([k, first / GRAIN]));
             let column = |block: usize| columns.extract((0, first % GRAIN + block), [1, 1]);

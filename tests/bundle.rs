@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, [tm, tn, tk]: [usize; 3]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     ct::require!(a.extent(1).eq(b.extent(0)), "inner extents {} and {}", a.extent(1), b.extent(0));
-    let sum = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
+    let sum = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), sum)
     });
     c.store([i, j], sum);

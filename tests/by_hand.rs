@@ -62,7 +62,7 @@ fn the_tile_is_held_as_wished() {
     let compiled = compiled(kernel, args, Target::SM_80, Hints::new());
     assert_eq!(count(&compiled.text, "ld.global.nc.v4.f32"), 1, "{}", compiled.text);
     assert_eq!(count(&compiled.text, "st.global.v4.f32"), 1, "{}", compiled.text);
-    assert!(compiled.remarks.through_shared + compiled.remarks.shuffled == 1, "{}", compiled.remarks);
+    assert!(compiled.remarks.smem_conversions + compiled.remarks.shuffle_conversions == 1, "{}", compiled.remarks);
     let held = "with_layout [32, 16] register [16, 32] lane [1, 2, 4, 8, 64] warp [128, 256]";
     let goes_on = "mulf [32, 16] register [16, 32] lane [1, 2, 4, 8, 64] warp [128, 256]";
     assert!(compiled.layout.contains(held) && compiled.layout.contains(goes_on), "{}", compiled.layout);
@@ -77,7 +77,7 @@ where
     let mut module = traced::trace(kernel, args);
     cutlet::pass::optimize(&mut module);
     let mut options = CompileOptions::default();
-    (options.num_warps, options.stages, options.occupancy) = (hints.num_warps, hints.stages, hints.occupancy);
+    (options.num_warps, options.stages, options.occupancy) = (hints.num_warps, hints.num_stages, hints.occupancy);
     (options.tma, options.schedule) = (true, true);
     ptx::compile(&module, target, &options).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -94,12 +94,12 @@ fn a_reduction_goes_by_the_layout() {
     let args = || (array(), ArraySpec::<f32, 1>::new([128]).mutable());
     let code = |layout: Modes| compiled(kernel(&layout), args(), Target::SM_80, Hints::new());
     let own = code(spatial([128, 1]) * local([1, 16]));
-    assert_eq!((count(&own.text, "shfl"), own.remarks.across_warps), (0, 0), "{}", own.text);
+    assert_eq!((count(&own.text, "shfl"), own.remarks.cross_warp_reductions), (0, 0), "{}", own.text);
     let lanes = code(local([16, 1]) * spatial([8, 16]));
-    assert_eq!((count(&lanes.text, "shfl") > 0, lanes.remarks.across_warps), (true, 0), "{}", lanes.text);
+    assert_eq!((count(&lanes.text, "shfl") > 0, lanes.remarks.cross_warp_reductions), (true, 0), "{}", lanes.text);
     let warps =
         code(local([32, 1]) * spatial([1, 4]) * spatial([4, 1]) * spatial([1, 4]) * spatial([1, 1]).replicate(2));
-    assert_eq!(warps.remarks.across_warps, 1, "{}", warps.text);
+    assert_eq!(warps.remarks.cross_warp_reductions, 1, "{}", warps.text);
 }
 
 #[test]
@@ -172,14 +172,14 @@ fn tile_ir_says_which_line_is_not_for_it() {
     refused(error, line, "`with_layout`: a layout of a tile, which Tile IR leaves to its compiler");
     let line = line!() + 2;
     let error = export(&|x: ArrayMut<f32, 2>| {
-        ct::for_each(ct::range(0, 4).streamed(false), (), |i, ()| x.store((i, 0), ct::ones([8, 16])));
+        ct::fold(ct::range(0, 4).warp_specialize(false), (), |(), i| x.store((i, 0), ct::ones([8, 16])));
     });
-    refused(error, line, "`streamed`: roles of warps in a loop, which Tile IR leaves to its compiler");
+    refused(error, line, "`warp_specialize`: roles of warps in a loop, which Tile IR leaves to its compiler");
     let line = line!() + 2;
     let error = export(&|x: ArrayMut<f32, 2>| {
-        ct::for_each(ct::range(ct::bid(0), 4).teams(2), (), |i, ()| x.store((i, 0), ct::ones([8, 16])));
+        ct::fold(ct::range(ct::bid(0), 4).pingpong(true), (), |(), i| x.store((i, 0), ct::ones([8, 16])));
     });
-    refused(error, line, "`teams`: roles of warps in a loop, which Tile IR leaves to its compiler");
+    refused(error, line, "`pingpong`: roles of warps in a loop, which Tile IR leaves to its compiler");
 }
 
 /// A product of matrices in tiles; 0 stands for no hint.
@@ -187,12 +187,12 @@ fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, stages: u32,
     let (i, j) = (ct::bid(0), ct::bid(1));
     let mut range = ct::range(0, a.num_tiles(1, [128, 64]));
     if stages > 0 {
-        range = range.stages(stages);
+        range = range.num_stages(stages);
     }
     if let Some(streamed) = streamed {
-        range = range.streamed(streamed);
+        range = range.warp_specialize(streamed);
     }
-    let acc = ct::for_each(range, ct::zeros::<f32, 2>([128, 128]), |k, acc| {
+    let acc = ct::fold(range, ct::zeros::<f32, 2>([128, 128]), |acc, k| {
         ct::mma(a.load((i, k), [128, 64]), b.load((k, j), [64, 128]), acc)
     });
     c.store((i, j), acc.cast());
@@ -222,22 +222,26 @@ fn a_loop_has_the_stages_that_it_wishes_for() {
         assert_eq!(stages(&new), (vec![wished], vec![]), "{}", new.schedule);
         let threads = product_with(Target::SM_90A, Hints::new(), wished as u32, Some(false));
         assert_eq!(stages(&threads), (vec![], vec![wished]), "{}", threads.schedule);
-        assert!(new.remarks.loops.is_empty() && threads.remarks.loops.is_empty(), "{}", new.remarks);
+        assert!(
+            new.remarks.unmet_loop_hints.is_empty() && threads.remarks.unmet_loop_hints.is_empty(),
+            "{}",
+            new.remarks
+        );
     }
     // It goes before what the launch wishes for, in both directions.
-    let three = product_with(Target::SM_90A, Hints::new().stages(1), 3, None);
+    let three = product_with(Target::SM_90A, Hints::new().num_stages(1), 3, None);
     assert_eq!(stages(&three), (vec![3], vec![]), "{}", three.schedule);
     for target in [Target::SM_80, Target::SM_90A] {
-        let none = product_with(target, Hints::new().stages(4), 1, None);
+        let none = product_with(target, Hints::new().num_stages(4), 1, None);
         assert_eq!(stages(&none), (vec![], vec![]), "{}", none.schedule);
-        assert!(!none.schedule.contains("agent load") && none.remarks.loops.is_empty(), "{}", none.schedule);
+        assert!(!none.schedule.contains("agent load") && none.remarks.unmet_loop_hints.is_empty(), "{}", none.schedule);
     }
     // As many as fit, and a remark.
     let many = product_with(Target::SM_90A, Hints::new(), 40, None);
     let [ring] = &stages(&many).0[..] else { panic!("{}", many.schedule) };
     let said = many.remarks.to_string();
     assert!((4..40).contains(ring), "{ring}");
-    let what = format!(": loop: {ring} stages, for shared memory has no room for 40");
+    let what = format!(": loop: {ring} stages, since shared memory has no space for 40");
     assert!(said.contains(&what) && said.contains(file!()), "{said}");
 }
 
@@ -252,7 +256,7 @@ fn a_loop_has_a_producer_as_it_wishes() {
         let code = product_with(target, Hints::new(), 0, streamed);
         assert_eq!(code.schedule.contains("agent load"), produced, "{target} {streamed:?}\n{}", code.schedule);
         assert_eq!(code.remarks.producer_warps > 0, produced, "{}", code.remarks);
-        assert!(code.remarks.loops.is_empty(), "{}", code.remarks);
+        assert!(code.remarks.unmet_loop_hints.is_empty(), "{}", code.remarks);
     }
     // The reason is given without a wish, too.
     for wish in [None, Some(true)] {
@@ -270,7 +274,7 @@ fn a_loop_has_a_producer_as_it_wishes() {
     );
     // What is computed of a load is no operand as it stands in memory.
     let kernel = |a: Array<f16, 2>, c: ArrayMut<f32, 2>| {
-        let acc = ct::for_each(ct::range(0, 4).streamed(true), ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+        let acc = ct::fold(ct::range(0, 4).warp_specialize(true), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             let a = a.load((0, k), [64, 64]);
             ct::mma(a * a, a + 1.0, acc)
         });
@@ -288,7 +292,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
     // The tile of a load that threads need, too.
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
         let start = (ct::zeros::<f32, 2>([64, 64]), ct::zeros::<f16, 2>([64, 64]));
-        let (acc, sum) = ct::for_each(ct::range(0, 4), start, |k, (acc, sum)| {
+        let (acc, sum) = ct::fold(ct::range(0, 4), start, |(acc, sum), k| {
             let (a, b) = (a.load((0, k), [64, 64]), b.load((k, 0), [64, 64]));
             (ct::mma(a, b, acc), sum + a + b)
         });
@@ -303,7 +307,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
     );
     // An array that the kernel writes.
     let kernel = |a: ArrayMut<f16, 2>| {
-        let acc = ct::for_each(ct::range(0, 4), ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+        let acc = ct::fold(ct::range(0, 4), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             ct::mma(a.load((0, k), [64, 64]), a.load((k, 1), [64, 64]), acc)
         });
         a.store((0, 0), acc.cast());
@@ -313,7 +317,7 @@ fn a_loop_without_a_producer_says_what_its_load_lacks() {
     // Stages of two products that do not fit, and operands of one that do.
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
         let start = ct::zeros::<f32, 2>([128, 128]);
-        let (x, y) = ct::for_each(ct::range(0, 4), (start, start), |k, (x, y)| {
+        let (x, y) = ct::fold(ct::range(0, 4), (start, start), |(x, y), k| {
             let x = ct::mma(a.load((0, k), [128, 256]), b.load((k, 0), [256, 128]), x);
             let y = ct::mma(a.load((1, k), [128, 256]), b.load((k, 1), [256, 128]), y);
             (x, y)
@@ -348,10 +352,10 @@ fn an_op_without_room_in_shared_memory_says_how_much_is_free() {
 fn persistent(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u32, scaled: bool) {
     let mut tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0));
     if teams > 0 {
-        tiles = tiles.teams(teams);
+        tiles = tiles.pingpong(teams > 1);
     }
-    ct::for_each(tiles, (), |i, ()| {
-        let acc = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+    ct::fold(tiles, (), |(), i| {
+        let acc = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |acc, k| {
             let acc = if scaled { acc * 0.5 } else { acc };
             ct::mma(a.load((i, k), [64, 64]), b.load((k, 0), [64, 128]), acc)
         });
@@ -371,19 +375,19 @@ fn iterations_are_dealt_as_wished() {
     {
         let code = code(Target::SM_90A, 4, teams, scaled);
         assert_eq!(code.schedule.contains("dealt 2"), dealt, "{teams} {scaled}\n{}", code.schedule);
-        assert!(code.remarks.loops.is_empty(), "{}", code.remarks);
+        assert!(code.remarks.unmet_loop_hints.is_empty(), "{}", code.remarks);
     }
     let wide = code(Target::SM_90A, 8, 2, false).remarks.to_string();
-    assert!(wide.contains(": loop: one team: a team is of 4 warps"), "{wide}");
+    assert!(wide.contains(": loop: no ping-pong: a ping-pong group has 4 warps"), "{wide}");
     let old = code(Target::SM_80, 4, 2, false).remarks.to_string();
-    assert!(old.contains(": loop: one team: iterations are dealt of the one loop"), "{old}");
+    assert!(old.contains(": loop: no ping-pong: it requires one persistent loop"), "{old}");
 }
 
 #[test]
 fn a_loop_that_is_left_early_keeps_its_hints() {
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool| {
-        let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
-        let acc = ct::for_each_flow(range, ct::zeros::<f32, 2>([64, 64]), |k, acc, flow| {
+        let range = ct::range(0, a.num_tiles(1, [64, 64])).warp_specialize(streamed);
+        let acc = ct::fold_with_control(range, ct::zeros::<f32, 2>([64, 64]), |acc, k, flow| {
             flow.break_if(k.eq(ct::num_blocks(0)), acc);
             ct::mma(a.load((0, k), [64, 64]), b.load((k, 0), [64, 64]), acc)
         });

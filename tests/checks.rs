@@ -214,7 +214,7 @@ fn a_doubtful_number_is_an_error_where_it_is_used() {
     }
     used!("a store", |x, zeros, y| y.store(0, zeros + x));
     used!("a branch", |x, zeros, y| ct::if_then(x.eq(0), || y.store(0, zeros)));
-    used!("the range of a loop", |x, zeros, y| ct::for_each(..x, (), |_, ()| y.store(0, zeros)));
+    used!("the range of a loop", |x, zeros, y| ct::fold(..x, (), |(), _| y.store(0, zeros)));
     used!("an index", |x, zeros, y| y.store(x, zeros));
     used!("an index", |x, _zeros, y| y.store(0, y.load(x, [4])));
     used!("an assertion", |x, _zeros, _y| ct::assert!(x.eq(0)));
@@ -222,7 +222,7 @@ fn a_doubtful_number_is_an_error_where_it_is_used() {
     used!("an atomic operation", |x, _zeros, y| y.entry(0).atomic_add(x));
     used!("an index or mask", |x, zeros, y| y.store(0, y.gather(zeros + x)));
     // Through loops, branches, reductions, and what moves elements.
-    used!("a store", |x, zeros, y| y.store(0, ct::for_each(..3, zeros, |_, sum| sum + x)));
+    used!("a store", |x, zeros, y| y.store(0, ct::fold(..3, zeros, |sum, _| sum + x)));
     used!("a store", |x, zeros, y| y.store(0, ct::if_else(ct::bid(0).eq(0), || zeros + x, || zeros)));
     used!("a store", |x, zeros, y| y.store(0, (zeros + x).sum(0)));
     used!("a store", |x, zeros, y| y.store(0, ct::cat([zeros.extract([0], [2]), (zeros + x).extract([1], [2])], 0)));

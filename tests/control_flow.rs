@@ -29,11 +29,11 @@ fn loops_stop_early_and_not_at_all_when_empty() -> ct::Result<()> {
     let kernel = |out: ArrayMut<i32, 2>| {
         let b = ct::bid(0);
         // Smallest square above b, but at most 25.
-        let square = ct::for_each_while(..6, ct::scalar(-1), |i, _| ((i * i).le(b), i * i));
+        let square = ct::fold_while(..6, ct::scalar(-1), |_, i| ((i * i).le(b), i * i));
         out.store_scalar((b, 0), square);
-        let none = ct::for_each(ct::range(b, 3), ct::scalar(7), |i, s| s * 10 + i);
+        let none = ct::fold(ct::range(b, 3), ct::scalar(7), |s, i| s * 10 + i);
         out.store_scalar((b, 1), none);
-        let strided = ct::for_each(ct::range(1, b).step(b.max(3)), ct::scalar(0), |i, s| s + i);
+        let strided = ct::fold(ct::range(1, b).step(b.max(3)), ct::scalar(0), |s, i| s + i);
         out.store_scalar((b, 2), strided);
     };
     ct::launch(kernel, 40, (&mut out,))?;
@@ -123,7 +123,7 @@ fn map_equals_the_tile_form() -> ct::Result<()> {
 fn a_step_that_is_positive_costs_nothing() -> ct::Result<()> {
     let sum = |step: fn() -> Scalar<i32>| {
         move |y: ArrayMut<i32, 1>, n: Scalar<i32>| {
-            let sum = ct::for_each(ct::range(ct::bid(0), n).step(step()), ct::scalar(0), |i, sum| sum + i);
+            let sum = ct::fold(ct::range(ct::bid(0), n).step(step()), ct::scalar(0), |sum, i| sum + i);
             y.store_scalar(ct::bid(0), sum);
         }
     };
@@ -140,19 +140,20 @@ fn a_step_that_is_positive_costs_nothing() -> ct::Result<()> {
 fn host_numbers_fit_the_type_that_a_range_counts_in() -> ct::Result<()> {
     fn kernel(y: ArrayMut<i32, 1>, zero: Scalar<u32>, most: Scalar<u32>, long: Scalar<u64>) {
         let rounds = |n: usize, range: ct::StepRange<u32>| {
-            y.store_scalar(n, ct::for_each(range, ct::scalar(0), |_, n| n + 1));
+            y.store_scalar(n, ct::fold(range, ct::scalar(0), |n, _| n + 1));
         };
         rounds(0, ct::range(zero, 3_000_000_000usize).step(1 << 30));
         rounds(1, ct::range(0i32, most).step(3_000_000_000u32));
         rounds(2, ct::range(most, 0).step(-3_000_000_000i64));
         rounds(3, ct::range(zero, u32::MAX).step(u32::MAX as usize - 1).rev());
-        y.store_scalar(4, ct::for_each(ct::range(0, long).step(usize::MAX), ct::scalar(0), |_, n| n + 1));
-        let early = ct::for_each_flow(ct::range(zero, u32::MAX).step(3_000_000_000u32), ct::scalar(0), |_, n, flow| {
-            flow.break_if(n.ge(7), n);
-            n + 1
-        });
+        y.store_scalar(4, ct::fold(ct::range(0, long).step(usize::MAX), ct::scalar(0), |n, _| n + 1));
+        let early =
+            ct::fold_with_control(ct::range(zero, u32::MAX).step(3_000_000_000u32), ct::scalar(0), |n, _, flow| {
+                flow.break_if(n.ge(7), n);
+                n + 1
+            });
         y.store_scalar(5, early);
-        let last = ct::for_each(ct::range(zero, u32::MAX).step(3_000_000_000u32), ct::scalar(0u32), |k, _| k);
+        let last = ct::fold(ct::range(zero, u32::MAX).step(3_000_000_000u32), ct::scalar(0u32), |_, k| k);
         y.store_scalar(6, last.eq(3_000_000_000).cast::<i32>());
     }
     fn part(x: Array<i32, 1>, y: ArrayMut<i32, 1>, start: Scalar<u32>) {

@@ -40,7 +40,7 @@ fn softmax_of_odd_rows() -> ct::Result<()> {
 
 fn matmul(a: ct::Array<ct::f16, 2>, b: ct::Array<ct::f16, 2>, c: ct::ArrayMut<f32, 2>, [tm, tn, tk]: [usize; 3]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
-    let acc = ct::for_each(ct::range(0, a.num_tiles(1, [tm, tk])), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+    let acc = ct::fold(ct::range(0, a.num_tiles(1, [tm, tk])), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
     });
     c.store([i, j], acc);
@@ -139,7 +139,7 @@ fn broken_contracts_of_pointers_are_errors() -> ct::Result<()> {
 /// One more than what is loaded, in some rounds of a loop.
 fn successors(x: ct::ArrayMut<i32, 1>, rounds: ct::Scalar<i32>) {
     let tile = x.load([0], [4]);
-    let next = ct::for_each(ct::range(0, rounds), tile, |_, _| {
+    let next = ct::fold(ct::range(0, rounds), tile, |_, _| {
         // SAFETY: the cpu back end checks it.
         unsafe { tile.unchecked_add(1) }
     });

@@ -604,10 +604,10 @@ fn panics_that_a_kernel_catches_are_errors_of_the_launch() -> ct::Result<()> {
     };
     let tile = || ct::arange::<i32>(16, 0, 1);
     let text = message(&|y| {
-        caught(&|| _ = ct::for_each(..4, ct::scalar(0), |_, _| panic!("in the body")));
+        caught(&|| _ = ct::fold(..4, ct::scalar(0), |_, _| panic!("in the body")));
         store(y);
     });
-    assert!(text.contains("the body of `for_each` panicked") && text.matches("error").count() <= 1, "{text}");
+    assert!(text.contains("the body of `fold` panicked") && text.matches("error").count() <= 1, "{text}");
     let text = message(&|y| {
         caught(&|| _ = tile().reduce(0, 0, |_, _| panic!("in the body")));
         store(y);

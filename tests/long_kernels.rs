@@ -47,7 +47,7 @@ fn many_loads() {
 
 #[test]
 fn many_loops() {
-    let turn = |x, _| ct::for_each(..ct::num_blocks(0), x, |i, x: Tile<f32, 1>| x * 0.5 + i.cast::<f32>());
+    let turn = |x, _| ct::fold(..ct::num_blocks(0), x, |x: Tile<f32, 1>, i| x * 0.5 + i.cast::<f32>());
     compiles(1024, move |y, tile| y.store([0], (0..500).fold(y.load([0], [tile]), turn)));
 }
 
@@ -57,7 +57,7 @@ fn loops_in_loops() {
         if depth == 0 {
             return x * 3.0;
         }
-        ct::for_each(..ct::num_blocks(0), x, |i, x| level(depth - 1, x + i.cast::<f32>()) + x * 3.0)
+        ct::fold(..ct::num_blocks(0), x, |x, i| level(depth - 1, x + i.cast::<f32>()) + x * 3.0)
     }
     compiles(1024, |y, tile| y.store([0], level(24, y.load([0], [tile]))));
 }

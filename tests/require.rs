@@ -62,7 +62,7 @@ fn what_no_launch_knows_is_named() {
             ct::require!(x.load_scalar(0).gt(0.0), "first");
             ct::require!(x.extent(0).gt(0), "first {}", x.load(0, [4]).sum(0).item());
             ct::if_then(y.extent(0).gt(1), || ct::require!(x.extent(0).gt(1)));
-            let n = ct::for_each(..y.extent(0), ct::scalar(0), |i, n| n + i);
+            let n = ct::fold(..y.extent(0), ct::scalar(0), |n, i| n + i);
             ct::require!(n.gt(1));
         },
         (input::<f32, 1>(), output::<f32, 1>()),
@@ -187,7 +187,7 @@ fn an_axis_that_i32_does_not_count_is_refused_where_it_is_counted() {
     // In a loop, by a number of tiles, and with an axis order.
     let line = line!() + 3;
     let tiles = |x: Array<u8, 2>, y: ArrayMut<i64, 1>, tile: usize| {
-        ct::for_each(..2, (), |i, ()| {
+        ct::fold(..2, (), |(), i| {
             let count = x.tiles([tile, 2]).order([1, 0]).num_tiles(0);
             y.store_scalar(i, count.cast::<i64>());
         });
@@ -202,7 +202,7 @@ fn an_axis_that_i32_does_not_count_is_refused_where_it_is_counted() {
 #[test]
 fn more_tiles_than_i32_counts_are_refused() {
     fn kernel(x: Array<u8, 2>, y: ArrayMut<i32, 1>) {
-        ct::for_each(x.tiles([1, 2]).indices(), (), |[i, j], ()| y.store_scalar(0, i + j));
+        ct::fold(x.tiles([1, 2]).indices(), (), |(), [i, j]| y.store_scalar(0, i + j));
     }
     let array = ct::ArraySpec::<u8, 2>::new;
     let conditions = |shape| trace(kernel, (array(shape), output())).required.len();

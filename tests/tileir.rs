@@ -20,7 +20,7 @@ fn vadd(a: Array<f32, 1>, b: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
 
 fn matmul(a: Array<ct::f16, 2>, b: Array<ct::f16, 2>, c: ArrayMut<ct::f16, 2>, [tm, tn, tk]: [usize; 3]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
-    let acc = ct::for_each(ct::scalar(0)..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+    let acc = ct::fold(ct::scalar(0)..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
     });
     c.store([i, j], acc.cast::<ct::f16>());
@@ -65,7 +65,7 @@ fn attention(
     let flush = || FloatMode::new().flush_to_zero();
     let start = (ct::zeros([tm, d]), ct::full([tm, 1], f32::NEG_INFINITY), ct::zeros([tm, 1]));
     let (acc, _, total) =
-        ct::for_each(..steps, start, |j, (acc, largest, total): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>)| {
+        ct::fold(..steps, start, |(acc, largest, total): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>), j| {
             let options = LoadOptions::new().order([0, 1, 3, 2]).latency(2);
             let y = k.load_with((batch, head, 0, j), [1, 1, d, tn], options).reshape([d, tn]);
             let mut scores = ct::mma(x, y, ct::zeros::<f32, 2>([tm, tn]));
@@ -209,7 +209,7 @@ fn grouped(x: Array<f32, 2>, y: ArrayMut<f32, 2>, group: usize) {
     let first = index / in_group * group;
     let height = (rows - first).min(group);
     let at = [first + index % in_group % height, index % in_group / height];
-    let sum = ct::for_each(..x.num_tiles(1, [8, 16]), ct::zeros::<f32, 2>([8, 16]), |k, sum| {
+    let sum = ct::fold(..x.num_tiles(1, [8, 16]), ct::zeros::<f32, 2>([8, 16]), |sum, k| {
         sum + x.load([at[0], k], [8, 16]) + y.load(at, [8, 16])
     });
     y.store(at, sum);
@@ -260,7 +260,7 @@ fn what_fits_is_found_out_exactly() {
 fn ends_of_loops_are_compared_with_the_tiles() {
     fn summed(x: Array<i32, 1>, y: ArrayMut<i32, 1>, n: Scalar<i32>) {
         let i = ct::bid(0);
-        let sum = ct::for_each(..(n + i) / 2, ct::zeros::<i32, 1>([4]), |j, sum| sum + x.load([j], [4]));
+        let sum = ct::fold(..(n + i) / 2, ct::zeros::<i32, 1>([4]), |sum, j| sum + x.load([j], [4]));
         y.store([i], sum);
     }
     let x = ArraySpec::<i32, 1>::new([10]).unaligned();
@@ -279,7 +279,7 @@ fn what_runs_only_sometimes_is_asked_only_then() {
     // All blocks but the first look at their neighbour, in a loop.
     fn neighbours(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         let i = ct::bid(0);
-        let sum = ct::for_each(..3, ct::zeros::<f32, 1>([16]), |_, sum| {
+        let sum = ct::fold(..3, ct::zeros::<f32, 1>([16]), |sum, _| {
             ct::if_else(i.gt(0), || sum + x.load([i - 1], [16]), || sum)
         });
         y.store([i], sum);

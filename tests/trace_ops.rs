@@ -187,7 +187,7 @@ fn movement<T: Element>() {
             let row = a.permute([2, 0, 1]).load_with([0, 0, 0], [8, 2, 1], ct::LoadOptions::new().order([0, 2, 1]));
             out.store_with([0, 0, 0], row.broadcast_to([8, 2, 4]), ct::StoreOptions::new().order([2, 0, 1]));
             let same = ct::if_else(a.extent(0).lt(a.num_tiles(1, [2, 4, 8])), || x, || ct::zeros([2, 4, 8]));
-            out.store([0, 0, 0], ct::for_each(0..3, same, |_, s| s));
+            out.store([0, 0, 0], ct::fold(0..3, same, |s, _| s));
         },
         (input::<T, 3>(), output::<T, 3>()),
     );
@@ -312,7 +312,7 @@ fn hints_of_accesses_choose_stages_and_who_copies() {
     let product = |load: ct::LoadOptions, store: ct::StoreOptions| {
         move |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>| {
             let (i, j) = (ct::bid(0), ct::bid(1));
-            let acc = ct::for_each(..a.num_tiles(1, [128, 64]), ct::zeros::<f32, 2>([128, 128]), |k, acc| {
+            let acc = ct::fold(..a.num_tiles(1, [128, 64]), ct::zeros::<f32, 2>([128, 128]), |acc, k| {
                 let a = a.load_with((i, k), [128, 64], load.clone());
                 ct::mma(a, b.load_with((k, j), [64, 128], load.clone()), acc)
             });
@@ -431,7 +431,7 @@ fn rounds_stand_in_a_row_where_the_hint_says_so() {
     let kernel = |step: bool, rounds: u32| {
         move |x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Scalar<i32>| {
             let range = ct::range(0, 100).step(if step { n } else { ct::scalar(2) }).unroll(rounds);
-            let sum = ct::for_each(range, ct::zeros::<f32, 1>([128]), |i, sum| sum + x.load(i, [128]).sin());
+            let sum = ct::fold(range, ct::zeros::<f32, 1>([128]), |sum, i| sum + x.load(i, [128]).sin());
             y.store(0, sum);
         }
     };

@@ -99,7 +99,7 @@ fn loops_carry_their_state() {
     let module = trace(
         |a: Array<f32, 1>, n: Scalar<i32>, out: ArrayMut<f32, 1>| {
             let zero = ct::zeros::<f32, 1>([64]);
-            let (sum, [low, high]) = ct::for_each(ct::range(2, n).step(3usize), (zero, [zero; 2]), |i, (s, [l, h])| {
+            let (sum, [low, high]) = ct::fold(ct::range(2, n).step(3usize), (zero, [zero; 2]), |(s, [l, h]), i| {
                 let x = a.load(i, [64]);
                 (s + x, [l.min(x), h.max(x)])
             });
@@ -120,7 +120,7 @@ fn while_loops_leave_through_a_break() {
     let module = trace(
         |n: Scalar<i32>, out: ArrayMut<i32, 1>| {
             let n = ct::while_loop(n, |n| n.gt(1), |n| n / 2);
-            let hit = ct::for_each_while(..n, n, |i, _| (i.lt(5), i * i));
+            let hit = ct::fold_while(..n, n, |_, i| (i.lt(5), i * i));
             out.store_scalar(0, hit);
         },
         (4i32, output::<i32, 1>()),
@@ -154,7 +154,7 @@ fn structs_are_state() {
     let module = trace(
         |a: Array<f32, 2>, out: ArrayMut<f32, 2>| {
             let start = Running { max: ct::full([4, 1], f32::MIN), sum: ct::zeros([4, 1]) };
-            let end = ct::for_each(..a.num_tiles(1, [4, 32]), start, |k, s| {
+            let end = ct::fold(..a.num_tiles(1, [4, 32]), start, |s, k| {
                 let x = a.load([ct::bid(0), k], [4, 32]);
                 let max = s.max.max(x.reduce_max(1));
                 Running { max, sum: s.sum * (s.max - max).exp() + (x - max).exp().sum(1) }

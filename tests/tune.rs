@@ -293,7 +293,7 @@ fn a_limit_leaves_other_tasks_of_a_pool_alone() {
             scope.spawn(move |_| {
                 let mut y = ct::Device::cpu().zeros::<i32, 1>([1]).unwrap();
                 let slow = |y: ArrayMut<i32, 1>, n: Scalar<i32>| {
-                    y.store_scalar(0, ct::for_each(..n, ct::scalar(0), |_, s| s + 1));
+                    y.store_scalar(0, ct::fold(..n, ct::scalar(0), |s, _| s + 1));
                 };
                 // So much work that it takes longer than the limit anywhere.
                 let start = std::time::Instant::now();

@@ -9,7 +9,7 @@ type Outcome = Result<(), ct::Error>;
 
 fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, [tm, tn, tk]: [usize; 3]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
-    let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+    let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
     });
     c.store([i, j], acc);
@@ -30,8 +30,8 @@ fn a_product_runs_through_its_loop() -> Outcome {
 /// Rows of tiles with a stride of the number of blocks, each up to the diagonal.
 fn triangle(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
     let rows = ct::range(ct::bid(0), x.num_tiles(0, [16, 16])).step(ct::num_blocks(0));
-    ct::for_each(rows, (), |i, ()| {
-        let sum = ct::for_each(..i + 1, ct::zeros::<f32, 2>([16, 16]), |j, sum| sum + x.load([i, j], [16, 16]));
+    ct::fold(rows, (), |(), i| {
+        let sum = ct::fold(..i + 1, ct::zeros::<f32, 2>([16, 16]), |sum, j| sum + x.load([i, j], [16, 16]));
         y.store((i, 0), sum);
     });
 }

@@ -24,7 +24,7 @@ pub type ParamWord = u64;
 /// ```
 /// use cutlet::Hints;
 /// let hints = Hints::new().num_warps(8).occupancy(2);
-/// assert_eq!((hints.num_warps, hints.stages), (Some(8), None));
+/// assert_eq!((hints.num_warps, hints.num_stages), (Some(8), None));
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -38,11 +38,11 @@ pub struct Hints {
     /// three bands of kernels with several products of 192 rows in a loop, as those of attention are.
     ///
     /// On Hopper, 4 may be *two teams* of 4 in the ptx back end, where a block multiplies matrices for one tile after
-    /// another (a `for_each` over tiles that carries nothing on) and `occupancy` is not above 1: the teams take the
+    /// another (a `fold` over tiles that carries nothing on) and `occupancy` is not above 1: the teams take the
     /// iterations in turn, so that one multiplies while the other one stores. Results and their order are the same.
     pub num_warps: Option<u32>,
-    /// Depth of software-pipelined loops: how many loads are in flight.
-    pub stages: Option<u32>,
+    /// Number of stages of software-pipelined loops: the loads of this many iterations are in flight. With 1 no load runs ahead.
+    pub num_stages: Option<u32>,
     /// Tile blocks of one cluster (a power of two up to 16).
     ///
     /// On Hopper, 2 or more have the ptx back end run the kernel in clusters of two tile blocks, neighbours along the
@@ -98,7 +98,7 @@ impl fmt::Debug for Hints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Hints {
             num_warps,
-            stages,
+            num_stages,
             num_ctas,
             occupancy,
             code_limit,
@@ -110,7 +110,7 @@ impl fmt::Debug for Hints {
             plan,
         } = self;
         let mut text = f.debug_struct("Hints");
-        text.field("num_warps", num_warps).field("stages", stages).field("num_ctas", num_ctas);
+        text.field("num_warps", num_warps).field("num_stages", num_stages).field("num_ctas", num_ctas);
         text.field("occupancy", occupancy).field("code_limit", code_limit).field("loop_limit", loop_limit);
         text.field("opt_level", opt_level).field("line_info", line_info).field("device_debug", device_debug);
         text.field("memcheck", memcheck);
@@ -126,7 +126,7 @@ impl Hints {
     pub const fn new() -> Hints {
         Hints {
             num_warps: None,
-            stages: None,
+            num_stages: None,
             num_ctas: None,
             occupancy: None,
             code_limit: None,
@@ -146,10 +146,10 @@ impl Hints {
         self
     }
 
-    /// With [`Hints::stages`].
+    /// With [`Hints::num_stages`].
     #[must_use]
-    pub const fn stages(mut self, stages: u32) -> Hints {
-        self.stages = Some(stages);
+    pub const fn num_stages(mut self, stages: u32) -> Hints {
+        self.num_stages = Some(stages);
         self
     }
 

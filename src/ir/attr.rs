@@ -120,6 +120,18 @@ pub enum HintValue {
     Bool(bool),
 }
 
+/// Keys of the hints of a loop.
+pub mod hint_key {
+    /// Number of pipeline stages of the loop's loads.
+    pub const NUM_STAGES: &str = "num_stages";
+    /// Warp specialization of the loop.
+    pub const WARP_SPECIALIZE: &str = "warp_specialize";
+    /// Ping-pong schedule over the iterations of the loop.
+    pub const PINGPONG: &str = "pingpong";
+    /// Unroll factor of the loop.
+    pub const UNROLL: &str = "unroll";
+}
+
 /// Hints by target (`sm_90`, `default`, …), then by key (`latency`, `num_cta_in_cga`, …).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hints(pub Vec<(String, Vec<(String, HintValue)>)>);

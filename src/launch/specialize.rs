@@ -46,7 +46,7 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     let Wishes { hints, generator, dependent, checked } = wishes;
     let Hints {
         num_warps,
-        stages,
+        num_stages,
         num_ctas,
         occupancy,
         code_limit,
@@ -59,7 +59,7 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     } = hints;
     let mut key = WordWriter::default();
     key.push(device.id() << 8 | u64::from(dependent) << 7 | generator as u64);
-    key.push(word(num_warps) << 32 | word(stages));
+    key.push(word(num_warps) << 32 | word(num_stages));
     key.push(word(num_ctas) << 32 | word(occupancy));
     key.push(word(code_limit) << 32 | word(loop_limit));
     let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
@@ -252,7 +252,7 @@ mod tests {
         let all = [
             hints,
             hints.num_warps(4),
-            hints.stages(4),
+            hints.num_stages(4),
             hints.num_ctas(4),
             hints.occupancy(4),
             hints.code_limit(4),

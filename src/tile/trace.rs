@@ -89,7 +89,7 @@ pub enum Source {
 /// What an open block is the body of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
-    /// In the user's words: ``the body of `for_each` ``.
+    /// In the user's words: ``the body of `fold` ``.
     pub what: &'static str,
     /// The call that it belongs to.
     pub place: Place,

@@ -194,7 +194,7 @@ mod tests {
              at ./src/main.rs:31:22
    4: app::twice
              at ./src/main.rs:9:5
-   5: cutlet::ops::control::for_each
+   5: cutlet::ops::control::fold
              at /home/me/.cargo/cutlet/src/ops/control.rs:70:9
    6: app::kernel
              at ./src/main.rs:30:5

@@ -313,7 +313,7 @@ fn pointers_do_not_fit() {
             let _ = p.array::<2>([4, 4], [-4, 1]);
             let _ = tile(8, 4).reduce(0, 0.0, |a, _| a + p.load());
             let inside = std::cell::Cell::new(p);
-            ct::for_each(0..4, (), |i, ()| inside.set(p.offset(i)));
+            ct::fold(0..4, (), |(), i| inside.set(p.offset(i)));
             let _ = inside.get().load();
         }
     });
@@ -332,7 +332,7 @@ fn pointers_do_not_fit() {
   extents and strides are not negative; they count elements
 <load())>: the closure of `reduce` takes only elementwise operations on scalars, and this operation reads or writes memory
   compute it before, outside of the closure
-<load()>: this value belongs to the body of `for_each` and is used outside of it
+<load()>: this value belongs to the body of `fold` and is used outside of it
   <offset(i)))>: it is computed here
   return it from the closure: values leave a body only through its result"
     );

@@ -112,17 +112,15 @@ fn within_a_closure_for_scalars() {
 #[test]
 fn hints_of_nothing() {
     let text = problems(|| {
-        ct::for_each(ct::range(0, 4).stages(0), (), |_, ()| ());
-        ct::for_each(ct::range(0, 4).unroll(0).teams(0).streamed(true), (), |_, ()| ());
+        ct::fold(ct::range(0, 4).num_stages(0), (), |(), _| ());
+        ct::fold(ct::range(0, 4).unroll(0).pingpong(true).warp_specialize(true), (), |(), _| ());
     });
     assert_eq!(
         text,
         "\
-<ct::for_each(ct::range(0, 4).stages(0), (), |_, ()| ())>: `for_each`: the hint `stages` of the range is 0
+<ct::fold(ct::range(0, 4).num_stages(0), (), |(), _| ())>: `fold`: the hint `num_stages` of the range is 0
   1 is the least; without the hint the compiler chooses
-<ct::for_each(ct::range(0, 4).unroll(0).teams(0).streamed(true), (), |_, ()| ())>: `for_each`: the hint `unroll` of the range is 0
-  1 is the least; without the hint the compiler chooses
-<ct::for_each(ct::range(0, 4).unroll(0).teams(0).streamed(true), (), |_, ()| ())>: `for_each`: the hint `teams` of the range is 0
+<ct::fold(ct::range(0, 4).unroll(0).pingpong(true).warp_specialize(true), (), |(), _| ())>: `fold`: the hint `unroll` of the range is 0
   1 is the least; without the hint the compiler chooses"
     );
 }

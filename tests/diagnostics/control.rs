@@ -10,12 +10,12 @@ use crate::{SumToScalar, problems, problems_with_arrays, tile};
 #[test]
 fn state_changes_its_shape() {
     let text = problems(|| {
-        let _ = ct::for_each(0..4, tile(4, 1), |_, sum| sum + tile(4, 8));
+        let _ = ct::fold(0..4, tile(4, 1), |sum, _| sum + tile(4, 8));
     });
     assert_eq!(
         text,
         "\
-<ct::for_each(0..4, tile(4, 1), |_, sum| sum + tile(4, 8))>: the body of `for_each` gives a tile of shape [4, 8] where [4, 1] is expected
+<ct::fold(0..4, tile(4, 1), |sum, _| sum + tile(4, 8))>: the body of `fold` gives a tile of shape [4, 8] where [4, 1] is expected
   <sum + tile(4, 8))>: it is computed here
   values keep their shape through loops and branches"
     );
@@ -24,12 +24,12 @@ fn state_changes_its_shape() {
 #[test]
 fn state_changes_its_length() {
     let text = problems(|| {
-        let _ = ct::for_each(0..4, vec![tile(4, 1)], |_, list| [list.clone(), list].concat());
+        let _ = ct::fold(0..4, vec![tile(4, 1)], |list, _| [list.clone(), list].concat());
     });
     assert_eq!(
         text,
         "\
-<ct::for_each(0..4, vec![tile(4, 1)], |_, list| [list.clone(), list].concat())>: `for_each`: the state has 1 values and comes back with 2
+<ct::fold(0..4, vec![tile(4, 1)], |list, _| [list.clone(), list].concat())>: `fold`: the state has 1 values and comes back with 2
   a `Vec` in the state keeps its length"
     );
 }
@@ -51,12 +51,12 @@ fn branches_differ() {
 #[test]
 fn step_is_not_positive() {
     let text = problems(|| {
-        ct::for_each(ct::range(8, 0).step(0), (), |_, ()| ());
+        ct::fold(ct::range(8, 0).step(0), (), |(), _| ());
     });
     assert_eq!(
         text,
         "\
-<ct::for_each(ct::range(8, 0).step(0), (), |_, ()| ())>: `for_each`: the step is 0
+<ct::fold(ct::range(8, 0).step(0), (), |(), _| ())>: `fold`: the step is 0
   a range goes up or down by 1 at least"
     );
 }
@@ -66,15 +66,15 @@ fn step_is_not_positive() {
 fn bounds_do_not_fit_the_counter() {
     let text = problems(|| {
         let (int, plain, wide, long) = (ct::scalar(0i32), ct::scalar(0u32), ct::scalar(0i64), ct::scalar(0u64));
-        ct::for_each(ct::range(int, (1i64 << 32) + 5), (), |_, ()| ());
-        ct::for_each(ct::range(int, 3_000_000_000u32), (), |_, ()| ());
-        ct::for_each(ct::range(-3i32, plain), (), |_, ()| ());
-        ct::for_each(ct::range(wide, usize::MAX), (), |_, ()| ());
-        ct::for_each(ct::range(long, -1i64), (), |_, ()| ());
-        ct::for_each(0..3_000_000_000usize, (), |_, ()| ());
-        ct::for_each(ct::range(0, int).step(3_000_000_000u32), (), |_, ()| ());
-        ct::for_each(ct::range(plain, 0).step(-5_000_000_000i64), (), |_, ()| ());
-        ct::for_each(ct::range(0, wide).step(usize::MAX).rev(), (), |_, ()| ());
+        ct::fold(ct::range(int, (1i64 << 32) + 5), (), |(), _| ());
+        ct::fold(ct::range(int, 3_000_000_000u32), (), |(), _| ());
+        ct::fold(ct::range(-3i32, plain), (), |(), _| ());
+        ct::fold(ct::range(wide, usize::MAX), (), |(), _| ());
+        ct::fold(ct::range(long, -1i64), (), |(), _| ());
+        ct::fold(0..3_000_000_000usize, (), |(), _| ());
+        ct::fold(ct::range(0, int).step(3_000_000_000u32), (), |(), _| ());
+        ct::fold(ct::range(plain, 0).step(-5_000_000_000i64), (), |(), _| ());
+        ct::fold(ct::range(0, wide).step(usize::MAX).rev(), (), |(), _| ());
     });
     let (i64_, u64_) = (
         "count in i64: a scalar end is converted by `.cast::<i64>()`, a host end becomes `ct::scalar(0i64)`",
@@ -93,7 +93,7 @@ fn bounds_do_not_fit_the_counter() {
     ];
     let want = want.map(|(range, what, elem, way_out)| {
         format!(
-            "<ct::for_each({range}, (), |_, ()| ())>: `for_each`: the {what} does not fit {elem}, the type that the range \
+            "<ct::fold({range}, (), |(), _| ())>: `fold`: the {what} does not fit {elem}, the type that the range \
              counts in\n  {way_out}"
         )
     });
@@ -104,13 +104,13 @@ fn bounds_do_not_fit_the_counter() {
 fn value_leaves_a_loop() {
     let text = problems(|| {
         let leak = Cell::new(None);
-        ct::for_each(0..4, (), |i, ()| leak.set(Some(i * 2)));
+        ct::fold(0..4, (), |(), i| leak.set(Some(i * 2)));
         let _ = leak.get().unwrap() + 1;
     });
     assert_eq!(
         text,
         "\
-<leak.get().unwrap() + 1>: this value belongs to the body of `for_each` and is used outside of it
+<leak.get().unwrap() + 1>: this value belongs to the body of `fold` and is used outside of it
   <i * 2)))>: it is computed here
   return it from the closure: values leave a body only through its result"
     );
@@ -120,14 +120,14 @@ fn value_leaves_a_loop() {
 fn counter_leaves_a_loop() {
     let text = problems(|| {
         let leak = Cell::new(None);
-        ct::for_each(0..4, (), |i, ()| leak.set(Some(i)));
+        ct::fold(0..4, (), |(), i| leak.set(Some(i)));
         let _ = leak.get().unwrap() + 1;
     });
     assert_eq!(
         text,
         "\
-<leak.get().unwrap() + 1>: this value belongs to the body of `for_each` and is used outside of it
-  <ct::for_each(0..4, (), |i, ()| leak.set(Some(i)))>: it is an argument of this body
+<leak.get().unwrap() + 1>: this value belongs to the body of `fold` and is used outside of it
+  <ct::fold(0..4, (), |(), i| leak.set(Some(i)))>: it is an argument of this body
   return it from the closure: values leave a body only through its result"
     );
 }
@@ -196,12 +196,12 @@ fn tiles_in_a_map() {
 #[test]
 fn loop_in_a_map() {
     let text = problems(|| {
-        let _ = tile(4, 8).map(|x| ct::for_each(0..3, x, |_, x| x * x));
+        let _ = tile(4, 8).map(|x| ct::fold(0..3, x, |x, _| x * x));
     });
     assert_eq!(
         text,
         "\
-<ct::for_each(0..3, x, |_, x| x * x))>: the closure of `map` takes only elementwise operations on scalars, and this operation has control flow or a reduction of its own
+<ct::fold(0..3, x, |x, _| x * x))>: the closure of `map` takes only elementwise operations on scalars, and this operation has control flow or a reduction of its own
   compute it before, outside of the closure"
     );
 }
@@ -209,21 +209,21 @@ fn loop_in_a_map() {
 #[test]
 fn flow_of_another_loop() {
     let text = problems(|| {
-        ct::for_each_flow(..4, (), |i, (), flow| {
-            ct::for_each(..3, (), |j, ()| flow.break_if(i.eq(j), ()));
+        ct::fold_with_control(..4, (), |(), i, flow| {
+            ct::fold(..3, (), |(), j| flow.break_if(i.eq(j), ()));
         });
     });
     assert_eq!(
         text,
         "\
 <break_if(i.eq(j), ()))>: `break_if` is for a loop around the one that it stands in
-  <ct::for_each_flow(..4, (), |i, (), flow| {>: the loop that it is for
-  <ct::for_each(..3, (), |j, ()| flow.break_if(i.eq(j), ()))>: the loop that it stands in
+  <ct::fold_with_control(..4, (), |(), i, flow| {>: the loop that it is for
+  <ct::fold(..3, (), |(), j| flow.break_if(i.eq(j), ()))>: the loop that it stands in
   give the condition out in the state of the inner loop, and ask for it there"
     );
     let text = problems(|| {
         let kept = Cell::new(None);
-        ct::for_each_flow(..4, (), |_, (), flow| kept.set(Some(flow)));
+        ct::fold_with_control(..4, (), |(), _, flow| kept.set(Some(flow)));
         kept.get().unwrap().continue_if(ct::bid(0).eq(0), ());
     });
     assert!(text.contains(">: `continue_if`: the loop has ended\n") && text.contains(">: this loop\n"), "{text}");
@@ -231,8 +231,11 @@ fn flow_of_another_loop() {
 
 #[test]
 fn loop_without_an_end() {
-    let text = problems(|| ct::loop_flow((), |(), _| ()));
-    assert!(text.contains("`loop_flow`: nothing ends the loop\n  call `flow.break_if(condition, state)`"), "{text}");
+    let text = problems(|| ct::loop_with_control((), |(), _| ()));
+    assert!(
+        text.contains("`loop_with_control`: nothing ends the loop\n  call `control.break_if(condition, state)`"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn calls(text: &str) -> (Vec<String>, usize) {
 
 #[test]
 fn problems_in_functions_name_their_callers() {
-    let kernel = || ct::for_each(0..3, (), |_, ()| twice(|| added(4)));
+    let kernel = || ct::fold(0..3, (), |(), _| twice(|| added(4)));
     let text = with_source(&traced::problems(kernel, ()));
     let expected = "<tile(rows, 8) + tile(3, 8)>: `+` of tiles f32 [4, 8] and f32 [3, 8]\n  extents must be equal";
     assert!(text.starts_with(expected), "{text}");
@@ -49,7 +49,7 @@ fn all_problems_together_and_no_consequences() {
     let text = problems_with_arrays::<f32>(|a, out| {
         let wrong = a.load([0, 0], [8, 8]) + tile(8, 16);
         let more = (wrong * 2.0).exp().sum(0).reshape([1, 4, 2]).squeeze(0);
-        out.store([0, 0], ct::for_each(0..2, more, |_, m| m + m));
+        out.store([0, 0], ct::fold(0..2, more, |m, _| m + m));
         let _ = ct::num_blocks(7);
         for _ in 0..3 {
             let _ = tile(4, 8) - tile(8, 4);

@@ -34,7 +34,7 @@ pub const CASES: [Case; 18] = [
 fn tile_of_a_loop() -> String {
     fn kernel(a: Array<f32, 1>, c: ArrayMut<f32, 1>) {
         let last = Cell::new(None);
-        ct::for_each(0..4, (), |i, ()| last.set(Some(a.load(i, [64]))));
+        ct::fold(0..4, (), |(), i| last.set(Some(a.load(i, [64]))));
         c.store(0, last.get().unwrap());
     }
     format!(
@@ -46,7 +46,7 @@ fn tile_of_a_loop() -> String {
 
 fn state_changes_its_shape() -> String {
     fn kernel(a: Array<f32, 1>) {
-        let _ = ct::for_each(0..4, ct::zeros([32]), |k, _| a.load(k, [64]));
+        let _ = ct::fold(0..4, ct::zeros([32]), |_, k| a.load(k, [64]));
     }
     problems(kernel, (array(),))
 }

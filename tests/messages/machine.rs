@@ -41,7 +41,7 @@ fn small_floats() -> String {
 fn large_product() -> String {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>) {
         let k = a.num_tiles(1, [512, 128]);
-        let acc = ct::for_each(..k, ct::zeros::<f32, 2>([512, 512]), |k, acc| {
+        let acc = ct::fold(..k, ct::zeros::<f32, 2>([512, 512]), |acc, k| {
             ct::mma(a.load((0, k), [512, 128]), b.load((k, 0), [128, 512]), acc)
         });
         c.store((0, 0), acc.cast::<f16>());

@@ -29,8 +29,7 @@ pub fn softmax(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
 pub fn column_sums(x: Array<f32, 2>, sums: ArrayMut<f32, 1>, [rows, columns]: [usize; 2]) {
     let j = ct::bid(0);
     let start = ct::zeros::<f32, 2>([rows, columns]);
-    let total =
-        ct::for_each(..x.num_tiles(0, [rows, columns]), start, |i, total| total + x.load((i, j), [rows, columns]));
+    let total = ct::fold(..x.num_tiles(0, [rows, columns]), start, |total, i| total + x.load((i, j), [rows, columns]));
     sums.store(j, total.sum(0).reshape([columns]));
 }
 
@@ -43,7 +42,7 @@ pub fn embedding(table: Array<f16, 2>, ids: Array<i32, 1>, out: ArrayMut<f16, 2>
 pub fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [tm, tn, tk]: [usize; 3]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     let start = ct::zeros::<f32, 2>([tm, tn]);
-    let sum = ct::for_each(..a.num_tiles(1, [tm, tk]), start, |k, sum| {
+    let sum = ct::fold(..a.num_tiles(1, [tm, tk]), start, |sum, k| {
         ct::mma(a.load((i, k), [tm, tk]), b.load((k, j), [tk, tn]), sum)
     });
     c.store((i, j), sum.cast::<f16>());
@@ -54,7 +53,7 @@ pub fn attention(q: Array<f16, 3>, k: Array<f16, 3>, v: Array<f16, 3>, out: Arra
     let q = q.load((head, tile, 0), [1, m, d]).squeeze(0);
     let scale = 1.0 / (d as f32).sqrt();
     let start = (ct::zeros::<f32, 2>([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-    let (acc, _, sum) = ct::for_each(..k.num_tiles(1, [1, n, d]), start, |j, (acc, max, sum)| {
+    let (acc, _, sum) = ct::fold(..k.num_tiles(1, [1, n, d]), start, |(acc, max, sum), j| {
         let scores = ct::mma(q, k.load((head, j, 0), [1, n, d]).squeeze(0).transpose(), ct::zeros([m, n]));
         let inside = (j * n + ct::arange(n, 0, 1)).lt(k.extent(1)).unsqueeze(0);
         let scores = ct::select(inside, scores * scale, f32::NEG_INFINITY);

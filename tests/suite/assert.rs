@@ -148,7 +148,7 @@ fn again(session: Session) -> Result<()> {
 /// Several assertions in loops and branches: the one that fails is named.
 fn in_loops(session: Session) -> Result<()> {
     fn kernel(x: Array<f16, 2>, y: ArrayMut<f32, 2>) {
-        let acc = ct::for_each(..x.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+        let acc = ct::fold(..x.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             let tile = x.load((0, k), [64, 64]);
             ct::assert!(k.ge(0), "never");
             ct::if_then(k.gt(1), || ct::assert!(tile.lt(f16::from_f32(5.0)), "{tile} in round {k}"));

@@ -316,7 +316,7 @@ fn values_before(session: Session) -> Result<()> {
 
 fn histogram_kernel(x: Array<u8, 1>, bins: ArrayMut<i32, 1>) {
     let steps = x.num_tiles(0, [1024]);
-    ct::for_each(ct::range(ct::bid(0), steps).step(ct::num_blocks(0)), (), |i, ()| {
+    ct::fold(ct::range(ct::bid(0), steps).step(ct::num_blocks(0)), (), |(), i| {
         bins.atomic_add(x.load([i], [1024]).cast::<i32>(), 1);
     });
 }
@@ -382,7 +382,7 @@ fn single(session: Session) -> Result<()> {
 fn in_branches_kernel(flags: Array<i32, 2>, turns: Scalar<i32>, totals: ArrayMut<i32, 1>, marks: ArrayMut<i32, 2>) {
     let flags = flags.load((ct::bid(0), 0), [1, 32]).ne(0);
     let swapped = flags.flip(1);
-    ct::for_each(ct::range(0, turns).unroll(2), (flags, swapped), |k, (flags, swapped)| {
+    ct::fold(ct::range(0, turns).unroll(2), (flags, swapped), |(flags, swapped), k| {
         ct::if_then(flags.any([0, 1]).item(), || {
             totals.atomic_sub(ct::arange(4, 0, 1), k + 1);
             marks.entry((ct::bid(0), k & 3)).atomic_add(k + 1);

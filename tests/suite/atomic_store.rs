@@ -70,7 +70,7 @@ where
 {
     let block = ct::bid(0);
     let b = b.load((0, block), [DEPTH, SUMS[1]]);
-    ct::for_each(..a.num_tiles(0, [SUMS[0], DEPTH]), (), |i, ()| {
+    ct::fold(..a.num_tiles(0, [SUMS[0], DEPTH]), (), |(), i| {
         let product = ct::mma(a.load((i, 0), [SUMS[0], DEPTH]), b, ct::zeros::<f32, 2>(SUMS)).cast::<T>();
         y.atomic_store_add((i, block % 2), product);
         // A branch that all threads take or none: the place where boxes stand is used again.

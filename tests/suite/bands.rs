@@ -26,11 +26,11 @@ const TWELVE: ct::Hints = ct::Hints::new().num_warps(12);
 fn scores(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f32, 2>, ([m, n, d], causal): ([usize; 3], bool)) {
         let keys = b.extent(0);
-        ct::for_each(ct::range(ct::bid(0), y.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |i, ()| {
+        ct::fold(ct::range(ct::bid(0), y.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |(), i| {
             let left = a.load((i, 0), [m, d]);
             let rows = i * m + ct::arange(m, 0, 1);
             let some = if causal { ((i * m + m).min(keys) + (n - 1)) / n } else { (keys + (n - 1)) / n };
-            let acc = ct::for_each(..some, ct::zeros::<f32, 2>([m, d]), |j, acc| {
+            let acc = ct::fold(..some, ct::zeros::<f32, 2>([m, d]), |acc, j| {
                 let tile = b.load((j, 0), [n, d]);
                 let scores = ct::mma(left, tile.transpose(), ct::zeros::<f32, 2>([m, n]));
                 let columns = (j * n + ct::arange(n, 0, 1)).unsqueeze(0);
@@ -78,7 +78,7 @@ fn epilogue(session: Session) -> Result<()> {
         [m, n, k]: [usize; 3],
     ) {
         let (i, j) = (ct::bid(0), ct::bid(1));
-        let acc = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros([m, n]), |l, acc| {
+        let acc = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros([m, n]), |acc, l| {
             ct::mma(a.load((i, l), [m, k]), b.load((l, j), [k, n]), acc)
         });
         let row = (i * m + ct::arange(m, 0, 1)).cast::<f32>() + bias.load(i, [m]);
@@ -130,7 +130,7 @@ fn epilogue(session: Session) -> Result<()> {
 fn stacked(session: Session) -> Result<()> {
     fn kernel(a: Array<bf16, 3>, b: Array<bf16, 3>, y: ArrayMut<f32, 3>, [m, n, k]: [usize; 3]) {
         let (batch, i) = (ct::bid(1), ct::bid(0).cast::<i64>());
-        let acc = ct::for_each(..a.num_tiles(2, [1, m, k]), ct::zeros([1, m, n]), |l, acc| {
+        let acc = ct::fold(..a.num_tiles(2, [1, m, k]), ct::zeros([1, m, n]), |acc, l| {
             let left = a.load((batch.cast::<i64>(), i, l.cast::<i64>()), [1, m, k]);
             ct::mma(left, b.load((batch, l, 0), [1, k, n]), acc)
         });
@@ -156,7 +156,7 @@ fn beside_rows(session: Session) -> Result<()> {
         [m, n, k]: [usize; 3],
     ) {
         let i = ct::bid(0);
-        let acc = ct::for_each(..a.num_tiles(1, [m, k]), y.load((i, 0), [m, n]), |l, acc| {
+        let acc = ct::fold(..a.num_tiles(1, [m, k]), y.load((i, 0), [m, n]), |acc, l| {
             ct::mma(a.load((i, l), [m, k]), b.load((l, 0), [k, n]), acc)
         });
         y.store((i, 0), acc);

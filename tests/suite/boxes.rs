@@ -86,7 +86,7 @@ fn shifted<T, Acc, O>(
     O: Element,
 {
     let (i, j) = (ct::bid(0), ct::bid(1));
-    let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<Acc, 2>([tm, tn]), |k, acc| {
+    let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<Acc, 2>([tm, tn]), |acc, k| {
         ct::mma(a.load([i + shift.0, k + shift.1], [tm, tk]), b.load([k, j], [tk, tn]), acc)
     });
     c.store([i + place.0, j + place.1], acc.cast::<O>());
@@ -227,9 +227,9 @@ fn in_a_loop(session: Session) -> Result<()> {
         let [tm, tn, tk] = shape;
         let columns = c.num_tiles(1, [tm, tn]);
         let tiles = c.num_tiles(0, [tm, tn]) * columns;
-        ct::for_each(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |tile, ()| {
+        ct::fold(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |(), tile| {
             let (i, j) = (tile / columns, tile % columns);
-            let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+            let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
                 ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
             });
             c.store([i, j], acc.cast::<f16>());

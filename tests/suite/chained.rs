@@ -30,7 +30,7 @@ pub fn sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
 fn both_directions(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f32, 2>, [m, n, d]: [usize; 3]) {
         let left = a.load((ct::bid(0), 0), [m, d]);
-        let acc = ct::for_each(..b.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |j, acc| {
+        let acc = ct::fold(..b.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |acc, j| {
             let tile = b.load((j, 0), [n, d]);
             let scores = ct::mma(left, tile.transpose(), ct::zeros::<f32, 2>([m, n]));
             ct::mma(scores.cast::<f16>(), tile, acc)
@@ -60,7 +60,7 @@ fn bytes(session: Session) -> Result<()> {
         ([m, n, d], ordered): ([usize; 3], bool),
     ) {
         let left = q.load((ct::bid(0), 0), [m, d]);
-        let acc = ct::for_each(..k.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |j, acc| {
+        let acc = ct::fold(..k.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |acc, j| {
             let scores = ct::mma_fast_acc(left, k.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
             let weights = scores.cast::<f8e4m3fn>();
             let parts = || weights.reshape([m, n / 16, 2, 4, 2]).permute([0, 1, 3, 2, 4]).reshape([m, n]);
@@ -104,7 +104,7 @@ fn scaled_rows(session: Session) -> Result<()> {
         let (i, blocks) = (ct::bid(0), a.num_tiles(1, [m, block]));
         let scale = |k: Scalar<i32>| scales.load((k, i), [1, m]).reshape([m, 1]);
         let start = (ct::zeros::<f32, 2>([m, n]), scale(ct::scalar(0)));
-        let (acc, _) = ct::for_each(..blocks, start, |k, (acc, carried)| {
+        let (acc, _) = ct::fold(..blocks, start, |(acc, carried), k| {
             let next = scale(if ahead { (k + 1).min(blocks - 1) } else { k });
             let product = ct::mma(a.load((i, k), [m, block]), b.load((k, 0), [block, n]), ct::zeros::<f32, 2>([m, n]));
             (product.fma(if ahead { carried } else { next }, acc), next)
@@ -141,9 +141,9 @@ fn blocks_of_tiles(session: Session) -> Result<()> {
         y: ArrayMut<f32, 2>,
         ([m, n, d, e], limit): ([usize; 4], i32),
     ) {
-        ct::for_each(ct::range(ct::bid(0), a.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |i, ()| {
+        ct::fold(ct::range(ct::bid(0), a.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |(), i| {
             let left = a.load((i, 0), [m, d]);
-            let acc = ct::for_each(..b.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, e]), |j, acc| {
+            let acc = ct::fold(..b.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, e]), |acc, j| {
                 let scores = ct::mma(left, b.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
                 let turn = ct::select(scores.reduce_max(1).gt(limit as f32), -ct::ones::<f32, 2>([m, 1]), 1.0);
                 ct::mma(scores.cast::<f16>(), v.load((j, 0), [n, e]), acc * turn)
@@ -197,9 +197,9 @@ fn scaled_tiles(session: Session) -> Result<()> {
     ) {
         let (columns, blocks) = (y.num_tiles(1, [m, n]), a.num_tiles(1, [m, block]));
         let tiles = y.num_tiles(0, [m, n]) * columns;
-        ct::for_each(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |index, ()| {
+        ct::fold(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |(), index| {
             let (i, j) = (index / columns, index % columns);
-            let acc = ct::for_each(..blocks, ct::zeros::<f32, 2>([m, n]), |k, acc| {
+            let acc = ct::fold(..blocks, ct::zeros::<f32, 2>([m, n]), |acc, k| {
                 let scale = scales.load((k, i), [1, m]).reshape([m, 1]);
                 let (a, b) = (a.load((i, k), [m, block]), b.load((k, j), [block, n]));
                 ct::mma_fast_acc(a, b, ct::zeros::<f32, 2>([m, n])).fma(scale, acc)
@@ -236,16 +236,16 @@ fn scaled_tiles(session: Session) -> Result<()> {
 fn branches(session: Session) -> Result<()> {
     fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), y: ArrayMut<f32, 2>, ([m, n, block], again): ([usize; 3], bool)) {
         let first = ct::bid(0) * 2;
-        ct::for_each(first..first + 2, (), |i, ()| {
-            let add = |k: Scalar<i32>, acc: Tile<f32, 2>| {
+        ct::fold(first..first + 2, (), |(), i| {
+            let add = |acc: Tile<f32, 2>, k: Scalar<i32>| {
                 ct::mma(a.load((i, k), [m, block]), b.load((k, 0), [block, n]), acc)
             };
             let all = || {
-                let behind = ct::for_each(ct::scalar(1)..a.num_tiles(1, [m, block]), ct::zeros([m, n]), add);
-                let sum = add(ct::scalar(0), behind);
+                let behind = ct::fold(ct::scalar(1)..a.num_tiles(1, [m, block]), ct::zeros([m, n]), add);
+                let sum = add(behind, ct::scalar(0));
                 if again { sum + behind } else { sum }
             };
-            let sum = ct::if_else((i % 3).lt(2), all, || add(ct::scalar(0), ct::full([m, n], 1.0)));
+            let sum = ct::if_else((i % 3).lt(2), all, || add(ct::full([m, n], 1.0), ct::scalar(0)));
             y.store((i, 0), sum);
         });
     }

@@ -186,7 +186,7 @@ fn sums<T: Float>(session: Session) -> Result<()> {
         let i = ct::bid(0);
         let tiles = x.num_tiles(1, TILE);
         let zero = Complex::full(TILE, Complex::new(T::from_f64(0.0), T::from_f64(0.0)));
-        let sum = ct::for_each(..tiles, zero, |j, sum| sum + x.load((i, j), TILE));
+        let sum = ct::fold(..tiles, zero, |sum, j| sum + x.load((i, j), TILE));
         rows.store((i, 0), sum.sum(1));
         // Numbers that are not there are zeros.
         total.store(i, sum.sum([0, 1]).map(|part| part.reshape([1])));

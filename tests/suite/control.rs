@@ -29,16 +29,16 @@ fn ranges(session: Session) -> Result<()> {
     fn kernel(bounds: Array<i32, 1>, y: ArrayMut<i32, 2>) {
         let row = ct::bid(0);
         let [start, end, step] = [0, 1, 2].map(|i| bounds.load_scalar(row * 3 + i));
-        let dynamic = ct::for_each(ct::range(start, end).step(step), ct::scalar(1), |i, acc| acc * 3 + i);
-        let from_host = ct::for_each(0..7, ct::scalar(0), |i, acc| acc + i * i);
-        let by_threes = ct::for_each(ct::range(-4, 11).step(3), ct::scalar(0), |i, acc| acc * 2 + i);
-        let empty = ct::for_each(5..5, ct::scalar(-1), |i, acc| acc + i);
-        let by_grid = ct::for_each(..ct::num_blocks(0), ct::scalar(0), |i, acc| acc + i * (row + 1));
+        let dynamic = ct::fold(ct::range(start, end).step(step), ct::scalar(1), |acc, i| acc * 3 + i);
+        let from_host = ct::fold(0..7, ct::scalar(0), |acc, i| acc + i * i);
+        let by_threes = ct::fold(ct::range(-4, 11).step(3), ct::scalar(0), |acc, i| acc * 2 + i);
+        let empty = ct::fold(5..5, ct::scalar(-1), |acc, i| acc + i);
+        let by_grid = ct::fold(..ct::num_blocks(0), ct::scalar(0), |acc, i| acc + i * (row + 1));
         let start_value = (ct::scalar(0), ct::scalar(1));
-        let (turns, left) = ct::for_each_while(ct::range(start, end).step(step), start_value, |i, (turns, acc)| {
+        let (turns, left) = ct::fold_while(ct::range(start, end).step(step), start_value, |(turns, acc), i| {
             (turns.lt(3), (turns + 1, acc * 3 + i))
         });
-        let (_, far) = ct::for_each_while(ct::range(start, i32::MAX).step(1 << 30), start_value, |i, (turns, acc)| {
+        let (_, far) = ct::fold_while(ct::range(start, i32::MAX).step(1 << 30), start_value, |(turns, acc), i| {
             (turns.lt(9), (turns + 1, acc * 3 + i))
         });
         let all = [dynamic, from_host, by_threes, empty, by_grid, turns, left, far];
@@ -94,7 +94,7 @@ fn ranges_of_loads(session: Session) -> Result<()> {
     const WIDTH: usize = 512;
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, start: Scalar<i32>, end: Scalar<i32>, step: Scalar<i32>) {
         let zero = ct::zeros::<f32, 2>([1, WIDTH]);
-        let sum = ct::for_each(ct::range(start, end).step(step), zero, |i, sum| {
+        let sum = ct::fold(ct::range(start, end).step(step), zero, |sum, i| {
             sum * 2.0 + x.load(((i - start) / step, 0), [1, WIDTH])
         });
         y.store([0, 0], sum);
@@ -117,9 +117,9 @@ fn nested(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
         let tile = [1, 32];
         let row = ct::bid(0);
-        let sum = ct::for_each(..x.num_tiles(1, tile), ct::zeros(tile), |j, acc| {
+        let sum = ct::fold(..x.num_tiles(1, tile), ct::zeros(tile), |acc, j| {
             let x = x.load([row, j], tile);
-            ct::for_each(..j + 1, acc, |_, acc| acc + x)
+            ct::fold(..j + 1, acc, |acc, _| acc + x)
         });
         y.store((row, 0), sum);
     }
@@ -164,7 +164,7 @@ fn early_exit(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<i32, 1>) {
         let row = ct::bid(0);
         let tiles = x.num_tiles(1, [1, 16]);
-        let found = ct::for_each_while(..tiles, tiles, |j, found| {
+        let found = ct::fold_while(..tiles, tiles, |found, j| {
             let hit = x.load([row, j], [1, 16]).gt(0.5).any(..).item();
             (!hit, hit.select(j, found))
         });
@@ -216,7 +216,7 @@ fn branches(session: Session) -> Result<()> {
 fn branch_in_loop(session: Session) -> Result<()> {
     fn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
         let tiles = x.num_tiles(0, [32]);
-        let (even, odd) = ct::for_each(..tiles, (ct::zeros([32]), ct::zeros([32])), |i, (even, odd)| {
+        let (even, odd) = ct::fold(..tiles, (ct::zeros([32]), ct::zeros([32])), |(even, odd), i| {
             let tile = x.load(i, [32]);
             ct::if_else((i % 2).eq(0), || (even + tile, odd), || (even, odd + tile * 2))
         });
@@ -247,7 +247,7 @@ fn state(session: Session) -> Result<()> {
         let x = x.load([0, 0], [8, 16]);
         let pair = Pair { tile: x, count: ct::scalar(1i64) };
         let init = (pair, [x.sum(1), x.reduce_max(1)], vec![ct::scalar(true), ct::scalar(false)]);
-        let (pair, [sum, max], flags) = ct::for_each(..3usize, init, |i, (pair, [a, b], flags)| {
+        let (pair, [sum, max], flags) = ct::fold(..3usize, init, |(pair, [a, b], flags), i| {
             let next = Pair { tile: pair.tile + a, count: pair.count * 5 + i.cast::<i64>() };
             (next, [b, a], vec![flags[1], flags[0]])
         });
@@ -274,7 +274,7 @@ fn persistent(session: Session) -> Result<()> {
         let tile = [16, 16];
         let columns = x.num_tiles(1, tile);
         let all = x.num_tiles(0, tile) * columns;
-        ct::for_each(ct::range(ct::bid(0), all).step(ct::num_blocks(0)), (), |i, ()| {
+        ct::fold(ct::range(ct::bid(0), all).step(ct::num_blocks(0)), (), |(), i| {
             let at = [i / columns, i % columns];
             y.store(at, x.load(at, tile) * 2.0);
         });

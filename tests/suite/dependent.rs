@@ -26,7 +26,7 @@ fn chain(session: Session) -> Result<()> {
         let other = (block * 7 + 3) % ct::num_blocks(0);
         let tile = x.load(other, [TILE]);
         ct::grid_dependency_control_launch_dependents();
-        let slow = ct::for_each(..100, tile, |i, tile| tile * 3 + i + step);
+        let slow = ct::fold(..100, tile, |tile, i| tile * 3 + i + step);
         y.store(block, slow);
     }
     /// Says nothing of waiting, and so waits first.
@@ -75,7 +75,7 @@ fn product(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>) {
         let (i, j) = (ct::bid(0), ct::bid(1));
         ct::grid_dependency_control_wait();
-        let acc = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+        let acc = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             ct::mma(a.load((i, k), [64, 64]), b.load((k, j), [64, 64]), acc)
         });
         ct::grid_dependency_control_launch_dependents();
@@ -103,7 +103,7 @@ fn assumed(session: Session) -> Result<()> {
         let tile = x.load(start / 64, [64]);
         // SAFETY: as above: the numbers are below 100, and twice them even.
         let (small, even) = unsafe { (tile.assume_bounds(-99..100), (tile * 2).assume_divisible_by(6)) };
-        let turns = ct::for_each(ct::range(0, 17).step(by), ct::scalar(0i64), |i, n| n + i.cast::<i64>());
+        let turns = ct::fold(ct::range(0, 17).step(by), ct::scalar(0i64), |n, i| n + i.cast::<i64>());
         y.store(0, (small / 2 + even % 2).cast::<i64>() + wide.cast::<i64>() / 2 + turns);
     }
     let data = random::<i32>(4, 300, Spread::Whole(99));

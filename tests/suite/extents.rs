@@ -459,7 +459,7 @@ fn control(session: Session) -> Result<()> {
         let shape = [12, 40];
         let row = ct::bid(0);
         let state = (ct::zeros::<f32, 2>(shape), ct::scalar(0), ct::zeros::<f32, 2>([8, 8]));
-        let (sum, count, small) = ct::for_each(..x.num_tiles(1, shape), state, |k, (sum, count, small)| {
+        let (sum, count, small) = ct::fold(..x.num_tiles(1, shape), state, |(sum, count, small), k| {
             let tile = x.load((row, k), shape);
             let (sum, small) = ct::if_else(
                 (k & 1).eq(0),
@@ -473,7 +473,7 @@ fn control(session: Session) -> Result<()> {
             |(tile, turn)| tile.reduce_max(..).get([0, 0]).gt(8.0) & turn.lt(20),
             |(tile, turn)| (tile * 0.5, turn + 1),
         );
-        let first = ct::for_each_flow(..10, sum, |k, tile, flow| {
+        let first = ct::fold_with_control(..10, sum, |tile, k, flow| {
             flow.break_if(k.eq(3), tile + 1.0);
             flow.continue_if(k.eq(1), tile * 3.0);
             tile - 1.0
@@ -575,7 +575,7 @@ fn attention(session: Session) -> Result<()> {
         let row = ct::bid(0);
         let queries = q.load((row, 0), [m, d]);
         let start = (ct::zeros::<f32, 2>([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros::<f32, 2>([m, 1]));
-        let (sum, _, weight) = ct::for_each(..k.num_tiles(0, [n, d]), start, |step, (sum, most, weight)| {
+        let (sum, _, weight) = ct::fold(..k.num_tiles(0, [n, d]), start, |(sum, most, weight), step| {
             let scores = ct::matmul(queries, k.load((step, 0), [n, d]).permute([1, 0])) * 0.125;
             let inside = (ct::indices([1, n], 1) + step * n).lt(k.extent(0));
             let scores = inside.broadcast_to([m, n]).select(scores, f32::NEG_INFINITY);

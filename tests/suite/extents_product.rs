@@ -33,7 +33,7 @@ fn product<T: MmaInput<T, f32>>(
     ([m, n, k], turned): ([usize; 3], bool),
 ) {
     let (i, j) = (ct::bid(0), ct::bid(1));
-    let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |step, sum| {
+    let sum = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |sum, step| {
         let right = if turned { b.load((j, step), [n, k]).transpose() } else { b.load((step, j), [k, n]) };
         ct::mma(a.load((i, step), [m, k]), right, sum)
     });
@@ -87,7 +87,7 @@ fn wide_products<T: MmaInput<T, f32>>(session: Session) -> Result<()> {
 fn uneven_bytes(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
         let j = ct::bid(0);
-        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<i32, 2>([m, n]), |step, sum| {
+        let sum = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<i32, 2>([m, n]), |sum, step| {
             ct::mma(-a.load((0, step), [m, k]), b.load((step, j), [k, n]), sum)
         });
         y.store((0, j), sum + sum.reduce_max(1));
@@ -120,7 +120,7 @@ fn uneven_bytes(session: Session) -> Result<()> {
 /// Products of bytes whose terms begin at multiples of 8 of them, where the copy engine has no boxes.
 fn bytes_at_eights(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
-        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<i32, 2>([m, n]), |step, sum| {
+        let sum = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<i32, 2>([m, n]), |sum, step| {
             ct::mma(a.load((ct::bid(0), step), [m, k]), b.load((ct::bid(1), step), [n, k]).transpose(), sum)
         });
         y.store((ct::bid(0), ct::bid(1)), sum);
@@ -143,7 +143,7 @@ fn bytes_at_eights(session: Session) -> Result<()> {
 /// operands lie, too.
 fn moved_sums(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
-        let sum = ct::for_each(..a.num_tiles(0, [k, m]), ct::zeros::<i32, 2>([m, n]), |step, sum| {
+        let sum = ct::fold(..a.num_tiles(0, [k, m]), ct::zeros::<i32, 2>([m, n]), |sum, step| {
             let (left, right) = (a.load((step, ct::bid(0)), [k, m]), b.load((step, ct::bid(1)), [k, n]));
             let twice = ct::mma(left.transpose(), right, sum);
             ct::mma(left.transpose(), right, twice)
@@ -174,7 +174,7 @@ where
     where
         f32: CastTo<T>,
     {
-        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |step, sum| {
+        let sum = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |sum, step| {
             let (left, right) = (a.load((ct::bid(0), step), [m, k]), b.load((step, ct::bid(1)), [k, n]));
             ct::mma((-left).cast::<T>(), right.cast::<T>(), sum)
         });
@@ -202,7 +202,7 @@ fn second_stages(session: Session) -> Result<()> {
     type Arrays = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
     fn rows((q, k, v): Arrays, y: ArrayMut<f32, 2>, i: Scalar<i32>, tile: usize) {
         let q = q.load((i, 0), [128, 128]);
-        let sum = ct::for_each(..k.num_tiles(0, [tile, 128]), ct::zeros::<f32, 2>([128, 128]), |j, sum| {
+        let sum = ct::fold(..k.num_tiles(0, [tile, 128]), ct::zeros::<f32, 2>([128, 128]), |sum, j| {
             let [k, v] = [k, v].map(|x| x.load((j, 0), [tile, 128]));
             let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([128, tile]));
             ct::mma((scores * 0.25).cast::<f16>(), v, sum)
@@ -214,7 +214,7 @@ fn second_stages(session: Session) -> Result<()> {
     }
     fn in_turn(arrays: Arrays, y: ArrayMut<f32, 2>) {
         let every = ct::range(ct::bid(0), arrays.0.num_tiles(0, [128, 128])).step(ct::num_blocks(0));
-        ct::for_each(every, (), |i, ()| rows(arrays, y, i, 128));
+        ct::fold(every, (), |(), i| rows(arrays, y, i, 128));
     }
     let [rows, keys, dim] = [256, 500, 128];
     let (data, scores) = factors::<f16>([rows, keys, dim]);

@@ -26,7 +26,7 @@ fn gelu(x: Tile<f32, 2>) -> Tile<f32, 2> {
 fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f16, 2>, most: ArrayMut<f32, 2>, reduced: bool) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     let [m, n, k] = TILE;
-    let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |step, sum| {
+    let sum = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |sum, step| {
         ct::mma(a.load((i, step), [m, k]), b.load((step, j), [k, n]), sum)
     });
     let x = sum * 0.125;

@@ -63,15 +63,15 @@ fn directions(session: Session) -> Result<()> {
         let row = ct::bid(0);
         let [start, end, step] = [0, 1, 2].map(|i| ends.load_scalar(row * 3 + i));
         let range = ct::range(start, end).step(step);
-        let mix = |i: Scalar<i32>, acc: Scalar<i64>| acc * 31 + i.cast::<i64>();
+        let mix = |acc: Scalar<i64>, i: Scalar<i32>| acc * 31 + i.cast::<i64>();
         let one = ct::scalar(1i64);
-        let (seen, _) = ct::for_each_while(range, (one, ct::scalar(0)), |i, (acc, n)| (n.lt(3), (mix(i, acc), n + 1)));
-        let (rest, _) = ct::for_each_flow(range.rev(), (one, ct::scalar(0)), |i, (acc, n), flow| {
+        let (seen, _) = ct::fold_while(range, (one, ct::scalar(0)), |(acc, n), i| (n.lt(3), (mix(acc, i), n + 1)));
+        let (rest, _) = ct::fold_with_control(range.rev(), (one, ct::scalar(0)), |(acc, n), i, flow| {
             flow.break_if(n.ge(4), (acc, n));
             flow.continue_if((i & 1).eq(0), (acc * 7, n + 1));
-            (mix(i, acc), n + 1)
+            (mix(acc, i), n + 1)
         });
-        let all = [ct::for_each(range, one, mix), ct::for_each(range.rev(), one, mix), seen, rest];
+        let all = [ct::fold(range, one, mix), ct::fold(range.rev(), one, mix), seen, rest];
         for (column, value) in all.into_iter().enumerate() {
             y.store_scalar((row, column), value);
         }
@@ -100,20 +100,20 @@ fn wide_counters(session: Session) -> Result<()> {
     type Three<T> = (Scalar<T>, Scalar<T>, Scalar<T>);
     fn kernel(y: ArrayMut<i64, 1>, wide: Three<i64>, small: Three<u32>, large: (Scalar<u64>, Scalar<u64>)) {
         let one = ct::scalar(1i64);
-        let mix = |i: Scalar<i64>, acc: Scalar<i64>| acc * 31 + i;
+        let mix = |acc: Scalar<i64>, i: Scalar<i64>| acc * 31 + i;
         let (start, end, step) = wide;
         let (first, last, by) = small;
         let all = [
-            ct::for_each(ct::range(start, end).step(step), one, mix),
-            ct::for_each(ct::range(start, end).step(step).rev(), one, mix),
-            ct::for_each(ct::range(first, last).step(by), one, |i, acc| mix(i.cast(), acc)),
-            ct::for_each(ct::range(last, first).step(-3), one, |i, acc| mix(i.cast(), acc)),
-            ct::for_each(large.0..large.1, one, |i, acc| mix(i.cast(), acc)),
-            ct::for_each(ct::range(large.0, large.1).rev(), one, |i, acc| mix(i.cast(), acc)),
-            ct::for_each(ct::range(0, by), one, |i, acc| mix(i.cast(), acc)),
-            ct::for_each_flow(ct::range(0, end), one, |i, acc, flow| {
+            ct::fold(ct::range(start, end).step(step), one, mix),
+            ct::fold(ct::range(start, end).step(step).rev(), one, mix),
+            ct::fold(ct::range(first, last).step(by), one, |acc, i| mix(acc, i.cast())),
+            ct::fold(ct::range(last, first).step(-3), one, |acc, i| mix(acc, i.cast())),
+            ct::fold(large.0..large.1, one, |acc, i| mix(acc, i.cast())),
+            ct::fold(ct::range(large.0, large.1).rev(), one, |acc, i| mix(acc, i.cast())),
+            ct::fold(ct::range(0, by), one, |acc, i| mix(acc, i.cast())),
+            ct::fold_with_control(ct::range(0, end), one, |acc, i, flow| {
                 flow.break_if(i.ge(5), acc);
-                mix(i, acc)
+                mix(acc, i)
             }),
         ];
         for (place, value) in all.into_iter().enumerate() {
@@ -151,7 +151,7 @@ fn host_steps(session: Session) -> Result<()> {
         let row = ct::bid(0);
         let tiles = x.num_tiles(1, [1, 32]);
         let sum = |range: ct::StepRange<i32>| {
-            ct::for_each(range, ct::zeros::<i32, 2>([1, 32]), |j, sum| sum * 3 + x.load((row, j), [1, 32]))
+            ct::fold(range, ct::zeros::<i32, 2>([1, 32]), |sum, j| sum * 3 + x.load((row, j), [1, 32]))
         };
         let all = [
             sum(ct::range(tiles - 1, -1).step(-1)),
@@ -192,7 +192,7 @@ fn exits(session: Session) -> Result<()> {
         let (row, shape) = (ct::bid(0), [1, 16, 32]);
         let tiles = x.extent(1) / 16;
         let start = (ct::zeros::<i32, 3>(shape), ct::scalar(0));
-        let (sum, rounds) = ct::for_each_flow(..tiles, start, |k, (sum, rounds), flow| {
+        let (sum, rounds) = ct::fold_with_control(..tiles, start, |(sum, rounds), k, flow| {
             let tile = x.load((row, k, 0), shape);
             let largest = tile.reduce_max(..).item();
             flow.continue_if(largest.lt(50), (sum, rounds));
@@ -256,8 +256,8 @@ fn exits(session: Session) -> Result<()> {
 fn nested(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<i32, 1>) {
         let block = ct::bid(0);
-        let total = ct::for_each_flow(..8, ct::scalar(0), |i, total, outer| {
-            let inner = ct::for_each_flow(ct::range(8, 0).step(-1), ct::scalar(0), |j, sum, flow| {
+        let total = ct::fold_with_control(..8, ct::scalar(0), |total, i, outer| {
+            let inner = ct::fold_with_control(ct::range(8, 0).step(-1), ct::scalar(0), |sum, j, flow| {
                 ct::if_then((i + j).eq(block), || flow.break_if(j.gt(2), sum + 1000));
                 let sum = ct::if_else(
                     (j % 3).eq(0),
@@ -312,7 +312,7 @@ fn products(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, flags: Array<i32, 1>, c: ArrayMut<f32, 2>, early: bool) {
         let (i, j) = (ct::bid(0), ct::bid(1));
         let tiles = a.num_tiles(1, [TILE, TILE]);
-        let acc = ct::for_each_flow(..tiles, ct::zeros::<f32, 2>([TILE, TILE]), |k, acc, flow| {
+        let acc = ct::fold_with_control(..tiles, ct::zeros::<f32, 2>([TILE, TILE]), |acc, k, flow| {
             let flag = flags.load_scalar(k);
             if early {
                 flow.break_if(flag.eq(2), acc);
@@ -330,7 +330,7 @@ fn products(session: Session) -> Result<()> {
     fn skips(a: Array<f16, 2>, b: Array<f16, 2>, flags: Array<i32, 1>, c: ArrayMut<f32, 2>, early: bool) {
         let (i, j) = (ct::bid(0), ct::bid(1));
         let tiles = a.num_tiles(1, [TILE, TILE]);
-        let acc = ct::for_each_flow(..tiles, ct::zeros::<f32, 2>([TILE, TILE]), |k, acc, flow| {
+        let acc = ct::fold_with_control(..tiles, ct::zeros::<f32, 2>([TILE, TILE]), |acc, k, flow| {
             let skip = flags.load_scalar(k).ne(0);
             if early {
                 flow.continue_if(skip, acc);
@@ -370,13 +370,13 @@ fn returns(session: Session) -> Result<()> {
         let block = ct::bid(0);
         y.store((block, 0), ct::full::<f32, 2>([1, 64], 1.0));
         ct::return_if(block.eq(0));
-        let sum = ct::for_each(..4, ct::zeros::<f32, 2>([1, 64]), |k, sum| {
+        let sum = ct::fold(..4, ct::zeros::<f32, 2>([1, 64]), |sum, k| {
             let tile = x.load((k, 0), [1, 64]);
             ct::if_then((block - k).eq(1), || {
                 y.store((block, 0), tile);
                 ct::return_if(tile.sum(..).gt(0.0).item());
             });
-            ct::for_each(..3, sum + tile, |j, sum| {
+            ct::fold(..3, sum + tile, |sum, j| {
                 ct::return_if((k * 3 + j).eq(block));
                 sum * 2.0
             })
@@ -424,7 +424,7 @@ fn returns(session: Session) -> Result<()> {
 fn endless(session: Session) -> Result<()> {
     fn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
         let at = ct::bid(0);
-        let (tile, turns) = ct::loop_flow((x.load(at, [128]), ct::scalar(0)), |(tile, turns), flow| {
+        let (tile, turns) = ct::loop_with_control((x.load(at, [128]), ct::scalar(0)), |(tile, turns), flow| {
             let sum = tile.sum(0).item();
             flow.break_if(sum.gt(10_000), (tile - 1, turns));
             flow.continue_if((sum & 1).eq(0), (tile + 1, turns + 1));
@@ -465,8 +465,8 @@ fn endless(session: Session) -> Result<()> {
 /// Hints change nothing about the results.
 fn hints(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, y: ArrayMut<f32, 2>, stages: u32) {
-        let tiles = ct::range(0, a.num_tiles(1, [64, 64])).stages(stages).unroll(stages);
-        let acc = ct::for_each(tiles, ct::zeros::<f32, 2>([64, 64]), |k, acc| {
+        let tiles = ct::range(0, a.num_tiles(1, [64, 64])).num_stages(stages).unroll(stages);
+        let acc = ct::fold(tiles, ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             let a = a.load((0, k), [64, 64]);
             ct::mma(a, a.permute([1, 0]), acc)
         });
@@ -489,7 +489,7 @@ fn hints(session: Session) -> Result<()> {
 fn known(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<i32, 1>, leaves: bool) {
         let (block, count) = (ct::bid(0), ct::bid(0) + 3);
-        let sum = ct::for_each_flow(..count, ct::scalar(0), |i, sum, flow| {
+        let sum = ct::fold_with_control(..count, ct::scalar(0), |sum, i, flow| {
             flow.continue_if(!leaves, sum + 1);
             flow.break_if(leaves, sum + 100 + i);
             sum + 1000

@@ -347,7 +347,7 @@ fn promised(session: Session) -> Result<()> {
 
 fn sum_along(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
     let columns = ct::bid(0) * 64 + ct::arange(64, 0, 1);
-    let sum = ct::for_each(..x.extent(0), ct::zeros::<f32, 1>([64]), |row, sum| sum + x.gather((row, columns)));
+    let sum = ct::fold(..x.extent(0), ct::zeros::<f32, 1>([64]), |sum, row| sum + x.gather((row, columns)));
     y.scatter(columns, sum);
 }
 

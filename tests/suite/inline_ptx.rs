@@ -85,7 +85,7 @@ fn types(session: Session) -> Result<()> {
 
 /// Adds 2 in each round, from the second one on.
 fn counted(y: ArrayMut<i32, 1>, rounds: Scalar<i32>) {
-    let sum = ct::for_each(ct::range(0, rounds), ct::zeros::<i32, 1>([32]), |i, sum| {
+    let sum = ct::fold(ct::range(0, rounds), ct::zeros::<i32, 1>([32]), |sum, i| {
         let (text, meaning) = ("add.s32 $0, $1, $2;", |(a, b): (Tile<i32, 1>, Scalar<i32>)| a + b);
         // SAFETY: it computes what the meaning does, of its operands alone.
         ct::if_else(i.gt(0), || unsafe { ct::ptx_elementwise(text, (sum, ct::scalar(2)), meaning) }, || sum)

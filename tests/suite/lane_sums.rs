@@ -31,7 +31,7 @@ fn plain<const COLUMNS: usize>(session: Session) -> Result<()> {
     ) {
         let block = ct::bid(0);
         let a = a.load((block, 0), [ROWS, DEPTH]);
-        let sum = ct::for_each(..counts.load_scalar(block), ct::full([ROWS, 1], 3.0), |j, sum| {
+        let sum = ct::fold(..counts.load_scalar(block), ct::full([ROWS, 1], 3.0), |sum, j| {
             let b = b.load((0, j), [DEPTH, COLUMNS]);
             sum + ct::mma(a, b, ct::zeros::<f32, 2>([ROWS, COLUMNS])).sum(1)
         });
@@ -55,7 +55,7 @@ fn two(session: Session) -> Result<()> {
         let block = ct::bid(0);
         let a = a.load((block, 0), [ROWS, DEPTH]);
         let start = (ct::zeros([ROWS, 1]), ct::full([ROWS, 1], -8.0));
-        let (sum, faded) = ct::for_each(..counts.load_scalar(block), start, |j, (sum, faded)| {
+        let (sum, faded) = ct::fold(..counts.load_scalar(block), start, |(sum, faded), j| {
             let b = b.load((0, j), [DEPTH, 128]);
             let scores = ct::mma(a, b, ct::zeros::<f32, 2>([ROWS, 128]));
             (scores.abs().sum(1) + sum, faded * 0.5 + scores.sum(1))
@@ -87,7 +87,7 @@ fn softmax(session: Session, scale: f32) -> Result<()> {
         let block = ct::bid(0);
         let a = a.load((block, 0), [ROWS, DEPTH]);
         let start = (ct::zeros([ROWS, DEPTH]), ct::full([ROWS, 1], f32::NEG_INFINITY), ct::zeros([ROWS, 1]));
-        let (acc, _, sum) = ct::for_each(..b.num_tiles(1, [DEPTH, 128]), start, |j, (acc, max, sum)| {
+        let (acc, _, sum) = ct::fold(..b.num_tiles(1, [DEPTH, 128]), start, |(acc, max, sum), j| {
             let (b, v) = (b.load((0, j), [DEPTH, 128]), v.load((j, 0), [128, DEPTH]));
             let scores = ct::mma(a, b, ct::zeros::<f32, 2>([ROWS, 128]));
             let above = max.max(scores.reduce_max(1));

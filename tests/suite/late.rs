@@ -69,7 +69,7 @@ impl Way {
                 ct::full([TILE], 7i32).lt(ct::full([TILE], 9)).select(wide(value).cast(), number::<T>(77.0))
             }
             Way::Conversion => number::<f64>(value as f64).cast::<i64>().cast(),
-            Way::Loop => ct::for_each(ct::range(0, 3), wide(value - 3), |_, value| value + wide(1)).cast(),
+            Way::Loop => ct::fold(ct::range(0, 3), wide(value - 3), |value, _| value + wide(1)).cast(),
             Way::Bits => ((y.cast::<i64>() & wide(7)) >> wide(3)).cast::<T>() + wide(value).cast(),
         }
     }

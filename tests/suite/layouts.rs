@@ -211,7 +211,7 @@ fn lookups<T: Number + ct::Sorted>(session: Session) -> Result<()> {
 
 fn carried(x: Array<i32, 2>, y: ArrayMut<i32, 2>, draw: Drawn) {
     let tiles = x.num_tiles(0, SHAPE);
-    let (sum, last) = ct::for_each(ct::range(0, tiles), (ct::zeros(SHAPE), ct::ones(SHAPE)), |i, (sum, last)| {
+    let (sum, last) = ct::fold(ct::range(0, tiles), (ct::zeros(SHAPE), ct::ones(SHAPE)), |(sum, last), i| {
         let x = x.load((i, 0), SHAPE);
         let next = (sum + x.with_layout(drawn(SHAPE, draw, 0))).with_layout(drawn(SHAPE, draw, 1));
         (next + last.with_layout(drawn(SHAPE, draw, 2)), x.with_layout(drawn(SHAPE, draw, 3)))
@@ -273,7 +273,7 @@ impl Factor for f32 {
 fn multiplied<T: Factor>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<f32, 2>, draw: Drawn) {
     let [left, right, result] = [[64, 32], [32, 64], [64, 64]];
     let start = ct::zeros(result).with_layout(drawn(result, draw, 0));
-    let acc = ct::for_each(..a.num_tiles(1, left), start, |k, acc| {
+    let acc = ct::fold(..a.num_tiles(1, left), start, |acc, k| {
         let a = a.load((0, k), left).with_layout(drawn(left, draw, 1));
         T::product(a, b.load((k, 0), right).with_layout(drawn(right, draw, 2)), acc)
     });
@@ -371,9 +371,9 @@ fn in_modes(session: Session) -> Result<()> {
 }
 
 fn summed(x: Array<f32, 2>, y: ArrayMut<f32, 2>, draw: Drawn) {
-    let tiles = ct::range(0, x.num_tiles(0, SHAPE)).stages(1 + draw.1 as u32 % 4);
+    let tiles = ct::range(0, x.num_tiles(0, SHAPE)).num_stages(1 + draw.1 as u32 % 4);
     let layout = drawn(SHAPE, draw, 0);
-    let sum = ct::for_each(tiles, ct::zeros(SHAPE), |i, sum| sum + x.load((i, 0), SHAPE).with_layout(&layout));
+    let sum = ct::fold(tiles, ct::zeros(SHAPE), |sum, i| sum + x.load((i, 0), SHAPE).with_layout(&layout));
     y.store((0, 0), sum);
 }
 

@@ -36,7 +36,7 @@ fn roots(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
 const MULTIPLY: u32 = line!() + 2;
 
 fn multiply(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>) {
-    let sum = ct::for_each(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 64]), |k, sum| {
+    let sum = ct::fold(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 64]), |sum, k| {
         let left = a.load((ct::bid(0), k), [64, 32]);
         let right = b.load((k, ct::bid(1)), [32, 64]);
         ct::mma(left, right, sum)

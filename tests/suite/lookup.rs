@@ -157,7 +157,7 @@ fn flow(session: Session) -> Result<()> {
         let x = x.load((b, 0), [4, 256]);
         let numbers = ct::indices([4, 256], 1);
         // Turned by one place again and again; every other block by two.
-        let turned = ct::for_each(..turns, x, |turn, all| {
+        let turned = ct::fold(..turns, x, |all, turn| {
             let by = ct::if_else(((b + turn) & 1).eq(0), || numbers + 1, || all.gather(1, (numbers + 2) & 255) & 1);
             all.gather(1, by & 255)
         });
@@ -227,7 +227,7 @@ fn product(a: &[f16], b: &[f16], [n, k]: [usize; 2], i: usize, j: usize) -> f32 
 fn beside_products(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, at: Array<i32, 2>, y: ArrayMut<f32, 2>, counts: ArrayMut<i32, 2>) {
         let (i, tile) = (ct::bid(0), [64, 64]);
-        let sum = ct::for_each(..a.num_tiles(1, tile), ct::zeros::<f32, 2>(tile), |k, sum| {
+        let sum = ct::fold(..a.num_tiles(1, tile), ct::zeros::<f32, 2>(tile), |sum, k| {
             ct::mma(a.load((i, k), tile), b.load((k, 0), tile), sum)
         });
         y.store((i, 0), sum.gather(1, at.load((i, 0), tile)).gather(0, at.load((i, 1), tile)));
@@ -255,7 +255,7 @@ fn beside_products(session: Session) -> Result<()> {
 /// Of a factor, in each turn of a loop over products.
 fn before_products(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, at: Array<u8, 2>, y: ArrayMut<f32, 2>) {
-        let sum = ct::for_each(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 64]), |k, sum| {
+        let sum = ct::fold(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 64]), |sum, k| {
             let a = a.load((0, k), [64, 32]).gather(1, at.load((0, k), [64, 32]));
             ct::mma(a, b.load((k, 0), [32, 64]), sum)
         });
@@ -324,7 +324,7 @@ fn bins(session: Session) -> Result<()> {
 fn histograms_in_a_loop(session: Session) -> Result<()> {
     fn kernel(x: Array<u8, 2>, y: ArrayMut<i32, 1>) {
         let none = ct::zeros::<i32, 1>([16]);
-        let all = ct::for_each(..x.extent(0), none, |row, all| {
+        let all = ct::fold(..x.extent(0), none, |all, row| {
             let x = x.load((row, 0), [1, 256]);
             let part = ct::if_else((row & 1).eq(0), || (x & 15).histogram(16), || (x >> 4).histogram(16));
             all + part * (row + 1)

@@ -269,7 +269,7 @@ fn rows(session: Session) -> Result<()> {
 fn product(session: Session) -> Result<()> {
     fn kernel(x: Array<f16, 2>, w: PackedArray<ct::i4, 2>, scales: Array<f16, 2>, y: ArrayMut<f32, 2>) {
         let j = ct::bid(0);
-        let sum = ct::for_each(..x.num_tiles(1, [32, 32]), ct::zeros::<f32, 2>([32, 64]), |k, sum| {
+        let sum = ct::fold(..x.num_tiles(1, [32, 32]), ct::zeros::<f32, 2>([32, 64]), |sum, k| {
             let w = w.load((j, k), [64, 32]).cast::<f16>() * scales.load((j, k), [64, 1]);
             ct::mma(x.load((0, k), [32, 32]), w.transpose(), sum)
         });

@@ -195,7 +195,7 @@ fn relay(session: Session) -> Result<()> {
 
 fn counting(counter: ArrayMut<i32, 1>, steps: ArrayMut<i32, 1>, last: i32) {
     let view = counter.tiles([4]).relaxed(Scope::Device);
-    let count = || ct::for_each(1..last + 1, (), |i, ()| view.store(0, i));
+    let count = || ct::fold(1..last + 1, (), |(), i| view.store(0, i));
     let watch = || {
         let start = (ct::zeros::<i32, 1>([4]), ct::zeros::<i32, 1>([4]));
         let (_, smallest) = ct::while_loop(
@@ -222,7 +222,7 @@ fn coherence(session: Session) -> Result<()> {
 
 fn fenced(x: ArrayMut<i32, 2>, y: ArrayMut<i32, 2>, z: Array<i32, 2>) {
     let i = ct::bid(0);
-    ct::for_each(0..3, (), |k, ()| {
+    ct::fold(0..3, (), |(), k| {
         x.store((i, 0), z.load((i, 0), [16, 64]) + k);
         ct::alias_fence();
         y.store((0, i), y.load((0, i), [64, 16]) + x.load((i, 0), [16, 64]).transpose());

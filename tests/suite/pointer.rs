@@ -278,7 +278,7 @@ fn walk(x: Ptr<i32>, z: Ptr<i32>, y: ArrayMut<i32, 1>) {
     // SAFETY: both have 20 rows of 64 elements.
     unsafe {
         let start = (x.offset(0..64), x, ct::zeros::<i32, 1>([64]));
-        let (rows, first, sum) = ct::for_each(0..10, start, |i, (rows, first, sum)| {
+        let (rows, first, sum) = ct::fold(0..10, start, |(rows, first, sum), i| {
             let sum = sum + rows.load() * first.load();
             rows.store(ct::full::<i32, 1>([64], i));
             (rows.offset(64), first.offset(64), sum)
@@ -386,7 +386,7 @@ fn atomics(session: Session) -> Result<()> {
 }
 
 fn histogram(x: Array<i32, 1>, bins: ArrayMut<i32, 1>, others: Ptr<i32>) {
-    ct::for_each(0..4, others, |i, others| {
+    ct::fold(0..4, others, |others, i| {
         let x = x.load(ct::bid(0) * 4 + i, [1024]);
         // SAFETY: `bins` has 64 elements, `others` 64 in each of 4 rows.
         unsafe {

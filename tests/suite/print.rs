@@ -197,7 +197,7 @@ fn large_lines() -> Vec<String> {
 /// From loops and branches, with tiles that live on.
 fn control() {
     let block = ct::bid(0);
-    let sum = ct::for_each(..3, count(16), |k, sum| {
+    let sum = ct::fold(..3, count(16), |sum, k| {
         ct::println!("{block} {k}: {}", sum.sum(0));
         ct::if_then((block + k).eq(3), || ct::println!("{block} {k}: {}", sum * 2));
         sum + k

@@ -77,7 +77,7 @@ where
     C: Element,
 {
     let (i, j) = (ct::bid(0), ct::bid(1));
-    let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<C, 2>([tm, tn]), |k, acc| {
+    let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<C, 2>([tm, tn]), |acc, k| {
         ct::mma(a.load([i, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
     });
     c.store([i, j], acc);
@@ -116,7 +116,7 @@ where
         blocks: usize,
     ) {
         let row = ct::bid(0);
-        let acc = ct::for_each(..a.num_tiles(1, [32, 64]), ct::zeros([32, 16]), |k, acc| {
+        let acc = ct::fold(..a.num_tiles(1, [32, 64]), ct::zeros([32, 16]), |acc, k| {
             let (x, s) = (a.load([row, k], [32, 64]), a_scale.load([row, k], [32, blocks]));
             let (y, t) = (b.load((k, 0), [64, 16]), b_scale.load((k, 0), [blocks, 16]));
             ct::mma_scaled(x, s, y, t, acc)
@@ -185,7 +185,7 @@ fn branches(session: Session) -> Result<()> {
         let bias = bias.load([0, 0], [ROWS, KEYS]);
         let limits = ct::arange(ROWS, 1, 1).unsqueeze(1);
         let start = ct::zeros::<f32, 2>([ROWS, DIM]);
-        let sum = ct::for_each(..k.num_tiles(0, [KEYS, DIM]), start, |j, sum| {
+        let sum = ct::fold(..k.num_tiles(0, [KEYS, DIM]), start, |sum, j| {
             let (k, v) = (k.load((j, 0), [KEYS, DIM]), v.load((j, 0), [KEYS, DIM]));
             let scores = ct::mma(q, k.transpose(), ct::zeros::<f32, 2>([ROWS, KEYS]));
             let masked = || ct::select(ct::arange(KEYS, 0, 1).unsqueeze(0).lt(limits), scores, 1.0);
@@ -399,7 +399,7 @@ where
 fn rounded(session: Session) -> Result<()> {
     fn kernel(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>, [tm, tn, tk]: [usize; 3]) {
         let (i, j) = (ct::bid(0), ct::bid(1));
-        let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+        let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
             ct::mma(a.load([i, k], [tm, tk]).cast::<tf32>(), b.load([k, j], [tk, tn]).cast::<tf32>(), acc)
         });
         c.store([i, j], acc);
@@ -490,7 +490,7 @@ where
         A: MmaInput<A, C>,
         C: Element,
     {
-        let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<C, 2>([tm, tn]), |k, acc| {
+        let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<C, 2>([tm, tn]), |acc, k| {
             ct::mma(a.load([from, k], [tm, tk]), b.load([k, j], [tk, tn]), acc)
         });
         c.store([i, j], acc);
@@ -509,7 +509,7 @@ where
             RowByRow => (x / columns, x % columns),
             Persistent | Uneven => {
                 let end = rows * columns + i32::from(matches!(ORDERS[order], Uneven));
-                return ct::for_each(ct::range(x, end).step(ct::num_blocks(0)), (), |index, ()| {
+                return ct::fold(ct::range(x, end).step(ct::num_blocks(0)), (), |(), index| {
                     tile(a, b, c, extents, index / columns, (index / columns, index % columns));
                 });
             }
@@ -541,7 +541,7 @@ where
                 Persistent | Uneven => [4, 1],
             };
             let mut hints = ct::Hints::new().num_ctas(2);
-            hints.stages = stages;
+            hints.num_stages = stages;
             let view_b = if transposed { device_b.transpose()? } else { device_b.view() };
             let arguments = (&device_a, view_b, &mut c, Constant([tm, tn, tk, index]));
             session.launch_with(hints, kernel::<A, C>, grid, arguments)?;
@@ -560,7 +560,7 @@ fn pairs_of_a_batch(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 3>, b: Array<f16, 3>, c: ArrayMut<f32, 3>, along_batch: bool) {
         let (x, y, z) = (ct::bid(0), ct::bid(1), ct::bid(2));
         let (batch, i, j) = if along_batch { (x, y, z) } else { (z, x, y) };
-        let acc = ct::for_each(..a.num_tiles(2, [1, 64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+        let acc = ct::fold(..a.num_tiles(2, [1, 64, 64]), ct::zeros::<f32, 2>([64, 128]), |acc, k| {
             let a = a.load([batch, i, k], [1, 64, 64]).squeeze(0);
             ct::mma(a, b.load([batch, k, j], [1, 64, 128]).squeeze(0), acc)
         });

@@ -36,7 +36,7 @@ fn equal(session: Session) -> Result<()> {
         ct::require!(n.eq(m), "inner extents {n} and {m}");
         ct::require!(c.extent(0).eq(a.extent(0)) & c.extent(1).eq(b.extent(1)), "outer extents");
         let (i, j) = (ct::bid(0), ct::bid(1));
-        let sum = ct::for_each(..b.num_tiles(0, [16, 32]), ct::zeros([32, 32]), |k, sum| {
+        let sum = ct::fold(..b.num_tiles(0, [16, 32]), ct::zeros([32, 32]), |sum, k| {
             let (a, b) = (a.load((i, k), [32, 16]), b.load((k, j), [16, 32]));
             sum + (a.unsqueeze(2) * b.unsqueeze(0)).sum(1).squeeze(1)
         });

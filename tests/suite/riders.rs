@@ -29,7 +29,7 @@ fn levels_kernel<T: Element + CastTo<f32>>(
 ) {
     let [m, n, d] = TILE;
     let x = x.load((ct::bid(0), 0), [m, d]);
-    let sum = ct::for_each(..keys.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |i, sum| {
+    let sum = ct::fold(..keys.num_tiles(0, [n, d]), ct::zeros::<f32, 2>([m, d]), |sum, i| {
         let key = keys.load((i, 0), [n, d]);
         let level = levels.load(i, [n]).cast::<f32>().reshape([1, n]);
         let fade = fades.load((0, i), [1, n]);

@@ -31,7 +31,7 @@ const ENDS: [[i32; 2]; 12] = [
     [i32::MAX, i32::MIN],
 ];
 
-fn mix(i: Scalar<i32>, acc: Scalar<i64>) -> Scalar<i64> {
+fn mix(acc: Scalar<i64>, i: Scalar<i32>) -> Scalar<i64> {
     acc * 31 + i.cast::<i64>()
 }
 
@@ -41,23 +41,23 @@ fn counters(session: Session) -> Result<()> {
         let [start, end] = [0, 1].map(|i| ends.load_scalar(row * 2 + i));
         let range = ct::range(start, end).step(step).unroll(rounds);
         let one = ct::scalar(1i64);
-        let early = ct::for_each_flow(range, one, |i, acc, flow| {
+        let early = ct::fold_with_control(range, one, |acc, i, flow| {
             flow.continue_if((i & 1).eq(0), acc * 7);
-            mix(i, acc)
+            mix(acc, i)
         });
-        let inner = ct::for_each(range, one, |i, acc| {
+        let inner = ct::fold(range, one, |acc, i| {
             let few = ct::range(0, (i & 3) + 1).unroll(rounds);
-            ct::for_each(few, mix(i, acc), |j, acc| ct::if_else(j.lt(2), || mix(j, acc), || acc * 3))
+            ct::fold(few, mix(acc, i), |acc, j| ct::if_else(j.lt(2), || mix(acc, j), || acc * 3))
         });
-        for (column, value) in [ct::for_each(range, one, mix), early, inner].into_iter().enumerate() {
+        for (column, value) in [ct::fold(range, one, mix), early, inner].into_iter().enumerate() {
             y.store_scalar((row, column), value);
         }
     }
     let fold = |step: i32, row: usize, body: &dyn Fn(i64, i64) -> i64| {
         let [start, end] = ENDS[row].map(i64::from);
-        (start..end).step_by(step as usize).fold(1, |acc, i| body(i, acc))
+        (start..end).step_by(step as usize).fold(1, |acc, i| body(acc, i))
     };
-    let mix = |i: i64, acc: i64| acc.wrapping_mul(31).wrapping_add(i);
+    let mix = |acc: i64, i: i64| acc.wrapping_mul(31).wrapping_add(i);
     let ends = session.array(ENDS.as_flattened(), [2 * ENDS.len()])?;
     for (step, rounds) in [(1, 1), (1, 2), (1, 5), (3, 4), (i32::MAX, 2)] {
         let mut y = session.unwritten::<i64, 2>([ENDS.len(), 3])?;
@@ -65,9 +65,9 @@ fn counters(session: Session) -> Result<()> {
         session.check("numbers", &y, &|[row, column]| {
             Want::exactly(match column {
                 0 => fold(step, row, &mix),
-                1 => fold(step, row, &|i, acc| if i % 2 == 0 { acc.wrapping_mul(7) } else { mix(i, acc) }),
-                _ => fold(step, row, &|i, acc| {
-                    (0..(i & 3) + 1).fold(mix(i, acc), |acc, j| if j < 2 { mix(j, acc) } else { acc.wrapping_mul(3) })
+                1 => fold(step, row, &|acc, i| if i % 2 == 0 { acc.wrapping_mul(7) } else { mix(acc, i) }),
+                _ => fold(step, row, &|acc, i| {
+                    (0..(i & 3) + 1).fold(mix(acc, i), |acc, j| if j < 2 { mix(acc, j) } else { acc.wrapping_mul(3) })
                 }),
             })
         })?;
@@ -79,13 +79,13 @@ fn counters(session: Session) -> Result<()> {
 fn wide(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<i64, 1>, ends: Array<u64, 1>) {
         let [a, b] = [0, 1].map(|i| ends.load_scalar(i));
-        let mix = |i: Scalar<i64>, acc: Scalar<i64>| acc * 31 + i;
+        let mix = |acc: Scalar<i64>, i: Scalar<i64>| acc * 31 + i;
         let one = ct::scalar(1i64);
         let all = [
-            ct::for_each(ct::range(a, b).unroll(3), one, |i, acc| mix(i.cast(), acc)),
-            ct::for_each(ct::range(a, b).step(2).unroll(3), one, |i, acc| mix(i.cast(), acc)),
-            ct::for_each(ct::range(a.cast::<u32>(), b.cast::<u32>()).unroll(4), one, |i, acc| mix(i.cast(), acc)),
-            ct::for_each(ct::range(a.cast::<i64>(), b.cast::<i64>()).unroll(2), one, mix),
+            ct::fold(ct::range(a, b).unroll(3), one, |acc, i| mix(acc, i.cast())),
+            ct::fold(ct::range(a, b).step(2).unroll(3), one, |acc, i| mix(acc, i.cast())),
+            ct::fold(ct::range(a.cast::<u32>(), b.cast::<u32>()).unroll(4), one, |acc, i| mix(acc, i.cast())),
+            ct::fold(ct::range(a.cast::<i64>(), b.cast::<i64>()).unroll(2), one, mix),
         ];
         for (place, value) in all.into_iter().enumerate() {
             y.store_scalar(place, value);
@@ -116,7 +116,7 @@ fn tiles(session: Session) -> Result<()> {
         let (row, n) = (ct::bid(0), 256);
         let count = x.num_tiles(1, [1, n]);
         y.store((row, 0), x.load((row, 0), [1, n]));
-        let total = ct::for_each(ct::range(1, count).unroll(rounds), ct::scalar(0.0), |k, total| {
+        let total = ct::fold(ct::range(1, count).unroll(rounds), ct::scalar(0.0), |total, k| {
             let before = y.load((row, k - 1), [1, n]).flip(1);
             let next = before + x.load((row, k), [1, n]);
             y.store((row, k), next);

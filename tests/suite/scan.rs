@@ -300,7 +300,7 @@ fn product(session: Session) -> Result<()> {
 fn edges_and_strides(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
         let row = ct::bid(0);
-        ct::for_each(ct::range(0, x.num_tiles(1, [1, tile])), ct::zeros::<f32, 2>([1, 1]), |k, before| {
+        ct::fold(ct::range(0, x.num_tiles(1, [1, tile])), ct::zeros::<f32, 2>([1, 1]), |before, k| {
             let part = x.load([row, k], [1, tile]);
             y.store([row, k], part.cumsum(1) + before);
             before + part.sum(1)

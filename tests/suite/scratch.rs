@@ -89,7 +89,7 @@ fn odd_extents(session: Session) -> Result<()> {
 fn count(x: Array<u8, 1>, y: ArrayMut<i32, 2>) {
     let bins = ct::scratch::<i32, 1>([256]);
     bins.store(0, ct::zeros::<i32, 1>([256]));
-    ct::for_each(0..4, (), |i, ()| {
+    ct::fold(0..4, (), |(), i| {
         let x = x.load(ct::bid(0) * 4 + i, [512]);
         bins.atomic_add_with(x, 1, AtomicOptions::new().relaxed(Scope::Block));
     });
@@ -106,7 +106,7 @@ fn counts(session: Session) -> Result<()> {
 }
 
 fn turn(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-    let sum = ct::for_each(0..5, ct::zeros::<i32, 1>([256]), |i, sum| {
+    let sum = ct::fold(0..5, ct::zeros::<i32, 1>([256]), |sum, i| {
         let own = ct::scratch::<i32, 1>([256]);
         own.store(0, x.load(i, [256]) + sum);
         let back = own.gather(ct::arange(256, 255, -1));
@@ -164,7 +164,7 @@ fn add(x: Array<f32, 1>, h: Array<f16, 1>, y: ArrayMut<f32, 1>, z: ArrayMut<f16,
     let (own, halves) = (ct::scratch::<f32, 1>([256]), ct::scratch::<f16, 1>([256]));
     own.store(0, ct::ones::<f32, 1>([256]));
     halves.store(0, ct::ones::<f16, 1>([256]));
-    ct::for_each(0..3, (), |i, ()| {
+    ct::fold(0..3, (), |(), i| {
         own.atomic_add(0..256, x.load(i, [256]));
         halves.atomic_add(0..256, h.load(i, [256]));
     });

@@ -65,7 +65,7 @@ fn loads<T: Whole>(session: Session) -> Result<()> {
 }
 
 fn sums(x: Arrays<f32, 2>, y: ArrayMut<f32, 2>) {
-    let all = ct::for_each(..x.len(), ct::zeros::<f32, 2>([8, 32]), |i, all| {
+    let all = ct::fold(..x.len(), ct::zeros::<f32, 2>([8, 32]), |all, i| {
         all + x.get(i).load((ct::bid(0), 0), [8, 32]) + x.get(i + 1).gather((0, ct::arange(32, 0, 1).unsqueeze(0)))
     });
     y.store((ct::bid(0), 0), all);
@@ -89,7 +89,7 @@ fn views(session: Session) -> Result<()> {
 fn fill(y: ArraysMut<i32, 1>, x: Arrays<i32, 1>) {
     let which = ct::bid(0);
     let (y, x) = (y.get(which - 1), x.get(y.len() - which));
-    ct::for_each(..y.num_tiles(0, [64]), (), |i, ()| {
+    ct::fold(..y.num_tiles(0, [64]), (), |(), i| {
         y.store(i, x.load(i, [64]) + which);
         y.store(i, y.load(i, [64]) * 2);
         let at = i * 64 + ct::arange(64, 63, -1);
@@ -123,7 +123,7 @@ fn stores(session: Session) -> Result<()> {
 }
 
 fn hand_on(x: ArraysMut<i32, 1>, y: ArrayMut<i32, 1>) {
-    ct::for_each(ct::range(1, x.len()), (), |i, ()| {
+    ct::fold(ct::range(1, x.len()), (), |(), i| {
         let (before, after) = (x.get(i - 1), x.get(i));
         after.store(0, after.load(0, [128]) + before.gather(ct::arange(128, 127, -1)));
     });
@@ -150,7 +150,7 @@ fn multiply(a: Arrays<f16, 2>, b: Arrays<f16, 2>, c: ArraysMut<f32, 2>, [tm, tn,
     let which = ct::bid(2);
     let (a, b, c) = (a.get(which), b.get(which), c.get(which));
     let (i, j) = (ct::bid(0), ct::bid(1));
-    let acc = ct::for_each(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, acc| {
+    let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
         ct::mma(a.load((i, k), [tm, tk]), b.load((k, j), [tk, tn]), acc)
     });
     c.store((i, j), acc);
@@ -180,7 +180,7 @@ fn products(session: Session) -> Result<()> {
 }
 
 fn shift(x: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>) {
-    ct::for_each(0..9, (), |i, ()| {
+    ct::fold(0..9, (), |(), i| {
         // The same element belongs to another thread in each iteration.
         let part = x.slice(0, i..i + 512);
         part.store(0, part.load(0, [512]) + i);

@@ -34,10 +34,10 @@ fn product<T: MmaInput<T, f32>, O: Element>(
     f32: CastTo<O>,
 {
     let columns = c.num_tiles(1, [m, n]);
-    ct::for_each(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |index, ()| {
+    ct::fold(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |(), index| {
         let index = if backwards { tiles - 1 - index } else { index };
         let (i, j) = (index / columns, index % columns);
-        let sum = ct::for_each(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |step, sum| {
+        let sum = ct::fold(..a.num_tiles(1, [m, k]), ct::zeros::<f32, 2>([m, n]), |sum, step| {
             ct::mma(a.load((i, step), [m, k]), b.load((j, step), [n, k]).transpose(), sum)
         });
         c.store((i, j), (sum + bias.load(j, [n]).unsqueeze(0)).cast::<O>());
@@ -89,8 +89,8 @@ where
 /// Every iteration writes the same tile: what the last one writes stays.
 fn last_one_stays(session: Session) -> Result<()> {
     fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), c: ArrayMut<f32, 2>, steps: Scalar<i32>) {
-        ct::for_each(..steps, (), |index, ()| {
-            let sum = ct::for_each(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 128]), |step, sum| {
+        ct::fold(..steps, (), |(), index| {
+            let sum = ct::fold(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 128]), |sum, step| {
                 ct::mma(a.load((index, step), [64, 32]), b.load((0, step), [128, 32]).transpose(), sum)
             });
             c.store((ct::bid(0), 0), sum);
@@ -117,8 +117,8 @@ fn in_order(session: Session) -> Result<()> {
         log: ArrayMut<f32, 1>,
         steps: Scalar<i32>,
     ) {
-        ct::for_each(..steps, (), |index, ()| {
-            let sum = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |step, sum| {
+        ct::fold(..steps, (), |(), index| {
+            let sum = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |sum, step| {
                 ct::mma(a.load((index, step), [64, 64]), b.load((0, step), [128, 64]).transpose(), sum)
             });
             let before = sums.load((0, 0), [64, 128]);
@@ -150,8 +150,8 @@ fn epilogues(session: Session) -> Result<()> {
         (rows, columns): (ArrayMut<f32, 1>, ArrayMut<f32, 2>),
         tiles: Scalar<i32>,
     ) {
-        ct::for_each(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |index, ()| {
-            let sum = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |step, sum| {
+        ct::fold(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |(), index| {
+            let sum = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |sum, step| {
                 ct::mma(a.load((index, step), [64, 64]), b.load((0, step), [128, 64]).transpose(), sum)
             });
             rows.store(index, sum.reduce_max(1).reshape([64]));
@@ -188,9 +188,9 @@ fn rings(session: Session) -> Result<()> {
         (tiles, some): (Scalar<i32>, Scalar<i32>),
     ) {
         let product = |q: Tile<f16, 2>, x: Array<f16, 2>, count: Scalar<i32>, sum| {
-            ct::for_each(..count, sum, |step, sum| ct::mma(q, x.load((step, 0), [128, 64]).transpose(), sum))
+            ct::fold(..count, sum, |sum, step| ct::mma(q, x.load((step, 0), [128, 64]).transpose(), sum))
         };
-        ct::for_each(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |index, ()| {
+        ct::fold(ct::range(ct::bid(0), tiles).step(ct::num_blocks(0)), (), |(), index| {
             let q = q.load((index, 0), [64, 64]);
             let sum = product(q, a, some, ct::zeros::<f32, 2>([64, 128]));
             c.store((index, 0), product(q, b, b.num_tiles(0, [128, 64]), sum));
@@ -230,11 +230,11 @@ fn wished(session: Session) -> Result<()> {
     ) {
         let [m, n, k] = tile;
         let all = ct::range(ct::bid(0), c.num_tiles(0, [m, n])).step(ct::num_blocks(0));
-        let all = teams.into_iter().fold(all, |all, teams| all.teams(teams));
-        ct::for_each(all, (), |i, ()| {
-            let steps = stages.into_iter().fold(ct::range(0, a.num_tiles(1, [m, k])), |range, n| range.stages(n));
+        let all = teams.into_iter().fold(all, |all, teams| all.pingpong(teams == 2));
+        ct::fold(all, (), |(), i| {
+            let steps = stages.into_iter().fold(ct::range(0, a.num_tiles(1, [m, k])), |range, n| range.num_stages(n));
             let start = (ct::zeros::<f32, 2>([m, n]), ct::zeros::<f32, 2>([m, 1]));
-            let (sum, most) = ct::for_each(steps, start, |step, (sum, most)| {
+            let (sum, most) = ct::fold(steps, start, |(sum, most), step| {
                 let sum = ct::mma(a.load((i, step), [m, k]), b.load((step, 0), [k, n]), sum * 0.5);
                 (sum, most.max(sum.reduce_max(1)))
             });

@@ -185,7 +185,7 @@ fn stepped<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 4>, tile: [usize; 2], step: [usize; 2], by: Scalar<i32>) {
         let view = x.tiles(tile).step(step);
         let [tm, tn] = tile;
-        ct::for_each(view.indices(), (), |[a, b], ()| {
+        ct::fold(view.indices(), (), |(), [a, b]| {
             let part = view.load((a + by, b + by));
             y.tiles([1, 1, tm, tn]).store((a, b, 0, 0), part.reshape([1, 1, tm, tn]));
         });
@@ -431,7 +431,7 @@ fn listed_in_place(session: Session) -> Result<()> {
 fn listed_product(session: Session) -> Result<()> {
     fn kernel(x: Array<f16, 2>, w: Array<f16, 2>, ids: Array<i32, 1>, y: ArrayMut<f32, 2>) {
         let rows = ids.load(ct::bid(0), [32]);
-        let acc = ct::for_each(..x.num_tiles(1, [32, 16]), ct::zeros([32, 32]), |k, acc| {
+        let acc = ct::fold(..x.num_tiles(1, [32, 16]), ct::zeros([32, 32]), |acc, k| {
             ct::mma(x.load((ct::at(rows), k), [32, 16]), w.load((k, 0), [16, 32]), acc)
         });
         y.store((ct::bid(0), 0), acc);

@@ -34,10 +34,10 @@ fn kernel<T: MmaInput<T, f32>>(
     f32: CastTo<T>,
 {
     let keys = k.extent(0);
-    ct::for_each(ct::range(ct::bid(0), y.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |i, ()| {
+    ct::fold(ct::range(ct::bid(0), y.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |(), i| {
         let left = q.load((i, 0), [m, d]);
         let start = (ct::zeros([m, d]), ct::full([m, 1], -(MOST as f32)), ct::zeros([m, 1]));
-        let (acc, _, all) = ct::for_each(..k.num_tiles(0, [n, d]), start, |j, (acc, max, all)| {
+        let (acc, _, all) = ct::fold(..k.num_tiles(0, [n, d]), start, |(acc, max, all), j| {
             let scores = ct::mma_fast_acc(left, k.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
             let scores = scores.max_nan(-(MOST as f32)).min_nan(MOST as f32);
             let seen = (j * n + ct::arange(n, 0, 1)).unsqueeze(0).lt(ct::full([m, 1], keys));

@@ -52,7 +52,7 @@ pub fn uniforms(y: ArrayMut<f32, 1>, seed: Scalar<u64>, tile: usize) {
 /// What a block adds up: tiles at a distance of the number of blocks.
 fn part(x: Array<f32, 1>, tile: usize) -> Tile<f32, 1> {
     let every = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
-    ct::for_each(every, ct::zeros::<f32, 1>([tile]), |i, sum| sum + x.load(i, [tile])).sum(0)
+    ct::fold(every, ct::zeros::<f32, 1>([tile]), |sum, i| sum + x.load(i, [tile])).sum(0)
 }
 
 /// The sum of a vector, to which every block adds its part.
@@ -106,7 +106,7 @@ pub fn quantized_parts(
     let (i, j, part) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let steps = x.num_tiles(1, [tm, tk]).ceil_div(ct::num_blocks(2));
     let every = ct::range(part * steps, ((part + 1) * steps).min(x.num_tiles(1, [tm, tk])));
-    let sum = ct::for_each(every, ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
+    let sum = ct::fold(every, ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
         ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
     });
     parts.store((part, i, j), sum.unsqueeze(0));

@@ -155,7 +155,7 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
         Ok((matrices, [d.zeros([n])?, d.zeros([m])?, d.zeros([m])?, d.zeros([n])?, d.zeros([n])?]))
     };
     let mut row = Configurations::new(place, addresses, make)?;
-    let stages = |n| (format!("{n} stages"), NO_HINTS.stages(n));
+    let stages = |n| (format!("{n} stages"), NO_HINTS.num_stages(n));
     for blocks in [1, 2, 4].map(|each| (each * place.num_multiprocessors()).min(m).min(PARTS)) {
         for (label, hints) in warps().chain([1, 3, 4].map(stages)) {
             let label = format!("{blocks} blocks, {label}");

@@ -66,7 +66,7 @@ fn kernel<T: Number>(
 
     // Weights so small that f32 has no whole number for them are nothing beside the largest, which is 1.
     let flush = FloatMode::new().flush_to_zero();
-    let step = |j: Scalar<i32>, (acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>)| {
+    let step = |(acc, max, sum): (Tile<f32, 2>, Tile<f32, 2>, Tile<f32, 2>), j: Scalar<i32>| {
         let k = k.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
         let v = v.load((batch, head / group, j, 0), [1, 1, n, dim]).reshape([n, dim]);
         let scores = ct::mma(queries, k.transpose(), ct::zeros::<f32, 2>([m, n]));
@@ -81,7 +81,7 @@ fn kernel<T: Number>(
         (ct::mma(weights.cast::<T>(), v, acc * fade), above, sum * fade + weights.sum(1))
     };
     let start = (ct::zeros([m, dim]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
-    let (acc, _, sum) = ct::for_each(..some, start, step);
+    let (acc, _, sum) = ct::fold(..some, start, step);
     out.store((batch, head, tile, 0), (acc * (1.0 / sum)).cast::<T>().reshape([1, 1, m, dim]));
 }
 

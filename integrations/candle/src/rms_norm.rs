@@ -50,9 +50,9 @@ fn long_rows<T: Number>(x: Array<T, 4>, weight: Array<T, 1>, y: ArrayMut<T, 4>, 
     let place = |j: Scalar<i32>| (ct::bid(2), ct::bid(1), ct::bid(0), j);
     let load = |j| x.load(place(j), shape).cast::<f32>();
     let tiles = x.num_tiles(3, shape);
-    let squares = ct::for_each(..tiles, ct::zeros(shape), |j, sum: Tile<f32, 4>| load(j).fma(load(j), sum)).sum(3);
+    let squares = ct::fold(..tiles, ct::zeros(shape), |sum: Tile<f32, 4>, j| load(j).fma(load(j), sum)).sum(3);
     let scale = scale(squares, x.extent(3), epsilon);
-    ct::for_each(..tiles, (), |j, ()| {
+    ct::fold(..tiles, (), |(), j| {
         let weight = weight.load(j, [tile]).cast::<f32>().reshape(shape);
         y.store(place(j), (load(j) * scale * weight).cast::<T>());
     });

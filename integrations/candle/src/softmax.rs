@@ -43,12 +43,12 @@ fn long_rows<T: Number>(x: Array<T, 4>, y: ArrayMut<T, 4>, tile: usize) {
     let tiles = x.num_tiles(3, shape);
     // Not from -inf on: a tile of nothing but -inf adds nothing.
     let start = (ct::full([1, 1, 1, 1], f32::MIN), ct::zeros([1, 1, 1, 1]));
-    let (max, sum) = ct::for_each(..tiles, start, |j, (max, sum): (Tile<f32, 4>, Tile<f32, 4>)| {
+    let (max, sum) = ct::fold(..tiles, start, |(max, sum): (Tile<f32, 4>, Tile<f32, 4>), j| {
         let x = load(j);
         let above = max.max(x.reduce_max(3));
         (above, sum * (max - above).exp() + (x - above).exp().sum(3))
     });
-    ct::for_each(..tiles, (), |j, ()| y.store(place(j), ((load(j) - max).exp() / sum).cast::<T>()));
+    ct::fold(..tiles, (), |(), j| y.store(place(j), ((load(j) - max).exp() / sum).cast::<T>()));
 }
 
 fn launch<T: Number>(stream: &Stream, x: DeviceView<T, 4>, y: DeviceViewMut<T, 4>, place: &Place<4>) -> ct::Result<()> {

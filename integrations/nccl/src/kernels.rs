@@ -28,9 +28,9 @@ fn place(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2]) -> [Scalar<i32>;
 pub fn product(x: Array<f16, 2>, w: Array<f16, 2>, y: ArrayMut<f16, 2>, form: Form) {
     let [tm, tn, tk] = form.tile;
     let tiles = [0, 1].map(|axis| y.num_tiles(axis, [tm, tn]));
-    ct::for_each(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |index, ()| {
+    ct::fold(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |(), index| {
         let [i, j] = place(index, tiles);
-        let sums = ct::for_each(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |k, sums| {
+        let sums = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |sums, k| {
             ct::mma(x.load([i, k], [tm, tk]), w.load([k, j], [tk, tn]), sums)
         });
         let sums = if form.gelu { sums.gelu() } else { sums };

@@ -3,7 +3,7 @@
 //! The usual plan is that of `plan` and of the passes of `schedule`. Where a loop multiplies matrices by instructions that run on their own,
 //! schedules for fewer and for more warps are made, too (and so with teams or without), and without streams, and what each costs says
 //! the cost model (`cost`). Another plan is taken only if it costs less by a margin: the model errs, and the usual plan is one that was measured.
-//! With `CUTLET_REMARKS` more is costed and said: stages, two blocks of a multiprocessor, no teams. Blocks that share a multiprocessor are never
+//! With `CUTLET_REMARKS` more is costed and said: stages, an occupancy of 2, no ping-pong. Blocks that share a multiprocessor are never
 //! asked for: how many blocks there are is the grid's affair, and a single one of them has registers for half of what it could do. So a plan
 //! that gains by letting more blocks in is taken only if it is as good without them, and not where the kernel asks for the number of blocks, as
 //! persistent ones do.
@@ -11,7 +11,7 @@
 use super::cost::{Cost, Launched, Subject, weights};
 use super::form::build_with;
 use super::{Choice, CompileOptions, lower, plan};
-use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode};
+use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, hint_key};
 use crate::target::Target;
 
 /// Another plan has to cost less by this part. Of recorded configurations that differ in their warps alone (`benches/compare/h200.tune`,
@@ -23,7 +23,7 @@ const APART_REGISTERS: u32 = 64;
 const BUSY: f64 = 0.75;
 
 /// Hints of loops and loads that say how tiles come.
-const HOW_TO_LOAD: [&str; 4] = ["stages", "streamed", "latency", "allow_tma"];
+const HOW_TO_LOAD: [&str; 4] = [hint_key::NUM_STAGES, hint_key::WARP_SPECIALIZE, "latency", "allow_tma"];
 
 /// What was chosen.
 pub struct Chosen {
@@ -111,7 +111,7 @@ fn considered(first: &Costed, all: &[Alternative], outcomes: &[Outcome], best: O
         _ => first.cost.each(),
     };
     let form = warps_text(first.form);
-    let mut lines = vec![line(&format!("{form}, the usual one"), &first.cost, (taken, best.is_none()))];
+    let mut lines = vec![line(&format!("default ({form})"), &first.cost, (taken, best.is_none()))];
     let mut costs = vec![first.cost.each()];
     for (index, (alternative, outcome)) in all.iter().zip(outcomes).enumerate() {
         lines.push(match outcome {
@@ -120,7 +120,7 @@ fn considered(first: &Costed, all: &[Alternative], outcomes: &[Outcome], best: O
             Outcome::Costs(other) => {
                 costs.push(other.cost.each());
                 let form = warps_text(other.form);
-                let named = form.starts_with(&alternative.what);
+                let named = form.contains(&alternative.what);
                 let what = if named { form } else { format!("{}, {form}", alternative.what) };
                 line(&what, &other.cost, (taken, best == Some(index)))
             }
@@ -144,26 +144,26 @@ fn cheapest(usual: f64, able: impl Iterator<Item = Option<f64>>) -> Option<(usiz
 }
 
 fn warps_text((warps, teams): (u32, u32)) -> String {
-    if teams > 1 { format!("{warps} warps in each of {teams} teams") } else { format!("{warps} warps") }
+    if teams > 1 { format!("{teams} x {warps} warps (ping-pong)") } else { format!("{warps} warps") }
 }
 
 /// What is said of a plan, next to the cycles of the one that is taken.
 fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
     let busiest = cost.busy.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share >= BUSY);
     let waits = match busiest {
-        Some((unit, share)) => format!("{unit} {:.0} % busy", 100.0 * share),
-        None => "mostly waits".to_owned(),
+        Some((unit, share)) => format!("{unit} {:.0} % utilized", 100.0 * share),
+        None => "latency-bound".to_owned(),
     };
-    let what = format!("{what}: {:.0} cycles a tile block, {waits}", cost.each());
+    let what = format!("{what}: {:.0} cycles per block, {waits}", cost.each());
     if this {
-        return format!("{what}; taken");
+        return format!("{what}; selected");
     }
     let more = 100.0 * (cost.each() / taken - 1.0);
     let margin = 100.0 * MARGIN;
     match more {
-        ..0.0 if -more < margin => format!("{what}; {:.1} % less, which is within the margin of {margin:.0} %", -more),
+        ..0.0 if -more < margin => format!("{what}; {:.1} % less, within the margin of {margin:.0} %", -more),
         ..0.0 => format!(
-            "{what}; {:.1} % less, but only taken where hints wish for it: the model may err, or more blocks have to be there",
+            "{what}; {:.1} % less, selected by hints alone: the model may err, or more blocks are required",
             -more
         ),
         _ => format!("{what}; {more:.1} % more"),
@@ -210,7 +210,7 @@ fn alternatives(usual: &CompileOptions, warps: u32, (able, said): (bool, bool), 
     }
     if usual.teams {
         let num_warps = Some(usual.num_warps.unwrap_or(4.min(warps)));
-        add("no teams".to_owned(), CompileOptions { num_warps, teams: false, ..*usual }, false);
+        add("no ping-pong".to_owned(), CompileOptions { num_warps, teams: false, ..*usual }, false);
     }
     if usual.stages.is_none() {
         for stages in [2, 3] {
@@ -219,11 +219,11 @@ fn alternatives(usual: &CompileOptions, warps: u32, (able, said): (bool, bool), 
     }
     if usual.occupancy.is_none() {
         let occupancy = Some(2);
-        add("2 a multiprocessor".to_owned(), CompileOptions { occupancy, ..*usual }, false);
+        add("occupancy 2".to_owned(), CompileOptions { occupancy, ..*usual }, false);
     }
     if usual.tma && able {
         let likely = !hinted && usual.stages.is_none();
-        add("no streams".to_owned(), CompileOptions { tma: false, ..*usual }, likely);
+        add("no TMA".to_owned(), CompileOptions { tma: false, ..*usual }, likely);
     }
     all
 }
@@ -254,7 +254,7 @@ fn outcome(
         let there = context.registers_of_thread(schedule.warp_spec.is_some(), blocks);
         if needed > there {
             return Outcome::Fails(format!(
-                "{needed} registers of a thread are needed for products, and there are {there}"
+                "matrix products need {needed} registers per thread, and {there} are available"
             ));
         }
         if options.occupancy.is_some_and(|wished| wished > blocks) {
@@ -271,7 +271,7 @@ fn outcome(
             let alike = fewer.map_or(Some(cost.each()), |fewer| Some(cost_of(fewer)?.each()))?;
             Some(Box::new(Costed { cost, alike, form, sure }))
         });
-        costs.map_or_else(|| Outcome::Fails("its agents wait for each other".to_owned()), Outcome::Costs)
+        costs.map_or_else(|| Outcome::Fails("deadlock: the partitions wait for each other".to_owned()), Outcome::Costs)
     })
 }
 
@@ -314,11 +314,11 @@ mod tests {
         assert_eq!(options, CompileOptions { choice: Choice::Nothing, ..said });
         let line =
             |part: &str| considered.iter().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{considered:?}"));
-        assert!(line("8 warps, the usual one").ends_with("; taken"), "{considered:?}");
+        assert!(line("default (8 warps)").ends_with("; selected"), "{considered:?}");
         assert!(line("2 stages").ends_with(" % more"), "{considered:?}");
-        assert!(line("4 warps").contains(" cycles a tile block"), "{considered:?}");
-        // Each schedule once: there is no loop over tiles, so that there are no teams to leave out.
-        assert!(considered.iter().all(|line| !line.contains("no teams")), "{considered:?}");
+        assert!(line("4 warps").contains(" cycles per block"), "{considered:?}");
+        // Each schedule once: there is no loop over tiles, so that there is no ping-pong to leave out.
+        assert!(considered.iter().all(|line| !line.contains("no ping-pong")), "{considered:?}");
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
         let Chosen { options, considered } = chosen(&module, Target::SM_90A, hints);
         assert_eq!(options.num_warps, Some(16));
         assert!(
-            considered.iter().all(|line| line.contains("16 warps") || line.starts_with("2 a multi")),
+            considered.iter().all(|line| line.contains("16 warps") || line.starts_with("occupancy 2")),
             "{considered:?}"
         );
         let mut plain = crate::backend::ptx::tests::Kernel::new("plain");

@@ -134,12 +134,12 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             // What the copy engine and warps with roles cannot do, threads that all do the same perhaps can.
             let plain = CompileOptions { tma: false, ..*options };
             let mut compiled = build(module, entry, target, &plain).map_err(Error::Unsupported)?;
-            compiled.remarks.plain = problems.first().map(ToString::to_string);
+            compiled.remarks.tma_rejected = problems.first().map(ToString::to_string);
             Ok(compiled)
         })
     });
     made.map(|(mut compiled, why)| {
-        compiled.remarks.whole = why;
+        compiled.remarks.data_partition_rejected = why;
         compiled
     })
 }
@@ -270,9 +270,9 @@ fn build(
     }
     built.map(|mut compiled| {
         if by_threads {
-            compiled.remarks.plain = Some("by the cost model copies by threads take less time".to_owned());
+            compiled.remarks.tma_rejected = Some("copies by threads are faster by the cost model".to_owned());
         }
-        compiled.remarks.considered = choice.considered;
+        compiled.remarks.plans_considered = choice.considered;
         compiled
     })
 }

@@ -1,5 +1,6 @@
-//! What became of a kernel, for people: which way its tiles travel, which instructions multiply them, how
-//! its threads are used. Lowering notes it op by op; nothing reads it but people.
+//! Compilation remarks: data paths of tiles, instructions of matrix products, and register use of a kernel.
+//!
+//! Lowering adds them op by op. No pass reads them.
 
 use std::fmt;
 
@@ -10,36 +11,36 @@ use crate::dtype::DType;
 use crate::error::Location;
 use crate::ir::{Module, OpId, Value};
 
-/// How a tile travels between memory and where it is used.
+/// Data path of a tile between global memory and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Each thread accesses its elements: so many times, so many bytes at once.
-    Threads {
+pub enum DataPath {
+    /// Accesses of global memory by each thread, from and to registers.
+    Direct {
         /// Accesses of a thread.
-        count: u32,
-        /// Bytes of one.
+        accesses: u32,
+        /// Bytes of an access.
         bytes: u32,
-        /// Tiles that stick out of the array go element by element.
-        ragged: bool,
+        /// Boundary tiles are accessed element by element, with a mask.
+        masked: bool,
     },
-    /// Threads copy to shared memory, some iterations ahead.
-    Ahead {
-        /// Bytes of one copy.
+    /// Copies by `cp.async` into the stages of a pipeline.
+    CpAsync {
+        /// Bytes of a copy.
         bytes: u32,
-        /// Stages of shared memory.
+        /// Number of stages.
         stages: u32,
     },
-    /// The copy engine moves boxes of a tensor map, as a producer some stages ahead.
-    Streamed {
-        /// Boxes of a tile.
+    /// TMA loads by a producer into the stages of a pipeline.
+    TmaPipelined {
+        /// Boxes of a tile; 0 for a tile within the boxes of the adjacent one.
         boxes: u32,
-        /// Stages of shared memory.
+        /// Number of stages.
         stages: u32,
-        /// Tile blocks that fetch a tile together where it is the same in all of them.
-        blocks: u32,
+        /// Tile blocks of the cluster that receive a tile.
+        multicast: u32,
     },
-    /// The copy engine moves boxes of a tensor map.
-    Boxes {
+    /// TMA without a pipeline.
+    Tma {
         /// Boxes of a tile.
         boxes: u32,
     },
@@ -50,14 +51,14 @@ pub enum Way {
 pub struct Access {
     /// The user's place.
     pub place: Option<Location>,
-    /// Writes?
+    /// True for a store.
     pub writes: bool,
     /// Element type.
     pub elem: DType,
     /// Extents of the tile.
     pub shape: Vec<i64>,
-    /// How it goes.
-    pub way: Way,
+    /// The data path of the tile.
+    pub path: DataPath,
 }
 
 /// A matrix product.
@@ -73,49 +74,48 @@ pub struct Product {
     pub count: u32,
 }
 
-/// What became of a kernel.
+/// Compilation remarks of a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CodeRemarks {
     accesses: Vec<(OpId, Access)>,
     products: Vec<(OpId, Product)>,
-    /// Why tile blocks do not run in clusters although that was wished for.
-    pub alone: Option<&'static str>,
-    /// Why tile blocks share a multiprocessor with fewer others than was wished for: the wish, and what is possible.
-    pub crowded: Option<[u32; 2]>,
-    /// Teams of warps that take the iterations of a loop in turn, if there are several.
-    pub teams: Option<u32>,
-    /// Groups of warps of which each makes a band of the rows of a tile, if there are several.
-    pub bands: Option<u32>,
-    /// Why a tile block has no bands of rows although so many warps were wished for.
-    pub whole: Option<String>,
-    /// Wishes of loops that are not met, or not wholly, and loops with products that have no producer: where, and what there
-    /// is instead.
-    pub loops: Vec<(Option<Location>, String)>,
-    /// Plans that were considered, a line each: what they cost, and why they were not taken.
-    pub considered: Vec<String>,
-    /// Why neither the copy engine nor warps with roles are used although the kernel could have them.
-    pub plain: Option<String>,
-    /// Changes of layout by shuffles within warps.
-    pub shuffled: u32,
-    /// Changes of layout through shared memory.
-    pub through_shared: u32,
+    /// Reason against the requested clusters of tile blocks.
+    pub cluster_rejected: Option<&'static str>,
+    /// Occupancy as requested and as possible, if they differ.
+    pub occupancy_limited: Option<[u32; 2]>,
+    /// Number of ping-pong groups, if there are several.
+    pub pingpong_groups: Option<u32>,
+    /// Number of data partitions (by rows), if there are several.
+    pub data_partitions: Option<u32>,
+    /// Reason against the data partitions that the requested number of warps implies.
+    pub data_partition_rejected: Option<String>,
+    /// Loop hints that are not met, and loops with matrix products and without a producer: place and reason.
+    pub unmet_loop_hints: Vec<(Option<Location>, String)>,
+    /// Considered plans, one line each: cost, and difference from the selected plan.
+    pub plans_considered: Vec<String>,
+    /// Reason against TMA and warp specialization in a kernel that could have them.
+    pub tma_rejected: Option<String>,
+    /// Layout conversions by shuffles within warps.
+    pub shuffle_conversions: u32,
+    /// Layout conversions through shared memory.
+    pub smem_conversions: u32,
     /// Reductions across warps.
-    pub across_warps: u32,
-    /// Barriers over the block in the text.
+    pub cross_warp_reductions: u32,
+    /// Barriers of the whole block in the code.
     pub barriers: u32,
-    /// Warps that compute.
+    /// Consumer warps of a group.
     pub warps: u32,
-    /// Warps that only move data.
+    /// Producer warps.
     pub producer_warps: u32,
-    /// 32-bit registers of a thread that hold values at the fullest point, as estimated.
+    /// Estimated maximum of live 32-bit registers per thread.
     pub live_registers: u32,
-    /// Registers that a thread can have, when one tile block is on a multiprocessor.
+    /// Registers available per thread at an occupancy of 1.
     pub available_registers: u32,
-    /// The tile of which a thread holds most.
+    /// The tile with the most registers per thread.
     largest: Option<Largest>,
 }
 
-/// A tile, and how many registers of a thread it takes.
+/// A tile and its registers per thread.
 #[derive(Clone, Debug, PartialEq)]
 struct Largest {
     registers: u32,
@@ -139,8 +139,8 @@ impl CodeRemarks {
         self.products.iter().map(|(_, product)| product)
     }
 
-    /// Notes the way of the tile of a load or store; the first word about an op counts.
-    pub(super) fn access(&mut self, module: &Module, id: OpId, tile: Value, way: Way) {
+    /// Adds the data path of the tile of a load or store, if the op has none yet.
+    pub(super) fn access(&mut self, module: &Module, id: OpId, tile: Value, path: DataPath) {
         if self.accesses.iter().any(|(known, _)| *known == id) {
             return;
         }
@@ -150,12 +150,12 @@ impl CodeRemarks {
             writes: !op.results.contains(&tile),
             elem: module.dtype(tile),
             shape: module.shape(tile).to_vec(),
-            way,
+            path,
         };
         self.accesses.push((id, access));
     }
 
-    /// Notes a tile that takes so many registers of a thread.
+    /// Adds a tile and its registers per thread.
     pub(super) fn tile(&mut self, module: &Module, id: OpId, tile: Value, registers: u32) {
         if self.largest.as_ref().is_none_or(|largest| largest.registers < registers)
             && let Some((elem, shape)) = module.ty(tile).as_tile()
@@ -165,24 +165,23 @@ impl CodeRemarks {
         }
     }
 
-    /// What to do about values that are not in registers for a lack of them: so many times as many are needed as there
-    /// are, or more.
-    pub fn overfull(&self, times: u32) -> Option<String> {
-        let (needed, there) = (self.live_registers, self.available_registers);
-        if needed < times * there || there == 0 {
+    /// Returns a warning if the live registers are at least `times` the available ones.
+    pub fn spill_warning(&self, times: u32) -> Option<String> {
+        let (needed, available) = (self.live_registers, self.available_registers);
+        if needed < times * available || available == 0 {
             return None;
         }
         let tile = self.largest.as_ref().map_or(String::new(), |Largest { registers, place: at, elem, shape }| {
-            format!(" (the largest tile, {elem} {shape:?}, takes {registers}: {})", place(at))
+            format!(" (the largest tile, {elem} {shape:?}, has {registers}: {})", place(at))
         });
         Some(format!(
-            "some {needed} registers of a thread are needed{tile}, and there are {there}: the rest is in memory, which is \
-             slow; take smaller tiles, or more warps"
+            "about {needed} registers per thread are live{tile} and {available} are available: expect spills to local memory; use \
+             smaller tiles or more warps"
         ))
     }
 
-    /// Notes the instructions of a matrix product, whose operands and result have these extents: those among `lines` that
-    /// multiply matrices.
+    /// Adds the instructions of a matrix product: those of `lines` that multiply matrices. `shapes`: extents of the operands and
+    /// the result.
     pub(super) fn product(&mut self, module: &Module, id: OpId, shapes: [Vec<i64>; 3], lines: &[Line]) {
         if self.products.iter().any(|(known, _)| *known == id) {
             return;
@@ -199,18 +198,23 @@ impl CodeRemarks {
         self.products.push((id, product));
     }
 
-    /// Notes what loops do not get.
-    pub(super) fn unmet(&mut self, module: &Module, unmet: Vec<(OpId, String)>) {
-        let at = |id: OpId| module.location(module.op(id).loc).cloned();
-        self.loops.extend(unmet.into_iter().map(|(id, what)| (at(id), what)));
+    /// Returns the number of groups of consumer warps.
+    fn groups(&self) -> u32 {
+        self.pingpong_groups.or(self.data_partitions).unwrap_or(1)
     }
 
-    /// Adds what only the finished code tells.
+    /// Adds unmet loop hints.
+    pub(super) fn unmet(&mut self, module: &Module, unmet: Vec<(OpId, String)>) {
+        let at = |id: OpId| module.location(module.op(id).loc).cloned();
+        self.unmet_loop_hints.extend(unmet.into_iter().map(|(id, what)| (at(id), what)));
+    }
+
+    /// Adds the remarks that need the finished code.
     pub(super) fn finish(&mut self, function: &Function, warps: u32) {
         let barrier = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::BarSync, .. }));
         self.barriers = function.lines.iter().filter(barrier).count() as u32;
         self.warps = warps;
-        self.producer_warps = (function.threads / WARP).saturating_sub(warps * self.teams.or(self.bands).unwrap_or(1));
+        self.producer_warps = (function.threads / WARP).saturating_sub(warps * self.groups());
         self.live_registers = super::pressure::live_registers(function);
         // Warps that compute beside a producer take registers that it gives up.
         let taken = function.lines.iter().filter_map(|line| match line {
@@ -225,23 +229,23 @@ impl CodeRemarks {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for DataPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let times = |count: u32| if count == 1 { "once".to_owned() } else { format!("{count} times") };
         match *self {
-            Way::Threads { count, bytes, ragged } => {
-                write!(f, "by threads, {bytes} bytes {}", times(count))?;
-                if ragged { write!(f, "; tiles at the end element by element") } else { Ok(()) }
+            DataPath::Direct { accesses, bytes, masked } => {
+                let noun = if accesses == 1 { "access" } else { "accesses" };
+                write!(f, "direct, {accesses} {noun} of {bytes} bytes per thread")?;
+                if masked { write!(f, "; boundary tiles: scalar") } else { Ok(()) }
             }
-            Way::Ahead { bytes, stages } => write!(f, "cp.async of {bytes} bytes into {stages} stages"),
-            Way::Streamed { boxes: 0, stages, .. } => {
-                write!(f, "TMA into {stages} stages by a producer, in the boxes of its neighbour")
+            DataPath::CpAsync { bytes, stages } => write!(f, "cp.async of {bytes} bytes, {stages}-stage pipeline"),
+            DataPath::TmaPipelined { boxes: 0, stages, .. } => {
+                write!(f, "TMA, {stages}-stage pipeline, fused with the adjacent tile")
             }
-            Way::Streamed { boxes, stages, blocks } => {
-                write!(f, "TMA into {stages} stages by a producer, boxes: {boxes}")?;
-                if blocks > 1 { write!(f, ", multicast over {blocks} blocks") } else { Ok(()) }
+            DataPath::TmaPipelined { boxes, stages, multicast } => {
+                write!(f, "TMA, {stages}-stage pipeline, boxes: {boxes}")?;
+                if multicast > 1 { write!(f, ", multicast to {multicast} blocks") } else { Ok(()) }
             }
-            Way::Boxes { boxes } => write!(f, "TMA, boxes: {boxes}"),
+            DataPath::Tma { boxes } => write!(f, "TMA, boxes: {boxes}"),
         }
     }
 }
@@ -260,7 +264,7 @@ impl fmt::Display for CodeRemarks {
         for access in self.accesses() {
             let verb = if access.writes { "store" } else { "load" };
             let (at, shape) = (place(&access.place), extents(&access.shape));
-            writeln!(f, "  {at}: {verb} {shape} {}: {}", access.elem, access.way)?;
+            writeln!(f, "  {at}: {verb} {shape} {}: {}", access.elem, access.path)?;
         }
         for product in self.products() {
             let [a, b, c] = product.shapes.each_ref().map(|shape| extents(shape));
@@ -273,9 +277,9 @@ impl fmt::Display for CodeRemarks {
             )?;
         }
         let kinds = [
-            (self.through_shared, "changes of layout through shared memory"),
-            (self.shuffled, "changes of layout by shuffles"),
-            (self.across_warps, "reductions across warps"),
+            (self.smem_conversions, "layout conversions through shared memory"),
+            (self.shuffle_conversions, "layout conversions by shuffles"),
+            (self.cross_warp_reductions, "reductions across warps"),
             (self.barriers, "barriers"),
         ];
         let found: Vec<String> =
@@ -283,33 +287,36 @@ impl fmt::Display for CodeRemarks {
         if !found.is_empty() {
             writeln!(f, "  {}", found.join(", "))?;
         }
-        if let Some(reason) = self.alone {
-            writeln!(f, "  no clusters: {reason}")?;
+        if let Some(reason) = self.cluster_rejected {
+            writeln!(f, "  cluster launch rejected: {reason}")?;
         }
-        if let Some(reason) = &self.whole {
-            writeln!(f, "  no bands of rows: {reason}")?;
+        if let Some(reason) = &self.data_partition_rejected {
+            writeln!(f, "  data partitioning rejected: {reason}")?;
         }
-        for (at, what) in &self.loops {
+        for (at, what) in &self.unmet_loop_hints {
             writeln!(f, "  {}: loop: {what}", place(at))?;
         }
-        if let Some([wished, possible]) = self.crowded {
-            writeln!(f, "  occupancy: {possible}, for registers and shared memory do not allow {wished}")?;
+        if let Some([requested, possible]) = self.occupancy_limited {
+            writeln!(f, "  occupancy: {possible}, limited by registers and shared memory (requested: {requested})")?;
         }
-        if let Some(reason) = &self.plain {
-            writeln!(f, "  no copy engine: {reason}")?;
+        if let Some(reason) = &self.tma_rejected {
+            writeln!(f, "  TMA rejected: {reason}")?;
         }
-        write!(f, "  warps: {}", self.warps)?;
-        if let Some(teams) = self.teams {
-            write!(f, " in each of {teams} teams, which take tiles in turn")?;
+        let groups = self.groups();
+        write!(f, "  warps: {}{}", if groups > 1 { format!("{groups} x ") } else { String::new() }, self.warps)?;
+        if groups > 1 || self.producer_warps > 0 {
+            write!(f, " consumer")?;
         }
-        if let Some(bands) = self.bands {
-            write!(f, " in each of {bands} bands of rows")?;
+        match (self.pingpong_groups, self.data_partitions) {
+            (Some(_), _) => write!(f, " (ping-pong)")?,
+            (_, Some(_)) => write!(f, " (data-partitioned by rows)")?,
+            _ => {}
         }
         if self.producer_warps > 0 {
-            write!(f, " and {} that only move data", self.producer_warps)?;
+            write!(f, " + {} producer", self.producer_warps)?;
         }
         writeln!(f, ", live registers: {}", self.live_registers)?;
-        self.considered.iter().try_for_each(|plan| writeln!(f, "  plan: {plan}"))?;
-        self.overfull(1).map_or(Ok(()), |what| writeln!(f, "  {what}"))
+        self.plans_considered.iter().try_for_each(|plan| writeln!(f, "  plan: {plan}"))?;
+        self.spill_warning(1).map_or(Ok(()), |what| writeln!(f, "  {what}"))
     }
 }

@@ -22,7 +22,7 @@ mod waits;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::remarks::Way;
+use super::remarks::DataPath;
 use super::{CompileOptions, Compiled, compile};
 use crate::dtype::DType;
 use crate::ir::{
@@ -214,9 +214,10 @@ fn vadd(aligned: bool) -> Module {
 fn vadd_uses_wide_accesses() {
     for compiled in check(&vadd(true)) {
         assert_eq!(compiled.text.matches("ld.global").count(), compiled.text.matches(".v4.").count() * 2 / 3);
-        let ways: Vec<(bool, Way)> = compiled.remarks.accesses().map(|access| (access.writes, access.way)).collect();
-        let way = Way::Threads { count: 1, bytes: 16, ragged: false };
-        assert_eq!(ways, [(false, way), (false, way), (true, way)], "{}", compiled.remarks);
+        let paths: Vec<(bool, DataPath)> =
+            compiled.remarks.accesses().map(|access| (access.writes, access.path)).collect();
+        let path = DataPath::Direct { accesses: 1, bytes: 16, masked: false };
+        assert_eq!(paths, [(false, path), (false, path), (true, path)], "{}", compiled.remarks);
     }
 }
 
@@ -407,7 +408,7 @@ fn a_producer_streams_operands_of_products() {
     for (elem, tile) in [(DType::F16, [128, 128, 64]), (DType::BF16, [256, 64, 64]), (DType::F16, [64, 64, 32])] {
         let compiled = check(&matmul(elem, DType::F32, tile)).pop().unwrap();
         let consumers = if tile[0] * tile[1] >= 128 * 128 { 256 } else { 128 };
-        assert!(compiled.remarks.accesses().take(2).all(|access| matches!(access.way, Way::Streamed { .. })));
+        assert!(compiled.remarks.accesses().take(2).all(|access| matches!(access.path, DataPath::TmaPipelined { .. })));
         let product = compiled.remarks.products().next().unwrap();
         assert!(product.instruction.contains("wgmma.mma_async.sync.aligned.m64n"), "{}", compiled.remarks);
         assert_eq!(compiled.threads, consumers + if consumers == 256 { 128 } else { 32 });

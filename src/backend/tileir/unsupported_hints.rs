@@ -1,10 +1,10 @@
 //! What a user controls by hand, and Tile IR leaves to its compiler: layouts of tiles, roles of warps.
 
 use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Attr, AttrKind, Module, Op, Opcode};
+use crate::ir::{Attr, AttrKind, Module, Op, Opcode, hint_key};
 
 /// Hints of a loop about who does what.
-const ROLES: [&str; 2] = ["streamed", "teams"];
+const ROLES: [&str; 2] = [hint_key::WARP_SPECIALIZE, hint_key::PINGPONG];
 
 /// Does the module leave to the compiler what is its own?
 ///

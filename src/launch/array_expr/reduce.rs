@@ -9,7 +9,7 @@ use super::tiling::{Survey, counts, line, parts};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::Constant;
-use crate::ops::{bid, for_each, full, indices, range};
+use crate::ops::{bid, fold, full, indices, range};
 use crate::runtime::DeviceArray;
 use crate::tile::{ArrayMut, Scalar, Tile};
 
@@ -158,7 +158,7 @@ pub fn partial<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
         let identity = E::Elem::from_bits(cut.identity);
         let (at, [first, end]) = cut.part(out, numbers);
         let start = if C::COMMUTES { cut.tile } else { cut.flat };
-        let result = for_each(range(first, end), full(start, identity), |k, result| {
+        let result = fold(range(first, end), full(start, identity), |result, k| {
             let mut at = at;
             at[cut.axis] = k;
             let tile = cut.tile(code, arrays, at, numbers.0);

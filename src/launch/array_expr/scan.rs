@@ -9,7 +9,7 @@ use super::reduce::{CutLines, Lines, Numbers};
 use super::tiling::Survey;
 use crate::element::Element;
 use crate::error::Result;
-use crate::ops::{ScanOptions, for_each, full, range};
+use crate::ops::{ScanOptions, fold, full, range};
 use crate::runtime::DeviceArray;
 use crate::tile::{ArrayMut, Scalar};
 
@@ -48,7 +48,7 @@ fn scan_alone<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
                        cut: CutLines<R>| {
         let identity = E::Elem::from_bits(cut.identity);
         let (at, [first, end]) = cut.part(out, numbers);
-        for_each(range(first, end), full(cut.flat, identity), |k, before| {
+        fold(range(first, end), full(cut.flat, identity), |before, k| {
             let (mut at, mut last) = (at, [0; R]);
             (at[cut.axis], last[cut.axis]) = (k, cut.tile[cut.axis] - 1);
             let sums = combine.scan(code.tile(arrays, at, cut.tile), cut.axis, identity, ScanOptions::new());

@@ -26,7 +26,7 @@ fn checked(hints: Hints) -> Result<()> {
         Hints { occupancy: Some(n), .. } if !(1..=32).contains(&n) => {
             format!("occupancy is {n}: 1 to 32 tile blocks fit on a multiprocessor")
         }
-        Hints { stages: Some(0), .. } => "stages is 0: a pipeline has at least one".into(),
+        Hints { num_stages: Some(0), .. } => "num_stages is 0: a pipeline has at least one".into(),
         Hints { code_limit: Some(0), .. } => "code_limit is 0: every kernel has instructions".into(),
         Hints { loop_limit: Some(0), .. } => "loop_limit is 0: every loop has a turn".into(),
         Hints { opt_level: Some(4..), .. } => "opt_level goes from 0 to 3".into(),
@@ -62,7 +62,7 @@ mod tests {
         assert!(check_hints(Hints { num_warps: Some(4), ..Hints::default() }).is_ok());
         assert!(check_hints(Hints { num_warps: Some(3), ..Hints::default() }).is_err());
         assert!(check_hints(Hints { num_warps: Some(12), ..Hints::default() }).is_ok());
-        assert!(check_hints(Hints { stages: Some(0), ..Hints::default() }).is_err());
+        assert!(check_hints(Hints { num_stages: Some(0), ..Hints::default() }).is_err());
         assert!(check_hints(Hints::new().opt_level(0)).is_ok() && check_hints(Hints::new().opt_level(4)).is_err());
     }
 }

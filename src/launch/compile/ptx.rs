@@ -50,9 +50,9 @@ impl Maps<'_> {
 pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {
     let mut code = ptx::compile(module, target, &options(hints, maps.are_allowed()))?;
     if let Maps::Without(reason) = maps {
-        code.remarks.plain = Some(reason.to_owned());
+        code.remarks.tma_rejected = Some(reason.to_owned());
     }
-    if let Some(what) = code.remarks.overfull(OVERFULL) {
+    if let Some(what) = code.remarks.spill_warning(OVERFULL) {
         say_once(&code.entry, &what);
     }
     Ok(code)
@@ -135,15 +135,15 @@ fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
     }
     if hints.num_warps.is_none_or(|warps| warps == 4) {
         let apart = usual.num_warps(4).plan(PlanWish { no_teams: true, ..fixed });
-        open.push(("4 warps, no teams".to_owned(), apart));
+        open.push(("4 warps, no ping-pong".to_owned(), apart));
     }
-    if hints.stages.is_none() {
-        open.extend([2, 3, 4].map(|stages| (format!("{stages} stages"), usual.stages(stages))));
+    if hints.num_stages.is_none() {
+        open.extend([2, 3, 4].map(|stages| (format!("{stages} stages"), usual.num_stages(stages))));
     }
     if hints.occupancy.is_none() {
-        open.push(("2 a multiprocessor".to_owned(), usual.occupancy(2)));
+        open.push(("occupancy 2".to_owned(), usual.occupancy(2)));
     }
-    open.push(("no streams".to_owned(), usual.plan(PlanWish { no_streams: true, ..fixed })));
+    open.push(("no TMA".to_owned(), usual.plan(PlanWish { no_streams: true, ..fixed })));
     open
 }
 
@@ -152,7 +152,7 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
     let Hints {
         num_warps,
         occupancy,
-        stages,
+        num_stages,
         num_ctas,
         code_limit,
         plan,
@@ -171,7 +171,7 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
     CompileOptions {
         num_warps,
         occupancy,
-        stages,
+        stages: num_stages,
         num_ctas,
         code_limit,
         tma: tma && !plan.no_streams,

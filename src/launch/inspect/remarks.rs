@@ -1,4 +1,4 @@
-//! What became of a kernel, said to people: by [`CompiledKernel::remarks`](crate::launch::CompiledKernel::remarks), and
+//! Compilation remarks of a kernel: by [`CompiledKernel::remarks`](crate::launch::CompiledKernel::remarks), and
 //! on standard error where the environment has `CUTLET_REMARKS=1`.
 
 use std::fmt;
@@ -10,8 +10,8 @@ use crate::backend::ptx::{self, remarks::CodeRemarks};
 use crate::error::Result;
 use crate::runtime::{Gpu, GpuKernel};
 
-/// What became of a kernel: which way its tiles travel, which instructions multiply them, what a thread and
-/// a tile block occupy, what the assembler had to say. Its `Display` is a report of several lines.
+/// Compilation remarks: data paths, instructions, register and memory use of a kernel, and notes of the assembler. `Display`
+/// writes a report of several lines.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -32,7 +32,7 @@ pub struct Remarks {
     said: AtomicBool,
 }
 
-/// What a kernel occupies on a GPU.
+/// Resources of a kernel on a GPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Resources {
     threads: u32,
@@ -236,7 +236,7 @@ impl fmt::Display for Remarks {
         writeln!(
             f,
             "{}: threads: {threads}, registers: {registers}, local memory: {local_bytes} B, shared memory: \
-             {shared_bytes} B, blocks of a multiprocessor: {blocks}",
+             {shared_bytes} B, blocks per multiprocessor: {blocks}",
             self.kernel
         )?;
         if let Some(code) = &self.code {
@@ -246,19 +246,19 @@ impl fmt::Display for Remarks {
     }
 }
 
-/// Says the remarks about code that is not loaded, if that is wished. `open`: no assembler was asked whether its registers
-/// suffice for as many tile blocks as are meant to share a multiprocessor.
+/// Writes the remarks of code that is not loaded to standard error, if `CUTLET_REMARKS` is set. `open`: no assembler has
+/// confirmed that the registers suffice for the planned occupancy.
 pub(crate) fn say_code(code: &ptx::Compiled, open: bool) {
     if wanted() {
         let ptx::Compiled { entry, threads, shared_bytes, min_blocks, remarks, .. } = code;
         eprint!("{entry}: threads: {threads}, shared memory: {shared_bytes} B, not loaded\n{remarks}");
         if open {
-            eprintln!("  registers for {min_blocks} blocks of a multiprocessor: as estimated, no assembler was asked");
+            eprintln!("  registers for {min_blocks} blocks per multiprocessor: estimated, no assembler was run");
         }
     }
 }
 
-/// Are remarks wished for by the environment? Asked once.
+/// Returns true if `CUTLET_REMARKS` is set. It is read once.
 #[inline]
 pub(crate) fn wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::key::hash;
 use super::prune::{Qualities, estimate};
-use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::remarks::DataPath;
 use crate::error::{Error, Result};
 use crate::launch::aot::compile_all::{Described, Kernels, compile_each};
 use crate::runtime::Device;
@@ -67,7 +67,8 @@ fn qualities(device: Device, kernels: &[Described]) -> Qualities {
         }
         for access in remarks.code().into_iter().flat_map(|code| code.accesses()) {
             sum.accesses += 1;
-            sum.by_copy_engine += u32::from(matches!(access.way, Way::Streamed { .. } | Way::Boxes { .. }));
+            sum.by_copy_engine +=
+                u32::from(matches!(access.path, DataPath::TmaPipelined { .. } | DataPath::Tma { .. }));
         }
         let at_once = u64::from(remarks.blocks_per_multiprocessor()) * device.num_multiprocessors() as u64;
         if let Some(least) = kernel.least {

@@ -11,7 +11,7 @@ use super::loop_state::{State, Values};
 use crate::dtype::DType;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Flag, HintValue, Hints, OpId, Opcode, Overflow, Predicate, Rounding,
-    Sign, Value,
+    Sign, Value, hint_key,
 };
 use crate::ops::support::region_builder::Body;
 use crate::tile::{Raw, Source, Trace, in_region, record};
@@ -276,18 +276,18 @@ fn numbers_of(dtype: DType, signed: bool) -> RangeInclusive<i128> {
     }
 }
 
-/// The hints of a range that count something.
-fn numbers(range: Bounds) -> [(&'static str, Option<u32>); 3] {
-    [("stages", range.stages), ("unroll", range.unroll), ("teams", range.teams)]
+/// The hints of a range that are numbers.
+fn numbers(range: Bounds) -> [(&'static str, Option<u32>); 2] {
+    [(hint_key::NUM_STAGES, range.num_stages), (hint_key::UNROLL, range.unroll)]
 }
 
 fn hints(range: Bounds) -> Vec<Attr> {
-    let mut all = Vec::new();
-    for (name, number) in numbers(range) {
-        let number = number.map(|n| HintValue::Int(i64::from(n.min(i32::MAX as u32))));
-        all.extend(number.map(|number| (name.to_owned(), number)));
-    }
-    all.extend(range.streamed.map(|streamed| ("streamed".to_owned(), HintValue::Bool(streamed))));
+    let numbers =
+        numbers(range).map(|(key, number)| (key, number.map(|n| HintValue::Int(i64::from(n.min(i32::MAX as u32))))));
+    let flags = [(hint_key::PINGPONG, range.pingpong), (hint_key::WARP_SPECIALIZE, range.warp_specialize)];
+    let flags = flags.map(|(key, flag)| (key, flag.map(HintValue::Bool)));
+    let all = numbers.into_iter().chain(flags).filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let all: Vec<_> = all.collect();
     if all.is_empty() { Vec::new() } else { vec![Attr::Hints(Hints(vec![("default".to_owned(), all)]))] }
 }
 

@@ -10,8 +10,11 @@ use crate::ir::{BlockId, Opcode};
 use crate::ops::support::region_builder::{Body, Condition};
 use crate::tile::{Place, here, in_region, record};
 
-/// A loop whose body is being traced, given to the body by [`for_each_flow`] and [`loop_flow`]: leaves it, or goes to its
-/// next round, where a condition holds that is known when the kernel runs.
+/// Early exits of a loop: the third argument of the body of [`fold_with_control`] and the second one of
+/// [`loop_with_control`].
+///
+/// [`break_if`](LoopControl::break_if) ends the loop and [`continue_if`](LoopControl::continue_if) the iteration, if a
+/// condition of the kernel's run time holds.
 ///
 /// What follows in the body runs where the condition did not hold. May be used in branches inside of the body, but not in
 /// the body of another loop.
@@ -20,8 +23,8 @@ use crate::tile::{Place, here, in_region, record};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn first_multiple(y: ArrayMut<i32, 1>, n: Scalar<i32>) {
-///     let found = ct::for_each_flow(ct::range(1, 100), ct::scalar(0), |k, _, flow: ct::Flow<Scalar<i32>>| {
-///         flow.break_if((k % n).eq(0), k);
+///     let found = ct::fold_with_control(ct::range(1, 100), ct::scalar(0), |_, k, control: ct::LoopControl<Scalar<i32>>| {
+///         control.break_if((k % n).eq(0), k);
 ///         k
 ///     });
 ///     y.store_scalar(0, found);
@@ -32,29 +35,29 @@ use crate::tile::{Place, here, in_region, record};
 /// assert_eq!(y.to_vec()?, [17]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-pub struct Flow<S> {
+pub struct LoopControl<S> {
     block: BlockId,
     trace: u64,
     place: Place,
     state: PhantomData<fn(S)>,
 }
 
-impl<S> Clone for Flow<S> {
+impl<S> Clone for LoopControl<S> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<S> Copy for Flow<S> {}
+impl<S> Copy for LoopControl<S> {}
 
-impl<S> fmt::Debug for Flow<S> {
+impl<S> fmt::Debug for LoopControl<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Flow of the loop at {}", self.place)
+        write!(f, "LoopControl of the loop at {}", self.place)
     }
 }
 
-impl<S: State> Flow<S> {
-    fn of(block: BlockId, place: Place) -> Flow<S> {
-        Flow { block, trace: record(|t| t.id()), place, state: PhantomData }
+impl<S: State> LoopControl<S> {
+    fn of(block: BlockId, place: Place) -> LoopControl<S> {
+        LoopControl { block, trace: record(|t| t.id()), place, state: PhantomData }
     }
 
     /// Where the condition holds, the loop ends, and gives this state.
@@ -63,8 +66,8 @@ impl<S: State> Flow<S> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn below(y: ArrayMut<i32, 1>) {
-    ///     let power = ct::loop_flow(ct::scalar(1), |n, flow| {
-    ///         flow.break_if((n * 3).gt(1000), n);
+    ///     let power = ct::loop_with_control(ct::scalar(1), |n, control| {
+    ///         control.break_if((n * 3).gt(1000), n);
     ///         n * 3
     ///     });
     ///     y.store_scalar(0, power);
@@ -87,8 +90,8 @@ impl<S: State> Flow<S> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn odd_sum(y: ArrayMut<i32, 1>) {
-    ///     let sum = ct::for_each_flow(..10, ct::scalar(0), |k, sum, flow| {
-    ///         flow.continue_if((k % 2).eq(0), sum);
+    ///     let sum = ct::fold_with_control(..10, ct::scalar(0), |sum, k, control| {
+    ///         control.continue_if((k % 2).eq(0), sum);
     ///         sum + k
     ///     });
     ///     y.store_scalar(0, sum);
@@ -130,7 +133,7 @@ impl<S: State> Flow<S> {
                 }
                 _ => {
                     let message = format!("`{}`: the loop has ended", this.name);
-                    let way_out = "a flow is for the body that it was given to";
+                    let way_out = "a `LoopControl` is for the body that it was given to";
                     t.report_with(this.place, message, &[(self.place, "this loop")], way_out);
                 }
             }
@@ -142,7 +145,7 @@ impl<S: State> Flow<S> {
     }
 }
 
-/// As [`for_each`](crate::for_each), with a [`Flow`] through which the body can leave the loop or a round early.
+/// [`fold`](crate::fold) with a [`LoopControl`], by which `body` leaves the loop or ends an iteration early.
 ///
 /// ```
 /// use cutlet as ct;
@@ -150,10 +153,10 @@ impl<S: State> Flow<S> {
 ///
 /// /// The sum of the positive numbers before the first zero.
 /// fn sum(x: Array<i32, 1>, out: ArrayMut<i32, 1>) {
-///     let sum = ct::for_each_flow(..x.extent(0), ct::scalar(0), |i, sum, flow| {
+///     let sum = ct::fold_with_control(..x.extent(0), ct::scalar(0), |sum, i, control| {
 ///         let x = x.load_scalar(i);
-///         flow.break_if(x.eq(0), sum);
-///         flow.continue_if(x.lt(0), sum);
+///         control.break_if(x.eq(0), sum);
+///         control.continue_if(x.lt(0), sum);
 ///         sum + x
 ///     });
 ///     out.store_scalar(0, sum);
@@ -166,21 +169,25 @@ impl<S: State> Flow<S> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn for_each_flow<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(L::Item, S, Flow<S>) -> S) -> S {
-    let this = Body { place: here(), name: "for_each_flow", what: "the body of `for_each_flow`" };
-    this.count(&range, init, |item, state, block| body(item, state, Flow::of(block, this.place)))
+pub fn fold_with_control<L: LoopRange, S: State>(
+    range: L,
+    init: S,
+    body: impl Fn(S, L::Item, LoopControl<S>) -> S,
+) -> S {
+    let this = Body { place: here(), name: "fold_with_control", what: "the body of `fold_with_control`" };
+    this.count(&range, init, |item, state, block| body(state, item, LoopControl::of(block, this.place)))
 }
 
 /// A loop without an end of its own: `body` runs again and again with the state that it gave, until
-/// [`Flow::break_if`] ends it (or [`return_if`] the tile block).
+/// [`LoopControl::break_if`] ends it (or [`return_if`] the tile block).
 ///
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
 ///
 /// fn root(n: Scalar<i32>, out: ArrayMut<i32, 1>) {
-///     let root = ct::loop_flow(ct::scalar(0), |i, flow| {
-///         flow.break_if((i * i).ge(n), i);
+///     let root = ct::loop_with_control(ct::scalar(0), |i, control| {
+///         control.break_if((i * i).ge(n), i);
 ///         i + 1
 ///     });
 ///     out.store_scalar(0, root);
@@ -192,18 +199,18 @@ pub fn for_each_flow<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(L:
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn loop_flow<S: State>(init: S, body: impl Fn(S, Flow<S>) -> S) -> S {
-    let this = Body { place: here(), name: "loop_flow", what: "the body of `loop_flow`" };
+pub fn loop_with_control<S: State>(init: S, body: impl Fn(S, LoopControl<S>) -> S) -> S {
+    let this = Body { place: here(), name: "loop_with_control", what: "the body of `loop_with_control`" };
     let carried = Values::of(&init);
     let Some((block, args)) = this.open_loop(&[], &carried) else {
         return Values::into_state(&init, this.poison_like(&carried));
     };
     let inner = Values::into_state(&init, args.clone());
-    let next = Values::of(&in_region(|| body(inner, Flow::of(block, this.place))));
+    let next = Values::of(&in_region(|| body(inner, LoopControl::of(block, this.place))));
     let closed = this.close(Opcode::Continue, &next, &carried);
     if !record(|t| t.end_loop(block)) {
-        let way_out = "call `flow.break_if(condition, state)`, or `ct::return_if(condition)`";
-        record(|t| t.report(this.place, "`loop_flow`: nothing ends the loop", &[way_out]));
+        let way_out = "call `control.break_if(condition, state)`, or `ct::return_if(condition)`";
+        record(|t| t.report(this.place, "`loop_with_control`: nothing ends the loop", &[way_out]));
     }
     let results = this.finish(Opcode::Loop, &[], Some(&carried), closed.map(|b| vec![b]), &carried, vec![]);
     Values::into_state(&init, results)

@@ -12,7 +12,7 @@ use crate::tile::{Handle, Raw, Scalar, here, record};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn sum<C: ct::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
-///     let sum = ct::for_each(..n, ct::zeros::<C, 1>([1]).item(), |k, sum| sum + k);
+///     let sum = ct::fold(..n, ct::zeros::<C, 1>([1]).item(), |sum, k| sum + k);
 ///     y.store_scalar(0, sum);
 /// }
 ///
@@ -37,7 +37,7 @@ impl Count for u64 {}
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let sum = ct::for_each(ct::range(3usize, ct::num_blocks(0) + 4), ct::scalar(0), |k, sum| sum + k);
+/// let sum = ct::fold(ct::range(3usize, ct::num_blocks(0) + 4), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(3 + 4));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -53,7 +53,7 @@ pub trait HostCount: Copy {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let sum = ct::for_each(ct::range(1, 4usize), ct::scalar(0), |k, sum| sum + k);
+/// let sum = ct::fold(ct::range(1, 4usize), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(6));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -80,7 +80,7 @@ host_counts!(i32 i64 u32 usize);
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let sum = ct::for_each(ct::range(ct::bid(0), 4), ct::scalar(0), |k, sum| sum + k);
+/// let sum = ct::fold(ct::range(ct::bid(0), 4), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(6));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -128,7 +128,7 @@ impl<H: HostIndex> Ends<H> for H {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let sum = ct::for_each(ct::range(0, 10).step(ct::num_blocks(0) + 2), ct::scalar(0), |k, sum| sum + k);
+/// let sum = ct::fold(ct::range(0, 10).step(ct::num_blocks(0) + 2), ct::scalar(0), |sum, k| sum + k);
 /// ct::assert!(sum.eq(3 + 6 + 9));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -172,10 +172,10 @@ pub struct Bounds {
     /// The name of the counter's type in messages.
     pub(crate) elem: &'static str,
     pub(crate) reversed: bool,
-    pub(super) stages: Option<u32>,
+    pub(super) num_stages: Option<u32>,
     pub(super) unroll: Option<u32>,
-    pub(super) streamed: Option<bool>,
-    pub(super) teams: Option<u32>,
+    pub(super) warp_specialize: Option<bool>,
+    pub(super) pingpong: Option<bool>,
 }
 
 impl Bounds {
@@ -188,15 +188,15 @@ impl Bounds {
             signed: C::SIGNED,
             elem: C::NAME,
             reversed: false,
-            stages: None,
+            num_stages: None,
             unroll: None,
-            streamed: None,
-            teams: None,
+            warp_specialize: None,
+            pingpong: None,
         }
     }
 }
 
-/// The numbers that [`for_each`](crate::for_each) runs over.
+/// The numbers that [`fold`](crate::fold) runs over.
 ///
 /// `..n` (from 0), `a..b` where both are of one type, and [`range`] with ends of different types, steps, directions and
 /// hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
@@ -206,7 +206,7 @@ impl Bounds {
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// fn sum(range: impl ct::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
-///     ct::for_each(range, ct::scalar(0), |k, sum| sum + k)
+///     ct::fold(range, ct::scalar(0), |sum, k| sum + k)
 /// }
 /// ct::assert!((sum(..4) + sum(ct::range(10, 0).step(-5))).eq(6 + 15));
 /// # }, ())?;
@@ -233,7 +233,7 @@ pub trait LoopRange {
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// let down: ct::StepRange = ct::range(0, 4).rev();
-/// ct::assert!(ct::for_each(down, ct::scalar(0), |k, digits| digits * 10 + k).eq(3210));
+/// ct::assert!(ct::fold(down, ct::scalar(0), |digits, k| digits * 10 + k).eq(3210));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -254,11 +254,11 @@ pub struct StepRange<C = i32> {
 ///
 /// fn persistent(out: ArrayMut<f32, 1>) {
 ///     let tiles = ct::range(ct::bid(0), out.num_tiles(0, [128])).step(ct::num_blocks(0));
-///     ct::for_each(tiles, (), |i, ()| out.store(i, ct::zeros([128])));
+///     ct::fold(tiles, (), |(), i| out.store(i, ct::zeros([128])));
 /// }
 ///
 /// fn digits(out: ArrayMut<i64, 1>, n: Scalar<i64>) {
-///     let number = ct::for_each(ct::range(n, 0).step(-1), ct::scalar(0i64), |i, number| number * 10 + i);
+///     let number = ct::fold(ct::range(n, 0).step(-1), ct::scalar(0i64), |number, i| number * 10 + i);
 ///     out.store_scalar(0, number);
 /// }
 ///
@@ -282,7 +282,7 @@ impl<C: Count> StepRange<C> {
     /// use cutlet::prelude::*;
     ///
     /// fn count(out: ArrayMut<i32, 1>, start: Scalar<i32>, end: Scalar<i32>, step: Scalar<i32>) {
-    ///     let turns = ct::for_each(ct::range(start, end).step(step), ct::scalar(0), |_, n| n + 1);
+    ///     let turns = ct::fold(ct::range(start, end).step(step), ct::scalar(0), |n, _| n + 1);
     ///     out.store_scalar(0, turns);
     /// }
     ///
@@ -311,7 +311,7 @@ impl<C: Count> StepRange<C> {
     /// use cutlet::prelude::*;
     ///
     /// fn backwards(out: ArrayMut<i32, 1>) {
-    ///     let numbers = ct::for_each(ct::range(1, 8).step(3).rev(), ct::scalar(0), |i, all| all * 10 + i);
+    ///     let numbers = ct::fold(ct::range(1, 8).step(3).rev(), ct::scalar(0), |all, i| all * 10 + i);
     ///     out.store_scalar(0, numbers);
     /// }
     ///
@@ -326,76 +326,77 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// Hint: loads of the loop are copied ahead in this many stages of shared memory, by threads or by a producer; 1: nothing
-    /// runs ahead. It goes before [`Hints::stages`](crate::Hints), and is about this loop alone, not about loops in it. Where
-    /// shared memory has no room for so many, there are fewer, and the [remarks](crate::Remarks) say so. The tileir and cpu back
-    /// ends do without it.
+    /// Hint: number of stages of the loop's pipeline in shared memory (`num_stages` of Triton's `tl.range`). With 1 no load runs
+    /// ahead.
+    ///
+    /// The hint is of this loop alone and not of loops in it, and precedes [`Hints::num_stages`](crate::Hints). If shared memory
+    /// has no space for the stages, there are fewer, and the [remarks](crate::Remarks) state it. The tileir and cpu back ends
+    /// ignore the hint.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// ct::assert!(ct::for_each(ct::range(0, 4).stages(3), ct::scalar(0), |k, sum| sum + k).eq(6));
+    /// ct::assert!(ct::fold(ct::range(0, 4).num_stages(3), ct::scalar(0), |sum, k| sum + k).eq(6));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn stages(mut self, stages: u32) -> StepRange<C> {
-        self.bounds.stages = Some(stages);
+    pub fn num_stages(mut self, stages: u32) -> StepRange<C> {
+        self.bounds.num_stages = Some(stages);
         self
     }
 
-    /// Hint about roles of warps: whether a producer makes the loads of the loop. That is a warp with nothing else to do, which has the
-    /// copy engine bring them to shared memory; without one the threads that compute make them themselves. About this loop
-    /// alone, not about loops in it.
+    /// Hint: warp specialization of the loop (`warp_specialize` of Triton's `tl.range`). With `true`, producer warps issue its loads
+    /// by TMA into the stages of a pipeline. With `false`, the warps that compute issue them.
     ///
-    /// The ptx back end has a producer of its own accord where it can: for sm_90a, of loads whose tiles only matrix products
-    /// take. Where it cannot, a wish for one is left, and the [remarks](crate::Remarks) say why. The cpu back end does without the
-    /// hint; through tileir it is an error, for Tile IR leaves roles to its compiler.
+    /// The hint is of this loop alone and not of loops in it. By default, the ptx back end specializes warps where this is possible:
+    /// for sm_90a, for loads whose tiles are operands of matrix products alone. If a loop with `true` has no producer, the
+    /// [remarks](crate::Remarks) state the reason. The cpu back end ignores the hint. The tileir back end returns an error, since Tile
+    /// IR leaves warp roles to its compiler.
     ///
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
     ///
-    /// fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, streamed: bool) {
+    /// fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>, warp_specialize: bool) {
     ///     let (i, j) = (ct::bid(0), ct::bid(1));
-    ///     let range = ct::range(0, a.num_tiles(1, [64, 64])).streamed(streamed);
-    ///     let acc = ct::for_each(range, ct::zeros([64, 64]), |k, acc| {
+    ///     let range = ct::range(0, a.num_tiles(1, [64, 64])).warp_specialize(warp_specialize);
+    ///     let acc = ct::fold(range, ct::zeros([64, 64]), |acc, k| {
     ///         ct::mma(a.load((i, k), [64, 64]), b.load((k, j), [64, 64]), acc)
     ///     });
     ///     c.store((i, j), acc);
     /// }
     ///
     /// let (a, c) = (ct::ArraySpec::<f16, 2>::new([512, 512]), ct::ArraySpec::<f32, 2>::new([512, 512]).mutable());
-    /// for streamed in [true, false] {
-    ///     let schedule = ct::code_schedule(matmul, (a, a, c, ct::Constant(streamed)), ct::Target::SM_90A)?;
-    ///     assert_eq!(schedule.contains("agent load"), streamed, "{schedule}");
+    /// for warp_specialize in [true, false] {
+    ///     let schedule = ct::code_schedule(matmul, (a, a, c, ct::Constant(warp_specialize)), ct::Target::SM_90A)?;
+    ///     assert_eq!(schedule.contains("agent load"), warp_specialize, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn streamed(mut self, streamed: bool) -> StepRange<C> {
-        self.bounds.streamed = Some(streamed);
+    pub fn warp_specialize(mut self, warp_specialize: bool) -> StepRange<C> {
+        self.bounds.warp_specialize = Some(warp_specialize);
         self
     }
 
-    /// Hint about roles of warps: how many teams of warps take the iterations of the loop in turn, 1 or 2. While one stores
-    /// its tile the other one multiplies. A team is as many warps as [`Hints::num_warps`](crate::Hints) says.
+    /// Hint: ping-pong schedule over the iterations of the loop. Two groups of consumer warps alternate the iterations: one group stores
+    /// its tile while the other one multiplies. Each group has [`Hints::num_warps`](crate::Hints) warps.
     ///
-    /// The ptx back end deals iterations where it seems to pay: for sm_90a, of the one loop over tiles of a kernel whose loads
-    /// are [streamed](StepRange::streamed), with 4 warps, if nothing is carried from one iteration to the next. Two teams are
-    /// wished for where they are possible and it does not do so; 1 keeps all iterations to one team. Where two are not possible
-    /// the [remarks](crate::Remarks) say so. The cpu back end does without the hint; through tileir it is an error, for Tile IR
-    /// leaves roles to its compiler.
+    /// By default, the ptx back end selects this schedule where it is expected to be faster: for sm_90a, for the one persistent loop of
+    /// a kernel with 4 warps and [warp specialization](StepRange::warp_specialize), if no value is carried between iterations. `true`
+    /// selects it wherever it is possible, and the [remarks](crate::Remarks) state where it is not; `false` excludes it. The cpu back
+    /// end ignores the hint. The tileir back end returns an error, since Tile IR leaves warp roles to its compiler.
     ///
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
     ///
-    /// fn matmuls(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, teams: u32) {
-    ///     let tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0)).teams(teams);
-    ///     ct::for_each(tiles, (), |i, ()| {
-    ///         let acc = ct::for_each(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |k, acc| {
+    /// fn matmuls(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, pingpong: bool) {
+    ///     let tiles = ct::range(ct::bid(0), c.num_tiles(0, [64, 128])).step(ct::num_blocks(0)).pingpong(pingpong);
+    ///     ct::fold(tiles, (), |(), i| {
+    ///         let acc = ct::fold(..a.num_tiles(1, [64, 64]), ct::zeros::<f32, 2>([64, 128]), |acc, k| {
     ///             ct::mma(a.load((i, k), [64, 64]), b.load((k, 0), [64, 128]), acc)
     ///         });
     ///         c.store((i, 0), acc.cast());
@@ -403,24 +404,25 @@ impl<C: Count> StepRange<C> {
     /// }
     ///
     /// let array = ct::ArraySpec::<f16, 2>::new([512, 512]);
-    /// for teams in [1, 2] {
+    /// for pingpong in [false, true] {
     ///     let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(4));
-    ///     let args = (array, array, array.mutable(), ct::Constant(teams));
+    ///     let args = (array, array, array.mutable(), ct::Constant(pingpong));
     ///     let schedule = launch.code_schedule(matmuls, args, ct::Target::SM_90A)?;
-    ///     assert_eq!(schedule.contains("dealt 2"), teams == 2, "{schedule}");
+    ///     assert_eq!(schedule.contains("dealt 2"), pingpong, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn teams(mut self, teams: u32) -> StepRange<C> {
-        self.bounds.teams = Some(teams);
+    pub fn pingpong(mut self, pingpong: bool) -> StepRange<C> {
+        self.bounds.pingpong = Some(pingpong);
         self
     }
 
-    /// Hint: so many rounds stand one after another, with one test for all of them, and single rounds do what is left; 1:
-    /// the assembler leaves the rounds one by one, too. The ptx back end follows it where the step is a constant, and
-    /// the loop neither multiplies matrices nor has its loads copied ahead ([`StepRange::stages`]: 1 prevents that); the
-    /// tileir and cpu back ends do without it.
+    /// Hint: unroll factor of the loop (`loop_unroll_factor` of Triton's `tl.range`). `factor` iterations form one, with one test, and a
+    /// remainder loop executes the last ones. With 1 the assembler does not unroll the loop either.
+    ///
+    /// The ptx back end unrolls loops of a constant step that have neither matrix products nor pipelined loads
+    /// ([`StepRange::num_stages`]: 1 excludes these). The tileir and cpu back ends ignore the hint.
     ///
     /// ```
     /// use cutlet as ct;
@@ -429,7 +431,7 @@ impl<C: Count> StepRange<C> {
     /// fn row_sums(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 1>) {
     ///     let row = ct::bid(0);
     ///     let tiles = ct::range(0, x.num_tiles(1, [1, 256])).unroll(4);
-    ///     let sum = ct::for_each(tiles, ct::zeros([1, 256]), |k, sum| sum + x.load((row, k), [1, 256]));
+    ///     let sum = ct::fold(tiles, ct::zeros([1, 256]), |sum, k| sum + x.load((row, k), [1, 256]));
     ///     y.store(row, sum.sum(1).reshape([1]));
     /// }
     ///
@@ -441,14 +443,14 @@ impl<C: Count> StepRange<C> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn unroll(mut self, rounds: u32) -> StepRange<C> {
-        self.bounds.unroll = Some(rounds);
+    pub fn unroll(mut self, factor: u32) -> StepRange<C> {
+        self.bounds.unroll = Some(factor);
         self
     }
 }
 
 /// A Rust `for` runs while the kernel is traced, when the ends of a range are not known: no number comes, and the trace
-/// has a diagnostic that names [`for_each`](crate::for_each).
+/// has a diagnostic that names [`fold`](crate::fold).
 impl<C: Count> IntoIterator for StepRange<C> {
     type Item = Scalar<C>;
     type IntoIter = std::iter::Empty<Scalar<C>>;
@@ -456,7 +458,7 @@ impl<C: Count> IntoIterator for StepRange<C> {
     #[track_caller]
     fn into_iter(self) -> Self::IntoIter {
         let place = here();
-        let way_out = "write `ct::for_each(range, state, |i, state| ..)`: the state goes in and comes out by value, `()` if \
+        let way_out = "write `ct::fold(range, state, |state, i| ..)`: the state goes in and comes out by value, `()` if \
                        there is none";
         record(|t| {
             t.report(

@@ -14,7 +14,7 @@ use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// fn thrice<S: ct::State>(start: S, step: impl Fn(S) -> S) -> S {
-///     ct::for_each(..3, start, |_, state| step(state))
+///     ct::fold(..3, start, |state, _| step(state))
 /// }
 /// let (n, x) = thrice((ct::scalar(0), ct::ones::<f32, 1>([4])), |(n, x)| (n + 1, x * 2.0));
 /// ct::assert!(n.eq(3) & x.eq(8.0).all(0).item());
@@ -45,7 +45,7 @@ pub trait State: Sized {
 /// // What `ct::state!` uses; a kernel has no use for it by itself.
 /// struct Pair { a: Scalar<i32>, b: Scalar<i32> }
 /// ct::state!(Pair { a, b });
-/// let pair = ct::for_each(..3, Pair { a: ct::scalar(0), b: ct::scalar(1) }, |_, Pair { a, b }| Pair { a: b, b: a + b });
+/// let pair = ct::fold(..3, Pair { a: ct::scalar(0), b: ct::scalar(1) }, |Pair { a, b }, _| Pair { a: b, b: a + b });
 /// ct::assert!(pair.a.eq(2));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -172,7 +172,7 @@ tuple_state! {
 /// ct::state!(Counter { n });
 ///
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let counted = ct::for_each(..3, Counter { n: ct::scalar(0) }, |_, counter| Counter { n: counter.n + 2 });
+/// let counted = ct::fold(..3, Counter { n: ct::scalar(0) }, |counter, _| Counter { n: counter.n + 2 });
 /// ct::assert!(counted.n.eq(6));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())

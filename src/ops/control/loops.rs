@@ -10,10 +10,11 @@ use crate::ir::{BlockId, Opcode, Value};
 use crate::ops::support::region_builder::{Body, Condition};
 use crate::tile::{Raw, here, in_region, record};
 
-/// Runs `body` for each number of `range`, in order, with the state that the previous run gave; returns the
-/// last state (`init` if the range is empty).
+/// Loop over the numbers of a range, with the argument order of [`Iterator::fold`]. Returns the last state, or `init` if the
+/// range is empty.
 ///
-/// The state keeps its element types and extents. No number of the range is beyond its end: where the next one would not
+/// `body` maps the state and the next number to the next state. A loop without state has `init = ()` and a body
+/// `|(), k| ..`. The state keeps its element types and extents. No number of the range is beyond its end: where the next one would not
 /// fit its type, the loop ends.
 ///
 /// ```
@@ -22,7 +23,7 @@ use crate::tile::{Raw, here, in_region, record};
 ///
 /// fn row_sums(a: Array<f32, 2>, out: ArrayMut<f32, 2>) {
 ///     let row = ct::bid(0);
-///     let sum = ct::for_each(..a.num_tiles(1, [1, 256]), ct::zeros([1, 256]), |k, sum| {
+///     let sum = ct::fold(..a.num_tiles(1, [1, 256]), ct::zeros([1, 256]), |sum, k| {
 ///         sum + a.load([row, k], [1, 256])
 ///     });
 ///     out.store((row, 0), sum.sum(1));
@@ -34,12 +35,13 @@ use crate::tile::{Raw, here, in_region, record};
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn for_each<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(L::Item, S) -> S) -> S {
-    let this = Body { place: here(), name: "for_each", what: "the body of `for_each`" };
-    this.count(&range, init, |item, state, _| body(item, state))
+pub fn fold<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(S, L::Item) -> S) -> S {
+    let this = Body { place: here(), name: "fold", what: "the body of `fold`" };
+    this.count(&range, init, |item, state, _| body(state, item))
 }
 
-/// As [`for_each`], but stops early: `body` also says whether to go on, after the state that it gives.
+/// [`fold`] with an early exit: `body` returns a condition and the next state. The loop ends with this state if the
+/// condition is false.
 ///
 /// ```
 /// use cutlet as ct;
@@ -48,7 +50,7 @@ pub fn for_each<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(L::Item
 /// /// Position of the first tile that has a positive element.
 /// fn first_positive(a: Array<f32, 1>, out: ArrayMut<i32, 1>) {
 ///     let tiles = a.num_tiles(0, [128]);
-///     let found = ct::for_each_while(..tiles, tiles, |i, found| {
+///     let found = ct::fold_while(..tiles, tiles, |found, i| {
 ///         let hit = a.load(i, [128]).gt(0.0).any(0).item();
 ///         (!hit, hit.select(i, found))
 ///     });
@@ -61,15 +63,11 @@ pub fn for_each<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(L::Item
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn for_each_while<L: LoopRange, S: State, C: Condition>(
-    range: L,
-    init: S,
-    body: impl Fn(L::Item, S) -> (C, S),
-) -> S {
-    let this = Body { place: here(), name: "for_each_while", what: "the body of `for_each_while`" };
+pub fn fold_while<L: LoopRange, S: State, C: Condition>(range: L, init: S, body: impl Fn(S, L::Item) -> (C, S)) -> S {
+    let this = Body { place: here(), name: "fold_while", what: "the body of `fold_while`" };
     let carried = Values::of(&init);
     this.count(&range, init, |item, state, block| {
-        let (go_on, next) = body(item, state);
+        let (go_on, next) = body(state, item);
         record(|t| t.leave_loop(block));
         this.exit_if(go_on.source(), false, Opcode::Break, &Values::of(&next), &carried);
         next

@@ -24,7 +24,7 @@ use crate::tile::{Handle, Place, Scalar, Trace, here, record};
 /// fn product(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>) {
 ///     ct::require!(a.extent(1).eq(b.extent(0)), "inner extents {} and {}", a.extent(1), b.extent(0));
 ///     let (i, j) = (ct::bid(0), ct::bid(1));
-///     let sum = ct::for_each(..a.num_tiles(1, [16, 16]), ct::zeros([16, 16]), |k, sum| {
+///     let sum = ct::fold(..a.num_tiles(1, [16, 16]), ct::zeros([16, 16]), |sum, k| {
 ///         ct::mma(a.load((i, k), [16, 16]), b.load((k, j), [16, 16]), sum)
 ///     });
 ///     c.store((i, j), sum);

@@ -288,7 +288,7 @@ macro_rules! array_methods {
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
             /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     let sums = ct::for_each(..x.num_tiles(0, [4]), ct::zeros([4]), |i, sums| sums + x.load(i, [4]));
+            ///     let sums = ct::fold(..x.num_tiles(0, [4]), ct::zeros([4]), |sums, i| sums + x.load(i, [4]));
             ///     y.store(0, sums.sum(0));
             /// }
             ///

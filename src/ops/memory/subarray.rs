@@ -328,7 +328,7 @@ macro_rules! array_parts {
             /// fn sums(x: Array<i32, 2>, ends: Array<i32, 1>, y: ArrayMut<i32, 2>) {
             ///     let group = ct::bid(0);
             ///     let rows = x.slice(0, ends.load_scalar(group - 1)..ends.load_scalar(group));
-            ///     let sum = ct::for_each(..rows.num_tiles(0, [2, 4]), ct::zeros([1, 4]), |i, sum| {
+            ///     let sum = ct::fold(..rows.num_tiles(0, [2, 4]), ct::zeros([1, 4]), |sum, i| {
             ///         sum + rows.load((i, 0), [2, 4]).sum(0)
             ///     });
             ///     y.store((group, 0), sum);

@@ -21,7 +21,7 @@ use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
 /// /// Sums of windows of 4 elements that begin every 2 elements.
 /// fn windows(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
 ///     let windows = x.tiles([4]).step([2]);
-///     ct::for_each(windows.along(0), (), |i, ()| y.tiles([1]).store(i, windows.load(i).sum(0)));
+///     ct::fold(windows.along(0), (), |(), i| y.tiles([1]).store(i, windows.load(i).sum(0)));
 /// }
 ///
 /// let x = ct::Device::cpu().array(&[1, 2, 3, 4, 5, 6, 7], [7])?;
@@ -255,7 +255,7 @@ impl<A, const R: usize> Tiles<A, R> {
 /// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
 ///     let tiles = x.tiles([1, 2]);
 ///     let indices: ct::Indices<2> = tiles.indices();
-///     let sums = ct::for_each(indices, ct::zeros([1, 2]), |at, sums| sums + tiles.load(at));
+///     let sums = ct::fold(indices, ct::zeros([1, 2]), |sums, at| sums + tiles.load(at));
 ///     y.store_scalar(0, sums.sum(..).item());
 /// }
 ///
@@ -349,7 +349,7 @@ macro_rules! tiles_of {
             /// # use cutlet::prelude::*;
             /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
             ///     let tiles = x.tiles([4]);
-            ///     let sums = ct::for_each(tiles.along(0), ct::zeros([4]), |i, sums| sums + tiles.load(i));
+            ///     let sums = ct::fold(tiles.along(0), ct::zeros([4]), |sums, i| sums + tiles.load(i));
             ///     y.store(0, sums.sum(0));
             /// }
             ///
@@ -375,7 +375,7 @@ macro_rules! tiles_of {
             ///
             /// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
             ///     let tiles = x.tiles([2, 4]);
-            ///     let sums = ct::for_each(tiles.indices(), ct::zeros([2, 4]), |index, sum| sum + tiles.load(index));
+            ///     let sums = ct::fold(tiles.indices(), ct::zeros([2, 4]), |sum, index| sum + tiles.load(index));
             ///     y.store_scalar(0, sums.sum(..).item());
             /// }
             ///

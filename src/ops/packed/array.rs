@@ -106,7 +106,7 @@ macro_rules! packed_array {
             /// fn sums<F: Narrow>(x: PackedArray<F, 2>, y: ArrayMut<f32, 2>) {
             ///     let row = ct::bid(0);
             ///     let tiles = x.num_tiles(1, [1, 32]);
-            ///     let sum = ct::for_each(..tiles, ct::zeros::<f32, 2>([1, 32]), |i, sum| sum + x.load((row, i), [1, 32]).cast::<f32>());
+            ///     let sum = ct::fold(..tiles, ct::zeros::<f32, 2>([1, 32]), |sum, i| sum + x.load((row, i), [1, 32]).cast::<f32>());
             ///     y.store((row, 0), sum.sum(1));
             /// }
             ///

@@ -29,7 +29,7 @@ use crate::tile::{Arrays, ArraysMut, Tracer};
 /// // The sum of each of some vectors.
 /// fn sums(x: ct::Arrays<i32, 1>, y: ArrayMut<i32, 1>) {
 ///     let x = x.get(ct::bid(0));
-///     let sum = ct::for_each(..x.num_tiles(0, [4]), ct::zeros([4]), |i, sum| sum + x.load(i, [4]));
+///     let sum = ct::fold(..x.num_tiles(0, [4]), ct::zeros([4]), |sum, i| sum + x.load(i, [4]));
 ///     y.store(ct::bid(0), sum.sum(0));
 /// }
 ///

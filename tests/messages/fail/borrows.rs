@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 // ## `acc = acc + ..` in the body of a loop
 fn assignment_in_a_body(a: Array<f32, 1>) -> Tile<f32, 1> {
     let mut acc = ct::zeros::<f32, 1>([64]);
-    ct::for_each(..a.num_tiles(0, [64]), (), |i, ()| acc = acc + a.load(i, [64]));
+    ct::fold(..a.num_tiles(0, [64]), (), |(), i| acc = acc + a.load(i, [64]));
     acc
 }
 

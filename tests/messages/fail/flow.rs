@@ -5,7 +5,7 @@ use cutlet::prelude::*;
 
 // ## the state of a loop changes its type
 fn state_of_another_type(x: Tile<f16, 2>) {
-    let _ = ct::for_each(0..4, x, |_, x| x.cast::<f32>());
+    let _ = ct::fold(0..4, x, |x, _| x.cast::<f32>());
 }
 
 // ## `if n > 3` with a run-time n

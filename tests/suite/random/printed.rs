@@ -335,8 +335,8 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v324 = input_f8e4m3fn.index_axis(0, (v275.item() & 15) - 1).load(at[1], [[1usize, 32usize][1]]).unsqueeze(0);
     let v325 = { let turned = if 1usize == 0 { input_tf32.transpose() } else { input_tf32.permute([1, 0]) }; turned.load([at[1] + 1i32, at[0]], [32usize, 8usize]) };
     let v326 = input_i16.reshape::<1>(input_i16.extent(0) * input_i16.extent(1)).load(at[1] + (-1i32), [[1usize, 32usize][1]]).unsqueeze(0);
-    let v327 = { let view = input_u16.tiles([4usize, 8usize]).step([2, 8usize]); ct::for_each(view.along(1), ct::zeros::<u16, 2>([4usize, 8usize]), |j, sum| sum * <u16 as Element>::from_f64(3.0) + view.load([at[0], j])) };
-    let v328 = { let view = input_u32.tiles([8usize, 16usize]); ct::for_each(view.indices(), ct::zeros::<u32, 2>([8usize, 16usize]), |at, sum| sum + view.load(at)) };
+    let v327 = { let view = input_u16.tiles([4usize, 8usize]).step([2, 8usize]); ct::fold(view.along(1), ct::zeros::<u16, 2>([4usize, 8usize]), |sum, j| sum * <u16 as Element>::from_f64(3.0) + view.load([at[0], j])) };
+    let v328 = { let view = input_u32.tiles([8usize, 16usize]); ct::fold(view.indices(), ct::zeros::<u32, 2>([8usize, 16usize]), |sum, at| sum + view.load(at)) };
     output_f32.store(at, v308.broadcast_to([8usize, 32usize]));
     { let options = ct::StoreOptions::new().latency(2).allow_tma(false); output_f8e4m3fn.store_with(at, v318.broadcast_to([8usize, 32usize]), options) };
     { let turned = v311.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_bf16.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
@@ -388,31 +388,31 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     ct::if_then(v94.any(..).item(), || {
         output_i32.store_scalar([at[0] * [8usize, 32usize][0], at[1] * [8usize, 32usize][1] + 16usize % [8usize, 32usize][1]], v234.item());
     });
-    let (v356, v357) = ct::for_each(..ct::bid(0) + 2, (v13, v351), |i, (v352, v353)| {
+    let (v356, v357) = ct::fold(..ct::bid(0) + 2, (v13, v351), |(v352, v353), i| {
         let v354 = i.cast::<i32>().to_tile::<2>();
         let v355 = v207.cast_narrow::< ct::f5e2m2 > ().codes();
         (v247, v353)
     });
-    let v363 = ct::for_each(ct::range(5i32, ct::scalar(2i32) - (v230.item() & 3)).step(ct::scalar(-1i32) + (v230.item() & 1)), v63, |i, v358| {
+    let v363 = ct::fold(ct::range(5i32, ct::scalar(2i32) - (v230.item() & 3)).step(ct::scalar(-1i32) + (v230.item() & 1)), v63, |v358, i| {
         let v359 = i.cast::<i32>().to_tile::<2>();
         let (v360, v361) = { let identity = (<u8 as Element>::from_f64(1.0), <u8 as Element>::from_f64(0.0)); if 1usize == 2 { ct::reduce((v201, v306), .., identity, |(a, b), (c, d)| (a * c, c * b + d)) } else { ct::reduce((v201, v306), 1usize, identity, |(a, b), (c, d)| (a * c, c * b + d)) } };
         let v362 = ct::select(v273, v26, v26);
         v358
     });
-    let (v369, v370, v371) = ct::for_each(ct::range(ct::scalar(9223372036854775801i64), ct::scalar(9223372036854775804i64)).step(3i64), (v134, v143, v63), |i, (v364, v365, v366)| {
+    let (v369, v370, v371) = ct::fold(ct::range(ct::scalar(9223372036854775801i64), ct::scalar(9223372036854775804i64)).step(3i64), (v134, v143, v63), |(v364, v365, v366), i| {
         let v367 = i.cast::<i32>().to_tile::<2>();
         let v368 = v188.bitcast::< f64 > ();
         { let rows = (ct::arange([8usize, 32usize][0], 0, 1) + (v367.item() & 63)) % [8usize, 32usize][0]; output_u8.store((ct::at(at[0] * [8usize, 32usize][0] + rows), at[1]), v130.broadcast_to([8usize, 32usize])) };
         (v364, v365, v63)
     });
-    let (v377, v378) = ct::for_each(ct::range(ct::scalar(4294967288u32), ct::scalar(4294967289u32)).step(3), (v318, v371), |i, (v372, v373)| {
+    let (v377, v378) = ct::fold(ct::range(ct::scalar(4294967288u32), ct::scalar(4294967289u32)).step(3), (v318, v371), |(v372, v373), i| {
         let v374 = i.cast::<i32>().to_tile::<2>();
         { let turned = v256.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_i32.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
         let v375 = input_u16.gather((v341 & 63, (-1i32)..(-1i32) + 16));
         let v376 = { let _ = 2usize; ct::full::<u8, 2>([1usize, 32usize], <u8 as Element>::from_f64(3i32 as f64)) };
         (v372, v320)
     });
-    let v385 = ct::for_each(ct::range(3, 5).step(2).rev(), v293, |i, v379| {
+    let v385 = ct::fold(ct::range(3, 5).step(2).rev(), v293, |v379, i| {
         let v380 = i.cast::<i32>().to_tile::<2>();
         let v381 = ct::select(v274, v122, v122);
         let v382 = input_i32.load([(v268.item() & 3) - 1, at[1]], [8usize, 32usize]);
@@ -420,19 +420,19 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
         let v384 = { let last = |a: Scalar<u8>, b: Scalar<u8>| b.ne(<u8 as Element>::from_f64(0.0)).select(b, a); let zero = <u8 as Element>::from_f64(0.0); if 2usize == 2 { v276.reduce(.., zero, last) } else { v276.reduce(2usize, zero, last) } };
         v293
     });
-    let v390 = ct::for_each(ct::range(0, ct::bid(1) + 0).unroll(2).stages(3), v25, |i, v386| {
+    let v390 = ct::fold(ct::range(0, ct::bid(1) + 0).unroll(2).num_stages(3), v25, |v386, i| {
         let v387 = i.cast::<i32>().to_tile::<2>();
         let v388 = v30.min(v308);
         let v389 = v111.repeat([1 << 2usize, 1 << 2usize]);
         v386
     });
-    let (v395, v396) = ct::for_each_while(ct::range(2147483646i32, ct::scalar(2147483647i32) - (v234.item() & 3)).step(ct::scalar(0i32) + (v341.item() & 1)), (v225, v306), |i, (v391, v392)| {
+    let (v395, v396) = ct::fold_while(ct::range(2147483646i32, ct::scalar(2147483647i32) - (v234.item() & 3)).step(ct::scalar(0i32) + (v341.item() & 1)), (v225, v306), |(v391, v392), i| {
         let v393 = i.cast::<i32>().to_tile::<2>();
         packed_output_f4e2m1.store(at, v393.broadcast_to([8usize, 32usize]).cast_narrow::< ct::f4e2m1 > ());
         let v394 = v278.repeat_interleave(1usize, 2);
         (!v114.any(..).item(), (v391, v189))
     });
-    let v402 = ct::for_each_flow(..1, v243, |i, v397, flow| {
+    let v402 = ct::fold_with_control(..1, v243, |v397, i, flow| {
         let v398 = i.cast::<i32>().to_tile::<2>();
         let v399 = ct::select(v114, v114, v114);
         let v400 = v179.cast_narrow::< ct::f5e1m3 > ().codes();
@@ -441,7 +441,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
         let v401 = input_u64.tiles([8usize, 32usize]).step([5usize, 39usize]).load([at[0] + 0i32, at[1] + 0i32]);
         v243
     });
-    let (_, (v412, v413, v414)) = ct::loop_flow((ct::scalar(0), (v220, v281, v339)), |(i, (v403, v404, v405)), flow| {
+    let (_, (v412, v413, v414)) = ct::loop_with_control((ct::scalar(0), (v220, v281, v339)), |(i, (v403, v404, v405)), flow| {
         flow.break_if(i.ge(1), (i, (v403, v404, v405)));
         let v406 = i.cast::<i32>().to_tile::<2>();
         let v407 = ct::select(v91, v330, v126);

@@ -195,7 +195,7 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
     let holds = |warps: &u32| most <= *warps as usize * 32 * 128;
     let mut hints = Hints::new();
     hints.num_warps = hint(&[4, 8, 1, 2, 4, 8, 16, 32]).filter(holds);
-    hints.stages = hint(&[1, 2, 3, 4, 8]);
+    hints.num_stages = hint(&[1, 2, 3, 4, 8]);
     hints.occupancy = hint(&[1, 2, 2, 3, 8, 32]);
     hints.num_ctas = hint(&[1, 2, 2, 4]);
     let form = Form { tile, ways, walk, order, epilogue, narrow: limits.narrow, chained, loops: loops(seed) };

@@ -53,14 +53,14 @@ fn number<C: Element>(value: f64) -> C {
 
 /// The loop along k with its wishes.
 fn along(count: Scalar<i32>, loops: Loops) -> ct::StepRange {
-    let range = loops.stages.into_iter().fold(ct::range(0, count), |range, stages| range.stages(stages));
-    loops.streamed.into_iter().fold(range, |range, streamed| range.streamed(streamed))
+    let range = loops.stages.into_iter().fold(ct::range(0, count), |range, stages| range.num_stages(stages));
+    loops.streamed.into_iter().fold(range, |range, streamed| range.warp_specialize(streamed))
 }
 
 /// The loop over tiles of a persistent launch.
 fn tiles(count: Scalar<i32>, loops: Loops) -> ct::StepRange {
     let range = ct::range(ct::bid(0), count).step(ct::num_blocks(0));
-    loops.teams.into_iter().fold(range, |range, teams| range.teams(teams))
+    loops.teams.into_iter().fold(range, |range, teams| range.pingpong(teams == 2))
 }
 
 /// The sum for the tile of the result at (i, j).
@@ -82,21 +82,21 @@ where
     let start = ct::zeros::<C, 2>([tm, tn]);
     let left = |k| operand::<S, A>(a, ways[0], (i, k), [tm, tk]);
     let right = |k, j| operand::<Q, B>(b, ways[1], (k, j), [tk, tn]);
-    let step = |k: Scalar<i32>, acc| ct::mma(left(k), right(k, j), acc);
+    let step = |acc, k: Scalar<i32>| ct::mma(left(k), right(k, j), acc);
     match walk {
-        Walk::Steps => ct::for_each(count(), start, step),
-        Walk::Loaded => ct::for_each(count(), start, |k, acc| step(steps.load_scalar(k), acc)),
-        Walk::Limited => ct::for_each_while(count(), start, |k, acc| ((k + 1).lt(limit), step(k, acc))),
-        Walk::Enough => ct::for_each_while(count(), start, |k, acc| {
-            let acc = step(k, acc);
+        Walk::Steps => ct::fold(count(), start, step),
+        Walk::Loaded => ct::fold(count(), start, |acc, k| step(acc, steps.load_scalar(k))),
+        Walk::Limited => ct::fold_while(count(), start, |acc, k| ((k + 1).lt(limit), step(acc, k))),
+        Walk::Enough => ct::fold_while(count(), start, |acc, k| {
+            let acc = step(acc, k);
             (acc.reduce_max(..).item().lt(number::<C>(ENOUGH)), acc)
         }),
         Walk::Branched => {
-            let other = || ct::for_each(count(), ct::full([tm, tn], number::<C>(1.0)), step) - number::<C>(1.0);
-            ct::if_else(i.lt(1), || ct::for_each(count(), start, step), other)
+            let other = || ct::fold(count(), ct::full([tm, tn], number::<C>(1.0)), step) - number::<C>(1.0);
+            ct::if_else(i.lt(1), || ct::fold(count(), start, step), other)
         }
         Walk::Twofold => {
-            let (first, second) = ct::for_each(count(), (start, start), |k, (first, second)| {
+            let (first, second) = ct::fold(count(), (start, start), |(first, second), k| {
                 let left = left(k);
                 (ct::mma(left, right(k, j), first), ct::mma(left, right(k, j + 1), second))
             });
@@ -154,7 +154,7 @@ pub fn product<S, Q, A, B, C, O>(
         Order::Rows => one(ct::bid(0), ct::bid(1)),
         Order::Columns => one(ct::bid(1), ct::bid(0)),
         Order::Persistent => {
-            ct::for_each(tiles(rows * columns, form.loops), (), |tile, ()| one(tile / columns, tile % columns));
+            ct::fold(tiles(rows * columns, form.loops), (), |(), tile| one(tile / columns, tile % columns));
         }
     }
 }
@@ -173,7 +173,7 @@ where
     let zero = ct::scalar(0);
     let one = |i: Scalar<i32>| {
         let left = operand::<S, A>(a, form.ways[0], (i, zero), [tm, d]);
-        let acc = ct::for_each(along(b.num_tiles(0, [tn, d]), form.loops), ct::zeros::<C, 2>([tm, d]), |j, acc| {
+        let acc = ct::fold(along(b.num_tiles(0, [tn, d]), form.loops), ct::zeros::<C, 2>([tm, d]), |acc, j| {
             let right = || operand::<Q, B>(b, form.ways[1], (j, zero), [tn, d]);
             let scores = ct::mma(left, right().transpose(), ct::zeros::<C, 2>([tm, tn]));
             let cut = |low: f64| scores.min(number::<C>(2.0)).max(number::<C>(low));
@@ -189,7 +189,7 @@ where
     };
     match form.order {
         Order::Persistent => {
-            ct::for_each(tiles(c.num_tiles(0, [tm, d]), form.loops), (), |tile, ()| one(tile));
+            ct::fold(tiles(c.num_tiles(0, [tm, d]), form.loops), (), |(), tile| one(tile));
         }
         _ => one(ct::bid(0)),
     }

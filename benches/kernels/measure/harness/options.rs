@@ -160,7 +160,7 @@ impl Options {
     pub fn launch(&self, grid: impl Into<Grid>) -> Launch<'static> {
         let mut hints = Hints::new();
         (hints.num_warps, hints.occupancy) = (self.num_warps, self.occupancy);
-        (hints.stages, hints.num_ctas) = (self.stages, self.num_ctas);
+        (hints.num_stages, hints.num_ctas) = (self.stages, self.num_ctas);
         hints.opt_level = self.opt_level;
         hints.line_info = self.lines.then_some(true);
         let [x, y, z] = grid.into().extents();

@@ -33,7 +33,7 @@ fn sum<T: Number, F: Narrow>(
     extents: Extents,
 ) -> Tile<f32, 2> {
     let ([tm, tn, tk], _) = extents;
-    ct::for_each(ct::range(first, end), ct::zeros::<f32, 2>([tm, tn]), |k, sum| {
+    ct::fold(ct::range(first, end), ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
         ct::mma(x.load((i, k), [tm, tk]), unpacked(weights, scales, (k, j), extents), sum)
     })
 }

@@ -17,7 +17,7 @@ use super::view::{Partition, TensorView};
 use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::infer::{AxisBits, ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, Ty};
-use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::remarks::DataPath;
 use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Padding, Rounding, Value};
@@ -369,9 +369,9 @@ impl Access {
     }
 
     /// What the accesses of a thread are, for people.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> DataPath {
         let count = (self.layout.num_registers() / self.vector) as u32;
-        Way::Threads { count, bytes: self.vector_bytes(), ragged: self.ragged.is_some() }
+        DataPath::Direct { accesses: count, bytes: self.vector_bytes(), masked: self.ragged.is_some() }
     }
 
     /// Bytes of one vector.

@@ -5,7 +5,7 @@ use super::pointer::{Mask, PointerAccess};
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Addr, AtomOp, Operand, Reg, Scope, Sem, Space, Ty};
-use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, OpId};
@@ -110,7 +110,7 @@ impl Lowering<'_> {
     fn note_atomic(&mut self, id: OpId, access: &PointerAccess) {
         let (count, bytes) = (access.layout.num_registers() as u32, vector::run_bytes(access.dtype, 1));
         let tile = self.module.op(id).results[0];
-        self.remarks.access(self.module, id, tile, Way::Threads { count, bytes, ragged: false });
+        self.remarks.access(self.module, id, tile, DataPath::Direct { accesses: count, bytes, masked: false });
     }
 
     /// Something for each slot, with its address, its guard and its operands.

@@ -11,7 +11,7 @@ use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::boxed::{WriteKind, Writes};
 use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
-use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::shared::Buffer;
@@ -117,7 +117,7 @@ impl Lowering<'_> {
             self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
         }
         let boxes = parts.count * (parts.bytes / store.send.tile.box_bytes());
-        self.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
+        self.remarks.access(self.module, store.send.op, stored(op), DataPath::Tma { boxes });
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Lowering<'_> {
             self.issue_part(store, &coords, issues, part, place, warp);
         }
         let boxes = self.context.inference.num_warps as u32 * (store.send.tile.bytes() / store.send.tile.box_bytes());
-        self.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
+        self.remarks.access(self.module, store.send.op, stored(op), DataPath::Tma { boxes });
         Ok(())
     }
 

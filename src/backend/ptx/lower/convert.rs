@@ -22,15 +22,15 @@ impl Lowering<'_> {
                 Ok(map.iter().map(|&register| tile.slots[register]).collect())
             }
             ConversionPlan::Layout(Conversion::Shuffle(plan)) => {
-                self.remarks.shuffled += 1;
+                self.remarks.shuffle_conversions += 1;
                 Ok(self.shuffle(dtype, &tile.slots, plan, count))
             }
             ConversionPlan::Layout(Conversion::Shared(plan)) => {
-                self.remarks.through_shared += 1;
+                self.remarks.smem_conversions += 1;
                 self.through_shared(dtype, &tile.slots, plan, count, None)
             }
             ConversionPlan::Affine(plan) => {
-                self.remarks.through_shared += 1;
+                self.remarks.smem_conversions += 1;
                 self.through_sums(dtype, &tile.slots, plan, count)
             }
             ConversionPlan::Unsupported => {

@@ -69,7 +69,7 @@ impl Lowering<'_> {
                     .into_iter()
                     .map(|words| words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect());
                 left = all.collect();
-                self.remarks.shuffled += 1;
+                self.remarks.shuffle_conversions += 1;
             }
             // Each bit of the position halves what is left.
             for &(position, _) in &registers {
@@ -117,7 +117,7 @@ impl Lowering<'_> {
         (axis, rounds): (usize, usize),
         at: &[Operand],
     ) -> Lowered<Vec<Operand>> {
-        self.remarks.through_shared += 1;
+        self.remarks.smem_conversions += 1;
         let size = super::vector::run_bytes(super::vector::shared_type(dtype), 1);
         let side = Side::in_order(held, size as usize, rounds);
         let owner = self.owner_of(side.replicated);

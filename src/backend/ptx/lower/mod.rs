@@ -249,7 +249,8 @@ pub fn lower<'m>(
         function.min_blocks = Some(without_thrashing(&function, wished, target, warps));
     }
     let min_blocks = function.min_blocks.unwrap_or(1);
-    remarks.crowded = options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
+    remarks.occupancy_limited =
+        options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
     remarks.finish(&function, warps);
     let threads = function.threads;
     if options.lines {

@@ -114,7 +114,7 @@ impl Lowering<'_> {
                 let ConversionPlan::Layout(Conversion::Shared(plan)) = &*change else {
                     return Err(OTHERWISE.to_owned());
                 };
-                self.remarks.through_shared += 1;
+                self.remarks.smem_conversions += 1;
                 self.through_shared(dtype, &slots, plan, wanted.num_registers(), Some(owner))?
             }
         };

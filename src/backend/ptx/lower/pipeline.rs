@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::control::unsigned;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
-use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::OpId;
@@ -67,7 +67,7 @@ impl Lowering<'_> {
         for copy in &pipeline.copies {
             let tile = self.module.op(copy.load).results[0];
             let bytes = vector::run_bytes(self.context.element_type(tile), copy.vector);
-            let way = Way::Ahead { bytes, stages: pipeline.stages as u32 };
+            let way = DataPath::CpAsync { bytes, stages: pipeline.stages as u32 };
             self.remarks.access(self.module, copy.load, tile, way);
         }
         let thread = pipeline.copies.iter().map(|copy| copy.thread_offsets.clone()).collect::<Vec<_>>();

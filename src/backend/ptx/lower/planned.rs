@@ -40,7 +40,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.reserve_own(entry.body);
     lowering.context.select_tma_stores(entry.body);
     let planned = lowering.context.plan_warp_specialization(entry.body, &lowering.shared);
-    lowering.remarks.alone = planned.alone;
+    lowering.remarks.cluster_rejected = planned.alone;
     // Without a number of blocks, ptxas may save registers for more of them than is good.
     let blocks = lowering.context.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);

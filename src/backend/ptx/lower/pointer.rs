@@ -8,7 +8,7 @@ use super::order::Ordering;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::{mask_of, pointers_of, replica_bits};
 use crate::backend::ptx::inst::{Addr, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
-use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::leaders;
 use crate::dtype::DType;
@@ -144,7 +144,7 @@ impl Lowering<'_> {
         let count = (access.layout.num_registers() / access.vector) as u32;
         let bytes = vector::run_bytes(access.dtype, access.vector);
         let ragged = access.vector > 1 && matches!(access.mask, Mask::Slots(_));
-        self.remarks.access(self.module, id, tile, Way::Threads { count, bytes, ragged });
+        self.remarks.access(self.module, id, tile, DataPath::Direct { accesses: count, bytes, masked: ragged });
     }
 
     /// Puts the padding where the mask is false.

@@ -18,7 +18,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::remarks::Way;
+use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, PRODUCER_REGISTERS, PipelineDesc, WarpRole, WarpSpecialization};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
@@ -163,8 +163,8 @@ impl Lowering<'_> {
             known: None,
             band: None,
         });
-        self.remarks.teams = (teams > 1).then_some(teams);
-        self.remarks.bands = (bands > 1).then_some(bands);
+        self.remarks.pingpong_groups = (teams > 1).then_some(teams);
+        self.remarks.data_partitions = (bands > 1).then_some(bands);
         self.role = Role::Consumer;
         self.consumers(&before, (tid, blocks));
         self.go_back(&before);
@@ -316,7 +316,7 @@ impl Lowering<'_> {
         let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
         for load in &roles.channels[channel].loads {
             let blocks = self.sharing_blocks(load.load);
-            let way = Way::Streamed { boxes: load.boxes.len() as u32, stages, blocks };
+            let way = DataPath::TmaPipelined { boxes: load.boxes.len() as u32, stages, multicast: blocks };
             self.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
         }
     }

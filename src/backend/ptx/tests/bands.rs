@@ -31,7 +31,7 @@ fn refused(module: &Module, target: Target, options: &CompileOptions) -> String 
     let compiled = compile(module, target, options).unwrap();
     let remarks = compiled.remarks.to_string();
     assert!(!compiled.schedule.contains("bands"), "{}", compiled.schedule);
-    let line = remarks.lines().find_map(|line| line.trim().strip_prefix("no bands of rows: "));
+    let line = remarks.lines().find_map(|line| line.trim().strip_prefix("data partitioning rejected: "));
     line.unwrap_or_default().to_owned()
 }
 
@@ -50,7 +50,8 @@ fn three_groups_share_what_is_loaded_for_all_rows() {
     assert!(of_load[0] > 4 && of_load[0] == of_load[1], "{of_load:?}");
     assert_eq!(text.matches("setmaxnreg.inc.sync.aligned.u32 160").count(), 1, "{text}");
     assert!(
-        !text.contains("bar.sync") && compiled.remarks.to_string().contains("4 in each of 3 bands of rows"),
+        !text.contains("bar.sync")
+            && compiled.remarks.to_string().contains("3 x 4 consumer (data-partitioned by rows)"),
         "{text}"
     );
     assemble(&compiled, Target::SM_90A);

@@ -177,7 +177,7 @@ fn blocks_that_are_not_in_step_stay_alone() {
     let compiled = code(&module);
     assert_eq!(compiled.cluster, 1);
     let report = compiled.remarks.to_string();
-    assert!(report.contains("no clusters: the way of a block depends on its place"), "{report}");
+    assert!(report.contains("cluster launch rejected: the way of a block depends on its place"), "{report}");
     let usual = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap();
     assert_eq!(compiled.text, usual.text);
 }
@@ -202,7 +202,11 @@ fn clusters_are_for_streamed_loads() {
     for (target, options) in [(Target::SM_80, PAIRS), (Target::SM_90A, CompileOptions { tma: false, ..PAIRS })] {
         let compiled = compile(&module, target, &options).unwrap();
         assert_eq!(compiled.cluster, 1);
-        assert!(compiled.remarks.to_string().contains("no clusters: no load is streamed"), "{}", compiled.remarks);
+        assert!(
+            compiled.remarks.to_string().contains("cluster launch rejected: no load is streamed"),
+            "{}",
+            compiled.remarks
+        );
     }
     let usual = compile(&module, Target::SM_90A, &CompileOptions { num_ctas: Some(1), ..PAIRS }).unwrap();
     assert_eq!(usual.cluster, 1);
@@ -219,7 +223,7 @@ fn iterations_are_dealt_to_teams() {
         // Two teams of four warps, and a producer that gives them its registers; or a warp beside four.
         assert_eq!(compiled.threads, if dealt { 384 } else { 160 }, "{}", compiled.schedule);
         let report = compiled.remarks.to_string();
-        assert_eq!(report.contains("warps: 4 in each of 2 teams"), dealt, "{report}");
+        assert_eq!(report.contains("warps: 2 x 4 consumer (ping-pong)"), dealt, "{report}");
         (dealt, count(&compiled.text, "setmaxnreg.inc"))
     };
     assert_eq!(deals(&tiles_in_turn(), &TEAMS), (true, 2));

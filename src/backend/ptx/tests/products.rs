@@ -135,8 +135,8 @@ fn hinted(tile: [i64; 3], options: CompileOptions) -> (Compiled, Vec<u32>) {
     let module = Product::new([DType::F16, DType::F16, DType::F32], tile).module();
     let new = compile(&module, Target::SM_90A, &options).unwrap();
     assemble(&new, Target::SM_90A);
-    let stages = |way: &Way| if let Way::Streamed { stages, .. } = way { Some(*stages) } else { None };
-    let stages = new.remarks.accesses().filter_map(|access| stages(&access.way)).collect();
+    let stages = |path: &DataPath| if let DataPath::TmaPipelined { stages, .. } = path { Some(*stages) } else { None };
+    let stages = new.remarks.accesses().filter_map(|access| stages(&access.path)).collect();
     (new, stages)
 }
 
@@ -148,7 +148,7 @@ fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
         assert!(code.threads > 256 && code.remarks.available_registers == 240, "the producer gives registers up");
         for occupancy in [2, 8, 32] {
             let (code, stages) = hinted(tile, wish(occupancy));
-            assert_eq!((code.min_blocks, code.remarks.crowded), (1, Some([occupancy, 1])));
+            assert_eq!((code.min_blocks, code.remarks.occupancy_limited), (1, Some([occupancy, 1])));
             assert_eq!(stages, free, "one block has all of the shared memory");
             let report = code.remarks.to_string();
             assert!(
@@ -157,9 +157,9 @@ fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
         }
     }
     let (code, stages) = hinted([64, 64, 256], wish(3));
-    assert_eq!((code.min_blocks, stages, code.remarks.crowded), (3, vec![1, 1], None));
+    assert_eq!((code.min_blocks, stages, code.remarks.occupancy_limited), (3, vec![1, 1], None));
     let (code, stages) = hinted([64, 64, 256], wish(4));
-    assert_eq!((code.min_blocks, stages, code.remarks.crowded), (3, vec![1, 1], Some([4, 3])));
+    assert_eq!((code.min_blocks, stages, code.remarks.occupancy_limited), (3, vec![1, 1], Some([4, 3])));
     let most = CompileOptions { num_warps: Some(32), ..CompileOptions::default() };
     let (code, stages) = hinted([256, 128, 64], most);
     assert_eq!((code.threads, stages), (1024, vec![]), "no room for a producer");

@@ -3,7 +3,7 @@
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step};
-use crate::ir::{HintValue, Hints};
+use crate::ir::{HintValue, Hints, hint_key};
 
 /// A kernel whose rounds stand in a row.
 pub fn kernel() -> (String, Module, CompileOptions) {
@@ -45,7 +45,8 @@ fn copies(step: Option<i64>, rounds: i64) -> Module {
     let other = k.param(Type::scalar(DType::I32));
     let (zero, count) = (k.index(0), k.index(64));
     let step = step.map_or(other, |step| k.index(step));
-    let wish = Attr::Hints(Hints(vec![("default".to_owned(), vec![("unroll".to_owned(), HintValue::Int(rounds))])]));
+    let wish =
+        Attr::Hints(Hints(vec![("default".to_owned(), vec![(hint_key::UNROLL.to_owned(), HintValue::Int(rounds))])]));
     let int = k.tile(DType::I32, &[]);
     let body = k.b.begin_block(&[int]);
     let place = k.b.module.block(body).args[0];

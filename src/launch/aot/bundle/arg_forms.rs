@@ -60,7 +60,7 @@ pub(super) fn read_form(from: &mut Reader<'_>) -> Read<ArgForm> {
 pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
     let Hints {
         num_warps,
-        stages,
+        num_stages,
         num_ctas,
         occupancy,
         code_limit,
@@ -71,7 +71,7 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
         memcheck,
         plan: PlanWish { fixed, no_teams, no_streams },
     } = hints;
-    for number in [num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
+    for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
         to.option(number, Writer::u32);
     }
     to.option(line_info, Writer::flag);
@@ -85,7 +85,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
     for number in &mut numbers {
         *number = from.option(Reader::u32)?;
     }
-    let [num_warps, stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] = numbers;
+    let [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] = numbers;
     let line_info = from.option(Reader::flag)?;
     let mut flags = [false; 5];
     for flag in &mut flags {
@@ -94,7 +94,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
     let [device_debug, memcheck, fixed, no_teams, no_streams] = flags;
     let hints = Hints {
         num_warps,
-        stages,
+        num_stages,
         num_ctas,
         occupancy,
         code_limit,

@@ -18,7 +18,7 @@ fn scale(x: Array<f32, 1>, y: ArrayMut<f32, 1>, factor: Scalar<f32>, tile: usize
 
 fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>) {
     let zeros = ct::zeros::<f32, 2>([64, 64]);
-    let sum = ct::for_each(..a.num_tiles(1, [64, 32]), zeros, |k, sum| {
+    let sum = ct::fold(..a.num_tiles(1, [64, 32]), zeros, |sum, k| {
         ct::mma(a.load((ct::bid(0), k), [64, 32]), b.load((k, ct::bid(1)), [32, 64]), sum)
     });
     c.store((ct::bid(0), ct::bid(1)), sum);
@@ -164,7 +164,7 @@ fn globals_have_one_place() -> Result<()> {
     let add = |x: Array<f16, 2>, y: ArrayMut<f32, 2>| {
         COUNTER.array().store_scalar(0, 1);
         let zeros = ct::zeros::<f32, 2>([64, 64]);
-        let sum = ct::for_each(..x.num_tiles(1, [64, 64]), zeros, |k, sum| {
+        let sum = ct::fold(..x.num_tiles(1, [64, 64]), zeros, |sum, k| {
             ct::mma(x.load((0, k), [64, 64]), x.load((k, 0), [64, 64]), sum)
         });
         y.store((0, 0), sum);

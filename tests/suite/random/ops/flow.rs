@@ -75,25 +75,25 @@ fn counted(start: i128, end: i128, by: i128) -> Vec<i128> {
 fn numbers_of(e: &Eval<'_, '_>) -> Vec<i128> {
     let n = |at: usize| i128::from(e.n(at));
     match e.step.op.name {
-        "for_each range" | "for_each_while" => {
+        "fold range" | "fold_while" => {
             let (start, end, by) = ends(e.step);
             counted(start.into(), i128::from(end) - (e.item(0).int() & 3), i128::from(by) + (e.item(1).int() & 1))
         }
-        "for_each i64" => {
+        "fold i64" => {
             let start = if e.n(0) == 0 { i128::from(i64::MAX) - 6 } else { -3 };
             counted(start, start + n(1), n(2))
         }
-        "for_each u32" => counted(4294967288, 4294967288 + n(0), n(1)),
-        "for_each rev" => {
+        "fold u32" => counted(4294967288, 4294967288 + n(0), n(1)),
+        "fold rev" => {
             let mut all = counted(n(0), n(0) + n(1), n(2));
             all.reverse();
             all
         }
-        "for_each hints" => counted(0, e.machine.at[1] as i128 + n(0), 1),
-        "for_each_flow" => counted(0, n(0), 1),
+        "fold hints" => counted(0, e.machine.at[1] as i128 + n(0), 1),
+        "fold_with_control" => counted(0, n(0), 1),
         // As many rounds as may be; a condition is computed once more than there are rounds.
         "while_loop" => counted(0, n(0) + 1, 1),
-        "loop_flow" => counted(0, n(0), 1),
+        "loop_with_control" => counted(0, n(0), 1),
         _ => counted(0, e.machine.at[0] as i128 + n(0), 1),
     }
 }
@@ -116,19 +116,19 @@ fn eval(e: &mut Eval<'_, '_>) -> Vec<Values> {
                 Some(again) => first = again,
                 None => return vec![],
             },
-            "for_each_flow" if holds(0) => {
+            "fold_with_control" if holds(0) => {
                 state = first[2..].to_vec();
                 break;
             }
-            "for_each_flow" if holds(1) => {
+            "fold_with_control" if holds(1) => {
                 state = first[2..].to_vec();
                 continue;
             }
-            "loop_flow" if holds(0) => {
+            "loop_with_control" if holds(0) => {
                 state = first[1..].to_vec();
                 break;
             }
-            "for_each_while" => {
+            "fold_while" => {
                 state = first[1..].to_vec();
                 if holds(0) {
                     break;
@@ -159,35 +159,35 @@ fn trace(tracer: &Tracer<'_>, step: &Step) -> Vec<Value> {
     let init = tracer.all(&step.args[plan.leading..]);
     let first = &step.regions[0];
     let n = |at: usize| step.numbers[at] as i32;
-    let body = |i: Scalar<i32>, state: Vec<Value>| tracer.region(first, params(state, i));
+    let body = |state: Vec<Value>, i: Scalar<i32>| tracer.region(first, params(state, i));
     match step.op.name {
-        "for_each range" => ct::for_each(range(tracer, step), init, body),
-        "for_each_while" => ct::for_each_while(range(tracer, step), init, |i, state| {
-            let next = body(i, state);
+        "fold range" => ct::fold(range(tracer, step), init, body),
+        "fold_while" => ct::fold_while(range(tracer, step), init, |state, i| {
+            let next = body(state, i);
             (!tracer.any(first.results[0]), next[1..].to_vec())
         }),
-        "for_each i64" => {
+        "fold i64" => {
             let start = if step.numbers[0] == 0 { i64::MAX - 6 } else { -3 };
             let range = ct::range(ct::scalar(start), ct::scalar(start + step.numbers[1])).step(step.numbers[2]);
-            ct::for_each(range, init, |i, state| body(i.cast::<i32>(), state))
+            ct::fold(range, init, |state, i| body(state, i.cast::<i32>()))
         }
-        "for_each u32" => {
+        "fold u32" => {
             let start = 4294967288u32;
             let range = ct::range(ct::scalar(start), ct::scalar(start + step.numbers[0] as u32)).step(n(1));
-            ct::for_each(range, init, |i, state| body(i.cast::<i32>(), state))
+            ct::fold(range, init, |state, i| body(state, i.cast::<i32>()))
         }
-        "for_each rev" => ct::for_each(ct::range(n(0), n(0) + n(1)).step(n(2)).rev(), init, body),
-        "for_each hints" => ct::for_each(ct::range(0, ct::bid(1) + n(0)).unroll(2).stages(3), init, body),
-        "for_each_flow" => ct::for_each_flow(..n(0), init, |i, state, flow| {
-            let middle = body(i, state);
+        "fold rev" => ct::fold(ct::range(n(0), n(0) + n(1)).step(n(2)).rev(), init, body),
+        "fold hints" => ct::fold(ct::range(0, ct::bid(1) + n(0)).unroll(2).num_stages(3), init, body),
+        "fold_with_control" => ct::fold_with_control(..n(0), init, |state, i, flow| {
+            let middle = body(state, i);
             flow.break_if(tracer.any(first.results[0]), middle[2..].to_vec());
             flow.continue_if(tracer.any(first.results[1]), middle[2..].to_vec());
             tracer.region(&step.regions[1], vec![])
         }),
-        "loop_flow" => {
-            let (_, last) = ct::loop_flow((ct::scalar(0), init), |(i, state), flow| {
+        "loop_with_control" => {
+            let (_, last) = ct::loop_with_control((ct::scalar(0), init), |(i, state), flow| {
                 flow.break_if(i.ge(n(0)), (i, state.clone()));
-                let middle = body(i, state);
+                let middle = body(state, i);
                 flow.break_if(tracer.any(first.results[0]), (i, middle[1..].to_vec()));
                 (i + 1, tracer.region(&step.regions[1], vec![]))
             });
@@ -197,18 +197,18 @@ fn trace(tracer: &Tracer<'_>, step: &Step) -> Vec<Value> {
             let (_, last) = ct::while_loop(
                 (ct::scalar(0), init),
                 |(i, state)| {
-                    body(i, state);
+                    body(state, i);
                     i.lt(n(0)) & tracer.any(first.results[0])
                 },
                 |(i, state)| {
                     // The condition's values are of its own region: compute them again.
-                    body(i, state);
+                    body(state, i);
                     (i + 1, tracer.region(&step.regions[1], vec![]))
                 },
             );
             last
         }
-        _ => ct::for_each(..ct::bid(0) + n(0), init, body),
+        _ => ct::fold(..ct::bid(0) + n(0), init, body),
     }
 }
 
@@ -237,14 +237,14 @@ const fn looping(name: &'static str, weight: u32, numbers: &'static [(i64, i64)]
 }
 
 pub const OPS: &[Op] = &[
-    looping("for_each", 15, &[(0, 3)]),
-    looping("for_each range", 15, &[(0, 6), (0, 9), (0, 4)]),
-    looping("for_each i64", 6, &[(0, 1), (0, 6), (1, 3)]),
-    looping("for_each u32", 6, &[(0, 7), (1, 3)]),
-    looping("for_each rev", 6, &[(-3, 3), (0, 5), (1, 2)]),
-    looping("for_each hints", 5, &[(0, 3)]),
-    looping("for_each_while", 12, &[(0, 6), (0, 9), (0, 4)]),
-    looping("for_each_flow", 12, &[(0, 4)]),
-    looping("loop_flow", 8, &[(0, 4)]),
+    looping("fold", 15, &[(0, 3)]),
+    looping("fold range", 15, &[(0, 6), (0, 9), (0, 4)]),
+    looping("fold i64", 6, &[(0, 1), (0, 6), (1, 3)]),
+    looping("fold u32", 6, &[(0, 7), (1, 3)]),
+    looping("fold rev", 6, &[(-3, 3), (0, 5), (1, 2)]),
+    looping("fold hints", 5, &[(0, 3)]),
+    looping("fold_while", 12, &[(0, 6), (0, 9), (0, 4)]),
+    looping("fold_with_control", 12, &[(0, 4)]),
+    looping("loop_with_control", 8, &[(0, 4)]),
     looping("while_loop", 8, &[(0, 4)]),
 ];

@@ -14,13 +14,13 @@ pub struct Plan {
 /// The plan of a form.
 pub fn plan(op: &Op) -> Plan {
     let (leading, conditions): (usize, &[usize]) = match op.name {
-        "for_each range" => (2, &[0]),
-        "for_each_while" => (2, &[1]),
+        "fold range" => (2, &[0]),
+        "fold_while" => (2, &[1]),
         // The condition first, which gives no state.
         "while_loop" => (0, &[1, 0]),
         // Breaks, continues, goes on.
-        "for_each_flow" => (0, &[2, 0]),
-        "loop_flow" => (0, &[1, 0]),
+        "fold_with_control" => (0, &[2, 0]),
+        "loop_with_control" => (0, &[1, 0]),
         _ => (0, &[0]),
     };
     Plan { leading, conditions }

@@ -7,25 +7,25 @@ use super::loop_plan::{ends, plan};
 fn header(step: &Step) -> (&'static str, String) {
     let n = |at: usize| step.numbers[at];
     match step.op.name {
-        "for_each range" | "for_each_while" => {
+        "fold range" | "fold_while" => {
             let ((start, end, by), [a, b]) = (ends(step), [step.args[0], step.args[1]]);
-            let name = if step.op.name == "for_each range" { "for_each" } else { "for_each_while" };
+            let name = if step.op.name == "fold range" { "fold" } else { "fold_while" };
             let (a, b) = (format!("(v{a}.item() & 3)"), format!("(v{b}.item() & 1)"));
             (name, format!("ct::range({start}i32, ct::scalar({end}i32) - {a}).step(ct::scalar({by}i32) + {b})"))
         }
-        "for_each i64" => {
+        "fold i64" => {
             let start = if n(0) == 0 { i64::MAX - 6 } else { -3 };
             let (end, by) = (start + n(1), n(2));
-            ("for_each", format!("ct::range(ct::scalar({start}i64), ct::scalar({end}i64)).step({by}i64)"))
+            ("fold", format!("ct::range(ct::scalar({start}i64), ct::scalar({end}i64)).step({by}i64)"))
         }
-        "for_each u32" => {
+        "fold u32" => {
             let end = 4294967288 + n(0);
-            ("for_each", format!("ct::range(ct::scalar(4294967288u32), ct::scalar({end}u32)).step({})", n(1)))
+            ("fold", format!("ct::range(ct::scalar(4294967288u32), ct::scalar({end}u32)).step({})", n(1)))
         }
-        "for_each rev" => ("for_each", format!("ct::range({}, {}).step({}).rev()", n(0), n(0) + n(1), n(2))),
-        "for_each hints" => ("for_each", format!("ct::range(0, ct::bid(1) + {}).unroll(2).stages(3)", n(0))),
-        "for_each_flow" => ("for_each_flow", format!("..{}", n(0))),
-        _ => ("for_each", format!("..ct::bid(0) + {}", n(0))),
+        "fold rev" => ("fold", format!("ct::range({}, {}).step({}).rev()", n(0), n(0) + n(1), n(2))),
+        "fold hints" => ("fold", format!("ct::range(0, ct::bid(1) + {}).unroll(2).num_stages(3)", n(0))),
+        "fold_with_control" => ("fold_with_control", format!("..{}", n(0))),
+        _ => ("fold", format!("..ct::bid(0) + {}", n(0))),
     }
 }
 
@@ -52,10 +52,10 @@ pub fn print(p: &mut Printer<'_>, step: &Step) {
             p.line(&format!("(i + 1, {})", rest(&step.regions[1], 0)));
             p.line("});");
         }
-        "loop_flow" => {
+        "loop_with_control" => {
             let n = step.numbers[0];
             p.line(&format!(
-                "{}ct::loop_flow((ct::scalar(0), {init}), |(i, {state}), flow| {{",
+                "{}ct::loop_with_control((ct::scalar(0), {init}), |(i, {state}), flow| {{",
                 binding_of_pair(&step.out)
             ));
             p.line(&format!("flow.break_if(i.ge({n}), (i, {state}));"));
@@ -68,13 +68,13 @@ pub fn print(p: &mut Printer<'_>, step: &Step) {
         }
         _ => {
             let (name, range) = header(step);
-            let flow = if name == "for_each_flow" { ", flow" } else { "" };
-            p.line(&format!("{binding}ct::{name}({range}, {init}, |i, {state}{flow}| {{"));
+            let flow = if name == "fold_with_control" { ", flow" } else { "" };
+            p.line(&format!("{binding}ct::{name}({range}, {init}, |{state}, i{flow}| {{"));
             p.line(&round);
             p.steps(&first.steps);
             match name {
-                "for_each_while" => p.line(&format!("(!{}, {})", any(first.results[0]), rest(first, 1))),
-                "for_each_flow" => {
+                "fold_while" => p.line(&format!("(!{}, {})", any(first.results[0]), rest(first, 1))),
+                "fold_with_control" => {
                     p.line(&format!("flow.break_if({}, {});", any(first.results[0]), rest(first, 2)));
                     p.line(&format!("flow.continue_if({}, {});", any(first.results[1]), rest(first, 2)));
                     p.steps(&step.regions[1].steps);

@@ -175,7 +175,7 @@ pub const OPS: &[Op] = &[
     |_, step, _| Some(vec![Form::new(step.kind, [4, 8])]);
     [U: ints] |; s: usize; input: Array<U, 2>, at: At, shape: Shape| {
         let view = input.tiles(shape).step([2, s]);
-        ct::for_each(view.along(1), ct::zeros::<U, 2>(shape), |j, sum| sum * <U as Element>::from_f64(3.0) + view.load([at[0], j]))
+        ct::fold(view.along(1), ct::zeros::<U, 2>(shape), |sum, j| sum * <U as Element>::from_f64(3.0) + view.load([at[0], j]))
     }
     |e| {
         let (k, row, step) = (e.step.kind, at(e)[0] * 2, e.n(0) as usize);
@@ -191,7 +191,7 @@ pub const OPS: &[Op] = &[
     |_, step, _| Some(vec![Form::new(step.kind, [8, 16])]);
     [U: ints] |; ; input: Array<U, 2>, shape: Shape| {
         let view = input.tiles(shape);
-        ct::for_each(view.indices(), ct::zeros::<U, 2>(shape), |at, sum| sum + view.load(at))
+        ct::fold(view.indices(), ct::zeros::<U, 2>(shape), |sum, at| sum + view.load(at))
     }
     |e| {
         let k = e.step.kind;

@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
-use crate::ir::{Attr, AttrKind, HintValue, OpId};
+use crate::ir::{Attr, AttrKind, HintValue, OpId, hint_key};
 
 /// Fewest stages of loads that are copied ahead.
 const LEAST_STAGES: u32 = 2;
@@ -36,12 +36,12 @@ impl KernelInfo<'_> {
 
     /// Stages that a loop itself wishes for.
     pub fn own_stages(&self, around: Option<OpId>) -> Option<u32> {
-        around.and_then(|id| self.hinted_number(id, "stages"))
+        around.and_then(|id| self.hinted_number(id, hint_key::NUM_STAGES))
     }
 
     /// Returns the wish against a producer of the loads of a loop, or of those outside of loops.
     pub fn may_stream(&self, around: Option<OpId>) -> Result<(), Reason> {
-        match around.and_then(|id| self.hinted_flag(id, "streamed")) {
+        match around.and_then(|id| self.hinted_flag(id, hint_key::WARP_SPECIALIZE)) {
             Some(false) => Err(Reason::LoopHint),
             _ if self.wished_stages(around) == Some(1) => Err(Reason::OneStage),
             _ => Ok(()),
@@ -61,6 +61,6 @@ impl KernelInfo<'_> {
 
     /// Rounds of a loop that are to stand one after another.
     pub fn hinted_rounds(&self, id: OpId) -> Option<u32> {
-        self.hinted_number(id, "unroll")
+        self.hinted_number(id, hint_key::UNROLL)
     }
 }

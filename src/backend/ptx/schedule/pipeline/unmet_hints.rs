@@ -6,7 +6,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
-use crate::ir::{BlockId, OpId, Opcode};
+use crate::ir::{BlockId, OpId, Opcode, hint_key};
 
 impl KernelInfo<'_> {
     /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
@@ -24,13 +24,13 @@ impl KernelInfo<'_> {
         let mut unmet = Vec::new();
         for id in loops {
             let stages = streamed.get(&id).or_else(|| copied.get(&id)).copied();
-            if let Some(wished) = self.hinted_number(id, "stages").filter(|&wished| wished > 1) {
+            if let Some(wished) = self.hinted_number(id, hint_key::NUM_STAGES).filter(|&wished| wished > 1) {
                 match stages {
                     Some(stages) if stages < wished => {
-                        unmet.push((id, format!("{stages} stages, for shared memory has no room for {wished}")));
+                        unmet.push((id, format!("{stages} stages, since shared memory has no space for {wished}")));
                     }
                     Some(_) => {}
-                    None => unmet.push((id, format!("no stages, where {wished} are wished: {NOTHING_AHEAD}"))),
+                    None => unmet.push((id, format!("no pipeline, {wished} stages requested: {NOTHING_AHEAD}"))),
                 }
             }
             if !streamed.contains_key(&id)
@@ -39,10 +39,8 @@ impl KernelInfo<'_> {
                 unmet.push((id, format!("no producer: {why}")));
             }
             let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
-            if self.hinted_number(id, "teams").is_some_and(|teams| teams > 1)
-                && dealt.is_none_or(|deal| deal.loop_op != id)
-            {
-                unmet.push((id, format!("one team: {}", self.why_not_dealt())));
+            if self.hinted_flag(id, hint_key::PINGPONG) == Some(true) && dealt.is_none_or(|deal| deal.loop_op != id) {
+                unmet.push((id, format!("no ping-pong: {}", self.why_not_dealt())));
             }
         }
         unmet
@@ -75,7 +73,7 @@ impl KernelInfo<'_> {
             let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
             products.extend((multiplies && is_here(op)).then_some(op));
         });
-        let asked = self.hinted_flag(id, "streamed") == Some(true);
+        let asked = self.hinted_flag(id, hint_key::WARP_SPECIALIZE) == Some(true);
         let by_wish = self.may_stream(Some(id)).is_err_and(Reason::is_wish);
         if !asked && (by_wish || products.is_empty()) {
             return None;
@@ -116,14 +114,14 @@ impl KernelInfo<'_> {
             return "tile blocks share a multiprocessor";
         }
         if !self.can_pingpong() {
-            return "a team is of 4 warps";
+            return "a ping-pong group has 4 warps";
         }
-        "iterations are dealt of the one loop of a kernel whose loads are streamed, if nothing is carried from one to the next, each \
-         takes as many stages, and there is room for both teams"
+        "it requires one persistent loop with warp-specialized loads, no values carried between iterations, the same number of stages \
+         in each iteration, and registers for both groups"
     }
 }
 
-const NOTHING_AHEAD: &str = "its loads cannot be copied ahead, or there is no room for two";
+const NOTHING_AHEAD: &str = "its loads cannot be pipelined, or shared memory has no space for two stages";
 
 /// Stages of copies ahead, by loop.
 fn copied_stages(schedule: &Schedule) -> HashMap<OpId, u32> {

@@ -11,7 +11,7 @@ use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpecialization};
 use crate::ir::op_table::Effect;
-use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value, hint_key};
 
 /// Registers of an accumulator from which on a team has enough to do.
 const LEAST_ACCUMULATORS: u32 = 64;
@@ -24,8 +24,8 @@ impl KernelInfo<'_> {
             return None;
         }
         let deal = self.possible_pingpong(body, roles)?;
-        if let Some(teams) = self.hinted_number(deal.loop_op, "teams") {
-            return (teams > 1).then_some(deal);
+        if let Some(wanted) = self.hinted_flag(deal.loop_op, hint_key::PINGPONG) {
+            return wanted.then_some(deal);
         }
         let products = self.inference.products.keys();
         let most = products.map(|&id| self.accumulators(id)).max().unwrap_or(0);
