@@ -1,7 +1,7 @@
 //! The ptx back end: our own code generator, from a Tile IR module to PTX text.
 //!
 //! Stages, each a room of its own:
-//! 1. `choose` — which of several plans, by what their schedules cost (`cost`); `plan` — how many warps a tile block has;
+//! 1. `plan` — the form of the module, the number of warps, which of several plans by what their schedules cost (`cost`);
 //! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
 //! 3. `lower` — ops to instructions, one family a file, on the typed builder;
@@ -11,19 +11,16 @@
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
-mod apart;
 #[cfg(test)]
 mod assemble;
 mod assertion;
 mod boxed;
 #[allow(dead_code)]
 mod builder;
-mod choose;
 #[allow(dead_code)]
 mod cost;
 #[allow(dead_code)]
 mod emit;
-mod form;
 mod infer;
 #[allow(dead_code)]
 mod inst;
@@ -33,7 +30,6 @@ mod mma;
 mod options;
 mod plan;
 mod pressure;
-mod reload;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
@@ -56,13 +52,14 @@ pub(crate) use infer::{ViewShape, contiguous_axis};
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::{Choice, CompileOptions};
 #[cfg(any(test, feature = "_suite"))]
-pub(crate) use plan::GROUP_WARPS;
+pub(crate) use plan::num_warps::GROUP_WARPS;
 
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Entry, Module};
 use crate::pass;
 use crate::target::Target;
-use form::{build_with, in_the_end};
+use plan::prepare::{build_with, in_the_end};
+use plan::{plan_search, rematerialize};
 use remarks::CodeRemarks;
 use tensor_map::TensorMap;
 
@@ -160,7 +157,7 @@ pub(crate) fn with_plan<T>(
     let module = turned.as_ref().or(bare.as_ref()).unwrap_or(module);
     let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &choose::choose(module, entry, target, options).options;
+        let options = &plan_search::choose(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::planned(module, entry, inference, options);
             if !lowering.problems().is_empty() {
@@ -206,7 +203,7 @@ pub(crate) fn with_schedule<T>(
     look: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &choose::choose(module, entry, target, options).options;
+        let options = &plan_search::choose(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::lowered(module, entry, inference, "kernel", options);
             if !lowering.problems().is_empty() {
@@ -237,7 +234,7 @@ pub fn rewritten(module: &Module) -> Module {
     if let Ok(Some(cut)) = pass::apart(&module, true) {
         module = cut;
     }
-    if let Some(reloaded) = reload::reloaded(&module, module.entries[0].body, 1) {
+    if let Some(reloaded) = rematerialize::reloaded(&module, module.entries[0].body, 1) {
         module = reloaded;
     }
     pass::rotate(&mut module, &|_| true);
@@ -257,7 +254,7 @@ fn build(
             lower::lower(module, entry, inference, &name, options)
         })
     };
-    let choice = choose::choose(module, entry, target, options);
+    let choice = plan_search::choose(module, entry, target, options);
     let mut built = build(&choice.options);
     let mut by_threads = options.tma && !choice.options.tma;
     if built.is_err() && choice.options != *options {

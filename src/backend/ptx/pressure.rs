@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::emit::Function;
 use super::inst::{Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
-use super::plan::WARP;
+use super::plan::num_warps::WARP;
 use crate::target::Target;
 
 /// A run of instructions that is entered at the top only.

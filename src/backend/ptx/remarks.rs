@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::emit::Function;
 use super::inst::{Arg, Inst, Line, Opcode, Operand};
-use super::plan::WARP;
+use super::plan::num_warps::WARP;
 use crate::dtype::DType;
 use crate::error::Location;
 use crate::ir::{Module, OpId, Value};

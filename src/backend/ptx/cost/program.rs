@@ -6,7 +6,7 @@ use super::demand::{Demand, Unit};
 use super::prices::Prices;
 use super::trips::{Launched, trips};
 use super::weights::Weights;
-use crate::backend::ptx::plan::GROUP_WARPS;
+use crate::backend::ptx::plan::num_warps::GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
 };
@@ -351,7 +351,8 @@ impl Writer<'_, '_> {
             }
             &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
                 let tile = context.module.op(id).results[0];
-                let bytes = crate::backend::ptx::plan::extent(context.module, tile).1 as f64 / self.prices.groups;
+                let bytes =
+                    crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.prices.groups;
                 let demand = Demand::of(Unit::Shared, bytes / self.prices.weights.shared);
                 self.push(acts, step, name(id), work(demand));
             }

@@ -46,8 +46,8 @@ pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
 use run::PointerRun;
 pub use scan::{AxisBit, ScanOrder, axis_bits};
 
-use super::apart::Apart;
 use super::mma::MmaPlan;
+use super::plan::extract_groups::Apart;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::bands::whole;
 use super::check;
 use super::thin::{scaled, scaled_tiles};
-use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
+use crate::backend::ptx::plan::num_warps::{GROUP_WARPS, WARP};
 
 /// A group comes to a barrier, and waits there or does not.
 type Event = (u32, bool);

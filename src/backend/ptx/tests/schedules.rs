@@ -6,8 +6,8 @@ use std::rc::Rc;
 use super::clusters::PAIRS;
 use super::waits::{Between, dependent_products};
 use super::*;
-use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
+use crate::backend::ptx::plan::prepare::build_with;
 use crate::backend::ptx::schedule::{
     CarriedMma, ConsumerWait, KernelInfo, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
 };

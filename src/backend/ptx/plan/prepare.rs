@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{CompileOptions, infer, plan, reload};
+use super::super::{CompileOptions, infer};
+use super::{num_warps, rematerialize};
 use crate::error::{Error, Result};
 use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
 use crate::pass;
@@ -23,7 +24,7 @@ pub fn in_the_end<T>(
         let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
         then(module, entry)
     };
-    let bands = plan::wished_bands(module, entry.body, options);
+    let bands = num_warps::wished_bands(module, entry.body, options);
     if bands == 1 {
         return Ok((in_powers(module, entry)?, None));
     }
@@ -52,12 +53,12 @@ pub fn build_with<T>(
     options: &CompileOptions,
     then: &mut dyn FnMut(&Module, &Entry, infer::Inference<'_>) -> T,
 ) -> T {
-    let warps = plan::num_warps(module, entry.body, options);
+    let warps = num_warps::num_warps(module, entry.body, options);
     let inferred = |module: &Module, then: &mut dyn FnMut(&Module, &Entry, infer::Inference<'_>) -> T| {
         let entry = &module.entries[0];
         then(module, entry, infer::Inference::run(module, entry, target, warps))
     };
-    if let Some(module) = reload::reloaded(module, entry.body, warps) {
+    if let Some(module) = rematerialize::reloaded(module, entry.body, warps) {
         return inferred(&module, then);
     }
     let inference = infer::Inference::run(module, entry, target, warps);

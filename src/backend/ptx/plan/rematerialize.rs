@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 
-use super::plan::{self, WARP};
+use super::num_warps;
+use super::num_warps::WARP;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
 
@@ -28,8 +29,8 @@ pub fn reloaded(module: &Module, body: BlockId, warps: u32) -> Option<Module> {
 }
 
 fn is_large(module: &Module, value: Value, warps: u32) -> bool {
-    let (_, bytes) = plan::extent(module, value);
-    plan::fills_registers(bytes / 4 / u64::from(warps * WARP), warps)
+    let (_, bytes) = num_warps::extent(module, value);
+    num_warps::fills_registers(bytes / 4 / u64::from(warps * WARP), warps)
 }
 
 /// Where a value of the block was made.

@@ -8,9 +8,10 @@
 //! that gains by letting more blocks in is taken only if it is as good without them, and not where the kernel asks for the number of blocks, as
 //! persistent ones do.
 
-use super::cost::{Cost, Launched, Subject, weights};
-use super::form::build_with;
-use super::{Choice, CompileOptions, lower, plan};
+use super::super::cost::{Cost, Launched, Subject, weights};
+use super::super::{Choice, CompileOptions, lower};
+use super::num_warps;
+use super::prepare::build_with;
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode};
 use crate::target::Target;
 
@@ -76,7 +77,7 @@ pub fn choose(module: &Module, entry: &Entry, target: Target, options: &CompileO
     if options.choice == Choice::Nothing || !(able || said) || !multiplies_in_loops(module, entry) {
         return chosen;
     }
-    let warps = plan::num_warps(module, entry.body, options);
+    let warps = num_warps::num_warps(module, entry.body, options);
     let alternatives = alternatives(&usual, warps, (able, said), says_how_to_load(module, entry));
     if alternatives.is_empty() {
         return chosen;

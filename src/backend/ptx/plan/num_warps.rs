@@ -14,9 +14,9 @@
 
 use std::collections::HashSet;
 
-use super::CompileOptions;
-use super::apart::Apart;
-use super::infer::{chosen_warps, halved_bit};
+use super::super::CompileOptions;
+use super::super::infer::{chosen_warps, halved_bit};
+use super::extract_groups::Apart;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 use crate::pass::{bands, commutes};
