@@ -269,12 +269,12 @@ fn no_two_files_of_a_room_need_each_other() {
 const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("inst", &[]),
     ("builder", &["inst", "emit"]),
-    ("scalar", &["builder", "inst", "whole_product"]),
+    ("scalar", &["builder", "inst", "opt/mul_wide"]),
     // A model of its instructions runs functions.
     ("mma", &["builder", "emit", "inst", "scalar"]),
     ("infer", &["plan/extract_groups", "mma"]),
     // What is decided before there are instructions.
-    ("schedule", &["boxed", "infer", "mma", "options", "plan/num_warps", "shared", "tensor_map"]),
+    ("schedule", &["infer", "mma", "options", "plan/num_warps", "smem", "tensor_map"]),
     // What that costs.
     ("cost", &["infer", "mma", "plan/num_warps", "schedule"]),
 ];

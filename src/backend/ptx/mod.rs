@@ -5,7 +5,7 @@
 //! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
 //! 3. `lower` — ops to instructions, one family a file, on the typed builder;
-//! 4. `pressure` — how many blocks the registers allow;
+//! 4. `opt` — passes over instructions, and how many blocks the registers allow;
 //! 5. `workarounds` — rewrites of instructions that ptxas compiles to wrong code;
 //! 6. `emit` — instructions to text.
 //!
@@ -14,7 +14,6 @@
 #[cfg(test)]
 mod assemble;
 mod assertion;
-mod boxed;
 #[allow(dead_code)]
 mod builder;
 #[allow(dead_code)]
@@ -27,20 +26,19 @@ mod inst;
 mod lower;
 #[allow(dead_code)]
 mod mma;
+mod opt;
 mod options;
 mod plan;
-mod pressure;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
 pub(crate) mod schedule;
-mod shared;
+mod smem;
 mod source;
 mod spelling;
 pub mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
-mod whole_product;
 mod workarounds;
 
 pub use assertion::{Assertion, NoteField, note_words};
@@ -58,9 +56,11 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Entry, Module};
 use crate::pass;
 use crate::target::Target;
+use opt::{mul_wide as whole_product, register_pressure as pressure};
 use plan::prepare::{build_with, in_the_end};
 use plan::{plan_search, rematerialize};
 use remarks::CodeRemarks;
+use smem::{allocation as shared, tma_box as boxed};
 use tensor_map::TensorMap;
 
 /// Where the bytes of one kernel parameter come from at launch.

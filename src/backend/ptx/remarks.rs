@@ -211,7 +211,7 @@ impl CodeRemarks {
         self.barriers = function.lines.iter().filter(barrier).count() as u32;
         self.warps = warps;
         self.producer_warps = (function.threads / WARP).saturating_sub(warps * self.teams.or(self.bands).unwrap_or(1));
-        self.live_registers = super::pressure::live_registers(function);
+        self.live_registers = super::opt::register_pressure::live_registers(function);
         // Warps that compute beside a producer take registers that it gives up.
         let taken = function.lines.iter().filter_map(|line| match line {
             Line::Inst(Inst { op: Opcode::SetMaxNReg { inc: true }, srcs, .. }) => match srcs[..] {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::ptx::schedule::{ConvertLayout, Schedule, Step, SubStep};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::MemScope;
 
 const NOBODY_READS: &str = "a place is written that nobody reads";

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::schedules::each_schedule_of;
 use super::*;
-use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::schedule::{LayoutId, Schedule, StagingBuffer, Step, StoreSplit, TmaStore};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::backend::ptx::smem::tma_box::BoxedTile;
 use crate::backend::ptx::tensor_map::Swizzle;
 use crate::ir::{AtomicMode, MemScope};
 

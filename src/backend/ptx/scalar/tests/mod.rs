@@ -53,7 +53,7 @@ impl Lowered {
         let types = ScalarTypes { operands, result };
         let output = lower(&mut b, op, types, &values).unwrap_or_else(|e| panic!("{}", e.0));
         let mut function = b.finish();
-        crate::backend::ptx::whole_product::merge(&mut function);
+        crate::backend::ptx::opt::mul_wide::merge(&mut function);
         Lowered { function, inputs, output, bits: repr::class(result).bits() }
     }
 

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::emit::Function;
-use super::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
+use super::super::emit::Function;
+use super::super::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
 
 /// The second half may be asked for so many lines after the first one: until then it takes a register. Where the second
 /// half is the last that a factor is read for, that factor's register becomes free instead, and it may be anywhere.

@@ -7,9 +7,11 @@
 
 use std::collections::HashMap;
 
-use super::emit::Function;
-use super::inst::{Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special};
-use super::plan::num_warps::WARP;
+use super::super::emit::Function;
+use super::super::inst::{
+    Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special,
+};
+use super::super::plan::num_warps::WARP;
 use crate::target::Target;
 
 /// A run of instructions that is entered at the top only.

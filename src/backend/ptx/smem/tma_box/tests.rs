@@ -1,6 +1,6 @@
 //! Boxes: what lies in memory when all threads have written a tile.
 
-use super::*;
+use super::super::tma_box::*;
 
 /// The accumulator of a product of `m` by `n`: `groups` warpgroups, along m first.
 fn accumulator(m: i64, n: i64, groups: i64) -> Layout {

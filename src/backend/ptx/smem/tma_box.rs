@@ -5,7 +5,7 @@
 //! `stmatrix` where a layout is that of a matrix accumulator with elements of 16 bits, either way round,
 //! else in vectors. Knows layouts and places, no op and no instruction.
 
-use super::tensor_map::{MAX_BOX, Swizzle};
+use super::super::tensor_map::{MAX_BOX, Swizzle};
 use crate::layout::{Access, Layout, SharedLayout, Side};
 
 /// Longest row of a box in bytes: the widest swizzle.
