@@ -267,11 +267,12 @@ fn no_two_files_of_a_room_need_each_other() {
 
 /// Rooms of the ptx back end, and what of it each may need.
 const PTX_ROOMS: &[(&str, &[&str])] = &[
-    ("inst", &[]),
-    ("builder", &["inst", "emit"]),
-    ("scalar", &["builder", "inst", "opt/mul_wide"]),
+    ("isa", &[]),
+    ("smem", &["tensor_map"]),
+    ("opt", &["isa", "plan/num_warps"]),
+    ("scalar", &["isa", "opt/mul_wide"]),
     // A model of its instructions runs functions.
-    ("mma", &["builder", "emit", "inst", "scalar"]),
+    ("mma", &["isa", "scalar"]),
     ("infer", &["plan/extract_groups", "mma"]),
     // What is decided before there are instructions.
     ("schedule", &["infer", "mma", "options", "plan/num_warps", "smem", "tensor_map"]),

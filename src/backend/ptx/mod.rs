@@ -4,48 +4,42 @@
 //! 1. `plan` — the form of the module, the number of warps, which of several plans by what their schedules cost (`cost`);
 //! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
-//! 3. `lower` — ops to instructions, one family a file, on the typed builder;
+//! 3. `lower` — ops to instructions, one family a file, on the typed builder of `isa`;
 //! 4. `opt` — passes over instructions, and how many blocks the registers allow;
 //! 5. `workarounds` — rewrites of instructions that ptxas compiles to wrong code;
-//! 6. `emit` — instructions to text.
+//! 6. `isa` — instructions to text.
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
-#[cfg(test)]
-mod assemble;
-mod assertion;
-#[allow(dead_code)]
-mod builder;
 #[allow(dead_code)]
 mod cost;
-#[allow(dead_code)]
-mod emit;
+mod device_assert;
 mod infer;
 #[allow(dead_code)]
-mod inst;
+mod isa;
 mod lower;
 #[allow(dead_code)]
 mod mma;
 mod opt;
 mod options;
 mod plan;
+#[cfg(test)]
+mod ptxas_test;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
 pub(crate) mod schedule;
 mod smem;
-mod source;
-mod spelling;
 pub mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
 mod workarounds;
 
-pub use assertion::{Assertion, NoteField, note_words};
 pub(crate) use cost::{Launched, Subject, weights};
-pub use emit::global_symbol;
+pub use device_assert::{Assertion, NoteField, note_words};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use infer::{ViewShape, contiguous_axis};
+pub use isa::emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::{Choice, CompileOptions};
@@ -56,6 +50,8 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Entry, Module};
 use crate::pass;
 use crate::target::Target;
+use device_assert as assertion;
+use isa::{builder, emit, inst, loc_directives as source};
 use opt::{mul_wide as whole_product, register_pressure as pressure};
 use plan::prepare::{build_with, in_the_end};
 use plan::{plan_search, rematerialize};

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use super::emit::Function;
-use super::inst::{Arg, Inst, Line, Opcode, Operand};
+use super::isa::emit::Function;
+use super::isa::inst::{Arg, Inst, Line, Opcode, Operand};
 use super::plan::num_warps::WARP;
 use crate::dtype::DType;
 use crate::error::Location;

@@ -1,7 +1,7 @@
 //! f32 products by fused multiply-add: an outer product of rows and columns in registers for each k.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::operand::{Cursor, Loop};
 use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
 use crate::dtype::DType;

@@ -6,8 +6,8 @@
 //! one k as it will hold (*gathered*), which gives the hardware's rows another order than the operand's. That
 //! order is the accumulator's, too: a thread has neighbouring rows of it.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::fragment::transpose_bytes_by;
 use super::operand::{Cursor, round_to_tf32};
 use super::staged::Staged;

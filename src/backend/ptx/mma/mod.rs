@@ -27,8 +27,8 @@ mod wgmma;
 
 pub use request::{Effort, MmaRequest, OperandPlan, OperandSpec, Panels, Part, Source};
 
-use super::builder::Builder;
-use super::inst::{Operand, Reg, ShflMode, Ty};
+use super::isa::builder::Builder;
+use super::isa::inst::{Operand, Reg, ShflMode, Ty};
 use crate::dtype::DType;
 use crate::layout::Layout;
 use request::Planned;

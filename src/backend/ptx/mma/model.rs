@@ -3,8 +3,8 @@
 //! All threads step together: products branch uniformly. The fragments of matrix instructions are
 //! spelled here as in the PTX manual, apart from the layouts that the lowering works with.
 
-use super::super::emit::Function;
-use super::super::inst::*;
+use super::super::isa::emit::Function;
+use super::super::isa::inst::*;
 
 /// Registers and shared memory of a tile block.
 pub(super) struct Block {

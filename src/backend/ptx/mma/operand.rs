@@ -3,8 +3,8 @@
 //! Every place is the XOR of a part that only the thread decides and a constant: a thread computes its
 //! part once, and one register for each constant that overlaps it; the rest goes into the instruction.
 
-use super::super::builder::Builder;
-use super::super::inst::{Addr, CvtRound, Operand, Reg, RegClass, Ty};
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::{Addr, CvtRound, Operand, Reg, RegClass, Ty};
 
 /// Fused multiply-adds that are emitted without a loop along k; a matrix instruction counts as four.
 pub(super) const UNROLL_LIMIT: usize = 2048;
@@ -111,7 +111,7 @@ impl Loop {
         }
         let next = b.add(Ty::U32, count, 1u32);
         b.mov_to(count, next);
-        let more = b.setp(super::super::inst::Cmp::Lt, Ty::U32, count, 1u32 << self.trips);
+        let more = b.setp(super::super::isa::inst::Cmp::Lt, Ty::U32, count, 1u32 << self.trips);
         b.bra_if(more, false, head, true);
     }
 }

@@ -3,8 +3,8 @@
 //! Rows have 32, 64 or 128 bytes and the swizzle of that span; panels of rows follow one another along the
 //! contiguous axis. Descriptor fields: PTX ISA, "asynchronous warpgroup level matrix instructions".
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::request::{OperandSpec, Panels};
 use crate::layout::SharedLayout;
 

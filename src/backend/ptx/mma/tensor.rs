@@ -1,7 +1,7 @@
 //! Products on tensor cores: `mma.sync` on fragments from shared memory or registers.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::fragment::{Feed, Fragments};
 use super::operand::Loop;
 use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::super::emit::Function;
-use super::super::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
+use super::super::isa::emit::Function;
+use super::super::isa::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
 
 /// The second half may be asked for so many lines after the first one: until then it takes a register. Where the second
 /// half is the last that a factor is read for, that factor's register becomes free instead, and it may be anywhere.
@@ -162,8 +162,8 @@ fn half(line: &Line, writes: &[u8]) -> Option<Half> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::ptx::builder::Builder;
-    use crate::backend::ptx::inst::Special;
+    use crate::backend::ptx::isa::builder::Builder;
+    use crate::backend::ptx::isa::inst::Special;
     use crate::target::Target;
 
     /// How many low halves, high halves and whole products remain of what this makes of a number.

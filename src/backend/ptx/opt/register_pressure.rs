@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
-use super::super::emit::Function;
-use super::super::inst::{
+use super::super::isa::emit::Function;
+use super::super::isa::inst::{
     Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special,
 };
 use super::super::plan::num_warps::WARP;
@@ -281,8 +281,8 @@ fn step(line: &Line, numbers: &Numbers, live: &mut Live) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::ptx::builder::Builder;
-    use crate::backend::ptx::inst::{Cmp, MemMods, RegClass, Space, Ty};
+    use crate::backend::ptx::isa::builder::Builder;
+    use crate::backend::ptx::isa::inst::{Cmp, MemMods, RegClass, Space, Ty};
 
     fn kernel() -> (Builder, Operand) {
         let mut b = Builder::new(Target::SM_90A, "k", 128);

@@ -7,8 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::num_warps;
-use super::num_warps::WARP;
+use super::num_warps::{self, WARP};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
 

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::repr;
 use super::types::{ScalarTypes, Unsupported};
-use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Operand, Reg, RegClass};
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Op};
 use crate::process::PerProcess;
@@ -22,7 +22,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
     let result = b.inline(kept(text), repr::class(types.result), registers).into();
     // Registers are wider than these.
     Ok(match types.result {
-        DType::I8 | DType::I16 => b.bfe(crate::backend::ptx::inst::Ty::U32, result, 0, types.result.bits()),
+        DType::I8 | DType::I16 => b.bfe(crate::backend::ptx::isa::inst::Ty::U32, result, 0, types.result.bits()),
         _ => result,
     })
 }
@@ -33,7 +33,7 @@ fn in_register(b: &mut Builder, operand: Operand, class: RegClass) -> Reg {
         // There is no move of numbers to predicates.
         (Operand::Imm(value), RegClass::Pred) => {
             let word = b.reg(value, RegClass::B32);
-            b.setp(crate::backend::ptx::inst::Cmp::Ne, crate::backend::ptx::inst::Ty::B32, word, 0i64)
+            b.setp(crate::backend::ptx::isa::inst::Cmp::Ne, crate::backend::ptx::isa::inst::Ty::B32, word, 0i64)
         }
         (operand, class) => b.reg(operand, class),
     }

@@ -25,8 +25,8 @@ mod tests;
 
 pub use types::{ScalarTypes, Unsupported};
 
-use super::builder::Builder;
-use super::inst::Operand;
+use super::isa::builder::Builder;
+use super::isa::inst::Operand;
 use crate::ir::{Op, Opcode, Rounding};
 
 /// An f32 as tf32, rounded to nearest even.

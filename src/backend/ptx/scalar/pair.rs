@@ -1,7 +1,7 @@
 //! Two halves at once: f16x2 and bf16x2, the first element in the low half of a B32.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::float;
 use crate::dtype::DType;
 use crate::ir::{Flag, Op, Opcode, Rounding};

@@ -16,8 +16,8 @@
 //! for i32 and i64), [`Operand::F32`] or [`Operand::F64`]. Memory and packed words hold elements of
 //! [`DType::storage_bits`]; [`from_word`] and [`to_word`] go between the two.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use crate::dtype::DType;
 
 /// The register class of an element.

@@ -1,10 +1,10 @@
 //! Every op, element type and attribute through ptxas.
 
-use super::super::super::assemble::assemble;
-use super::super::super::emit::{self, Function};
-use super::super::super::inst::*;
 use super::super::{ScalarTypes, lower, pair, repr};
 use super::{Builder, op};
+use crate::backend::ptx::isa::emit::{self, Function};
+use crate::backend::ptx::isa::inst::*;
+use crate::backend::ptx::ptxas_test::assemble;
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpOrder, CmpPred, Flag, Op, Opcode, Rounding, Sign};
 use crate::target::Target;

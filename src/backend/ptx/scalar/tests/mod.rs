@@ -8,9 +8,9 @@ mod conversions;
 mod evaluator;
 mod integers;
 
-use super::super::builder::Builder;
-use super::super::emit::Function;
-use super::super::inst::{Operand, Reg};
+use super::super::isa::builder::Builder;
+use super::super::isa::emit::Function;
+use super::super::isa::inst::{Operand, Reg};
 use super::{ScalarTypes, lower, repr};
 use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, Opcode};

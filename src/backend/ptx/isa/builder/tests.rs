@@ -1,8 +1,8 @@
 //! Every instruction form through ptxas, folding, and a complete kernel.
 
-use super::super::assemble::assemble;
 use super::super::emit;
 use super::*;
+use crate::backend::ptx::ptxas_test::assemble;
 
 const WEAK: MemMods =
     MemMods { sem: Sem::Weak, scope: Scope::Cta, nc: false, cache: CacheHint::None, prefetch: Prefetch::None };

@@ -7,13 +7,13 @@
 //! ([`Builder::bitcast`]). What an op means and where values live is not known here.
 
 mod arith;
-mod fields;
-pub(super) mod fold;
-mod masked;
+mod byte_fields;
+pub(in crate::backend::ptx) mod fold;
+mod hoist_invariant;
+mod hopper;
+mod known_bits;
 mod memory;
-mod print;
-mod steady;
-mod tensor;
+mod vprintf;
 mod warp;
 
 #[cfg(test)]
@@ -23,8 +23,8 @@ use super::emit::{Function, Param};
 use super::inst::*;
 use crate::target::Target;
 
-pub use steady::Steady;
-pub use tensor::LoadRoute;
+pub use hoist_invariant::Steady;
+pub use hopper::LoadRoute;
 
 /// Builds one kernel.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub struct Builder {
     labels: u32,
     /// The user's place that instructions come from now.
     place: u32,
-    masked: masked::Masked,
-    fields: fields::Fields,
+    masked: known_bits::Masked,
+    fields: byte_fields::Fields,
     /// Threads of a team, of which the number of a thread is one, or 0: a power of two.
     pub threads_of_team: u32,
 }
@@ -65,8 +65,8 @@ impl Builder {
             guard: None,
             labels: 0,
             place: 0,
-            masked: masked::Masked::default(),
-            fields: fields::Fields::default(),
+            masked: known_bits::Masked::default(),
+            fields: byte_fields::Fields::default(),
             threads_of_team: 0,
         }
     }
@@ -372,7 +372,7 @@ impl Builder {
 
     /// The label stands here.
     pub fn place(&mut self, label: Label) {
-        self.masked = masked::Masked::default();
+        self.masked = known_bits::Masked::default();
         self.function.lines.push(Line::Label(label));
     }
 

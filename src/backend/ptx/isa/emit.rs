@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::inst::*;
-use super::source::SourceLines;
+use super::loc_directives::SourceLines;
 use crate::target::Target;
 
 /// PTX ISA version that is written unless asked otherwise (CUDA 13.0).
