@@ -273,11 +273,11 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("scalar", &["isa", "opt/mul_wide"]),
     // A model of its instructions runs functions.
     ("mma", &["isa", "scalar"]),
-    ("infer", &["plan/extract_groups", "mma"]),
+    ("layout_inference", &["plan/extract_groups", "mma"]),
     // What is decided before there are instructions.
-    ("schedule", &["infer", "mma", "options", "plan/num_warps", "smem", "tensor_map"]),
+    ("schedule", &["layout_inference", "mma", "options", "plan/num_warps", "smem", "tensor_map"]),
     // What that costs.
-    ("cost", &["infer", "mma", "plan/num_warps", "schedule"]),
+    ("cost", &["layout_inference", "mma", "plan/num_warps", "schedule"]),
 ];
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Stages, each a room of its own:
 //! 1. `plan` — the form of the module, the number of warps, which of several plans by what their schedules cost (`cost`);
-//! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
+//! 2. `layout_inference` — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
 //! 3. `lower` — ops to instructions, one family a file, on the typed builder of `isa`;
 //! 4. `opt` — passes over instructions, and how many blocks the registers allow;
@@ -14,9 +14,9 @@
 #[allow(dead_code)]
 mod cost;
 mod device_assert;
-mod infer;
 #[allow(dead_code)]
 mod isa;
+mod layout_inference;
 mod lower;
 #[allow(dead_code)]
 mod mma;
@@ -37,9 +37,9 @@ mod workarounds;
 
 pub(crate) use cost::{Launched, Subject, weights};
 pub use device_assert::{Assertion, NoteField, note_words};
-#[cfg(any(test, feature = "_suite"))]
-pub(crate) use infer::{ViewShape, contiguous_axis};
 pub use isa::emit::global_symbol;
+#[cfg(any(test, feature = "_suite"))]
+pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::{Choice, CompileOptions};
@@ -52,6 +52,7 @@ use crate::pass;
 use crate::target::Target;
 use device_assert as assertion;
 use isa::{builder, emit, inst, loc_directives as source};
+use layout_inference as infer;
 use opt::{mul_wide as whole_product, register_pressure as pressure};
 use plan::prepare::{build_with, in_the_end};
 use plan::{plan_search, rematerialize};

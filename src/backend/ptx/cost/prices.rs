@@ -3,7 +3,7 @@
 
 use super::demand::{Demand, Unit};
 use super::weights::Weights;
-use crate::backend::ptx::infer::{Source, ViewShape, stored};
+use crate::backend::ptx::layout_inference::{Source, ViewShape, stored};
 use crate::backend::ptx::plan::num_warps::{WARP, extent};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Type, Value};

@@ -51,7 +51,7 @@ pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: Launc
     }
     let view = *op.operand_group("view").first()?;
     let extents = known.extents(view)?;
-    let tile = module.shape(crate::backend::ptx::infer::stored(op));
+    let tile = module.shape(crate::backend::ptx::layout_inference::stored(op));
     let elements: i128 = extents.iter().map(|range| range.1).product();
     Some(elements as f64 / tile.iter().product::<i64>() as f64)
 }

@@ -2,8 +2,8 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::operand::{Cursor, Loop};
 use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
+use super::smem_operand::{Cursor, Loop};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 

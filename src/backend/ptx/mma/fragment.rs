@@ -2,8 +2,8 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::operand::{Cursor, round_to_tf32};
 use super::request::{Source, of_rank};
+use super::smem_operand::{Cursor, round_to_tf32};
 use crate::layout::{Layout, SharedLayout, Tiling};
 
 /// How fragments come from shared memory.

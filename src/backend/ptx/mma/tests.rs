@@ -4,7 +4,7 @@ mod assembled;
 
 use super::super::isa::emit::{self, Param};
 use super::super::isa::inst::*;
-use super::model::{Block, decode, encode};
+use super::emulator::{Block, decode, encode};
 use super::*;
 use crate::sample::one_in;
 use crate::target::Target;

@@ -17,9 +17,9 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::left::{Gather, Left, ROWS, Rows, Strides};
 use super::request::{Effort, MmaRequest, OperandPlan, OperandSpec, Part, Planned, Source, of_rank};
-use super::staged::{STEP_BYTES, Staged};
+use super::smem_descriptor::{STEP_BYTES, Staged};
+use super::wgmma_a_registers::{Gather, Left, ROWS, Rows, Strides};
 use crate::dtype::DType;
 use crate::layout::Layout;
 

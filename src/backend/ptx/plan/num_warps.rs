@@ -15,7 +15,7 @@
 use std::collections::HashSet;
 
 use super::super::CompileOptions;
-use super::super::infer::{chosen_warps, halved_bit};
+use super::super::layout_inference::{chosen_warps, halved_bit};
 use super::extract_groups::Apart;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};

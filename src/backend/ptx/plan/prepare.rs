@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::{CompileOptions, infer};
+use super::super::{CompileOptions, layout_inference};
 use super::{num_warps, rematerialize};
 use crate::error::{Error, Result};
 use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
@@ -51,17 +51,17 @@ pub fn build_with<T>(
     entry: &Entry,
     target: Target,
     options: &CompileOptions,
-    then: &mut dyn FnMut(&Module, &Entry, infer::Inference<'_>) -> T,
+    then: &mut dyn FnMut(&Module, &Entry, layout_inference::Inference<'_>) -> T,
 ) -> T {
     let warps = num_warps::num_warps(module, entry.body, options);
-    let inferred = |module: &Module, then: &mut dyn FnMut(&Module, &Entry, infer::Inference<'_>) -> T| {
+    let inferred = |module: &Module, then: &mut dyn FnMut(&Module, &Entry, layout_inference::Inference<'_>) -> T| {
         let entry = &module.entries[0];
-        then(module, entry, infer::Inference::run(module, entry, target, warps))
+        then(module, entry, layout_inference::Inference::run(module, entry, target, warps))
     };
     if let Some(module) = rematerialize::reloaded(module, entry.body, warps) {
         return inferred(&module, then);
     }
-    let inference = infer::Inference::run(module, entry, target, warps);
+    let inference = layout_inference::Inference::run(module, entry, target, warps);
     match turned(module, entry, &inference) {
         Some(module) => inferred(&module, then),
         None => then(module, entry, inference),
@@ -70,7 +70,7 @@ pub fn build_with<T>(
 
 /// The module with what its loops carry changed, so that work goes on beside products that run on their own: sums are kept in the parts that
 /// threads have, and a product that waits for another one moves into the next iteration.
-fn turned(module: &Module, entry: &Entry, inference: &infer::Inference<'_>) -> Option<Module> {
+fn turned(module: &Module, entry: &Entry, inference: &layout_inference::Inference<'_>) -> Option<Module> {
     let alone = |id: OpId| inference.runs_alone(id);
     let count = inference.products.keys().filter(|&&id| alone(id)).count();
     if count == 0 {
@@ -101,12 +101,12 @@ fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool)
 }
 
 /// How threads share the axis of a reduction, if each of them has neighbours, and those again after the ones of all others.
-fn shared(inference: &infer::Inference<'_>, id: OpId) -> Option<pass::Shared> {
+fn shared(inference: &layout_inference::Inference<'_>, id: OpId) -> Option<pass::Shared> {
     let layout = inference.accesses.get(&id)?;
     let dim = inference.module().op(id).dim() as usize;
-    let axis = infer::AxisBits::of(layout.shape(), dim);
+    let axis = layout_inference::AxisBits::of(layout.shape(), dim);
     let along = |images: &[u32]| images.iter().map(|&image| axis.coordinate(image)).fold(0, |all, bits| all | bits);
-    let (own, others) = (along(layout.register_images()), along(&infer::thread_images(layout)));
+    let (own, others) = (along(layout.register_images()), along(&layout_inference::thread_images(layout)));
     let images = layout.images();
     let bits = images.iter().filter(|&&image| image != 0).count();
     let plain = images.iter().all(|image| image.count_ones() <= 1) && 1 << bits == layout.num_elements();
@@ -120,6 +120,6 @@ fn shared(inference: &infer::Inference<'_>, id: OpId) -> Option<pass::Shared> {
     let mut shape = layout.shape().to_vec();
     shape.splice(dim..=dim, [again, parts, neighbours]);
     let each = layout.reshape(&shape).reduce(dim + 2).squeeze(dim + 2).reduce(dim).squeeze(dim);
-    let (slots, threads) = (each.register_images().into(), infer::thread_images(&each).into());
+    let (slots, threads) = (each.register_images().into(), layout_inference::thread_images(&each).into());
     Some(pass::Shared { neighbours, parts, again, layout: Distribution { slots, threads } })
 }

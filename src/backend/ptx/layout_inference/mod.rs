@@ -17,34 +17,34 @@
 //! there are such ops, or loads of few elements (`thin`), all is inferred once more with these `wishes`. Whatever still differs is converted
 //! where it is used.
 
-mod access;
-mod axis;
-mod beside;
-mod chosen;
-mod flow;
-mod halves;
-mod halving;
-mod lookup;
-mod pieces;
-mod pointer;
-mod repack;
-mod run;
-mod scan;
-mod thin;
+mod adjacent_operands;
+mod axis_bits;
+mod axis_info;
+mod butterfly;
+mod butterfly_chain;
+mod cat_extract;
+mod coalesce;
+mod control_flow;
+mod deferred_load;
+mod gather;
+mod pack;
+mod pointer_access;
+mod scan_order;
+mod user_layout;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-pub use access::{ViewShape, contiguous_axis, stored};
-pub use axis::{AxisBits, replica_bits, thread_images};
-pub use chosen::chosen_warps;
-pub use halving::halved_bit;
-pub use lookup::{Across, Handing};
-pub use pieces::{block_layout, block_number, doubled, doubled_in_registers, in_order};
-pub use pointer::{mask_of, pointers_of};
-pub use repack::{group_bits, grouped, packed_bits, parted, ratio};
-use run::PointerRun;
-pub use scan::{AxisBit, ScanOrder, axis_bits};
+pub use axis_bits::{AxisBits, replica_bits, thread_images};
+use axis_info::PointerRun;
+pub use butterfly_chain::halved_bit;
+pub use cat_extract::{block_layout, block_number, doubled, doubled_in_registers, in_order};
+pub use coalesce::{ViewShape, contiguous_axis, stored};
+pub use gather::{Across, Handing};
+pub use pack::{group_bits, grouped, packed_bits, parted, ratio};
+pub use pointer_access::{mask_of, pointers_of};
+pub use scan_order::{AxisBit, ScanOrder, axis_bits};
+pub use user_layout::chosen_warps;
 
 use super::mma::MmaPlan;
 use super::plan::extract_groups::Apart;
@@ -90,11 +90,11 @@ pub struct Inference<'m> {
     /// The layouts in which such values are used.
     wishes: HashMap<Value, Layout>,
     /// Tiles that are taken apart into halves again and again.
-    halves: halving::Halves,
+    halves: butterfly_chain::Halves,
     /// Tiles that are taken apart.
     apart: Apart<'m>,
     /// Right operands of products that are made side by side.
-    pub beside: beside::Beside,
+    pub beside: adjacent_operands::Beside,
     /// How often a value got another layout than it had.
     changes: usize,
 }
@@ -129,9 +129,9 @@ impl<'m> Inference<'m> {
             waiting: HashSet::new(),
             open: HashSet::new(),
             wishes: HashMap::new(),
-            halves: halving::Halves::default(),
+            halves: butterfly_chain::Halves::default(),
             apart: Apart::default(),
-            beside: beside::Beside::default(),
+            beside: adjacent_operands::Beside::default(),
             changes: 0,
         }
     }
@@ -142,10 +142,10 @@ impl<'m> Inference<'m> {
     }
 
     fn infer(&mut self, body: BlockId) {
-        self.halves = halving::Halves::collect(self.module, body);
+        self.halves = butterfly_chain::Halves::collect(self.module, body);
         self.collect_pointer_runs(body);
         self.apart = Apart::of(self.module, body);
-        self.beside = beside::Beside::of(self.module, body);
+        self.beside = adjacent_operands::Beside::of(self.module, body);
         self.collect_accesses(body);
         self.place_chosen_loads(body);
         self.place_pointer_runs();

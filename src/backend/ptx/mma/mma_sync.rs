@@ -3,8 +3,8 @@
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::fragment::{Feed, Fragments};
-use super::operand::Loop;
 use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
+use super::smem_operand::Loop;
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
 

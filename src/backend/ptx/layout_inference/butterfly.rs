@@ -4,7 +4,7 @@
 //! only rename registers. So a chain of steps runs in layouts that each have as many as possible of the next bits in
 //! registers; between two of them the tile goes through shared memory once, however many steps that is for.
 
-use super::halving::{flat, halved_bit, joined_bit};
+use super::butterfly_chain::{flat, halved_bit, joined_bit};
 use super::{Inference, Source};
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::Layout;

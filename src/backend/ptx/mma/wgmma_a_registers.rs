@@ -9,8 +9,8 @@
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::fragment::transpose_bytes_by;
-use super::operand::{Cursor, round_to_tf32};
-use super::staged::Staged;
+use super::smem_descriptor::Staged;
+use super::smem_operand::{Cursor, round_to_tf32};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 

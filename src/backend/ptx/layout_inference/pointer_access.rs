@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Inference;
-use super::access::{RUN_BYTES, VECTOR_BYTES};
-use super::run::{Form, PointerRun, Runs};
+use super::axis_info::{Form, PointerRun, Runs};
+use super::coalesce::{RUN_BYTES, VECTOR_BYTES};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
