@@ -7,39 +7,39 @@
 //!
 //! Loops go round a few times until they are steady; what is left of them is added with the cycles of a steady iteration. How
 //! often they go round is known from constants, or from grid and parameters of a launch; else it is assumed
-//! (`program::ASSUMED`).
+//! (`events::ASSUMED`).
 //!
-//! * `weights` — rates and latencies, by target;
-//! * `demand`, `prices` — what an op asks of which unit;
-//! * `trips` — how often loops go round;
-//! * `program` — the steps of a schedule with their prices;
-//! * `machine`, `queue`, `walk`, `replay` — units, what goes on by itself, who walks, all of them together;
-//! * `picture` — the replay as SVG.
+//! * `machine_model` — rates and latencies, by target;
+//! * `resource_use`, `op_cost` — what an op asks of which unit;
+//! * `trip_count` — how often loops go round;
+//! * `events` — the steps of a schedule with their prices;
+//! * `resources`, `async_queue`, `warp_walk`, `discrete_event` — units, what goes on by itself, who walks, all of them together;
+//! * `timeline_svg` — the replay as SVG.
 //!
 //! Knows schedules, layouts and plans of products; no instruction and no builder. It does not know registers that are spilled,
 //! instructions that the assembler moves, banks of shared memory, and heat.
 
-mod demand;
-mod machine;
-mod picture;
-mod prices;
-mod program;
-mod queue;
-mod replay;
+mod async_queue;
+mod discrete_event;
+mod events;
+mod machine_model;
+mod op_cost;
+mod resource_use;
+mod resources;
 #[cfg(test)]
 mod tests;
-mod trips;
-mod walk;
-mod weights;
+mod timeline_svg;
+mod trip_count;
+mod warp_walk;
 
-pub use replay::RoundCost;
-pub use trips::Launched;
-pub use weights::Weights;
+pub use discrete_event::RoundCost;
+pub use machine_model::Weights;
+pub use trip_count::Launched;
 
-use self::demand::Unit;
-use self::program::Programs;
-use self::replay::Replay;
-use self::trips::tiles_stored;
+use self::discrete_event::Replay;
+use self::events::Programs;
+use self::resource_use::Unit;
+use self::trip_count::tiles_stored;
 use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::ir::BlockId;
 use crate::target::Target;
@@ -82,7 +82,7 @@ pub struct Subject<'a, 'm> {
 
 /// The table of a target.
 pub fn weights(target: Target) -> &'static Weights {
-    weights::of(target)
+    machine_model::of(target)
 }
 
 impl Subject<'_, '_> {
@@ -91,9 +91,9 @@ impl Subject<'_, '_> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
         let replay = Replay::of(&programs, blocks as usize, false)?;
-        let (rounds, block) = replay::extrapolated(&programs, &replay);
+        let (rounds, block) = discrete_event::extrapolated(&programs, &replay);
         let block = block + weights.block;
-        let shares = replay::shares(&replay);
+        let shares = discrete_event::shares(&replay);
         let fixed = [Unit::Tensor, Unit::Special, Unit::L2, Unit::Memory];
         let bound = shares.iter().filter(|(unit, _)| fixed.contains(unit)).map(|share| share.1).fold(0.0, f64::max);
         let busy = shares.into_iter().map(|(unit, share)| (unit.name(), share)).collect();
@@ -108,7 +108,7 @@ impl Subject<'_, '_> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
         let replay = Replay::of(&programs, blocks as usize, true)?;
-        Some(picture::draw(&programs, &replay, title))
+        Some(timeline_svg::draw(&programs, &replay, title))
     }
 
     /// Tile blocks of a multiprocessor at a time: as many as fit, if there are as many.

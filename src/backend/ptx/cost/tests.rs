@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::demand::{Demand, Unit};
-use super::program::{Act, AgentPlan, ChannelPrice, Programs, RingPrice, Round, What};
-use super::replay::{Replay, extrapolated};
-use super::trips::trips;
+use super::discrete_event::{Replay, extrapolated};
+use super::events::{Act, AgentPlan, ChannelPrice, Programs, RingPrice, Round, What};
+use super::resource_use::{Demand, Unit};
+use super::trip_count::trips;
 use super::{Cost, Launched, Weights, weights};
 use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
 use crate::backend::ptx::tests::matmul;

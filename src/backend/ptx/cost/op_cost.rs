@@ -1,8 +1,8 @@
 //! What an op asks of the units of a multiprocessor: by its row in the op table, the layouts of its tiles and the plans of
 //! products.
 
-use super::demand::{Demand, Unit};
-use super::weights::Weights;
+use super::machine_model::Weights;
+use super::resource_use::{Demand, Unit};
 use crate::backend::ptx::layout_inference::{Source, ViewShape, stored};
 use crate::backend::ptx::plan::num_warps::{WARP, extent};
 use crate::backend::ptx::schedule::KernelInfo;

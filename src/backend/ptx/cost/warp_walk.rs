@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::demand::{Demand, PART, Unit};
-use super::machine::{Shared, TurnEnd, Units};
-use super::program::{Act, Programs, Round, What};
-use super::queue::{FAR, NEAR, PRODUCTS, QUEUES, Queue};
+use super::async_queue::{FAR, NEAR, PRODUCTS, QUEUES, Queue};
+use super::events::{Act, Programs, Round, What};
+use super::resource_use::{Demand, PART, Unit};
+use super::resources::{Shared, TurnEnd, Units};
 use crate::backend::ptx::schedule::WarpRole;
 use crate::ir::Value;
 

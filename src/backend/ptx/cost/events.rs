@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::demand::{Demand, Unit};
-use super::prices::Prices;
-use super::trips::{Launched, trips};
-use super::weights::Weights;
+use super::machine_model::Weights;
+use super::op_cost::Prices;
+use super::resource_use::{Demand, Unit};
+use super::trip_count::{Launched, trips};
 use crate::backend::ptx::plan::num_warps::GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,

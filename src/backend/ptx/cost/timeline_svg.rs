@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
-use super::demand::Unit;
-use super::program::{Act, Programs, What};
-use super::replay::Replay;
-use super::walk::Lap;
+use super::discrete_event::Replay;
+use super::events::{Act, Programs, What};
+use super::resource_use::Unit;
+use super::warp_walk::Lap;
 
 /// Sizes in pixels.
 const LEFT: f64 = 150.0;

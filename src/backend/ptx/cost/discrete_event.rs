@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::demand::{UNITS, Unit};
-use super::machine::{Shared, Units, Use};
-use super::program::Programs;
-use super::queue::{QUEUES, Queue};
-use super::walk::{Lap, Progress, Span, Walker, World};
+use super::async_queue::{QUEUES, Queue};
+use super::events::Programs;
+use super::resource_use::{UNITS, Unit};
+use super::resources::{Shared, Units, Use};
+use super::warp_walk::{Lap, Progress, Span, Walker, World};
 
 /// Steps after which a replay gives up.
 const MOST_STEPS: usize = 4_000_000;
@@ -144,7 +144,7 @@ pub fn extrapolated(programs: &Programs, replay: &Replay) -> (Vec<RoundCost>, f6
 /// What loops of a list take beyond what was seen.
 fn extra_of(programs: &Programs, list: usize, extra: &HashMap<usize, f64>) -> f64 {
     let rounds = programs.lists[list].iter().filter_map(|act| match act.what {
-        super::program::What::Round(round) => extra.get(&round).copied(),
+        super::events::What::Round(round) => extra.get(&round).copied(),
         _ => None,
     });
     rounds.sum()

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::demand::{Demand, PART};
-use super::machine::Units;
-use super::weights::Weights;
+use super::machine_model::Weights;
+use super::resource_use::{Demand, PART};
+use super::resources::Units;
 
 /// Queues of a walker.
 pub const QUEUES: usize = 3;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use super::repr;
-use super::types::{ScalarTypes, Unsupported};
+use super::{ScalarTypes, Unsupported};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass};
 use crate::dtype::DType;

@@ -1,7 +1,7 @@
 //! A multiprocessor: units that serve who comes, and what agents of a tile block wait for.
 
-use super::demand::{Demand, UNITS, Unit};
-use super::program::{Programs, RingPrice};
+use super::events::{Programs, RingPrice};
+use super::resource_use::{Demand, UNITS, Unit};
 use crate::backend::ptx::schedule::OrderPoint;
 
 /// A part of a unit's time that somebody has had.
