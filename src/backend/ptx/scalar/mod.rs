@@ -22,29 +22,11 @@ mod trig;
 #[cfg(test)]
 mod tests;
 
+pub use repr::{ScalarTypes, Unsupported};
+
 use super::isa::builder::Builder;
 use super::isa::inst::Operand;
-use crate::dtype::DType;
 use crate::ir::{Op, Opcode, Rounding};
-
-/// Element types of the operands and the result of an operation; pointers count as i64.
-#[derive(Clone, Copy, Debug)]
-pub struct ScalarTypes<'a> {
-    /// One for each operand.
-    pub operands: &'a [DType],
-    /// The result.
-    pub result: DType,
-}
-
-/// Why an operation has no lowering, in words for the user; the caller adds target and place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported(pub String);
-
-impl Unsupported {
-    fn new(op: &Op, dtype: DType) -> Unsupported {
-        Unsupported(format!("`{}` of {dtype} is not supported by the ptx back end", op.code.spec().name))
-    }
-}
 
 /// An f32 as tf32, rounded to nearest even.
 pub fn round_to_tf32(b: &mut Builder, x: Operand) -> Operand {
