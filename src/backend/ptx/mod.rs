@@ -56,6 +56,8 @@ use layout_inference as infer;
 use opt::{mul_wide as whole_product, register_pressure as pressure};
 use plan::prepare::{build_with, in_the_end};
 use plan::{plan_search, rematerialize};
+#[cfg(test)]
+use ptxas_test as assemble;
 use remarks::CodeRemarks;
 use smem::{allocation as shared, tma_box as boxed};
 use tensor_map::TensorMap;

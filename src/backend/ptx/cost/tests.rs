@@ -201,7 +201,7 @@ fn groups_wait_for_the_turn_before() {
 
 #[test]
 fn turns_of_a_schedule_are_acts() {
-    for (name, module, options) in crate::backend::ptx::tests::turns::kernels() {
+    for (name, module, options) in crate::backend::ptx::tests::sync::mma_order::kernels() {
         let look = &mut |subject: &super::Subject<'_, '_>| {
             let programs = subject.programs(weights(Target::SM_90A));
             let count = |is: fn(&What) -> bool| programs.lists.iter().flatten().filter(|act| is(&act.what)).count();

@@ -1,8 +1,8 @@
 //! Small tiles that come to a stage with the operands of products: which do, and changes that the checker has to refuse.
 
+use super::deferred_load::scaled;
 use super::schedules::each_schedule_of;
-use super::thin::scaled;
-use super::waits::turned_products;
+use super::sync::mma_waits::turned_products;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step, WarpRole};
 

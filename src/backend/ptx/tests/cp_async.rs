@@ -1,7 +1,7 @@
 //! Tiles that threads copy ahead for themselves, beside operands of products.
 
 use super::schedules::each_schedule_of;
-use super::waits::product_beside_a_computed_one;
+use super::sync::mma_waits::product_beside_a_computed_one;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step};
 

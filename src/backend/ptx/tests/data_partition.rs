@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::beside::{softmax, softmax_of, with_steps};
+use super::mma_overlap::{softmax, softmax_of, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step, SubStep, WarpRole, WarpSpecialization};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::beside::{schedule_of, softmax, with_steps};
+use super::mma_overlap::{schedule_of, softmax, with_steps};
 use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, StagingBuffer, Step, SubStep, WarpSpecialization};

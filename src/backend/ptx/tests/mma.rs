@@ -260,7 +260,7 @@ pub fn sums_in_a_branch() -> Module {
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let start = k.b.splat(DType::F32, 0, &[128, 128]);
     let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[128, 128]));
-    let result = waits::either(&mut k, [ids[0], count], state, |k, less| {
+    let result = sync::mma_waits::either(&mut k, [ids[0], count], state, |k, less| {
         if !less {
             return start;
         }
@@ -293,7 +293,7 @@ fn sums_stay_where_loops_and_products_leave_them() {
 #[test]
 fn what_depends_on_the_thread_is_computed_once_a_kernel() {
     // A tile is stored after each loop around products, at places that depend on the thread.
-    let text = check(&thin::scaled_tiles(128)).pop().unwrap().text;
+    let text = check(&deferred_load::scaled_tiles(128)).pop().unwrap().text;
     let consumers = &text[..text.find("setmaxnreg.dec").unwrap()];
     let stores = &consumers[consumers.rfind("wgmma.wait_group").unwrap()..];
     assert!(stores.contains("stmatrix") && !stores.contains("%tid.x"), "{stores}");

@@ -1,7 +1,7 @@
 //! Work that goes before a wait, and stages that are asked for ahead: what is planned, and changes that the checker has to refuse.
 
+use super::deferred_load::scaled;
 use super::schedules::each_schedule_of;
-use super::thin::scaled;
 use super::*;
 use crate::backend::ptx::schedule::{KernelInfo, MmaWait, Schedule, Step};
 

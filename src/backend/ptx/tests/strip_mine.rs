@@ -88,7 +88,7 @@ fn work_behind_a_product_goes_in_pieces() {
 fn small_tiles_are_not_cut() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let small = matmul_with(DType::F16, DType::F32, DType::F16, [64, 64, 64], &activation);
-    for module in [small, waits::dependent_products(waits::Between::Nothing, 128)] {
+    for module in [small, sync::mma_waits::dependent_products(sync::mma_waits::Between::Nothing, 128)] {
         let compiled = compile(&module, Target::SM_90A, &options).unwrap();
         assert!(!compiled.schedule.contains("strip"), "{}", compiled.schedule);
     }

@@ -178,7 +178,7 @@ fn the_engine_adds_where_others_do_not_see_it_sooner() {
 
 #[test]
 fn one_lane_of_each_warp_sends_its_boxes() {
-    let text = check(&super::thin::scaled_tiles(128)).pop().unwrap().text;
+    let text = check(&super::deferred_load::scaled_tiles(128)).pop().unwrap().text;
     let elected = text.find("elect.sync").unwrap_or_else(|| panic!("{text}"));
     let lane = text[elected..].split(['|', ',']).nth(1).unwrap();
     let sent = elected + text[elected..].find("global.shared::cta").expect("a box that leaves");

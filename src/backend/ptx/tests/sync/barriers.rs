@@ -1,6 +1,6 @@
 //! What steps do within: changes that the checker has to refuse.
 
-use super::*;
+use super::super::*;
 use crate::backend::ptx::schedule::{ConvertLayout, Schedule, Step, SubStep};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::MemScope;

@@ -1,9 +1,9 @@
 //! Products that groups of warps issue in turn, and exponentials that they compute in turn: which they are, and changes that the checker has to refuse.
 
-use super::beside::softmax_of;
-use super::schedules::each_schedule_of;
-use super::thin::{scaled, scaled_tiles};
-use super::*;
+use super::super::deferred_load::{scaled, scaled_tiles};
+use super::super::mma_overlap::softmax_of;
+use super::super::schedules::each_schedule_of;
+use super::super::*;
 use crate::backend::ptx::schedule::{OrderSpan, Schedule, Step, WarpRole};
 
 /// Kernels whose groups take turns: at products, and at exponentials.

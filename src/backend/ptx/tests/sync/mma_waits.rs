@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::*;
+use super::super::*;
 
 /// What stands between two products.
 #[derive(Clone, Copy, PartialEq, Eq)]

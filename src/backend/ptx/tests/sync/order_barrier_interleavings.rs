@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::bands::whole;
-use super::check;
-use super::thin::{scaled, scaled_tiles};
+use super::super::check;
+use super::super::data_partition::whole;
+use super::super::deferred_load::{scaled, scaled_tiles};
 use crate::backend::ptx::plan::num_warps::{GROUP_WARPS, WARP};
 
 /// A group comes to a barrier, and waits there or does not.
