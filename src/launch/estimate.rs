@@ -4,7 +4,7 @@ use super::choices::Launch;
 use super::code::traced;
 use super::hints::check_hints;
 use super::ptx::{Plan, plans};
-use crate::backend::ptx::Launched;
+use crate::backend::ptx::LaunchInfo;
 use crate::error::Result;
 use crate::kernel::{Arguments, ArrivesAs, Bound, Kernel, WordWriter};
 use crate::runtime::Backend;
@@ -31,6 +31,6 @@ impl Launch<'_> {
         let (module, _) = traced(&call)?;
         let mut words = WordWriter::default();
         call.args().pack(&mut |word| words.push(word));
-        plans(&module, target, self.hints, Launched { grid, params: words.words() }, all)
+        plans(&module, target, self.hints, LaunchInfo { grid, params: words.words() }, all)
     }
 }

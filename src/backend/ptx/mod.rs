@@ -35,7 +35,7 @@ pub mod tensor_map;
 pub(crate) mod tests;
 mod workarounds;
 
-pub(crate) use cost::{Launched, Subject, weights};
+pub(crate) use cost::{CostInput, LaunchInfo, weights};
 pub use device_assert::{Assertion, NoteField, note_words};
 pub use isa::emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
@@ -148,8 +148,8 @@ pub(crate) fn with_plan<T>(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    launched: Launched<'_>,
-    look: &mut dyn FnMut(&Subject<'_, '_>) -> T,
+    launched: LaunchInfo<'_>,
+    look: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
 ) -> Result<T> {
     let bare = pass::without_meanings(module);
     let turned = pass::with_reversals(bare.as_ref().unwrap_or(module));
@@ -163,7 +163,7 @@ pub(crate) fn with_plan<T>(
                 return Err(lowering.problems().to_vec());
             }
             let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks(entry.body));
-            Ok(look(&Subject { context, body: entry.body, schedule, blocks, launched }))
+            Ok(look(&CostInput { context, body: entry.body, schedule, blocks, launched }))
         })
     };
     let planned = in_the_end(module, entry, (target, options), |module, entry| {

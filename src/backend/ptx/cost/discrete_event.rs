@@ -2,48 +2,48 @@
 
 use std::collections::HashMap;
 
-use super::async_queue::{QUEUES, Queue};
-use super::events::Programs;
-use super::resource_use::{UNITS, Unit};
-use super::resources::{Shared, Units, Use};
-use super::warp_walk::{Lap, Progress, Span, Walker, World};
+use super::async_queue::{AsyncQueue, QUEUES};
+use super::events::EventPrograms;
+use super::resource_use::{NUM_RESOURCES, Resource};
+use super::resources::{BlockState, ResourceSpan, Resources};
+use super::warp_walk::{IterationTiming, Progress, SimState, TraceSpan, WarpGroupState};
 
 /// Steps after which a replay gives up.
-const MOST_STEPS: usize = 4_000_000;
+const MAX_STEPS: usize = 4_000_000;
 
 /// What was seen of a multiprocessor with some tile blocks.
-pub struct Replay {
-    pub walkers: Vec<Walker>,
-    pub spans: Vec<Span>,
-    pub uses: Vec<Use>,
-    pub laps: Vec<Lap>,
+pub struct Simulation {
+    pub walkers: Vec<WarpGroupState>,
+    pub spans: Vec<TraceSpan>,
+    pub uses: Vec<ResourceSpan>,
+    pub laps: Vec<IterationTiming>,
     /// When the last one was done.
     pub end: f64,
-    pub busy: [f64; UNITS],
+    pub busy: [f64; NUM_RESOURCES],
 }
 
-impl Replay {
+impl Simulation {
     /// So many tile blocks at the same time; `seen`: everything is noted. None: they wait for each other for ever.
-    pub fn of(programs: &Programs, blocks: usize, seen: bool) -> Option<Replay> {
+    pub fn of(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<Simulation> {
         let mut walkers = Vec::new();
         for block in 0..blocks {
             for (agent, plan) in programs.agents.iter().enumerate() {
                 for team in 0..plan.teams as usize {
                     for group in 0..plan.groups as usize {
-                        walkers.push(Walker::new(walkers.len(), [block, agent, team, group], programs));
+                        walkers.push(WarpGroupState::new(walkers.len(), [block, agent, team, group], programs));
                     }
                 }
             }
         }
-        let mut world = World {
+        let mut world = SimState {
             programs,
-            units: Units::new(seen),
-            blocks: (0..blocks).map(|_| Shared::new(programs)).collect(),
-            queues: (0..QUEUES * walkers.len()).map(|_| Queue::default()).collect(),
+            units: Resources::new(seen),
+            blocks: (0..blocks).map(|_| BlockState::new(programs)).collect(),
+            queues: (0..QUEUES * walkers.len()).map(|_| AsyncQueue::default()).collect(),
             spans: seen.then(Vec::new),
             laps: Vec::new(),
         };
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let ready = walkers.iter().filter(|walker| !walker.done && !walker.blocked);
             let next = ready.min_by(|a, b| a.time.total_cmp(&b.time)).map(|walker| (walker.time, walker.number));
             let running = world.queues.iter().enumerate().filter_map(|(number, list)| Some((list.next()?, number)));
@@ -70,15 +70,15 @@ impl Replay {
             return None;
         }
         let end = walkers.iter().map(|walker| walker.time).fold(0.0, f64::max);
-        let World { units: Units { busy, uses, .. }, spans, laps, .. } = world;
+        let SimState { units: Resources { busy, uses, .. }, spans, laps, .. } = world;
         let (spans, uses) = (spans.unwrap_or_default(), uses.unwrap_or_default());
-        Some(Replay { walkers, spans, uses, laps, end, busy })
+        Some(Simulation { walkers, spans, uses, laps, end, busy })
     }
 }
 
 /// What a loop takes.
 #[derive(Clone, Debug)]
-pub struct RoundCost {
+pub struct LoopCost {
     /// The number of its op.
     pub op: usize,
     /// Cycles of an iteration, when it has gone round for a while.
@@ -109,15 +109,15 @@ fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
 }
 
 /// Loops of the programs that compute, and cycles of a tile block, as if all iterations had been gone through.
-pub fn extrapolated(programs: &Programs, replay: &Replay) -> (Vec<RoundCost>, f64) {
+pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopCost>, f64) {
     let mut starts: HashMap<usize, (Vec<(usize, f64)>, f64)> = HashMap::new();
-    let last = |lap: &Lap| lap.starts.first().map_or(0.0, |&(_, start)| start);
+    let last = |lap: &IterationTiming| lap.starts.first().map_or(0.0, |&(_, start)| start);
     for (round, plan) in programs.rounds.iter().enumerate() {
-        let of_math = |lap: &&Lap| {
+        let of_math = |lap: &&IterationTiming| {
             let walker = &replay.walkers[lap.walker];
             lap.round == round && walker.block == 0 && walker.group == 0 && !walker.loads(programs)
         };
-        let laps: Vec<&Lap> = replay.laps.iter().filter(of_math).collect();
+        let laps: Vec<&IterationTiming> = replay.laps.iter().filter(of_math).collect();
         if plan.deal.is_some() {
             let all = laps.iter().flat_map(|lap| lap.starts.iter().copied()).collect();
             let end = laps.iter().map(|lap| lap.end).fold(0.0, f64::max);
@@ -135,22 +135,22 @@ pub fn extrapolated(programs: &Programs, replay: &Replay) -> (Vec<RoundCost>, f6
         let cycles = steady(starts, *end) + within;
         let (followed, trips) = (f64::from(plan.followed), plan.trips);
         extra_of_lists.insert(round, followed * within + (trips - followed) * cycles);
-        costs.push(RoundCost { op: plan.op.index(), cycles, trips, known: plan.known, outer: plan.outer });
+        costs.push(LoopCost { op: plan.op.index(), cycles, trips, known: plan.known, outer: plan.outer });
     }
     let main = programs.agents.first().map_or(0.0, |agent| extra_of(programs, agent.list, &extra_of_lists));
     (costs, replay.end + main)
 }
 
 /// What loops of a list take beyond what was seen.
-fn extra_of(programs: &Programs, list: usize, extra: &HashMap<usize, f64>) -> f64 {
+fn extra_of(programs: &EventPrograms, list: usize, extra: &HashMap<usize, f64>) -> f64 {
     let rounds = programs.lists[list].iter().filter_map(|act| match act.what {
-        super::events::What::Round(round) => extra.get(&round).copied(),
+        super::events::EventKind::LoopTiming(round) => extra.get(&round).copied(),
         _ => None,
     });
     rounds.sum()
 }
 
 /// Which unit was busy for what part of the time.
-pub fn shares(replay: &Replay) -> Vec<(Unit, f64)> {
-    Unit::ALL.into_iter().map(|unit| (unit, replay.busy[unit as usize] / replay.end.max(1.0))).collect()
+pub fn shares(replay: &Simulation) -> Vec<(Resource, f64)> {
+    Resource::ALL.into_iter().map(|unit| (unit, replay.busy[unit as usize] / replay.end.max(1.0))).collect()
 }

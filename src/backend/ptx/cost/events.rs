@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::machine_model::Weights;
-use super::op_cost::Prices;
-use super::resource_use::{Demand, Unit};
-use super::trip_count::{Launched, trips};
+use super::machine_model::MachineModel;
+use super::op_cost::OpCosts;
+use super::resource_use::{Resource, ResourceUse};
+use super::trip_count::{LaunchInfo, trips};
 use crate::backend::ptx::plan::num_warps::GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
@@ -13,14 +13,14 @@ use crate::backend::ptx::schedule::{
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and of those around others.
-pub const ASSUMED: [f64; 2] = [32.0, 8.0];
+pub const DEFAULT_TRIP_COUNTS: [f64; 2] = [32.0, 8.0];
 /// Most iterations that are gone through; and of those that are dealt to teams, each of which waits for the other one at first.
-const FOLLOWED: [u32; 2] = [64, 4];
-const DEALT: u32 = 6;
+const SIMULATED_ITERATIONS: [u32; 2] = [64, 4];
+const SIMULATED_PINGPONG_ITERATIONS: u32 = 6;
 
 /// One thing that warps do which go through a program together.
-pub struct Act {
-    pub what: What,
+pub struct Event {
+    pub what: EventKind,
     /// For people.
     pub label: String,
     /// Values that have to be there.
@@ -31,11 +31,11 @@ pub struct Act {
     pub count: u32,
 }
 
-pub enum What {
+pub enum EventKind {
     /// Instructions, what goes on behind them, then so many barriers; and these values arrive later, or are waited for here.
     Work {
-        demand: Demand,
-        behind: Demand,
+        demand: ResourceUse,
+        behind: ResourceUse,
         stores: bool,
         meets: u32,
         arrives: Vec<Value>,
@@ -43,7 +43,7 @@ pub enum What {
     },
     /// A product that runs on its own, if it is not waited for.
     Product {
-        runs: Demand,
+        runs: ResourceUse,
         least: f64,
         waits: bool,
         gives: Vec<u32>,
@@ -66,14 +66,14 @@ pub enum What {
     },
     /// Bytes leave shared memory on their own.
     Send {
-        near: Demand,
-        far: Demand,
+        near: ResourceUse,
+        far: ResourceUse,
     },
-    Round(usize),
+    LoopTiming(usize),
 }
 
 /// A loop.
-pub struct Round {
+pub struct LoopTiming {
     pub op: OpId,
     pub acts: usize,
     /// What comes when it has been left.
@@ -87,17 +87,17 @@ pub struct Round {
     pub outer: bool,
     /// What each iteration takes of each ring, if they are dealt to teams.
     pub deal: Option<Vec<StageCount>>,
-    pub ahead: Option<AheadPlan>,
+    pub ahead: Option<CpAsyncTiming>,
     /// Does it contain products?
     pub multiplies: bool,
 }
 
 /// Copies of a loop that run ahead of it.
 #[derive(Clone, Copy)]
-pub struct AheadPlan {
+pub struct CpAsyncTiming {
     pub stages: usize,
     /// What the copies of an iteration ask of threads, and of others.
-    pub issue: Demand,
+    pub issue: ResourceUse,
     pub bytes: f64,
     /// Threads copy for each other.
     pub meets: bool,
@@ -105,18 +105,18 @@ pub struct AheadPlan {
 }
 
 /// All programs.
-pub struct Programs {
-    pub weights: &'static Weights,
+pub struct EventPrograms {
+    pub weights: &'static MachineModel,
     /// Lists of acts; bodies of loops among them.
-    pub lists: Vec<Vec<Act>>,
-    pub rounds: Vec<Round>,
-    pub agents: Vec<AgentPlan>,
-    pub rings: Vec<RingPrice>,
-    pub channels: Vec<ChannelPrice>,
+    pub lists: Vec<Vec<Event>>,
+    pub rounds: Vec<LoopTiming>,
+    pub agents: Vec<PartitionEvents>,
+    pub rings: Vec<PipelineCost>,
+    pub channels: Vec<ChannelCost>,
 }
 
 /// An agent: so many teams, each of so many groups of warps that go through its program on their own.
-pub struct AgentPlan {
+pub struct PartitionEvents {
     pub acts: WarpRole,
     pub list: usize,
     pub teams: u32,
@@ -127,13 +127,13 @@ pub struct AgentPlan {
 }
 
 #[derive(Clone, Copy)]
-pub struct RingPrice {
+pub struct PipelineCost {
     pub stages: usize,
     pub paired: bool,
 }
 
 #[derive(Clone, Copy)]
-pub struct ChannelPrice {
+pub struct ChannelCost {
     pub ring: usize,
     /// Bytes that arrive, and those of them that this block fetches.
     pub bytes: f64,
@@ -141,16 +141,16 @@ pub struct ChannelPrice {
     pub boxes: f64,
 }
 
-impl Programs {
+impl EventPrograms {
     /// Of a schedule.
     pub fn of(
         context: &KernelInfo<'_>,
-        weights: &'static Weights,
+        weights: &'static MachineModel,
         body: BlockId,
         schedule: &Schedule,
-        launched: Launched<'_>,
-    ) -> Programs {
-        let mut programs = Programs {
+        launched: LaunchInfo<'_>,
+    ) -> EventPrograms {
+        let mut programs = EventPrograms {
             weights,
             lists: Vec::new(),
             rounds: Vec::new(),
@@ -163,13 +163,13 @@ impl Programs {
             programs.rings = roles
                 .pipelines
                 .iter()
-                .map(|ring| RingPrice { stages: ring.num_stages as usize, paired: ring.clustered })
+                .map(|ring| PipelineCost { stages: ring.num_stages as usize, paired: ring.clustered })
                 .collect();
             for channel in &roles.channels {
                 let share = |load: OpId| {
                     if roles.multicast.as_ref().is_some_and(|p| p.can_multicast(load)) { 0.5 } else { 1.0 }
                 };
-                programs.channels.push(ChannelPrice {
+                programs.channels.push(ChannelCost {
                     ring: channel.pipeline,
                     bytes: f64::from(channel.bytes()),
                     fetched: channel.loads.iter().map(|load| f64::from(load.bytes) * share(load.load)).sum(),
@@ -194,8 +194,8 @@ impl Programs {
             let each = if agent.role == WarpRole::Producer { 1 } else { warps / teams / groups };
             // Each band has tiles of its own.
             let bands = if agent.role == WarpRole::Consumer { context.bands } else { 1 };
-            let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
-            let mut writer = Writer {
+            let prices = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
+            let mut writer = EventBuilder {
                 prices,
                 schedule,
                 known: &known,
@@ -205,38 +205,45 @@ impl Programs {
             };
             let list = writer.body(agent.body);
             let in_turn = if bands > 1 { bands } else { groups };
-            programs.agents.push(AgentPlan { acts: agent.role, list, teams, groups, warps: each, in_turn });
+            programs.agents.push(PartitionEvents { acts: agent.role, list, teams, groups, warps: each, in_turn });
         }
         programs
     }
 }
 
-struct Writer<'a, 'm> {
-    prices: Prices<'a, 'm>,
+struct EventBuilder<'a, 'm> {
+    prices: OpCosts<'a, 'm>,
     schedule: &'a Schedule,
     known: &'a HashMap<OpId, f64>,
     /// One lane, which does one thing after another.
     loads: bool,
     /// Exponentials whose turn has begun, and ends when they have been computed.
     exponentials: Option<Value>,
-    programs: &'a mut Programs,
+    programs: &'a mut EventPrograms,
 }
 
 /// Instructions, and nothing else.
-fn work(demand: Demand) -> What {
-    What::Work { demand, behind: Demand::default(), stores: false, meets: 0, arrives: Vec::new(), waits: false }
+fn work(demand: ResourceUse) -> EventKind {
+    EventKind::Work {
+        demand,
+        behind: ResourceUse::default(),
+        stores: false,
+        meets: 0,
+        arrives: Vec::new(),
+        waits: false,
+    }
 }
 
 /// Work that stands side by side is mixed by the assembler, so that its units are busy at the same time; but who folds a tile has to have
 /// all of it before its result is used.
-fn mixed(acts: Vec<Act>) -> Vec<Act> {
-    let mut out: Vec<Act> = Vec::with_capacity(acts.len());
+fn mixed(acts: Vec<Event>) -> Vec<Event> {
+    let mut out: Vec<Event> = Vec::with_capacity(acts.len());
     let mut most = 0.0;
     let mut open = false;
     for mut act in acts {
         let mixes = act.mixes();
-        if let (true, Some(last), What::Work { demand, .. }) = (open && mixes, out.last_mut(), &act.what)
-            && let What::Work { demand: all, .. } = &mut last.what
+        if let (true, Some(last), EventKind::Work { demand, .. }) = (open && mixes, out.last_mut(), &act.what)
+            && let EventKind::Work { demand: all, .. } = &mut last.what
         {
             let alone = demand.alone();
             *all += *demand;
@@ -251,7 +258,7 @@ fn mixed(acts: Vec<Act>) -> Vec<Act> {
         }
         open = mixes && !act.folds;
         most = match &act.what {
-            What::Work { demand, .. } => demand.alone(),
+            EventKind::Work { demand, .. } => demand.alone(),
             _ => 0.0,
         };
         out.push(act);
@@ -259,25 +266,25 @@ fn mixed(acts: Vec<Act>) -> Vec<Act> {
     out
 }
 
-impl Act {
-    pub fn new(what: What, label: String) -> Act {
-        Act { what, label, reads: Vec::new(), folds: false, count: 1 }
+impl Event {
+    pub fn new(what: EventKind, label: String) -> Event {
+        Event { what, label, reads: Vec::new(), folds: false, count: 1 }
     }
 
     /// Only instructions, without a barrier, and nothing arrives later?
     fn mixes(&self) -> bool {
-        matches!(&self.what, What::Work { meets: 0, arrives, waits: false, behind, .. } if arrives.is_empty() && behind.alone() == 0.0)
+        matches!(&self.what, EventKind::Work { meets: 0, arrives, waits: false, behind, .. } if arrives.is_empty() && behind.alone() == 0.0)
     }
 }
 
-impl Writer<'_, '_> {
+impl EventBuilder<'_, '_> {
     fn body(&mut self, body: SeqId) -> usize {
         let mut acts = Vec::new();
         self.steps(body, &mut acts);
         if self.has_turns(body) {
             // The planner gives turns only to bodies in which threads do not meet; prices assume barriers for conversions.
             for act in &mut acts {
-                if let What::Work { meets, .. } = &mut act.what {
+                if let EventKind::Work { meets, .. } = &mut act.what {
                     *meets = 0;
                 }
             }
@@ -287,7 +294,7 @@ impl Writer<'_, '_> {
         self.programs.lists.len() - 1
     }
 
-    fn steps(&mut self, body: SeqId, acts: &mut Vec<Act>) {
+    fn steps(&mut self, body: SeqId, acts: &mut Vec<Event>) {
         let schedule = self.schedule;
         for step in schedule.steps(body) {
             self.step(step, acts);
@@ -308,7 +315,7 @@ impl Writer<'_, '_> {
         steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Sub(SubStep::Barrier { .. })))
     }
 
-    fn push(&self, acts: &mut Vec<Act>, step: &Step, label: String, what: What) {
+    fn push(&self, acts: &mut Vec<Event>, step: &Step, label: String, what: EventKind) {
         let reads = match step {
             Step::Exec(_)
             | Step::TmaStore(_)
@@ -322,22 +329,22 @@ impl Writer<'_, '_> {
             let code = self.prices.context.module.op(id).code;
             matches!(code, Opcode::Reduce | Opcode::Scan)
         });
-        acts.push(Act { reads, folds, ..Act::new(what, label) });
+        acts.push(Event { reads, folds, ..Event::new(what, label) });
     }
 
-    fn step(&mut self, step: &Step, acts: &mut Vec<Act>) {
+    fn step(&mut self, step: &Step, acts: &mut Vec<Event>) {
         let context = self.prices.context;
         let name =
             |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
-            Step::Sub(SubStep::MmaWaitAll) => self.push(acts, step, "land".to_owned(), What::Land { younger: 0 }),
+            Step::Sub(SubStep::MmaWaitAll) => self.push(acts, step, "land".to_owned(), EventKind::Land { younger: 0 }),
             // What else a step does within is in the price of its op.
             Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
                 let price = self.prices.op(id);
                 let arrives = if price.arrives { context.module.op(id).results.clone() } else { Vec::new() };
-                let what = What::Work {
+                let what = EventKind::Work {
                     demand: price.demand,
                     behind: price.behind,
                     stores: !price.arrives,
@@ -353,11 +360,11 @@ impl Writer<'_, '_> {
                 let tile = context.module.op(id).results[0];
                 let bytes =
                     crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.prices.groups;
-                let demand = Demand::of(Unit::Shared, bytes / self.prices.weights.shared);
+                let demand = ResourceUse::of(Resource::Shared, bytes / self.prices.weights.shared);
                 self.push(acts, step, name(id), work(demand));
             }
             Step::StripMine(strip) => {
-                let (mut demand, mut behind) = (Demand::default(), Demand::default());
+                let (mut demand, mut behind) = (ResourceUse::default(), ResourceUse::default());
                 let mut meets = 0;
                 let mut arrives = false;
                 for &(id, part) in &strip.ops {
@@ -370,41 +377,42 @@ impl Writer<'_, '_> {
                     }
                 }
                 let first = strip.ops().next().map_or_else(String::new, name);
-                let what = What::Work { demand, behind, stores: !arrives, meets, arrives: Vec::new(), waits: arrives };
+                let what =
+                    EventKind::Work { demand, behind, stores: !arrives, meets, arrives: Vec::new(), waits: arrives };
                 self.push(acts, step, format!("strip {first}"), what);
             }
             Step::TmaStore(send) => {
                 let id = send.op;
                 let (price, bytes) = self.prices.send(id);
                 let (demand, behind, meets) = (price.demand, price.behind, price.meets);
-                let what = What::Work { demand, behind, stores: true, meets, arrives: Vec::new(), waits: false };
+                let what = EventKind::Work { demand, behind, stores: true, meets, arrives: Vec::new(), waits: false };
                 self.push(acts, step, name(id), what);
                 let weights = self.prices.weights;
-                let near = Demand::of(Unit::L2, bytes / weights.l2);
-                let far = Demand::of(Unit::Memory, bytes / weights.memory);
-                acts.push(Act::new(What::Send { near, far }, name(id)));
+                let near = ResourceUse::of(Resource::L2, bytes / weights.l2);
+                let far = ResourceUse::of(Resource::Memory, bytes / weights.memory);
+                acts.push(Event::new(EventKind::Send { near, far }, name(id)));
             }
             Step::Mma(plan) => self.multiply(step, plan, acts),
-            &Step::Produce(channel) => self.push(acts, step, format!("fill {channel}"), What::Fill(channel)),
-            &Step::Advance(channel) => self.push(acts, step, format!("take {channel}"), What::Take(channel)),
+            &Step::Produce(channel) => self.push(acts, step, format!("fill {channel}"), EventKind::Fill(channel)),
+            &Step::Advance(channel) => self.push(acts, step, format!("take {channel}"), EventKind::Take(channel)),
             Step::ConsumerWait(wait) => {
-                self.push(acts, step, format!("await {}", wait.channel), What::Await(wait.channel))
+                self.push(acts, step, format!("await {}", wait.channel), EventKind::Await(wait.channel))
             }
             Step::MmaWait(land) => {
                 let label = format!("land {}", land.mma.index());
-                self.push(acts, step, label, What::Land { younger: land.pending });
+                self.push(acts, step, label, EventKind::Land { younger: land.pending });
             }
             Step::ConsumerTryWait(_) => {}
             Step::ExpOrderWait { exponentials, .. } => {
-                self.push(acts, step, "turn work".to_owned(), What::BeginTurn);
+                self.push(acts, step, "turn work".to_owned(), EventKind::BeginTurn);
                 self.exponentials = Some(*exponentials);
             }
             Step::ExpOrderArrive(_) => self.pass_work(acts),
             Step::ConsumerRelease(channels) => {
-                self.push(acts, step, format!("give {}", all(channels)), What::Give(channels.clone()));
+                self.push(acts, step, format!("give {}", all(channels)), EventKind::Give(channels.clone()));
             }
-            &Step::OrderWait(turn) => self.push(acts, step, format!("turn {turn}"), What::Turn(turn)),
-            &Step::OrderArrive(turn) => self.push(acts, step, format!("pass {turn}"), What::Pass(turn)),
+            &Step::OrderWait(turn) => self.push(acts, step, format!("turn {turn}"), EventKind::Turn(turn)),
+            &Step::OrderArrive(turn) => self.push(acts, step, format!("pass {turn}"), EventKind::Pass(turn)),
             Step::For(plan) => self.for_loop(step, plan, acts),
             Step::Loop(plan) => {
                 let list = self.body(plan.body);
@@ -422,9 +430,9 @@ impl Writer<'_, '_> {
     }
 
     /// The next group has its turn to work: when the exponentials have been computed, wherever the step is.
-    fn pass_work(&mut self, acts: &mut Vec<Act>) {
+    fn pass_work(&mut self, acts: &mut Vec<Event>) {
         if self.exponentials.take().is_some() {
-            acts.push(Act::new(What::EndTurn { multiplied: false }, "pass work".to_owned()));
+            acts.push(Event::new(EventKind::EndTurn { multiplied: false }, "pass work".to_owned()));
         }
     }
 
@@ -439,7 +447,7 @@ impl Writer<'_, '_> {
         (plain, count)
     }
 
-    fn multiply(&mut self, step: &Step, plan: &MmaGroup, acts: &mut Vec<Act>) {
+    fn multiply(&mut self, step: &Step, plan: &MmaGroup, acts: &mut Vec<Event>) {
         let context = self.prices.context;
         let Some(last) = plan.last() else { return };
         let roles = self.schedule.warp_spec.as_deref();
@@ -447,7 +455,8 @@ impl Writer<'_, '_> {
             let load = context.source_load(value);
             load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)))
         };
-        let (mut before, mut runs, mut after, mut meets) = (Demand::default(), Demand::default(), Demand::default(), 0);
+        let (mut before, mut runs, mut after, mut meets) =
+            (ResourceUse::default(), ResourceUse::default(), ResourceUse::default(), 0);
         let mut least = 0.0;
         for &id in &plan.ops {
             let price = self.prices.product(id, &fetched);
@@ -463,9 +472,9 @@ impl Writer<'_, '_> {
                 acts,
                 step,
                 name.clone(),
-                What::Work {
+                EventKind::Work {
                     demand: before,
-                    behind: Demand::default(),
+                    behind: ResourceUse::default(),
                     stores: false,
                     meets,
                     arrives: Vec::new(),
@@ -477,39 +486,39 @@ impl Writer<'_, '_> {
         if !asynchronous {
             self.push(acts, step, name, work(runs));
             if !plan.releases.is_empty() {
-                acts.push(Act::new(What::Give(plan.releases.clone()), "give".to_owned()));
+                acts.push(Event::new(EventKind::Give(plan.releases.clone()), "give".to_owned()));
             }
             return;
         }
         let waits = !context.run_on(&plan.ops);
         if plan.order.acquire {
-            acts.push(Act::new(What::BeginTurn, "turn products".to_owned()));
+            acts.push(Event::new(EventKind::BeginTurn, "turn products".to_owned()));
         }
-        self.push(acts, step, name.clone(), What::Product { runs, least, waits, gives: plan.releases.clone() });
+        self.push(acts, step, name.clone(), EventKind::Product { runs, least, waits, gives: plan.releases.clone() });
         if plan.order.release {
-            acts.push(Act::new(What::EndTurn { multiplied: true }, "pass products".to_owned()));
+            acts.push(Event::new(EventKind::EndTurn { multiplied: true }, "pass products".to_owned()));
         }
         if after.alone() > 0.0 {
             let what = work(after);
-            acts.push(Act::new(what, format!("sums of {}", last.index())));
+            acts.push(Event::new(what, format!("sums of {}", last.index())));
         }
     }
 
-    fn for_loop(&mut self, step: &Step, plan: &For, acts: &mut Vec<Act>) {
+    fn for_loop(&mut self, step: &Step, plan: &For, acts: &mut Vec<Event>) {
         if !plan.hoisted.is_empty() {
             // Bounds and what comes in another layout.
-            let demand = Demand::time(self.prices.weights.step);
+            let demand = ResourceUse::time(self.prices.weights.dependent_issue);
             self.push(acts, step, "hoist".to_owned(), work(demand));
         } else {
-            self.push(acts, step, "for".to_owned(), work(Demand::time(0.0)));
+            self.push(acts, step, "for".to_owned(), work(ResourceUse::time(0.0)));
         }
         let list = self.body(plan.body);
         if plan.cp_async.as_ref().is_some_and(|ahead| ahead.async_mma) {
-            let what = What::Land { younger: 0 };
-            self.programs.lists[list].insert(0, Act::new(what, "land all".to_owned()));
+            let what = EventKind::Land { younger: 0 };
+            self.programs.lists[list].insert(0, Event::new(what, "land all".to_owned()));
         }
         let leave = plan.epilogue.map(|leave| self.body(leave));
-        let ahead = plan.cp_async.as_ref().map(|ahead| AheadPlan {
+        let ahead = plan.cp_async.as_ref().map(|ahead| CpAsyncTiming {
             stages: ahead.stages,
             issue: self.prices.copies(ahead.stage_bytes as f64),
             bytes: ahead.stage_bytes as f64 / self.prices.groups,
@@ -523,7 +532,14 @@ impl Writer<'_, '_> {
         }
     }
 
-    fn round(&mut self, op: OpId, list: usize, leave: Option<usize>, ahead: Option<AheadPlan>, acts: &mut Vec<Act>) {
+    fn round(
+        &mut self,
+        op: OpId,
+        list: usize,
+        leave: Option<usize>,
+        ahead: Option<CpAsyncTiming>,
+        acts: &mut Vec<Event>,
+    ) {
         let (mut multiplies, mut outer) = (false, false);
         let module = self.prices.context.module;
         for &region in &module.op(op).regions {
@@ -533,12 +549,12 @@ impl Writer<'_, '_> {
             });
         }
         let known = self.known.get(&op).copied();
-        let trips = known.unwrap_or(ASSUMED[usize::from(outer)]);
+        let trips = known.unwrap_or(DEFAULT_TRIP_COUNTS[usize::from(outer)]);
         let deal = self.schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
         let is_dealt = deal.is_some_and(|deal| deal.loop_op == op);
-        let most = if is_dealt { DEALT } else { FOLLOWED[usize::from(outer)] };
+        let most = if is_dealt { SIMULATED_PINGPONG_ITERATIONS } else { SIMULATED_ITERATIONS[usize::from(outer)] };
         let followed = (trips.ceil() as u32).min(most);
-        self.programs.rounds.push(Round {
+        self.programs.rounds.push(LoopTiming {
             op,
             acts: list,
             leave,
@@ -552,6 +568,6 @@ impl Writer<'_, '_> {
         });
         let index = self.programs.rounds.len() - 1;
         let label = format!("for {}", op.index());
-        acts.push(Act::new(What::Round(index), label));
+        acts.push(Event::new(EventKind::LoopTiming(index), label));
     }
 }

@@ -1,8 +1,8 @@
 //! What an op asks of the units of a multiprocessor: by its row in the op table, the layouts of its tiles and the plans of
 //! products.
 
-use super::machine_model::Weights;
-use super::resource_use::{Demand, Unit};
+use super::machine_model::MachineModel;
+use super::resource_use::{Resource, ResourceUse};
 use crate::backend::ptx::layout_inference::{Source, ViewShape, stored};
 use crate::backend::ptx::plan::num_warps::{WARP, extent};
 use crate::backend::ptx::schedule::KernelInfo;
@@ -23,7 +23,7 @@ const ROWS: f64 = 64.0;
 
 /// Instructions for an element.
 #[derive(Clone, Copy, Default)]
-struct Mix {
+struct InstructionMix {
     all: f64,
     alu: f64,
     special: f64,
@@ -31,9 +31,9 @@ struct Mix {
 
 /// The rule that prices an op.
 #[derive(Clone, Copy)]
-enum Pricing {
+enum CostRule {
     /// Instructions for each element of the result.
-    Elements(Mix),
+    Elements(InstructionMix),
     /// A reduction.
     Reduce,
     /// A scan.
@@ -56,10 +56,10 @@ enum Pricing {
 
 /// What an op asks for, of the warps that go through it together.
 #[derive(Clone, Copy, Default)]
-pub struct Price {
-    pub demand: Demand,
+pub struct OpCost {
+    pub demand: ResourceUse,
     /// What goes on behind it: nobody waits for it.
-    pub behind: Demand,
+    pub behind: ResourceUse,
     /// Barriers of all warps that hold a tile together.
     pub meets: u32,
     /// What it gives arrives later.
@@ -68,34 +68,34 @@ pub struct Price {
 
 /// A product of the warps that go through it together.
 #[derive(Clone, Copy, Default)]
-pub struct ProductPrice {
+pub struct MmaCost {
     /// Of tensor cores, while they run, and how long that takes at least.
-    pub runs: Demand,
+    pub runs: ResourceUse,
     pub least: f64,
     /// What comes before: operands on their way.
-    pub before: Price,
+    pub before: OpCost,
     /// What comes after, with the result.
-    pub after: Demand,
+    pub after: ResourceUse,
 }
 
 /// Knows what ops cost.
-pub struct Prices<'a, 'm> {
+pub struct OpCosts<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
-    pub weights: &'static Weights,
+    pub weights: &'static MachineModel,
     /// Warps that go through a program together.
     pub warps: f64,
     /// So many such groups hold a tile.
     pub groups: f64,
 }
 
-impl Prices<'_, '_> {
+impl OpCosts<'_, '_> {
     /// Instructions of all warps, so many for each slot of a thread.
-    fn instructions(&self, slots: f64, mix: Mix) -> Demand {
-        let crowd = 1.0 + self.weights.crowd * self.groups.log2();
+    fn instructions(&self, slots: f64, mix: InstructionMix) -> ResourceUse {
+        let crowd = 1.0 + self.weights.warpgroup_contention * self.groups.log2();
         let lanes = slots * self.warps * f64::from(WARP) * crowd;
-        Demand::of(Unit::Issue, lanes * mix.all / self.weights.issue)
-            .and(Unit::Alu, lanes * mix.alu / self.weights.alu)
-            .and(Unit::Special, lanes * mix.special / self.weights.special)
+        ResourceUse::of(Resource::Issue, lanes * mix.all / self.weights.issue)
+            .and(Resource::Alu, lanes * mix.alu / self.weights.alu)
+            .and(Resource::Special, lanes * mix.special / self.weights.special)
     }
 
     fn slots(&self, value: Value) -> f64 {
@@ -106,48 +106,48 @@ impl Prices<'_, '_> {
     }
 
     /// An op that is no product, loop or branch.
-    pub fn op(&self, id: OpId) -> Price {
+    pub fn op(&self, id: OpId) -> OpCost {
         let module = self.context.module;
         let op = module.op(id);
-        let Some(&first) = op.results.first().or(op.operands.first()) else { return Price::default() };
-        let demand = |demand| Price { demand, ..Price::default() };
+        let Some(&first) = op.results.first().or(op.operands.first()) else { return OpCost::default() };
+        let demand = |demand| OpCost { demand, ..OpCost::default() };
         let pricing = self.pricing(op);
-        debug_assert_eq!(matches!(pricing, Pricing::Elements(_)), op.code.is_elementwise(), "{:?}", op.code);
+        debug_assert_eq!(matches!(pricing, CostRule::Elements(_)), op.code.is_elementwise(), "{:?}", op.code);
         match pricing {
-            Pricing::Elements(mix) => self.elements(op, mix),
-            Pricing::Reduce => self.reduce(id),
-            Pricing::Scan => {
+            CostRule::Elements(mix) => self.elements(op, mix),
+            CostRule::Reduce => self.reduce(id),
+            CostRule::Scan => {
                 let mut price = self.reduce(id);
                 price.demand += self.instructions(2.0 * self.slots(op.operands[0]), mix(1.0, 0.5, 0.0));
                 price
             }
-            Pricing::Load => self.access(id, op.results[0], false),
-            Pricing::Store(tile) => self.access(id, tile, true),
-            Pricing::Atomic(tile) => Price { arrives: true, ..self.access(id, tile, true) },
-            Pricing::Lookup => {
+            CostRule::Load => self.access(id, op.results[0], false),
+            CostRule::Store(tile) => self.access(id, tile, true),
+            CostRule::Atomic(tile) => OpCost { arrives: true, ..self.access(id, tile, true) },
+            CostRule::Lookup => {
                 let slots = self.slots(first);
                 let bytes = slots * self.warps * f64::from(WARP) * 4.0 * 4.0;
                 let lookups =
-                    self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Unit::Shared, bytes / self.weights.shared);
-                Price { meets: 2, ..demand(lookups) }
+                    self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Resource::Shared, bytes / self.weights.shared);
+                OpCost { meets: 2, ..demand(lookups) }
             }
-            Pricing::Move => demand(self.instructions(self.slots(first), mix(1.0, 0.5, 0.0))),
-            Pricing::Step => demand(Demand::time(self.weights.step)),
-            Pricing::Nothing => Price::default(),
+            CostRule::Move => demand(self.instructions(self.slots(first), mix(1.0, 0.5, 0.0))),
+            CostRule::Step => demand(ResourceUse::time(self.weights.dependent_issue)),
+            CostRule::Nothing => OpCost::default(),
         }
     }
 
     /// An elementwise op, with the conversions of its operands.
-    fn elements(&self, op: &Op, mix: Mix) -> Price {
+    fn elements(&self, op: &Op, mix: InstructionMix) -> OpCost {
         let result = op.results[0];
         let slots = self.slots(result);
         let mut demand = self.instructions(slots, mix);
-        demand.latency += self.weights.step;
+        demand.latency += self.weights.dependent_issue;
         if slots <= 1.0 && self.context.inference.num_elements(result) == 1 {
             // Numbers that all threads have: divisions take their time.
-            demand.latency += mix.all * self.weights.step;
+            demand.latency += mix.all * self.weights.dependent_issue;
         }
-        let mut price = Price { demand, ..Price::default() };
+        let mut price = OpCost { demand, ..OpCost::default() };
         if let Some(wanted) = self.context.inference.layout(result) {
             for &operand in &op.operands {
                 let moved = self.moved(operand, wanted);
@@ -159,20 +159,20 @@ impl Prices<'_, '_> {
     }
 
     /// Returns the rule that prices an op. The match has no wildcard, so that a new op has to state its cost.
-    fn pricing(&self, op: &Op) -> Pricing {
+    fn pricing(&self, op: &Op) -> CostRule {
         use Opcode::*;
         let bits = |value: Value| self.context.element_type(value).storage_bits();
         let flushes = op.flag(Flag::FlushToZero);
-        let each = |all, alu, special| Pricing::Elements(mix(all, alu, special));
+        let each = |all, alu, special| CostRule::Elements(mix(all, alu, special));
         match op.code {
-            Reduce => Pricing::Reduce,
-            Scan => Pricing::Scan,
-            LoadView | LoadPtr => Pricing::Load,
-            StoreView | AtomicRedView => Pricing::Store(stored(op)),
-            StorePtr => Pricing::Store(op.group(1)[0]),
-            AtomicRmw | AtomicCas => Pricing::Atomic(op.group(1)[0]),
-            Gather | Histogram => Pricing::Lookup,
-            Cat | Extract | Insert | Pack | Unpack => Pricing::Move,
+            Reduce => CostRule::Reduce,
+            Scan => CostRule::Scan,
+            LoadView | LoadPtr => CostRule::Load,
+            StoreView | AtomicRedView => CostRule::Store(stored(op)),
+            StorePtr => CostRule::Store(op.group(1)[0]),
+            AtomicRmw | AtomicCas => CostRule::Atomic(op.group(1)[0]),
+            Gather | Histogram => CostRule::Lookup,
+            Cat | Extract | Insert | Pack | Unpack => CostRule::Move,
             AddF | SubF | MulF | Fma | NegF | AbsF => each(if bits(op.results[0]) > 32 { 2.0 } else { 1.0 }, 0.0, 0.0),
             Bitcast | PtrToInt | IntToPtr | PtrToPtr => each(0.0, 0.0, 0.0),
             Exp2 => each(if flushes { 1.0 } else { 3.0 }, 0.0, 1.0),
@@ -188,9 +188,9 @@ impl Prices<'_, '_> {
             AbsI | AddI | AndI | Ceil | CmpF | CmpI | ExtI | FToI | Floor | IToF | MaxF | MaxI | MinF | MinI | NegI
             | OrI | Select | ShlI | ShrI | SubI | TruncI | XorI => each(1.0, 1.0, 0.0),
             Alloca | Assert | Break | Continue | For | GdcLaunchDependents | GdcWait | If | Loop | MemoryFenceAlias
-            | MultimemLoadReduce | MultimemReduce | MultimemStore | Print | Return | Yield => Pricing::Step,
+            | MultimemLoadReduce | MultimemReduce | MultimemStore | Print | Return | Yield => CostRule::Step,
             // Products have prices of their own.
-            MmaF | MmaFScaled | MmaI => Pricing::Nothing,
+            MmaF | MmaFScaled | MmaI => CostRule::Nothing,
             Assume
             | Broadcast
             | Constant
@@ -209,43 +209,43 @@ impl Prices<'_, '_> {
             | MakeToken
             | Permute
             | Reshape
-            | WithLayout => Pricing::Nothing,
+            | WithLayout => CostRule::Nothing,
         }
     }
 
     /// A value on its way to another layout.
-    fn moved(&self, value: Value, wanted: &Layout) -> Price {
+    fn moved(&self, value: Value, wanted: &Layout) -> OpCost {
         let inference = &self.context.inference;
         let (count, bytes) = extent(self.context.module, value);
         if count <= 1 || inference.source(value) != Source::Concrete {
-            return Price::default();
+            return OpCost::default();
         }
         match inference.layout(value) {
             Some(own) if own.shape() == wanted.shape() && !own.is_same(wanted) => {
                 self.through_shared(bytes as f64, 2.0)
             }
-            _ => Price::default(),
+            _ => OpCost::default(),
         }
     }
 
     /// All bytes of a tile are written to shared memory and read.
-    fn through_shared(&self, bytes: f64, times: f64) -> Price {
+    fn through_shared(&self, bytes: f64, times: f64) -> OpCost {
         let bytes = bytes / self.groups;
         let accesses = times * bytes / VECTOR_BYTES / f64::from(WARP);
         let demand = self
             .instructions(accesses / self.warps, mix(ACCESS, 1.0, 0.0))
-            .and(Unit::Shared, times * bytes / self.weights.shared);
-        Price { demand, meets: times as u32, ..Price::default() }
+            .and(Resource::Shared, times * bytes / self.weights.shared);
+        OpCost { demand, meets: times as u32, ..OpCost::default() }
     }
 
-    fn access(&self, id: OpId, tile: Value, writes: bool) -> Price {
+    fn access(&self, id: OpId, tile: Value, writes: bool) -> OpCost {
         let (module, inference) = (self.context.module, &self.context.inference);
         let (count, bytes) = extent(module, tile);
         let (weights, op) = (self.weights, module.op(id));
         if count <= 1 {
-            let demand = Demand::of(Unit::Issue, ACCESS * self.warps / 4.0);
-            let behind = Demand::of(Unit::L2, SECTOR_BYTES / weights.l2);
-            return Price { demand, behind, arrives: !writes, ..Price::default() };
+            let demand = ResourceUse::of(Resource::Issue, ACCESS * self.warps / 4.0);
+            let behind = ResourceUse::of(Resource::L2, SECTOR_BYTES / weights.l2);
+            return OpCost { demand, behind, arrives: !writes, ..OpCost::default() };
         }
         let bytes = bytes as f64 / self.groups;
         let by_view = matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView);
@@ -260,8 +260,8 @@ impl Prices<'_, '_> {
         };
         let accesses = bytes / wide.max(1.0) / f64::from(WARP) / self.warps;
         let demand = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
-        let far = Demand::of(Unit::L2, moved / weights.l2).and(Unit::Memory, moved / weights.memory);
-        let mut price = Price { demand, behind: far, arrives: !writes, ..Price::default() };
+        let far = ResourceUse::of(Resource::L2, moved / weights.l2).and(Resource::Memory, moved / weights.memory);
+        let mut price = OpCost { demand, behind: far, arrives: !writes, ..OpCost::default() };
         if let Some(wanted) = inference.accesses.get(&id).filter(|_| writes) {
             let moved = self.moved(tile, wanted);
             price.demand += moved.demand;
@@ -281,14 +281,14 @@ impl Prices<'_, '_> {
     }
 
     /// A store by the bulk copy engine: what threads do for it. Its bytes go on their own.
-    pub fn send(&self, id: OpId) -> (Price, f64) {
+    pub fn send(&self, id: OpId) -> (OpCost, f64) {
         let tile = stored(self.context.module.op(id));
         let bytes = extent(self.context.module, tile).1 as f64;
         let price = self.through_shared(bytes, 1.0);
-        (Price { meets: 1, ..price }, bytes / self.groups)
+        (OpCost { meets: 1, ..price }, bytes / self.groups)
     }
 
-    fn reduce(&self, id: OpId) -> Price {
+    fn reduce(&self, id: OpId) -> OpCost {
         let op = self.context.module.op(id);
         let layout = match self.context.inference.accesses.get(&id) {
             Some(layout) => layout.clone(),
@@ -307,9 +307,9 @@ impl Prices<'_, '_> {
         let left = slots / f64::from(1 << along(layout.register_images()));
         let each = op.operands.len() as f64;
         let body = &self.context.module.block(op.regions[0]).ops;
-        let mut fold = Mix::default();
+        let mut fold = InstructionMix::default();
         for &inner in body {
-            if let Pricing::Elements(more) = self.pricing(self.context.module.op(inner)) {
+            if let CostRule::Elements(more) = self.pricing(self.context.module.op(inner)) {
                 fold = mix(fold.all + more.all, fold.alu + more.alu, fold.special + more.special);
             }
         }
@@ -317,10 +317,10 @@ impl Prices<'_, '_> {
         let shuffle = mix(fold.all + each, fold.alu + each, fold.special);
         demand += self.instructions(left * f64::from(lanes), shuffle);
         demand.latency += f64::from(lanes) * self.weights.shuffle;
-        let mut price = Price { demand, ..Price::default() };
+        let mut price = OpCost { demand, ..OpCost::default() };
         if warps > 0 {
             let bytes = left * each * 4.0 * self.warps * f64::from(WARP);
-            price.demand = price.demand.and(Unit::Shared, 2.0 * bytes / self.weights.shared);
+            price.demand = price.demand.and(Resource::Shared, 2.0 * bytes / self.weights.shared);
             price.demand.latency += 2.0 * self.weights.shuffle;
             price.meets = 2;
         }
@@ -328,38 +328,38 @@ impl Prices<'_, '_> {
     }
 
     /// A product; `fetched`: operands that are in shared memory already.
-    pub fn product(&self, id: OpId, fetched: &dyn Fn(Value) -> bool) -> ProductPrice {
+    pub fn product(&self, id: OpId, fetched: &dyn Fn(Value) -> bool) -> MmaCost {
         let module = self.context.module;
         let op = module.op(id);
-        let Some(Ok(plan)) = self.context.inference.products.get(&id) else { return ProductPrice::default() };
+        let Some(Ok(plan)) = self.context.inference.products.get(&id) else { return MmaCost::default() };
         let (left, right) = (module.shape(op.operands[0]), module.shape(op.operands[1]));
         let dtype = module.dtype(op.operands[0]);
         let bits = f64::from(plan.a.dtype.storage_bits().max(8));
         let results = extent(module, op.results[0]).0 as f64;
         let products = results * left[left.len() - 1] as f64;
-        let mut before = Price::default();
+        let mut before = OpCost::default();
         let brought = self.context.operand_bytes(&[id], &|value| fetched(value) || self.is_held(value, id));
         if brought > 0 {
             before = self.through_shared(f64::from(brought), 1.0);
         }
-        let mut price = ProductPrice { before, ..ProductPrice::default() };
+        let mut price = MmaCost { before, ..MmaCost::default() };
         let mine = products / self.groups;
         if dtype == crate::dtype::DType::F32 {
-            price.runs = Demand::of(Unit::Issue, mine / self.weights.issue);
+            price.runs = ResourceUse::of(Resource::Issue, mine / self.weights.issue);
             return price;
         }
         let tensor = mine / (self.weights.tensor * 16.0 / bits) * if bits > 32.0 { 4.0 } else { 1.0 };
-        price.runs = Demand::of(Unit::Tensor, tensor);
+        price.runs = ResourceUse::of(Resource::Tensor, tensor);
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
         if plan.is_asynchronous() {
             let effort = plan.effort();
             // What instructions read of shared memory: the left operand for each of their columns, the right one for each of their rows.
             let instructions = results / self.groups / (ROWS * effort.columns as f64) * depth;
             let read = instructions * STEP_BYTES * (effort.columns as f64 + if effort.words > 0 { 0.0 } else { ROWS });
-            price.runs = price.runs.and(Unit::Shared, read / self.weights.shared);
+            price.runs = price.runs.and(Resource::Shared, read / self.weights.shared);
             price.before.demand += self.instructions(instructions * ISSUED, mix(1.0, 0.0, 0.0));
             // Instructions of tensor cores take registers, too.
-            price.runs = price.runs.and(Unit::Issue, tensor * self.weights.registers);
+            price.runs = price.runs.and(Resource::Issue, tensor * self.weights.registers);
             if effort.words > 0 {
                 // Each step of k waits for its part of the left operand, which is read, rounded and put in its place beside the step before.
                 price.least = depth * self.weights.gather;
@@ -371,8 +371,10 @@ impl Prices<'_, '_> {
             let [rows, columns] = [left[left.len() - 2] as f64, right[right.len() - 1] as f64];
             let instructions = mine * bits / 8.0 / (16.0 * 8.0 * STEP_BYTES);
             let read = (rows + columns) * depth * STEP_BYTES * 2.0;
-            price.runs =
-                price.runs.and(Unit::Issue, instructions / 4.0 * 1.5).and(Unit::Shared, read / self.weights.shared);
+            price.runs = price
+                .runs
+                .and(Resource::Issue, instructions / 4.0 * 1.5)
+                .and(Resource::Shared, read / self.weights.shared);
         }
         price
     }
@@ -385,9 +387,10 @@ impl Prices<'_, '_> {
     }
 
     /// Bytes of a stage of copies that threads make.
-    pub fn copies(&self, bytes: f64) -> Demand {
+    pub fn copies(&self, bytes: f64) -> ResourceUse {
         let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP) / self.warps;
-        self.instructions(accesses, mix(ACCESS, 1.0, 0.0)).and(Unit::Shared, bytes / self.groups / self.weights.shared)
+        self.instructions(accesses, mix(ACCESS, 1.0, 0.0))
+            .and(Resource::Shared, bytes / self.groups / self.weights.shared)
     }
 
     /// Does it move tiles at all?
@@ -396,6 +399,6 @@ impl Prices<'_, '_> {
     }
 }
 
-const fn mix(all: f64, alu: f64, special: f64) -> Mix {
-    Mix { all, alu, special }
+const fn mix(all: f64, alu: f64, special: f64) -> InstructionMix {
+    InstructionMix { all, alu, special }
 }

@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 
 /// A unit of a multiprocessor, or its share of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Unit {
+pub enum Resource {
     Tensor,
     Special,
     Alu,
@@ -15,52 +15,59 @@ pub enum Unit {
 }
 
 /// Cycles of work after which others may come in between.
-pub const PART: f64 = 64.0;
+pub const QUANTUM_CYCLES: f64 = 64.0;
 
 /// How many there are.
-pub const UNITS: usize = 7;
+pub const NUM_RESOURCES: usize = 7;
 
-impl Unit {
-    pub const ALL: [Unit; UNITS] =
-        [Unit::Tensor, Unit::Special, Unit::Alu, Unit::Issue, Unit::Shared, Unit::L2, Unit::Memory];
+impl Resource {
+    pub const ALL: [Resource; NUM_RESOURCES] = [
+        Resource::Tensor,
+        Resource::Special,
+        Resource::Alu,
+        Resource::Issue,
+        Resource::Shared,
+        Resource::L2,
+        Resource::Memory,
+    ];
 
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            Unit::Tensor => "tensor cores",
-            Unit::Special => "exp2, rcp",
-            Unit::Alu => "integers, max",
-            Unit::Issue => "issue",
-            Unit::Shared => "shared memory",
-            Unit::L2 => "L2",
-            Unit::Memory => "memory",
+            Resource::Tensor => "tensor cores",
+            Resource::Special => "exp2, rcp",
+            Resource::Alu => "integers, max",
+            Resource::Issue => "issue",
+            Resource::Shared => "shared memory",
+            Resource::L2 => "L2",
+            Resource::Memory => "memory",
         }
     }
 }
 
 /// Cycles of each unit, and of nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Demand {
-    pub units: [f64; UNITS],
+pub struct ResourceUse {
+    pub units: [f64; NUM_RESOURCES],
     /// Passes beside what the busiest unit takes.
     pub latency: f64,
 }
 
-impl Demand {
+impl ResourceUse {
     /// Nothing but time.
-    pub fn time(latency: f64) -> Demand {
-        Demand { latency, ..Demand::default() }
+    pub fn time(latency: f64) -> ResourceUse {
+        ResourceUse { latency, ..ResourceUse::default() }
     }
 
     /// So many cycles of a unit.
-    pub fn of(unit: Unit, cycles: f64) -> Demand {
-        let mut demand = Demand::default();
+    pub fn of(unit: Resource, cycles: f64) -> ResourceUse {
+        let mut demand = ResourceUse::default();
         demand.units[unit as usize] = cycles;
         demand
     }
 
     /// Also so many cycles of a unit.
-    pub fn and(mut self, unit: Unit, cycles: f64) -> Demand {
+    pub fn and(mut self, unit: Resource, cycles: f64) -> ResourceUse {
         self.units[unit as usize] += cycles;
         self
     }
@@ -71,13 +78,13 @@ impl Demand {
     }
 
     /// A part of it.
-    pub fn part(&self, of: f64) -> Demand {
-        Demand { units: self.units.map(|cycles| cycles * of), latency: self.latency * of }
+    pub fn part(&self, of: f64) -> ResourceUse {
+        ResourceUse { units: self.units.map(|cycles| cycles * of), latency: self.latency * of }
     }
 }
 
-impl AddAssign for Demand {
-    fn add_assign(&mut self, other: Demand) {
+impl AddAssign for ResourceUse {
+    fn add_assign(&mut self, other: ResourceUse) {
         self.units.iter_mut().zip(other.units).for_each(|(mine, more)| *mine += more);
         self.latency += other.latency;
     }

@@ -1,13 +1,13 @@
 //! A multiprocessor: units that serve who comes, and what agents of a tile block wait for.
 
-use super::events::{Programs, RingPrice};
-use super::resource_use::{Demand, UNITS, Unit};
+use super::events::{EventPrograms, PipelineCost};
+use super::resource_use::{NUM_RESOURCES, Resource, ResourceUse};
 use crate::backend::ptx::schedule::OrderPoint;
 
 /// A part of a unit's time that somebody has had.
 #[derive(Clone, Copy, Debug)]
-pub struct Use {
-    pub unit: Unit,
+pub struct ResourceSpan {
+    pub unit: Resource,
     pub start: f64,
     pub end: f64,
     /// Whose, by the number of the walker, and for which act.
@@ -17,37 +17,37 @@ pub struct Use {
 
 /// Units, in the order in which they are asked.
 #[derive(Default)]
-pub struct Units {
-    free: [f64; UNITS],
-    pub busy: [f64; UNITS],
+pub struct Resources {
+    free: [f64; NUM_RESOURCES],
+    pub busy: [f64; NUM_RESOURCES],
     /// All uses, if they are wanted.
-    pub uses: Option<Vec<Use>>,
+    pub uses: Option<Vec<ResourceSpan>>,
 }
 
-impl Units {
+impl Resources {
     /// `seen`: all uses are noted.
-    pub fn new(seen: bool) -> Units {
-        Units { uses: seen.then(Vec::new), ..Units::default() }
+    pub fn new(seen: bool) -> Resources {
+        Resources { uses: seen.then(Vec::new), ..Resources::default() }
     }
 
     /// Gives a unit to who comes at a time, for so many cycles: from when to when.
-    pub fn serve(&mut self, unit: Unit, at: f64, cycles: f64, who: (usize, (usize, usize))) -> (f64, f64) {
+    pub fn serve(&mut self, unit: Resource, at: f64, cycles: f64, who: (usize, (usize, usize))) -> (f64, f64) {
         let start = self.free[unit as usize].max(at);
         let end = start + cycles;
         if cycles > 0.0 {
             self.free[unit as usize] = end;
             self.busy[unit as usize] += cycles;
             if let Some(uses) = &mut self.uses {
-                uses.push(Use { unit, start, end, walker: who.0, act: who.1 });
+                uses.push(ResourceSpan { unit, start, end, walker: who.0, act: who.1 });
             }
         }
         (start, end)
     }
 
     /// The same for all units of a demand: when the last one is done.
-    pub fn serve_all(&mut self, demand: &Demand, at: f64, who: (usize, (usize, usize))) -> f64 {
+    pub fn serve_all(&mut self, demand: &ResourceUse, at: f64, who: (usize, (usize, usize))) -> f64 {
         let mut end = at;
-        for unit in Unit::ALL {
+        for unit in Resource::ALL {
             let cycles = demand.units[unit as usize];
             if cycles > 0.0 {
                 end = end.max(self.serve(unit, at, cycles, who).1);
@@ -66,7 +66,7 @@ struct Arrivals {
 
 /// Stages of a ring, by how many have been filled before.
 struct Ring {
-    price: RingPrice,
+    price: PipelineCost,
     /// When what was filled is there.
     full: Vec<f64>,
     given: Vec<Arrivals>,
@@ -74,18 +74,18 @@ struct Ring {
 
 /// The end of a turn of a group: at a time, or when a product of this number leaves the tensor cores, of this walker.
 #[derive(Clone, Copy)]
-pub struct TurnEnd {
+pub struct OrderRelease {
     pub at: f64,
     pub product: Option<(usize, usize)>,
 }
 
 /// What the agents of one tile block wait for.
-pub struct Shared {
+pub struct BlockState {
     rings: Vec<Ring>,
     turns: [Vec<Arrivals>; 2],
     /// Begins and ends of the turns of groups, in the order of the turns.
     begins: Vec<Arrivals>,
-    ends: Vec<Vec<TurnEnd>>,
+    ends: Vec<Vec<OrderRelease>>,
     /// By agent and team.
     meets: Vec<Vec<Vec<Arrivals>>>,
     /// Groups of a team that takes stages.
@@ -104,11 +104,11 @@ fn complete(list: &[Arrivals], index: usize, wanted: u32) -> Option<f64> {
     list.get(index).filter(|arrivals| arrivals.count >= wanted).map(|arrivals| arrivals.last)
 }
 
-impl Shared {
-    pub fn new(programs: &Programs) -> Shared {
-        let ring = |price: &RingPrice| Ring { price: *price, full: Vec::new(), given: Vec::new() };
+impl BlockState {
+    pub fn new(programs: &EventPrograms) -> BlockState {
+        let ring = |price: &PipelineCost| Ring { price: *price, full: Vec::new(), given: Vec::new() };
         let takers = programs.agents.first().map_or(1, |agent| agent.groups);
-        Shared {
+        BlockState {
             rings: programs.rings.iter().map(ring).collect(),
             turns: Default::default(),
             begins: Vec::new(),
@@ -161,7 +161,7 @@ impl Shared {
     }
 
     /// A walker ends a turn of its group.
-    pub fn end_turn(&mut self, turn: usize, end: TurnEnd) {
+    pub fn end_turn(&mut self, turn: usize, end: OrderRelease) {
         if self.ends.len() <= turn {
             self.ends.resize(turn + 1, Vec::new());
         }
@@ -169,7 +169,7 @@ impl Shared {
     }
 
     /// The ends of a turn, if all walkers of its group have ended it.
-    pub fn ended(&self, turn: usize, walkers: u32) -> Option<&[TurnEnd]> {
+    pub fn ended(&self, turn: usize, walkers: u32) -> Option<&[OrderRelease]> {
         self.ends.get(turn).map(|ends| &ends[..]).filter(|ends| ends.len() >= walkers as usize)
     }
 

@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
-use super::discrete_event::Replay;
-use super::events::{Act, Programs, What};
-use super::resource_use::Unit;
-use super::warp_walk::Lap;
+use super::discrete_event::Simulation;
+use super::events::{Event, EventKind, EventPrograms};
+use super::resource_use::Resource;
+use super::warp_walk::IterationTiming;
 
 /// Sizes in pixels.
 const LEFT: f64 = 150.0;
@@ -31,7 +31,7 @@ const STYLE: &str = "<style>text{font:11px ui-sans-serif,Helvetica,Arial,sans-se
 <rect width=\"6\" height=\"6\" fill=\"#eef0f3\"/><rect width=\"2\" height=\"6\" fill=\"#cfd5dc\"/></pattern></defs>";
 
 /// A stretch of time that is drawn.
-struct Window {
+struct TimeWindow {
     title: String,
     from: f64,
     to: f64,
@@ -40,9 +40,9 @@ struct Window {
 }
 
 /// Draws a replay.
-pub fn draw(programs: &Programs, replay: &Replay, title: &str) -> String {
+pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> String {
     let windows = windows(programs, replay);
-    let lanes = replay.walkers.len() as f64 * (LANE + GAP) + Unit::ALL.len() as f64 * (UNIT + GAP);
+    let lanes = replay.walkers.len() as f64 * (LANE + GAP) + Resource::ALL.len() as f64 * (UNIT + GAP);
     let panel = HEAD + lanes + AXIS;
     let (width, height) = (LEFT + WIDTH + 30.0, 40.0 + windows.len() as f64 * panel);
     let mut out = format!(
@@ -59,27 +59,27 @@ pub fn draw(programs: &Programs, replay: &Replay, title: &str) -> String {
 }
 
 /// The iteration of a lap that is in the midst of what was seen: its number among them, its start and its end.
-fn middle(lap: &Lap) -> Option<(f64, f64)> {
+fn middle(lap: &IterationTiming) -> Option<(f64, f64)> {
     let count = lap.starts.len();
     let at = (count * 3 / 4).min(count.checked_sub(1)?);
     let end = lap.starts.get(at + 1).map_or(lap.end, |&(_, start)| start);
     Some((lap.starts[at].1, end))
 }
 
-fn windows(programs: &Programs, replay: &Replay) -> Vec<Window> {
+fn windows(programs: &EventPrograms, replay: &Simulation) -> Vec<TimeWindow> {
     let mut windows = Vec::new();
-    let of_first = |lap: &&Lap| {
+    let of_first = |lap: &&IterationTiming| {
         let walker = &replay.walkers[lap.walker];
         walker.block == 0 && walker.group == 0 && !walker.loads(programs)
     };
     let inner = programs.rounds.iter().position(|round| round.multiplies && !round.outer);
     let laps = || replay.laps.iter().filter(of_first);
-    let whole = |windows: &mut Vec<Window>| {
+    let whole = |windows: &mut Vec<TimeWindow>| {
         let title = "a tile block, as far as it was followed".to_owned();
-        windows.push(Window { title, from: 0.0, to: replay.end, marks: None });
+        windows.push(TimeWindow { title, from: 0.0, to: replay.end, marks: None });
     };
     let Some((from, to)) = inner.and_then(|inner| {
-        let laps: Vec<&Lap> = laps().filter(|lap| lap.round == inner).collect();
+        let laps: Vec<&IterationTiming> = laps().filter(|lap| lap.round == inner).collect();
         middle(laps.get(laps.len() / 2)?)
     }) else {
         whole(&mut windows);
@@ -88,7 +88,7 @@ fn windows(programs: &Programs, replay: &Replay) -> Vec<Window> {
     let op = inner.map_or(0, |inner| programs.rounds[inner].op.index());
     let margin = (to - from) * MARGIN;
     let title = format!("one iteration of loop {op}: {:.0} cycles", to - from);
-    windows.push(Window { title, from: from - margin, to: to + margin, marks: Some((from, to)) });
+    windows.push(TimeWindow { title, from: from - margin, to: to + margin, marks: Some((from, to)) });
     if programs.rounds.iter().any(|round| round.deal.is_some()) {
         whole(&mut windows);
     }
@@ -96,16 +96,16 @@ fn windows(programs: &Programs, replay: &Replay) -> Vec<Window> {
 }
 
 struct Panel<'a> {
-    programs: &'a Programs,
-    replay: &'a Replay,
-    window: &'a Window,
+    programs: &'a EventPrograms,
+    replay: &'a Simulation,
+    window: &'a TimeWindow,
     top: f64,
     out: &'a mut String,
 }
 
 impl Panel<'_> {
     fn x(&self, time: f64) -> f64 {
-        let Window { from, to, .. } = self.window;
+        let TimeWindow { from, to, .. } = self.window;
         LEFT + (time.clamp(*from, *to) - from) / (to - from).max(1.0) * WIDTH
     }
 
@@ -122,7 +122,7 @@ impl Panel<'_> {
             self.walker(number, y);
             y += LANE + GAP;
         }
-        for unit in Unit::ALL {
+        for unit in Resource::ALL {
             self.unit(unit, y);
             y += UNIT + GAP;
         }
@@ -179,7 +179,7 @@ impl Panel<'_> {
         }
     }
 
-    fn unit(&mut self, unit: Unit, y: f64) {
+    fn unit(&mut self, unit: Resource, y: f64) {
         let (from, to) = self.window.marks.unwrap_or((self.window.from, self.window.to));
         let mut busy = 0.0;
         let mut runs: Vec<(usize, (usize, usize), f64, f64)> = Vec::new();
@@ -233,7 +233,7 @@ impl Panel<'_> {
     }
 
     fn axis(&mut self, y: f64) {
-        let Window { from, to, marks, .. } = self.window;
+        let TimeWindow { from, to, marks, .. } = self.window;
         let zero = marks.map_or(0.0, |(start, _)| start);
         let rough = ((to - from) / TICKS).max(1.0);
         let power = 10f64.powf(rough.log10().floor());
@@ -262,15 +262,15 @@ impl Panel<'_> {
     }
 }
 
-fn colour(what: &What) -> &'static str {
+fn colour(what: &EventKind) -> &'static str {
     match what {
-        What::Work { .. } => "#0969da",
-        What::Product { .. } => "#8250df",
-        What::Fill(_) => "#1a7f37",
-        What::Send { .. } => "#bc4c00",
-        What::Take(_) | What::Await(_) | What::Land { .. } | What::Give(_) => "#6e7781",
-        What::Turn(_) | What::Pass(_) | What::BeginTurn | What::EndTurn { .. } => "#9a6700",
-        What::Round(_) => "#8c959f",
+        EventKind::Work { .. } => "#0969da",
+        EventKind::Product { .. } => "#8250df",
+        EventKind::Fill(_) => "#1a7f37",
+        EventKind::Send { .. } => "#bc4c00",
+        EventKind::Take(_) | EventKind::Await(_) | EventKind::Land { .. } | EventKind::Give(_) => "#6e7781",
+        EventKind::Turn(_) | EventKind::Pass(_) | EventKind::BeginTurn | EventKind::EndTurn { .. } => "#9a6700",
+        EventKind::LoopTiming(_) => "#8c959f",
     }
 }
 
@@ -280,7 +280,7 @@ fn whose(walker: usize) -> &'static str {
 }
 
 /// The name of an act; of several steps the one that takes longest.
-fn named(act: &Act) -> String {
+fn named(act: &Event) -> String {
     match act.count {
         1 => act.label.clone(),
         count => format!("{} and {} more", act.label, count - 1),

@@ -8,13 +8,13 @@ use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, Type, Value};
 
 /// A launch, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Launched<'a> {
+pub struct LaunchInfo<'a> {
     pub grid: Option<[u32; 3]>,
     /// Bits of each parameter in the low bits of a word.
     pub params: &'a [ParamWord],
 }
 
-impl Launched<'_> {
+impl LaunchInfo<'_> {
     /// Some tile blocks: the first, one in the midst, the last. None: which ones there are is not known.
     fn sample(&self) -> Vec<Option<[u32; 3]>> {
         let Some(grid) = self.grid else { return vec![None] };
@@ -23,16 +23,16 @@ impl Launched<'_> {
 }
 
 /// All integers between two, as far as they are known: wide enough that sums do not overflow.
-type Range = (i128, i128);
+type IntRange = (i128, i128);
 
 /// How often the loops of an entry go round, those of which that is known: of a sample of its tile blocks the most that an outermost
 /// loop does, and the average of one within others.
-pub fn trips(module: &Module, body: BlockId, launched: Launched<'_>) -> HashMap<OpId, f64> {
+pub fn trips(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> HashMap<OpId, f64> {
     let mut trips: HashMap<OpId, f64> = HashMap::new();
     let sample = launched.sample();
     let count = sample.len() as f64;
     for block in sample {
-        let mut known = Known::new(module, body, launched, block);
+        let mut known = TripCountAnalysis::new(module, body, launched, block);
         known.block(body, true);
         for (id, (rounds, outermost)) in known.trips {
             let all = trips.entry(id).or_insert(0.0);
@@ -43,8 +43,8 @@ pub fn trips(module: &Module, body: BlockId, launched: Launched<'_>) -> HashMap<
 }
 
 /// Tiles that blocks make, if every element of an array is stored once: the array's elements over those of a tile.
-pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: Launched<'_>) -> Option<f64> {
-    let mut known = Known::new(module, body, launched, None);
+pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: LaunchInfo<'_>) -> Option<f64> {
+    let mut known = TripCountAnalysis::new(module, body, launched, None);
     let op = module.op(store);
     if op.code != Opcode::StoreView {
         return None;
@@ -56,20 +56,25 @@ pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: Launc
     Some(elements as f64 / tile.iter().product::<i64>() as f64)
 }
 
-struct Known<'a> {
+struct TripCountAnalysis<'a> {
     module: &'a Module,
-    launched: Launched<'a>,
+    launched: LaunchInfo<'a>,
     body: BlockId,
     /// The tile block.
     block: Option<[u32; 3]>,
-    values: HashMap<Value, Option<Range>>,
+    values: HashMap<Value, Option<IntRange>>,
     /// And whether the loop is an outermost one.
     trips: HashMap<OpId, (f64, bool)>,
 }
 
-impl<'a> Known<'a> {
-    fn new(module: &'a Module, body: BlockId, launched: Launched<'a>, block: Option<[u32; 3]>) -> Known<'a> {
-        Known { module, launched, body, block, values: HashMap::new(), trips: HashMap::new() }
+impl<'a> TripCountAnalysis<'a> {
+    fn new(
+        module: &'a Module,
+        body: BlockId,
+        launched: LaunchInfo<'a>,
+        block: Option<[u32; 3]>,
+    ) -> TripCountAnalysis<'a> {
+        TripCountAnalysis { module, launched, body, block, values: HashMap::new(), trips: HashMap::new() }
     }
 
     fn block(&mut self, block: BlockId, outermost: bool) {
@@ -95,7 +100,7 @@ impl<'a> Known<'a> {
         Some([count(from.1, to.0, step.1), count(from.0, to.1, step.0)])
     }
 
-    fn range(&mut self, value: Value) -> Option<Range> {
+    fn range(&mut self, value: Value) -> Option<IntRange> {
         if let Some(&known) = self.values.get(&value) {
             return known;
         }
@@ -106,7 +111,7 @@ impl<'a> Known<'a> {
         found
     }
 
-    fn compute(&mut self, value: Value) -> Option<Range> {
+    fn compute(&mut self, value: Value) -> Option<IntRange> {
         let module = self.module;
         match module.def(value) {
             Def::Arg(block, position) if block == self.body => {
@@ -130,7 +135,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    fn result(&mut self, op: &Op, position: usize) -> Option<Range> {
+    fn result(&mut self, op: &Op, position: usize) -> Option<IntRange> {
         use Opcode::*;
         let grid = self.launched.grid.map(|grid| i128::from(grid[position.min(2)]));
         match op.code {
@@ -186,7 +191,7 @@ impl<'a> Known<'a> {
     }
 
     /// Tiles along each dimension of a view.
-    fn counts(&mut self, view: Value) -> Option<Vec<Range>> {
+    fn counts(&mut self, view: Value) -> Option<Vec<IntRange>> {
         let extents = self.extents(view)?;
         let (tile, dim_map) = match self.module.ty(view) {
             Type::PartitionView { tile, dim_map, .. } => (tile, dim_map),
@@ -202,7 +207,7 @@ impl<'a> Known<'a> {
     }
 
     /// Extents of the array behind a view.
-    fn extents(&mut self, view: Value) -> Option<Vec<Range>> {
+    fn extents(&mut self, view: Value) -> Option<Vec<IntRange>> {
         let module = self.module;
         let mut op = module.op(module.defining_op(view)?);
         while op.code != Opcode::MakeTensorView {

@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 
-use super::async_queue::{FAR, NEAR, PRODUCTS, QUEUES, Queue};
-use super::events::{Act, Programs, Round, What};
-use super::resource_use::{Demand, PART, Unit};
-use super::resources::{Shared, TurnEnd, Units};
+use super::async_queue::{AsyncQueue, FAR, NEAR, PRODUCTS, QUEUES};
+use super::events::{Event, EventKind, EventPrograms, LoopTiming};
+use super::resource_use::{QUANTUM_CYCLES, Resource, ResourceUse};
+use super::resources::{BlockState, OrderRelease, Resources};
 use crate::backend::ptx::schedule::WarpRole;
 use crate::ir::Value;
 
 /// Most parts of one act.
-const MOST_PARTS: f64 = 16.0;
+const MAX_QUANTA: f64 = 16.0;
 
 /// What somebody did, or what it waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub struct TraceSpan {
     pub walker: usize,
     pub act: (usize, usize),
     pub start: f64,
@@ -23,7 +23,7 @@ pub struct Span {
 }
 
 /// One time through a loop.
-pub struct Lap {
+pub struct IterationTiming {
     pub walker: usize,
     pub round: usize,
     /// When each iteration began, and the last one ended. Iterations of a dealt loop by their numbers.
@@ -32,21 +32,21 @@ pub struct Lap {
 }
 
 /// Products of one group in flight, by their number among those of a walker.
-struct Flight {
+struct InFlightMma {
     number: usize,
     /// Rings and stages of them.
     gives: Vec<(usize, usize)>,
 }
 
 /// A list of acts that somebody is in.
-struct Frame {
+struct EventFrame {
     list: usize,
     next: usize,
     /// The loop whose body it is, and the iteration.
     round: Option<(usize, usize)>,
     /// Copies ahead that are on their way, and which were begun.
     arrivals: VecDeque<f64>,
-    lap: Option<Lap>,
+    lap: Option<IterationTiming>,
 }
 
 /// What became of a step.
@@ -57,7 +57,7 @@ pub enum Progress {
     Ended,
 }
 
-pub struct Walker {
+pub struct WarpGroupState {
     pub number: usize,
     pub block: usize,
     pub agent: usize,
@@ -67,11 +67,11 @@ pub struct Walker {
     pub done: bool,
     /// Nothing has changed since it waits.
     pub blocked: bool,
-    frames: Vec<Frame>,
+    frames: Vec<EventFrame>,
     /// Filled stages that were taken of each ring, and the one that is held of each channel.
     taken: Vec<usize>,
     held: Vec<usize>,
-    flights: VecDeque<Flight>,
+    flights: VecDeque<InFlightMma>,
     issued: usize,
     /// Iteration of the loop that is dealt.
     iteration: usize,
@@ -94,22 +94,27 @@ pub struct Walker {
 }
 
 /// What all share while they walk.
-pub struct World<'a> {
-    pub programs: &'a Programs,
-    pub units: Units,
-    pub blocks: Vec<Shared>,
+pub struct SimState<'a> {
+    pub programs: &'a EventPrograms,
+    pub units: Resources,
+    pub blocks: Vec<BlockState>,
     /// By walker, [`QUEUES`] each: products, bytes to the second-level cache, bytes to memory.
-    pub queues: Vec<Queue<'a>>,
+    pub queues: Vec<AsyncQueue<'a>>,
     /// What was done when, if it is wanted.
-    pub spans: Option<Vec<Span>>,
-    pub laps: Vec<Lap>,
+    pub spans: Option<Vec<TraceSpan>>,
+    pub laps: Vec<IterationTiming>,
 }
 
-impl Walker {
-    pub fn new(number: usize, [block, agent, team, group]: [usize; 4], programs: &Programs) -> Walker {
-        let frame =
-            Frame { list: programs.agents[agent].list, next: 0, round: None, arrivals: VecDeque::new(), lap: None };
-        Walker {
+impl WarpGroupState {
+    pub fn new(number: usize, [block, agent, team, group]: [usize; 4], programs: &EventPrograms) -> WarpGroupState {
+        let frame = EventFrame {
+            list: programs.agents[agent].list,
+            next: 0,
+            round: None,
+            arrivals: VecDeque::new(),
+            lap: None,
+        };
+        WarpGroupState {
             number,
             block,
             agent,
@@ -138,8 +143,8 @@ impl Walker {
     }
 
     /// Goes on a little.
-    pub fn step<'a>(&mut self, world: &mut World<'a>) -> Progress {
-        let programs: &'a Programs = world.programs;
+    pub fn step<'a>(&mut self, world: &mut SimState<'a>) -> Progress {
+        let programs: &'a EventPrograms = world.programs;
         let Some(frame) = self.frames.last() else { return self.end(world) };
         let place = (frame.list, frame.next);
         let Some(act) = programs.lists[frame.list].get(frame.next) else { return self.end_of_list(world) };
@@ -156,7 +161,7 @@ impl Walker {
         if went {
             self.begun = false;
             self.behind = None;
-            if !matches!(act.what, What::Round(_)) {
+            if !matches!(act.what, EventKind::LoopTiming(_)) {
                 self.next();
             }
         }
@@ -169,16 +174,16 @@ impl Walker {
         }
     }
 
-    fn note(&self, world: &mut World<'_>, act: (usize, usize), start: f64, waits: bool) {
+    fn note(&self, world: &mut SimState<'_>, act: (usize, usize), start: f64, waits: bool) {
         if let Some(spans) = &mut world.spans
             && self.time > start
         {
-            spans.push(Span { walker: self.number, act, start, end: self.time, waits });
+            spans.push(TraceSpan { walker: self.number, act, start, end: self.time, waits });
         }
     }
 
     /// Goes to a time, if it is later, which is a wait.
-    fn wait_until(&mut self, world: &mut World<'_>, time: f64, act: (usize, usize)) {
+    fn wait_until(&mut self, world: &mut SimState<'_>, time: f64, act: (usize, usize)) {
         let start = self.time;
         if time > start {
             self.time = time;
@@ -186,7 +191,7 @@ impl Walker {
         }
     }
 
-    fn wait_for_values(&mut self, world: &mut World<'_>, act: &Act, place: (usize, usize)) {
+    fn wait_for_values(&mut self, world: &mut SimState<'_>, act: &Event, place: (usize, usize)) {
         if self.late.is_empty() {
             return;
         }
@@ -197,11 +202,11 @@ impl Walker {
     }
 
     /// Does a part of an act: is it done? None: others have to go on first.
-    fn act<'a>(&mut self, world: &mut World<'a>, act: &'a Act, place: (usize, usize)) -> Option<bool> {
+    fn act<'a>(&mut self, world: &mut SimState<'a>, act: &'a Event, place: (usize, usize)) -> Option<bool> {
         let programs = world.programs;
         let weights = programs.weights;
         match &act.what {
-            What::Work { demand, behind, stores, meets, arrives, waits } => {
+            EventKind::Work { demand, behind, stores, meets, arrives, waits } => {
                 if self.behind.is_none() && *stores {
                     world.queues[QUEUES * self.number + FAR].issue((behind, 0.0), self.time, place, 0.0);
                     self.behind = Some(self.time);
@@ -210,7 +215,7 @@ impl Walker {
                 }
                 return self.work(world, (demand, *meets), (arrives, *waits), place);
             }
-            What::Product { runs, least, waits, gives } => {
+            EventKind::Product { runs, least, waits, gives } => {
                 if self.parts == 0.0 {
                     self.product(world, (runs, *least, gives), place);
                     self.parts = 1.0;
@@ -220,7 +225,7 @@ impl Walker {
                 }
                 self.parts = 0.0;
             }
-            &What::Fill(channel) => {
+            &EventKind::Fill(channel) => {
                 let channel = &programs.channels[channel as usize];
                 let free = world.blocks[self.block].free(channel.ring)?;
                 if free > self.time {
@@ -229,54 +234,55 @@ impl Walker {
                 }
                 let start = self.time;
                 let paired = programs.rings[channel.ring].paired;
-                self.time += if paired { weights.paired_fill } else { weights.fill } + channel.boxes * weights.each_box;
+                self.time += if paired { weights.producer_stage_cluster } else { weights.producer_stage }
+                    + channel.boxes * weights.tma_box;
                 let who = (self.number, place);
-                let (_, near) = world.units.serve(Unit::L2, start, channel.fetched / weights.l2, who);
+                let (_, near) = world.units.serve(Resource::L2, start, channel.fetched / weights.l2, who);
                 let far = channel.fetched * weights.misses / weights.memory;
-                let (_, far) = world.units.serve(Unit::Memory, start, far, who);
-                world.blocks[self.block].fill(channel.ring, near.max(far) + weights.copy);
+                let (_, far) = world.units.serve(Resource::Memory, start, far, who);
+                world.blocks[self.block].fill(channel.ring, near.max(far) + weights.copy_latency);
                 self.note(world, place, start, false);
             }
-            &What::Take(channel) => {
+            &EventKind::Take(channel) => {
                 let ring = programs.channels[channel as usize].ring;
                 self.held[channel as usize] = self.taken[ring];
                 self.taken[ring] += 1;
             }
-            &What::Await(channel) => {
+            &EventKind::Await(channel) => {
                 let ring = programs.channels[channel as usize].ring;
                 let full = world.blocks[self.block].full(ring, self.held[channel as usize])?;
                 if full > self.time {
-                    self.wait_until(world, full + weights.wake, place);
+                    self.wait_until(world, full + weights.wait_wakeup, place);
                 } else {
-                    self.time += weights.step;
+                    self.time += weights.dependent_issue;
                 }
             }
-            &What::Land { younger } => {
+            &EventKind::Land { younger } => {
                 self.land(world, self.flights.len().saturating_sub(younger), place)?;
             }
-            What::Give(channels) => {
+            EventKind::Give(channels) => {
                 for &channel in channels {
                     let stage = self.stage_of(world, channel);
                     self.give(world, stage);
                 }
             }
-            &What::Turn(turn) => {
+            &EventKind::Turn(turn) => {
                 if self.iteration > 0 {
                     let passed = world.blocks[self.block].passed(turn, self.iteration - 1)?;
-                    self.wait_until(world, passed + weights.wake, place);
+                    self.wait_until(world, passed + weights.wait_wakeup, place);
                 }
             }
-            &What::Pass(turn) => world.blocks[self.block].pass(turn, self.iteration, self.time),
-            What::BeginTurn => return self.begin_turn(world, place),
-            &What::EndTurn { multiplied } => {
+            &EventKind::Pass(turn) => world.blocks[self.block].pass(turn, self.iteration, self.time),
+            EventKind::BeginTurn => return self.begin_turn(world, place),
+            &EventKind::EndTurn { multiplied } => {
                 let (turn, _) = self.turn(world);
                 let last = self.issued.checked_sub(1).filter(|_| multiplied);
-                let end = TurnEnd { at: self.time, product: last.map(|last| (self.number, last)) };
+                let end = OrderRelease { at: self.time, product: last.map(|last| (self.number, last)) };
                 world.blocks[self.block].end_turn(turn, end);
                 self.turns += 1;
-                self.time += weights.step;
+                self.time += weights.dependent_issue;
             }
-            What::Send { near, far } => {
+            EventKind::Send { near, far } => {
                 // The threads write to shared memory again when what stood there has been read.
                 if self.sent > 0 {
                     let read = *world.queues[QUEUES * self.number + NEAR].done.get(self.sent - 1)?;
@@ -286,20 +292,20 @@ impl Walker {
                 world.queues[QUEUES * self.number + NEAR].issue((near, 0.0), self.time, place, 0.0);
                 world.queues[QUEUES * self.number + FAR].issue((far, 0.0), self.time, place, 0.0);
             }
-            &What::Round(round) => self.enter(world, round, place),
+            &EventKind::LoopTiming(round) => self.enter(world, round, place),
         }
         Some(true)
     }
 
     /// The number of the next turn of this walker's group among those of all groups, and the walkers of a group.
-    fn turn(&self, world: &World<'_>) -> (usize, u32) {
+    fn turn(&self, world: &SimState<'_>) -> (usize, u32) {
         let plan = &world.programs.agents[self.agent];
         let walkers = (plan.groups / plan.in_turn).max(1);
         (self.turns * plan.in_turn as usize + self.group / walkers as usize, walkers)
     }
 
     /// Waits at the barrier of this walker's group: for its other walkers, and for the end of the turn before.
-    fn begin_turn(&mut self, world: &mut World<'_>, place: (usize, usize)) -> Option<bool> {
+    fn begin_turn(&mut self, world: &mut SimState<'_>, place: (usize, usize)) -> Option<bool> {
         let (turn, walkers) = self.turn(world);
         if !self.arrived {
             world.blocks[self.block].begin_turn(turn, self.time);
@@ -313,26 +319,26 @@ impl Walker {
                 let end = match end.product {
                     Some((walker, number)) => {
                         let done = *world.queues[QUEUES * walker + PRODUCTS].done.get(number)?;
-                        done - weights.drain
+                        done - weights.mma_latency
                     }
                     None => end.at,
                 };
                 all = all.max(end);
             }
         }
-        self.wait_until(world, all + weights.meet, place);
+        self.wait_until(world, all + weights.barrier, place);
         self.arrived = false;
         Some(true)
     }
 
     fn work(
         &mut self,
-        world: &mut World<'_>,
-        (demand, meets): (&Demand, u32),
+        world: &mut SimState<'_>,
+        (demand, meets): (&ResourceUse, u32),
         (arrives, waits): (&[Value], bool),
         place: (usize, usize),
     ) -> Option<bool> {
-        let parts = (demand.alone() / PART).ceil().clamp(1.0, MOST_PARTS);
+        let parts = (demand.alone() / QUANTUM_CYCLES).ceil().clamp(1.0, MAX_QUANTA);
         if self.parts < parts {
             let start = self.time;
             if self.parts == 0.0 {
@@ -352,14 +358,14 @@ impl Walker {
                 return Some(false);
             }
             let all = world.blocks[self.block].met(who, self.met, plan.groups)?;
-            self.wait_until(world, all + world.programs.weights.meet, place);
+            self.wait_until(world, all + world.programs.weights.barrier, place);
             self.arrived = false;
             self.met += 1;
             self.meets -= 1;
             return Some(false);
         }
         self.parts = 0.0;
-        let arrival = self.behind.unwrap_or(0.0).max(self.time) + world.programs.weights.load;
+        let arrival = self.behind.unwrap_or(0.0).max(self.time) + world.programs.weights.load_latency;
         if waits {
             self.wait_until(world, arrival, place);
         }
@@ -369,25 +375,25 @@ impl Walker {
 
     fn product<'a>(
         &mut self,
-        world: &mut World<'a>,
-        (runs, least, gives): (&'a Demand, f64, &[u32]),
+        world: &mut SimState<'a>,
+        (runs, least, gives): (&'a ResourceUse, f64, &[u32]),
         place: (usize, usize),
     ) {
         let weights = world.programs.weights;
         // A fence, and its instructions one by one.
         let start = self.time;
-        self.time += weights.step;
+        self.time += weights.dependent_issue;
         self.note(world, place, start, false);
         let alone = world.programs.agents[self.agent].teams == 1;
-        let gap = if alone { weights.gap } else { 0.0 };
+        let gap = if alone { weights.mma_group_gap } else { 0.0 };
         world.queues[QUEUES * self.number + PRODUCTS].issue((runs, least), self.time, place, gap);
         let gives = gives.iter().map(|&channel| self.stage_of(world, channel)).collect();
-        self.flights.push_back(Flight { number: self.issued, gives });
+        self.flights.push_back(InFlightMma { number: self.issued, gives });
         self.issued += 1;
     }
 
     /// Waits for the products that were issued first. None: they still run.
-    fn land(&mut self, world: &mut World<'_>, count: usize, place: (usize, usize)) -> Option<()> {
+    fn land(&mut self, world: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.flights.get(last)) else { return Some(()) };
         let done = *world.queues[QUEUES * self.number + PRODUCTS].done.get(last.number)?;
         self.wait_until(world, done, place);
@@ -400,21 +406,21 @@ impl Walker {
     }
 
     /// The ring of a channel, and which of its stages is held.
-    fn stage_of(&self, world: &World<'_>, channel: u32) -> (usize, usize) {
+    fn stage_of(&self, world: &SimState<'_>, channel: u32) -> (usize, usize) {
         (world.programs.channels[channel as usize].ring, self.held[channel as usize])
     }
 
-    fn give(&self, world: &mut World<'_>, (ring, stage): (usize, usize)) {
-        world.blocks[self.block].give(ring, stage, self.time + world.programs.weights.wake);
+    fn give(&self, world: &mut SimState<'_>, (ring, stage): (usize, usize)) {
+        world.blocks[self.block].give(ring, stage, self.time + world.programs.weights.wait_wakeup);
     }
 
-    fn enter(&mut self, world: &mut World<'_>, index: usize, place: (usize, usize)) {
+    fn enter(&mut self, world: &mut SimState<'_>, index: usize, place: (usize, usize)) {
         let round = &world.programs.rounds[index];
         self.next();
         let first = if round.deal.is_some() { self.team } else { 0 };
         let mut frame =
-            Frame { list: round.acts, next: 0, round: Some((index, first)), arrivals: VecDeque::new(), lap: None };
-        frame.lap = Some(Lap { walker: self.number, round: index, starts: Vec::new(), end: 0.0 });
+            EventFrame { list: round.acts, next: 0, round: Some((index, first)), arrivals: VecDeque::new(), lap: None };
+        frame.lap = Some(IterationTiming { walker: self.number, round: index, starts: Vec::new(), end: 0.0 });
         if let Some(ahead) = &round.ahead {
             for _ in 1..ahead.stages {
                 let arrival = self.copy(world, round, place);
@@ -426,20 +432,20 @@ impl Walker {
     }
 
     /// Copies of one iteration ahead: when they are there.
-    fn copy(&mut self, world: &mut World<'_>, round: &Round, place: (usize, usize)) -> f64 {
+    fn copy(&mut self, world: &mut SimState<'_>, round: &LoopTiming, place: (usize, usize)) -> f64 {
         let Some(ahead) = &round.ahead else { return self.time };
         let (start, who) = (self.time, (self.number, place));
         self.time = world.units.serve_all(&ahead.issue, start, who);
         self.note(world, place, start, false);
         let weights = world.programs.weights;
         let share = if ahead.operands { weights.misses } else { 1.0 };
-        let (_, near) = world.units.serve(Unit::L2, start, ahead.bytes / weights.l2, who);
-        let (_, far) = world.units.serve(Unit::Memory, start, ahead.bytes * share / weights.memory, who);
-        near.max(far) + weights.copy
+        let (_, near) = world.units.serve(Resource::L2, start, ahead.bytes / weights.l2, who);
+        let (_, far) = world.units.serve(Resource::Memory, start, ahead.bytes * share / weights.memory, who);
+        near.max(far) + weights.copy_latency
     }
 
     /// At the head of a loop: is there another iteration?
-    fn begin_iteration(&mut self, world: &mut World<'_>, place: (usize, usize)) {
+    fn begin_iteration(&mut self, world: &mut SimState<'_>, place: (usize, usize)) {
         let programs = world.programs;
         let Some(frame) = self.frames.last_mut() else { return };
         let Some((index, iteration)) = frame.round else { return };
@@ -453,7 +459,7 @@ impl Walker {
             self.frames.pop();
             if let Some(leave) = leave {
                 let arrivals = VecDeque::new();
-                self.frames.push(Frame { list: leave, next: 0, round: None, arrivals, lap: None });
+                self.frames.push(EventFrame { list: leave, next: 0, round: None, arrivals, lap: None });
             }
             return;
         }
@@ -462,8 +468,8 @@ impl Walker {
         }
         let arrival = frame.arrivals.pop_front();
         // Each warp issues the same for the loop; four of them do at a time.
-        let cycles = programs.weights.turn * f64::from(programs.agents[self.agent].warps).max(4.0) / 4.0;
-        self.time = world.units.serve(Unit::Issue, self.time, cycles, (self.number, place)).1;
+        let cycles = programs.weights.loop_overhead * f64::from(programs.agents[self.agent].warps).max(4.0) / 4.0;
+        self.time = world.units.serve(Resource::Issue, self.time, cycles, (self.number, place)).1;
         if let Some(takes) = &round.deal {
             self.iteration = iteration;
             for (ring, takes) in takes.iter().enumerate() {
@@ -477,7 +483,7 @@ impl Walker {
         if let (Some(arrival), Some(ahead)) = (arrival, &round.ahead) {
             self.wait_until(world, arrival, place);
             if ahead.meets {
-                self.time += programs.weights.meet;
+                self.time += programs.weights.barrier;
             }
             let next = self.copy(world, round, place);
             if let Some(frame) = self.frames.last_mut() {
@@ -487,7 +493,7 @@ impl Walker {
     }
 
     /// A block is over when its stores have been read.
-    fn end(&mut self, world: &mut World<'_>) -> Progress {
+    fn end(&mut self, world: &mut SimState<'_>) -> Progress {
         if self.sent > 0 {
             let Some(&read) = world.queues[QUEUES * self.number + NEAR].done.get(self.sent - 1) else {
                 return Progress::Waits;
@@ -498,7 +504,7 @@ impl Walker {
         Progress::Ended
     }
 
-    fn end_of_list(&mut self, world: &mut World<'_>) -> Progress {
+    fn end_of_list(&mut self, world: &mut SimState<'_>) -> Progress {
         let Some(frame) = self.frames.last_mut() else { return Progress::Ended };
         let place = (frame.list, frame.next);
         match &mut frame.round {
@@ -519,7 +525,7 @@ impl Walker {
     }
 
     /// Is it one of those that load?
-    pub fn loads(&self, programs: &Programs) -> bool {
+    pub fn loads(&self, programs: &EventPrograms) -> bool {
         programs.agents[self.agent].acts == WarpRole::Producer
     }
 }

@@ -8,7 +8,7 @@
 //! that gains by letting more blocks in is taken only if it is as good without them, and not where the kernel asks for the number of blocks, as
 //! persistent ones do.
 
-use super::super::cost::{Cost, Launched, Subject, weights};
+use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
 use super::super::{Choice, CompileOptions, lower};
 use super::num_warps;
 use super::prepare::build_with;
@@ -262,8 +262,8 @@ fn outcome(
             return Outcome::Fails("registers or shared memory do not allow it".to_owned());
         }
         let cost_of = |blocks| {
-            let launched = Launched::default();
-            Subject { context, body: entry.body, schedule, blocks, launched }.cost(weights(target))
+            let launched = LaunchInfo::default();
+            CostInput { context, body: entry.body, schedule, blocks, launched }.cost(weights(target))
         };
         let fewer = usual.filter(|&usual| usual < blocks);
         let teams = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
