@@ -1,69 +1,65 @@
 //! The ptx back end: our own code generator, from a Tile IR module to PTX text.
 //!
 //! Stages, each a room of its own:
-//! 1. `choose` — which of several plans, by what their schedules cost (`cost`); `plan` — how many warps a tile block has;
-//! 2. `infer` — a register layout for every tile value, the layouts of memory accesses, the plans of
+//! 1. `plan` — the form of the module, the number of warps, which of several plans by what their schedules cost (`cost`);
+//! 2. `layout_inference` — a register layout for every tile value, the layouts of memory accesses, the plans of
 //!    matrix products;
-//! 3. `lower` — ops to instructions, one family a file, on the typed builder;
-//! 4. `pressure` — how many blocks the registers allow;
+//! 3. `lower` — ops to instructions, one family a file, on the typed builder of `isa`;
+//! 4. `opt` — passes over instructions, and how many blocks the registers allow;
 //! 5. `workarounds` — rewrites of instructions that ptxas compiles to wrong code;
-//! 6. `emit` — instructions to text.
+//! 6. `isa` — instructions to text.
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
-mod apart;
-#[cfg(test)]
-mod assemble;
-mod assertion;
-mod boxed;
-#[allow(dead_code)]
-mod builder;
-mod choose;
 #[allow(dead_code)]
 mod cost;
+mod device_assert;
 #[allow(dead_code)]
-mod emit;
-mod form;
-mod infer;
-#[allow(dead_code)]
-mod inst;
+mod isa;
+mod layout_inference;
 mod lower;
 #[allow(dead_code)]
 mod mma;
+mod opt;
 mod options;
 mod plan;
-mod pressure;
-mod reload;
+#[cfg(test)]
+mod ptxas_test;
 pub mod remarks;
 #[allow(dead_code)]
 mod scalar;
 pub(crate) mod schedule;
-mod shared;
-mod source;
-mod spelling;
+mod smem;
 pub mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
-mod whole_product;
 mod workarounds;
 
-pub use assertion::{Assertion, NoteField, note_words};
-pub(crate) use cost::{Launched, Subject, weights};
-pub use emit::global_symbol;
+pub(crate) use cost::{CostInput, LaunchInfo, weights};
+pub use device_assert::{Assertion, NoteField, note_words};
+pub use isa::emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
-pub(crate) use infer::{ViewShape, contiguous_axis};
+pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::{Choice, CompileOptions};
 #[cfg(any(test, feature = "_suite"))]
-pub(crate) use plan::GROUP_WARPS;
+pub(crate) use plan::num_warps::GROUP_WARPS;
 
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Entry, Module};
 use crate::pass;
 use crate::target::Target;
-use form::{build_with, in_the_end};
+use device_assert as assertion;
+use isa::{builder, emit, inst, loc_directives as source};
+use layout_inference as infer;
+use opt::{mul_wide as whole_product, register_pressure as pressure};
+use plan::prepare::{build_with, in_the_end};
+use plan::{plan_search, rematerialize};
+#[cfg(test)]
+use ptxas_test as assemble;
 use remarks::CodeRemarks;
+use smem::{allocation as shared, tma_box as boxed};
 use tensor_map::TensorMap;
 
 /// Where the bytes of one kernel parameter come from at launch.
@@ -152,22 +148,22 @@ pub(crate) fn with_plan<T>(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    launched: Launched<'_>,
-    look: &mut dyn FnMut(&Subject<'_, '_>) -> T,
+    launched: LaunchInfo<'_>,
+    look: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
 ) -> Result<T> {
     let bare = pass::without_meanings(module);
     let turned = pass::with_reversals(bare.as_ref().unwrap_or(module));
     let module = turned.as_ref().or(bare.as_ref()).unwrap_or(module);
     let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &choose::choose(module, entry, target, options).options;
+        let options = &plan_search::choose(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::planned(module, entry, inference, options);
             if !lowering.problems().is_empty() {
                 return Err(lowering.problems().to_vec());
             }
             let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks(entry.body));
-            Ok(look(&Subject { context, body: entry.body, schedule, blocks, launched }))
+            Ok(look(&CostInput { context, body: entry.body, schedule, blocks, launched }))
         })
     };
     let planned = in_the_end(module, entry, (target, options), |module, entry| {
@@ -208,7 +204,7 @@ pub(crate) fn with_schedule<T>(
     look: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &choose::choose(module, entry, target, options).options;
+        let options = &plan_search::choose(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::lowered(module, entry, inference, "kernel", options);
             if !lowering.problems().is_empty() {
@@ -241,7 +237,7 @@ pub fn rewritten(module: &Module) -> Module {
     if let Ok(Some(cut)) = pass::apart(&module, true) {
         module = cut;
     }
-    if let Some(reloaded) = reload::reloaded(&module, module.entries[0].body, 1) {
+    if let Some(reloaded) = rematerialize::reloaded(&module, module.entries[0].body, 1) {
         module = reloaded;
     }
     pass::rotate(&mut module, &|_| true);
@@ -261,7 +257,7 @@ fn build(
             lower::lower(module, entry, inference, &name, options)
         })
     };
-    let choice = choose::choose(module, entry, target, options);
+    let choice = plan_search::choose(module, entry, target, options);
     let mut built = build(&choice.options);
     let mut by_threads = options.tma && !choice.options.tma;
     if built.is_err() && choice.options != *options {

@@ -4,9 +4,9 @@
 
 use std::fmt;
 
-use super::emit::Function;
-use super::inst::{Arg, Inst, Line, Opcode, Operand};
-use super::plan::WARP;
+use super::isa::emit::Function;
+use super::isa::inst::{Arg, Inst, Line, Opcode, Operand};
+use super::plan::num_warps::WARP;
 use crate::dtype::DType;
 use crate::error::Location;
 use crate::ir::{Module, OpId, Value};
@@ -215,7 +215,7 @@ impl CodeRemarks {
         self.barriers = function.lines.iter().filter(barrier).count() as u32;
         self.warps = warps;
         self.producer_warps = (function.threads / WARP).saturating_sub(warps * self.groups());
-        self.live_registers = super::pressure::live_registers(function);
+        self.live_registers = super::opt::register_pressure::live_registers(function);
         // Warps that compute beside a producer take registers that it gives up.
         let taken = function.lines.iter().filter_map(|line| match line {
             Line::Inst(Inst { op: Opcode::SetMaxNReg { inc: true }, srcs, .. }) => match srcs[..] {

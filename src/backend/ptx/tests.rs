@@ -1,23 +1,20 @@
 //! Small kernels, built by hand, through the whole back end and through ptxas where it is at hand.
 
-mod ahead;
 mod atomics;
-pub mod bands;
-mod beside;
+mod aux_loads;
 pub(crate) mod clusters;
-mod combined;
-mod lapped;
-mod lent;
-pub mod meetings;
-mod products;
-mod riders;
-mod rounds;
+mod cp_async;
+pub mod data_partition;
+mod deferred_load;
+mod epilogue_smem_reuse;
+mod mma;
+mod mma_overlap;
+mod privatized;
 pub(crate) mod schedules;
-mod stores;
-mod strips;
-mod thin;
-pub mod turns;
-mod waits;
+mod strip_mine;
+pub mod sync;
+mod tma_store;
+mod unroll;
 
 use std::path::PathBuf;
 use std::process::Command;

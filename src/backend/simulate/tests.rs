@@ -9,7 +9,8 @@ use super::{Simulation, groups};
 use crate::backend::cpu::{Program, RunOptions};
 use crate::backend::ptx::schedule::{KernelInfo, OrderSpan, Schedule, Step};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
-use crate::backend::ptx::tests::{bands, matmul, meetings, turns};
+use crate::backend::ptx::tests::sync::{barriers, mma_order};
+use crate::backend::ptx::tests::{data_partition, matmul};
 use crate::backend::ptx::{CompileOptions, Scheduled};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -69,7 +70,7 @@ fn schedules_do_what_their_kernels_do() {
 #[test]
 fn bands_do_together_what_the_whole_kernel_does() {
     let mut plain = matmul(DType::F16, DType::F32, [192, 64, 32]);
-    let mut whole = bands::whole(192);
+    let mut whole = data_partition::whole(192);
     for module in [&mut plain, &mut whole] {
         launch::shorten(module);
         let divided = crate::pass::data_partition::run(module, 3).unwrap();
@@ -118,7 +119,7 @@ fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
 #[test]
 fn groups_go_for_themselves_and_their_turns_are_noticed() {
     let mut changes = 0;
-    each(turns::kernels(), |name, context, body, schedule, launch| {
+    each(mma_order::kernels(), |name, context, body, schedule, launch| {
         assert_eq!(schedule.has_order_barriers(), name.ends_with("sm_90a"), "{name}");
         if !schedule.has_order_barriers() {
             return;
@@ -199,13 +200,13 @@ const OF_THREADS: &[&str] = &[
 
 #[test]
 fn threads_that_do_not_meet_are_noticed() {
-    let kernels = if every(2) == 1 { kernels() } else { meetings::modules().into_iter().map(plain).collect() };
+    let kernels = if every(2) == 1 { kernels() } else { barriers::modules().into_iter().map(plain).collect() };
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     each(kernels, |_, context, body, schedule, launch| {
         if run(context, body, schedule, launch, &[0]).is_err() {
             return;
         }
-        for (what, mutant) in meetings::mutants(schedule).into_iter().filter(|(what, _)| OF_THREADS.contains(what)) {
+        for (what, mutant) in barriers::mutants(schedule).into_iter().filter(|(what, _)| OF_THREADS.contains(what)) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
             count[0] += usize::from(run(context, body, &mutant, launch, &[0]).is_err());

@@ -67,8 +67,8 @@ pub(crate) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool)
 /// The schedule that PTX is generated from as a picture, replayed in time by the cost model.
 pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
     let title = format!("{name}, {target}");
-    let draw = &mut |subject: &ptx::Subject<'_, '_>| subject.picture(ptx::weights(target), &title);
-    ptx::with_plan(module, target, &options(hints, tma), ptx::Launched::default(), draw)?.ok_or_else(stuck)
+    let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::weights(target), &title);
+    ptx::with_plan(module, target, &options(hints, tma), ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
 }
 
 fn stuck() -> crate::Error {
@@ -92,9 +92,9 @@ pub struct Plan {
 }
 
 /// What a launch over a grid with these parameters would take with these hints; the schedule.
-fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::Launched<'_>) -> Result<(f64, String)> {
+fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchInfo<'_>) -> Result<(f64, String)> {
     let weights = ptx::weights(target);
-    let look = &mut |subject: &ptx::Subject<'_, '_>| {
+    let look = &mut |subject: &ptx::CostInput<'_, '_>| {
         subject.cost(weights).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
     };
     let (cost, text) = ptx::with_plan(module, target, &options(hints, true), launched, look)?.ok_or_else(stuck)?;
@@ -106,7 +106,7 @@ pub(crate) fn plans(
     module: &Module,
     target: Target,
     hints: Hints,
-    launched: ptx::Launched<'_>,
+    launched: ptx::LaunchInfo<'_>,
     all: bool,
 ) -> Result<Vec<Plan>> {
     let (model, schedule) = priced(module, target, hints, launched)?;

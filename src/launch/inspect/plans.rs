@@ -1,7 +1,7 @@
 //! The plans of a launch and what they would take, by the cost model of schedules.
 
 use super::text::traced;
-use crate::backend::ptx::Launched;
+use crate::backend::ptx::LaunchInfo;
 use crate::error::Result;
 use crate::kernel::{Arguments, ArrivesAs, Bound, Kernel, WordWriter};
 use crate::launch::compile::check_hints::check_hints;
@@ -31,6 +31,6 @@ impl Launch<'_> {
         let (module, _) = traced(&call)?;
         let mut words = WordWriter::default();
         call.args().pack(&mut |word| words.push(word));
-        plans(&module, target, self.hints, Launched { grid, params: words.words() }, all)
+        plans(&module, target, self.hints, LaunchInfo { grid, params: words.words() }, all)
     }
 }

@@ -7,39 +7,39 @@
 //!
 //! Loops go round a few times until they are steady; what is left of them is added with the cycles of a steady iteration. How
 //! often they go round is known from constants, or from grid and parameters of a launch; else it is assumed
-//! (`program::ASSUMED`).
+//! (`events::DEFAULT_TRIP_COUNTS`).
 //!
-//! * `weights` — rates and latencies, by target;
-//! * `demand`, `prices` — what an op asks of which unit;
-//! * `trips` — how often loops go round;
-//! * `program` — the steps of a schedule with their prices;
-//! * `machine`, `queue`, `walk`, `replay` — units, what goes on by itself, who walks, all of them together;
-//! * `picture` — the replay as SVG.
+//! * `machine_model` — rates and latencies, by target;
+//! * `resource_use`, `op_cost` — what an op asks of which unit;
+//! * `trip_count` — how often loops go round;
+//! * `events` — the steps of a schedule with their prices;
+//! * `resources`, `async_queue`, `warp_walk`, `discrete_event` — units, what goes on by itself, who walks, all of them together;
+//! * `timeline_svg` — the replay as SVG.
 //!
 //! Knows schedules, layouts and plans of products; no instruction and no builder. It does not know registers that are spilled,
 //! instructions that the assembler moves, banks of shared memory, and heat.
 
-mod demand;
-mod machine;
-mod picture;
-mod prices;
-mod program;
-mod queue;
-mod replay;
+mod async_queue;
+mod discrete_event;
+mod events;
+mod machine_model;
+mod op_cost;
+mod resource_use;
+mod resources;
 #[cfg(test)]
 mod tests;
-mod trips;
-mod walk;
-mod weights;
+mod timeline_svg;
+mod trip_count;
+mod warp_walk;
 
-pub use replay::RoundCost;
-pub use trips::Launched;
-pub use weights::Weights;
+pub use discrete_event::LoopCost;
+pub use machine_model::MachineModel;
+pub use trip_count::LaunchInfo;
 
-use self::demand::Unit;
-use self::program::Programs;
-use self::replay::Replay;
-use self::trips::tiles_stored;
+use self::discrete_event::Simulation;
+use self::events::EventPrograms;
+use self::resource_use::Resource;
+use self::trip_count::tiles_stored;
 use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::ir::BlockId;
 use crate::target::Target;
@@ -52,7 +52,7 @@ pub struct Cost {
     /// So many of them.
     pub blocks: u32,
     /// Loops of those who compute, the inner ones first.
-    pub rounds: Vec<RoundCost>,
+    pub rounds: Vec<LoopCost>,
     /// What part of the time which unit is busy.
     pub busy: Vec<(&'static str, f64)>,
     /// The largest part of the time of a unit that has as much to do whatever the plan: no plan takes less than this part.
@@ -71,30 +71,30 @@ impl Cost {
 
 /// What is to be costed: a schedule of an entry with this body.
 #[derive(Clone, Copy)]
-pub struct Subject<'a, 'm> {
+pub struct CostInput<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
     pub body: BlockId,
     pub schedule: &'a Schedule,
     /// Tile blocks that fit on a multiprocessor.
     pub blocks: u32,
-    pub launched: Launched<'a>,
+    pub launched: LaunchInfo<'a>,
 }
 
 /// The table of a target.
-pub fn weights(target: Target) -> &'static Weights {
-    weights::of(target)
+pub fn weights(target: Target) -> &'static MachineModel {
+    machine_model::of(target)
 }
 
-impl Subject<'_, '_> {
+impl CostInput<'_, '_> {
     /// What it costs; none, if its agents wait for each other for ever.
-    pub fn cost(&self, weights: &'static Weights) -> Option<Cost> {
+    pub fn cost(&self, weights: &'static MachineModel) -> Option<Cost> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
-        let replay = Replay::of(&programs, blocks as usize, false)?;
-        let (rounds, block) = replay::extrapolated(&programs, &replay);
-        let block = block + weights.block;
-        let shares = replay::shares(&replay);
-        let fixed = [Unit::Tensor, Unit::Special, Unit::L2, Unit::Memory];
+        let replay = Simulation::of(&programs, blocks as usize, false)?;
+        let (rounds, block) = discrete_event::extrapolated(&programs, &replay);
+        let block = block + weights.block_launch;
+        let shares = discrete_event::shares(&replay);
+        let fixed = [Resource::Tensor, Resource::Special, Resource::L2, Resource::Memory];
         let bound = shares.iter().filter(|(unit, _)| fixed.contains(unit)).map(|share| share.1).fold(0.0, f64::max);
         let busy = shares.into_iter().map(|(unit, share)| (unit.name(), share)).collect();
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
@@ -104,28 +104,28 @@ impl Subject<'_, '_> {
     }
 
     /// The replay as SVG.
-    pub fn picture(&self, weights: &'static Weights, title: &str) -> Option<String> {
+    pub fn picture(&self, weights: &'static MachineModel, title: &str) -> Option<String> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
-        let replay = Replay::of(&programs, blocks as usize, true)?;
-        Some(picture::draw(&programs, &replay, title))
+        let replay = Simulation::of(&programs, blocks as usize, true)?;
+        Some(timeline_svg::draw(&programs, &replay, title))
     }
 
     /// Tile blocks of a multiprocessor at a time: as many as fit, if there are as many.
-    fn resident(&self, weights: &Weights) -> u32 {
+    fn resident(&self, weights: &MachineModel) -> u32 {
         let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
         let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.multiprocessors).ceil().max(1.0) as u32);
         self.blocks.clamp(1, there)
     }
 
-    fn programs(&self, weights: &'static Weights) -> Programs {
-        let mut programs = Programs::of(self.context, weights, self.body, self.schedule, self.launched);
+    fn programs(&self, weights: &'static MachineModel) -> EventPrograms {
+        let mut programs = EventPrograms::of(self.context, weights, self.body, self.schedule, self.launched);
         self.assume_tiles(&mut programs);
         programs
     }
 
     /// The outermost loop that goes round as a table says: all blocks together store each element once.
-    fn assume_tiles(&self, programs: &mut Programs) {
+    fn assume_tiles(&self, programs: &mut EventPrograms) {
         let module = self.context.module;
         let Some(grid) = self.launched.grid else { return };
         let blocks = grid.iter().map(|&n| f64::from(n)).product::<f64>();

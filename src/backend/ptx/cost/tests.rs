@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::demand::{Demand, Unit};
-use super::program::{Act, AgentPlan, ChannelPrice, Programs, RingPrice, Round, What};
-use super::replay::{Replay, extrapolated};
-use super::trips::trips;
-use super::{Cost, Launched, Weights, weights};
+use super::discrete_event::{Simulation, extrapolated};
+use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost};
+use super::resource_use::{Resource, ResourceUse};
+use super::trip_count::trips;
+use super::{Cost, LaunchInfo, MachineModel, weights};
 use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
 use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
@@ -16,8 +16,8 @@ use crate::ir::{Module, OpId, Opcode};
 use crate::target::Target;
 
 /// A table in which nothing takes time.
-fn free() -> Weights {
-    Weights {
+fn free() -> MachineModel {
+    MachineModel {
         clock: 1.0,
         multiprocessors: 132.0,
         tensor: 1e9,
@@ -28,27 +28,27 @@ fn free() -> Weights {
         l2: 1e9,
         memory: 1e9,
         misses: 0.0,
-        load: 0.0,
-        copy: 0.0,
-        step: 0.0,
+        load_latency: 0.0,
+        copy_latency: 0.0,
+        dependent_issue: 0.0,
         shuffle: 0.0,
-        meet: 0.0,
-        wake: 0.0,
-        drain: 0.0,
-        gap: 0.0,
+        barrier: 0.0,
+        wait_wakeup: 0.0,
+        mma_latency: 0.0,
+        mma_group_gap: 0.0,
         gather: 0.0,
         registers: 0.0,
-        crowd: 0.0,
-        fill: 0.0,
-        paired_fill: 0.0,
-        each_box: 0.0,
-        turn: 0.0,
-        block: 0.0,
+        warpgroup_contention: 0.0,
+        producer_stage: 0.0,
+        producer_stage_cluster: 0.0,
+        tma_box: 0.0,
+        loop_overhead: 0.0,
+        block_launch: 0.0,
         launch: 0.0,
     }
 }
 
-fn table(weights: Weights) -> &'static Weights {
+fn table(weights: MachineModel) -> &'static MachineModel {
     Box::leak(Box::new(weights))
 }
 
@@ -56,9 +56,9 @@ fn usual() -> CompileOptions {
     CompileOptions { choice: Choice::Nothing, ..CompileOptions::default() }
 }
 
-fn cost(module: &Module, target: Target, options: &CompileOptions, weights: &'static Weights) -> Cost {
-    let look = &mut |subject: &super::Subject<'_, '_>| subject.cost(weights);
-    with_plan(module, target, options, Launched::default(), look).unwrap().expect("an end")
+fn cost(module: &Module, target: Target, options: &CompileOptions, weights: &'static MachineModel) -> Cost {
+    let look = &mut |subject: &super::CostInput<'_, '_>| subject.cost(weights);
+    with_plan(module, target, options, LaunchInfo::default(), look).unwrap().expect("an end")
 }
 
 fn product() -> Module {
@@ -66,23 +66,28 @@ fn product() -> Module {
 }
 
 /// Programs of these agents, without a kernel.
-fn programs(weights: Weights, agents: Vec<AgentPlan>, lists: Vec<Vec<Act>>, rounds: Vec<Round>) -> Programs {
-    Programs { weights: table(weights), lists, rounds, agents, rings: Vec::new(), channels: Vec::new() }
+fn programs(
+    weights: MachineModel,
+    agents: Vec<PartitionEvents>,
+    lists: Vec<Vec<Event>>,
+    rounds: Vec<LoopTiming>,
+) -> EventPrograms {
+    EventPrograms { weights: table(weights), lists, rounds, agents, rings: Vec::new(), channels: Vec::new() }
 }
 
-fn work(demand: Demand) -> Act {
-    let (behind, arrives) = (Demand::default(), Vec::new());
-    let what = What::Work { demand, behind, stores: false, meets: 0, arrives, waits: false };
-    Act::new(what, "work".to_owned())
+fn work(demand: ResourceUse) -> Event {
+    let (behind, arrives) = (ResourceUse::default(), Vec::new());
+    let what = EventKind::Work { demand, behind, stores: false, meets: 0, arrives, waits: false };
+    Event::new(what, "work".to_owned())
 }
 
-fn agent(acts: super::WarpRole, list: usize, groups: u32) -> AgentPlan {
-    AgentPlan { acts, list, teams: 1, groups, warps: 4, in_turn: groups }
+fn agent(acts: super::WarpRole, list: usize, groups: u32) -> PartitionEvents {
+    PartitionEvents { acts, list, teams: 1, groups, warps: 4, in_turn: groups }
 }
 
 /// A loop of so many iterations over a list.
-fn round(acts: usize, trips: u32) -> Round {
-    Round {
+fn round(acts: usize, trips: u32) -> LoopTiming {
+    LoopTiming {
         op: OpId(0),
         acts,
         leave: None,
@@ -98,33 +103,38 @@ fn round(acts: usize, trips: u32) -> Round {
 
 #[test]
 fn those_who_want_the_same_unit_share_it() {
-    let both = vec![work(Demand::of(Unit::Special, 640.0))];
+    let both = vec![work(ResourceUse::of(Resource::Special, 640.0))];
     let all = programs(free(), vec![agent(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
-    let replay = Replay::of(&all, 1, true).unwrap();
-    assert_eq!((replay.end, replay.busy[Unit::Special as usize]), (1280.0, 1280.0));
+    let replay = Simulation::of(&all, 1, true).unwrap();
+    assert_eq!((replay.end, replay.busy[Resource::Special as usize]), (1280.0, 1280.0));
     // They go on side by side: neither is done long before the other one.
     assert!(replay.walkers.iter().all(|walker| walker.time >= 1280.0 - 64.0));
     // Blocks of a multiprocessor do, too; other units are other queues.
-    assert_eq!(Replay::of(&all, 2, false).unwrap().end, 2560.0);
-    let apart = vec![work(Demand::of(Unit::Special, 100.0).and(Unit::Alu, 100.0))];
+    assert_eq!(Simulation::of(&all, 2, false).unwrap().end, 2560.0);
+    let apart = vec![work(ResourceUse::of(Resource::Special, 100.0).and(Resource::Alu, 100.0))];
     let apart = programs(free(), vec![agent(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
-    assert_eq!(Replay::of(&apart, 1, false).unwrap().end, 100.0);
+    assert_eq!(Simulation::of(&apart, 1, false).unwrap().end, 100.0);
 }
 
 /// A loop that takes what another agent fills, in so many stages; cycles of an iteration.
 fn ring(stages: usize) -> f64 {
-    let act = |what| Act::new(what, String::new());
-    let consumer = vec![act(What::Round(0))];
-    let taken = vec![act(What::Take(0)), act(What::Await(0)), work(Demand::time(10.0)), act(What::Give(vec![0]))];
-    let producer = vec![act(What::Round(1))];
-    let filled = vec![act(What::Fill(0))];
-    let weights = Weights { l2: 1.0, copy: 700.0, ..free() };
+    let act = |what| Event::new(what, String::new());
+    let consumer = vec![act(EventKind::LoopTiming(0))];
+    let taken = vec![
+        act(EventKind::Take(0)),
+        act(EventKind::Await(0)),
+        work(ResourceUse::time(10.0)),
+        act(EventKind::Give(vec![0])),
+    ];
+    let producer = vec![act(EventKind::LoopTiming(1))];
+    let filled = vec![act(EventKind::Fill(0))];
+    let weights = MachineModel { l2: 1.0, copy_latency: 700.0, ..free() };
     let agents = vec![agent(super::WarpRole::Consumer, 0, 1), agent(super::WarpRole::Producer, 2, 1)];
     let lists = vec![consumer, taken, producer, filled];
     let mut all = programs(weights, agents, lists, vec![round(1, 64), round(3, 64)]);
-    all.rings = vec![RingPrice { stages, paired: false }];
-    all.channels = vec![ChannelPrice { ring: 0, bytes: 100.0, fetched: 100.0, boxes: 1.0 }];
-    let replay = Replay::of(&all, 1, false).unwrap();
+    all.rings = vec![PipelineCost { stages, paired: false }];
+    all.channels = vec![ChannelCost { ring: 0, bytes: 100.0, fetched: 100.0, boxes: 1.0 }];
+    let replay = Simulation::of(&all, 1, false).unwrap();
     extrapolated(&all, &replay).0[0].cycles
 }
 
@@ -140,34 +150,36 @@ fn stages_hide_the_way_of_copies() {
 #[test]
 fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     let value = crate::ir::Value(0);
-    let (demand, behind, arrives) = (Demand::time(1.0), Demand::default(), vec![value]);
-    let load = What::Work { demand, behind, stores: false, meets: 0, arrives, waits: false };
-    let alu = Demand::of(Unit::Alu, 64.0);
-    let reads = Act { reads: vec![value], ..work(alu) };
-    let lists = vec![vec![Act::new(load, String::new()), reads], vec![work(Demand::time(500.0)), work(alu)]];
+    let (demand, behind, arrives) = (ResourceUse::time(1.0), ResourceUse::default(), vec![value]);
+    let load = EventKind::Work { demand, behind, stores: false, meets: 0, arrives, waits: false };
+    let alu = ResourceUse::of(Resource::Alu, 64.0);
+    let reads = Event { reads: vec![value], ..work(alu) };
+    let lists = vec![vec![Event::new(load, String::new()), reads], vec![work(ResourceUse::time(500.0)), work(alu)]];
     let agents = vec![agent(super::WarpRole::Consumer, 0, 1), agent(super::WarpRole::Producer, 1, 1)];
     let replay =
-        Replay::of(&programs(Weights { load: 1000.0, ..free() }, agents, lists, Vec::new()), 1, false).unwrap();
+        Simulation::of(&programs(MachineModel { load_latency: 1000.0, ..free() }, agents, lists, Vec::new()), 1, false)
+            .unwrap();
     assert_eq!(replay.walkers.iter().map(|walker| walker.time).collect::<Vec<_>>(), [1065.0, 564.0]);
 }
 
 /// Cycles of an iteration of two groups: a product of 300 cycles, of which the tensor cores take 100, and 50 cycles behind it.
 /// `turns`: the groups take turns at products.
 fn multiplying(turns: bool) -> f64 {
-    let act = |what| Act::new(what, String::new());
-    let (runs, gives) = (Demand::of(Unit::Tensor, 100.0), Vec::new());
-    let product = act(What::Product { runs, least: 300.0, waits: false, gives });
+    let act = |what| Event::new(what, String::new());
+    let (runs, gives) = (ResourceUse::of(Resource::Tensor, 100.0), Vec::new());
+    let product = act(EventKind::Product { runs, least: 300.0, waits: false, gives });
     let all = [
-        act(What::BeginTurn),
+        act(EventKind::BeginTurn),
         product,
-        act(What::EndTurn { multiplied: true }),
-        act(What::Land { younger: 0 }),
-        work(Demand::time(50.0)),
+        act(EventKind::EndTurn { multiplied: true }),
+        act(EventKind::Land { younger: 0 }),
+        work(ResourceUse::time(50.0)),
     ];
-    let body = all.into_iter().filter(|act| turns || !matches!(act.what, What::BeginTurn | What::EndTurn { .. }));
-    let lists = vec![vec![act(What::Round(0))], body.collect()];
+    let body =
+        all.into_iter().filter(|act| turns || !matches!(act.what, EventKind::BeginTurn | EventKind::EndTurn { .. }));
+    let lists = vec![vec![act(EventKind::LoopTiming(0))], body.collect()];
     let all = programs(free(), vec![agent(super::WarpRole::Consumer, 0, 2)], lists, vec![round(1, 64)]);
-    extrapolated(&all, &Replay::of(&all, 1, false).unwrap()).0[0].cycles
+    extrapolated(&all, &Simulation::of(&all, 1, false).unwrap()).0[0].cycles
 }
 
 #[test]
@@ -179,59 +191,61 @@ fn products_in_turn_are_done_one_after_another() {
 
 #[test]
 fn groups_wait_for_the_turn_before() {
-    let act = |what| Act::new(what, String::new());
-    let turn =
-        |cycles| vec![act(What::BeginTurn), work(Demand::time(cycles)), act(What::EndTurn { multiplied: false })];
+    let act = |what| Event::new(what, String::new());
+    let turn = |cycles| {
+        vec![act(EventKind::BeginTurn), work(ResourceUse::time(cycles)), act(EventKind::EndTurn { multiplied: false })]
+    };
     let of = |in_turn, groups, weights| {
-        let agents = vec![AgentPlan { in_turn, ..agent(super::WarpRole::Consumer, 0, groups) }];
+        let agents = vec![PartitionEvents { in_turn, ..agent(super::WarpRole::Consumer, 0, groups) }];
         let all = programs(weights, agents, vec![turn(100.0)], Vec::new());
-        Replay::of(&all, 1, false).unwrap().end
+        Simulation::of(&all, 1, false).unwrap().end
     };
     // Three groups one after the other; of two bands of two groups each these go together.
     assert_eq!((of(3, 3, free()), of(2, 4, free())), (300.0, 200.0));
     // Each waits at a barrier, and arrives at the next one.
-    assert_eq!(of(3, 3, Weights { meet: 30.0, step: 4.0, ..free() }), 3.0 * 130.0 + 4.0);
+    assert_eq!(of(3, 3, MachineModel { barrier: 30.0, dependent_issue: 4.0, ..free() }), 3.0 * 130.0 + 4.0);
     // A turn that never ends has no cost.
-    let lists = vec![vec![act(What::BeginTurn)]];
+    let lists = vec![vec![act(EventKind::BeginTurn)]];
     assert!(
-        Replay::of(&programs(free(), vec![agent(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()), 1, false)
+        Simulation::of(&programs(free(), vec![agent(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()), 1, false)
             .is_none()
     );
 }
 
 #[test]
 fn turns_of_a_schedule_are_acts() {
-    for (name, module, options) in crate::backend::ptx::tests::turns::kernels() {
-        let look = &mut |subject: &super::Subject<'_, '_>| {
+    for (name, module, options) in crate::backend::ptx::tests::sync::mma_order::kernels() {
+        let look = &mut |subject: &super::CostInput<'_, '_>| {
             let programs = subject.programs(weights(Target::SM_90A));
-            let count = |is: fn(&What) -> bool| programs.lists.iter().flatten().filter(|act| is(&act.what)).count();
-            let begins = count(|what| matches!(what, What::BeginTurn));
-            (begins, count(|what| matches!(what, What::EndTurn { .. })), subject.schedule.has_order_barriers())
+            let count =
+                |is: fn(&EventKind) -> bool| programs.lists.iter().flatten().filter(|act| is(&act.what)).count();
+            let begins = count(|what| matches!(what, EventKind::BeginTurn));
+            (begins, count(|what| matches!(what, EventKind::EndTurn { .. })), subject.schedule.has_order_barriers())
         };
         let options = CompileOptions { choice: Choice::Nothing, ..options };
-        let found = with_plan(&module, Target::SM_90A, &options, Launched::default(), look).unwrap();
+        let found = with_plan(&module, Target::SM_90A, &options, LaunchInfo::default(), look).unwrap();
         assert_eq!(found, (1, 1, true), "{name}");
     }
 }
 
 #[test]
 fn who_waits_for_what_never_comes_has_no_cost() {
-    let act = |what| Act::new(what, String::new());
+    let act = |what| Event::new(what, String::new());
     let mut all = programs(
         free(),
         vec![agent(super::WarpRole::Consumer, 0, 1)],
-        vec![vec![act(What::Take(0)), act(What::Await(0))]],
+        vec![vec![act(EventKind::Take(0)), act(EventKind::Await(0))]],
         Vec::new(),
     );
-    all.rings = vec![RingPrice { stages: 2, paired: false }];
-    all.channels = vec![ChannelPrice { ring: 0, bytes: 1.0, fetched: 1.0, boxes: 1.0 }];
-    assert!(Replay::of(&all, 1, false).is_none());
+    all.rings = vec![PipelineCost { stages: 2, paired: false }];
+    all.channels = vec![ChannelCost { ring: 0, bytes: 1.0, fetched: 1.0, boxes: 1.0 }];
+    assert!(Simulation::of(&all, 1, false).is_none());
 }
 
 #[test]
 fn tensor_cores_of_twice_the_rate_take_half_the_time() {
-    let once = cost(&product(), Target::SM_90A, &usual(), table(Weights { tensor: 2048.0, ..free() }));
-    let twice = cost(&product(), Target::SM_90A, &usual(), table(Weights { tensor: 4096.0, ..free() }));
+    let once = cost(&product(), Target::SM_90A, &usual(), table(MachineModel { tensor: 2048.0, ..free() }));
+    let twice = cost(&product(), Target::SM_90A, &usual(), table(MachineModel { tensor: 4096.0, ..free() }));
     let [once, twice] = [&once, &twice].map(|cost| cost.rounds[0].cycles);
     // 128 x 256 x 64 multiply-adds.
     assert!((once - 1024.0).abs() < 1.0 && (twice - 512.0).abs() < 1.0, "{once}, {twice}");
@@ -251,7 +265,7 @@ fn more_stages_and_the_copy_engine_are_faster() {
 #[test]
 fn teams_hide_stores() {
     // Memory that is fast enough not to be what all wait for.
-    let weights = table(Weights { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
+    let weights = table(MachineModel { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
     let with = |teams| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { teams, ..TEAMS }, weights);
     let (teams, alone) = (with(true), with(false));
     let outer = |cost: &Cost| cost.rounds.iter().find(|round| round.outer).map(|round| round.cycles).unwrap();
@@ -269,9 +283,9 @@ fn loops_go_round_as_often_as_a_launch_says() {
     let mut loops = Vec::new();
     module.walk(body, &mut |id| loops.extend((module.op(id).code == Opcode::For).then_some(id)));
     assert_eq!(loops.len(), 2);
-    assert!(trips(&module, body, Launched::default()).is_empty());
+    assert!(trips(&module, body, LaunchInfo::default()).is_empty());
     // Tiles from the block's number along x to 64, 8 apart, and as many steps as the block's number along z says: 0, 4 and 8 of a sample.
-    let known = trips(&module, body, Launched { grid: Some([8, 1, 9]), params: &[] });
+    let known = trips(&module, body, LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
     let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();
     found.sort_by(f64::total_cmp);
     assert_eq!(found, [4.0, 8.0]);
@@ -333,13 +347,13 @@ fn pictures_show_all_agents_and_units() {
     let mut agents = BTreeSet::new();
     for (name, module, options) in kernels() {
         for target in [Target::SM_80, Target::SM_90A] {
-            let look = &mut |subject: &super::Subject<'_, '_>| {
+            let look = &mut |subject: &super::CostInput<'_, '_>| {
                 let wanted: Vec<String> =
                     subject.schedule.partitions.iter().map(|agent| agent.role.to_string()).collect();
                 (subject.picture(weights(target), "a < b & \"c\""), wanted)
             };
             let options = CompileOptions { choice: Choice::Nothing, ..options };
-            let Ok((picture, wanted)) = with_plan(&module, target, &options, Launched::default(), look) else {
+            let Ok((picture, wanted)) = with_plan(&module, target, &options, LaunchInfo::default(), look) else {
                 continue;
             };
             let picture = picture.unwrap_or_else(|| panic!("{name}, {target}: no end"));
@@ -349,7 +363,7 @@ fn pictures_show_all_agents_and_units() {
                 assert!(said.contains(&agent), "{name}, {target}: no lane of {agent}");
                 agents.insert(agent);
             }
-            assert!(Unit::ALL.iter().all(|unit| said.contains(unit.name())), "{name}, {target}");
+            assert!(Resource::ALL.iter().all(|unit| said.contains(unit.name())), "{name}, {target}");
         }
     }
     assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["all", "load", "math"]);
@@ -359,8 +373,8 @@ fn pictures_show_all_agents_and_units() {
 fn a_schedule_is_costed_in_milliseconds() {
     let mut worst = 0.0f64;
     each_schedule_of(kernels(), |name, context, body, schedule| {
-        let launched = Launched::default();
-        let subject = super::Subject { context, body, schedule, blocks: 1, launched };
+        let launched = LaunchInfo::default();
+        let subject = super::CostInput { context, body, schedule, blocks: 1, launched };
         let start = std::time::Instant::now();
         assert!(subject.cost(weights(context.inference.target)).is_some(), "{name}");
         worst = worst.max(start.elapsed().as_secs_f64());

@@ -83,24 +83,24 @@ impl Lowering<'_> {
             // The assembler follows packed conversions of accumulators past a branch, single ones it does not.
             let registers = matches!((first[0], second[0]), (Operand::Reg(_), Operand::Reg(_)));
             if registers && dtype.storage_bits() == 8 {
-                let codes = scalar::pair::narrow_bytes(&mut self.b, dtype, first[0], second[0])?;
+                let codes = scalar::f16x2::narrow_bytes(&mut self.b, dtype, first[0], second[0])?;
                 return Some((codes[0], codes[1]));
             }
-            let word = registers.then(|| scalar::pair::narrow(&mut self.b, dtype, first[0], second[0]))??;
+            let word = registers.then(|| scalar::f16x2::narrow(&mut self.b, dtype, first[0], second[0]))??;
             let halves = repr::unpack_word(&mut self.b, dtype, word);
             return Some((halves[0], halves[1]));
         }
         if repr::class(dtype) != RegClass::B16 || types.operands.iter().any(|&other| other != dtype) {
             return None;
         }
-        if !scalar::pair::exists(op, dtype) {
+        if !scalar::f16x2::exists(op, dtype) {
             return None;
         }
         let mut packed = Vec::with_capacity(first.len());
         for (&lo, &hi) in first.iter().zip(second) {
             packed.push(repr::pack_word(&mut self.b, dtype, &[lo, hi]));
         }
-        let word = scalar::pair::lower(&mut self.b, op, dtype, &packed)?;
+        let word = scalar::f16x2::lower(&mut self.b, op, dtype, &packed)?;
         let halves = repr::unpack_word(&mut self.b, dtype, word);
         Some((halves[0], halves[1]))
     }

@@ -1,9 +1,9 @@
 //! f32 products by fused multiply-add: an outer product of rows and columns in registers for each k.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
-use super::operand::{Cursor, Loop};
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
+use super::smem_operand::{Cursor, Loop};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 

@@ -1,9 +1,9 @@
 //! Operand fragments of tensor-core products: fetching them from shared memory or registers.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
-use super::operand::{Cursor, round_to_tf32};
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::request::{Source, of_rank};
+use super::smem_operand::{Cursor, round_to_tf32};
 use crate::layout::{Layout, SharedLayout, Tiling};
 
 /// How fragments come from shared memory.

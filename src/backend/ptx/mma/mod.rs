@@ -12,23 +12,23 @@
 //! [`crate::layout::SharedLayout::accesses`] of the plan's layout and behind a barrier, or in registers
 //! of the plan's register layout. Knows layouts and the builder; nothing of the IR but element types.
 
+#[cfg(test)]
+mod emulator;
 mod fma;
 mod fragment;
-mod left;
-#[cfg(test)]
-mod model;
-mod operand;
+mod mma_sync;
 mod request;
-mod staged;
-mod tensor;
+mod smem_descriptor;
+mod smem_operand;
 #[cfg(test)]
 mod tests;
 mod wgmma;
+mod wgmma_a_registers;
 
 pub use request::{Effort, MmaRequest, OperandPlan, OperandSpec, Panels, Part, Source};
 
-use super::builder::Builder;
-use super::inst::{Operand, Reg, ShflMode, Ty};
+use super::isa::builder::Builder;
+use super::isa::inst::{Operand, Reg, ShflMode, Ty};
 use crate::dtype::DType;
 use crate::layout::Layout;
 use request::Planned;
@@ -47,7 +47,7 @@ pub struct MmaPlan {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Tensor(Box<tensor::TensorPlan>),
+    Tensor(Box<mma_sync::TensorPlan>),
     Fma(Box<fma::FmaPlan>),
     Wgmma(Box<wgmma::WgmmaPlan>),
 }
@@ -62,7 +62,7 @@ impl MmaPlan {
             (DType::F32, DType::F32, DType::F32) => Ok(MmaPlan::of(fma::plan(request), Kind::Fma)),
             _ => match wgmma::plan(request) {
                 Some(planned) => Ok(MmaPlan::of(planned, Kind::Wgmma)),
-                None => Ok(MmaPlan::of(tensor::plan(request)?, Kind::Tensor)),
+                None => Ok(MmaPlan::of(mma_sync::plan(request)?, Kind::Tensor)),
             },
         }
     }

@@ -1,6 +1,6 @@
 //! What a product is asked for, and what it wants of its operands.
 
-use super::super::inst::{Operand, Reg};
+use super::super::isa::inst::{Operand, Reg};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 use crate::target::Target;

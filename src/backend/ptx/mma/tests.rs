@@ -2,9 +2,9 @@
 
 mod assembled;
 
-use super::super::emit::{self, Param};
-use super::super::inst::*;
-use super::model::{Block, decode, encode};
+use super::super::isa::emit::{self, Param};
+use super::super::isa::inst::*;
+use super::emulator::{Block, decode, encode};
 use super::*;
 use crate::sample::one_in;
 use crate::target::Target;

@@ -15,11 +15,11 @@
 //! at most [`APART`] of k are summed apart and added to the accumulator in f32; then the groups are waited
 //! for here.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
-use super::left::{Gather, Left, ROWS, Rows, Strides};
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::request::{Effort, MmaRequest, OperandPlan, OperandSpec, Part, Planned, Source, of_rank};
-use super::staged::{STEP_BYTES, Staged};
+use super::smem_descriptor::{STEP_BYTES, Staged};
+use super::wgmma_a_registers::{Gather, Left, ROWS, Rows, Strides};
 use crate::dtype::DType;
 use crate::layout::Layout;
 

@@ -4,8 +4,8 @@
 //! integer that has to be rounded again goes through f32 *rounded to odd* (truncated, with the lowest
 //! bit set when anything was lost), from which every shorter format rounds as if directly.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::{Unsupported, repr, small_float};
 use crate::dtype::DType;
 use crate::ir::{Op, Opcode, Rounding, Sign};

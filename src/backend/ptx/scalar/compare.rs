@@ -1,7 +1,7 @@
 //! Comparisons.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::{Unsupported, cast, repr};
 use crate::dtype::DType;
 use crate::ir::{CmpOrder, CmpPred, Op, Sign};

@@ -4,8 +4,8 @@
 //! and a rest for the hardware `ex2`; the clamped split leaves overflow and gradual underflow to the
 //! last product. f64: Cody–Waite reduction and a polynomial.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 
 /// log2 e as a sum of two f32.
 pub(super) const LOG2E: [f32; 2] = [f32::from_bits(0x3fb8_aa3b), f32::from_bits(0x32a5_7060)];

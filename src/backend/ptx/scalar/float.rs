@@ -4,8 +4,8 @@
 //! f32, whose second rounding is innocuous for one addition, multiplication, division or root of
 //! halves. All other functions of halves are those of f32, rounded.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::{ScalarTypes, Unsupported, cast, exp, hyperbolic, log, pow, remainder, trig};
 use crate::dtype::DType;
 use crate::ir::{Flag, Op, Opcode, Rounding};

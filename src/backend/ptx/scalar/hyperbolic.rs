@@ -1,7 +1,7 @@
 //! Hyperbolic functions, from e^|x| and, near zero, polynomials.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::exp::{expm1_double, horner, scaled_double, scaled_single};
 
 /// (sinh x - x) / x³ as a polynomial in x² for |x| ≤ 1.

@@ -3,8 +3,8 @@
 //! Sub-word integers are computed in 32 bits and truncated; see [`repr`] for their form. Nothing traps:
 //! what an instruction makes of a zero divisor is unspecified, and replaced.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::{Unsupported, repr};
 use crate::dtype::DType;
 use crate::ir::{Op, Opcode, Rounding, Sign};

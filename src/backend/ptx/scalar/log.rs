@@ -2,8 +2,8 @@
 //!
 //! x = 2^n · m with m around 1, the polynomial in f = m - 1 (f32) or s = f / (2 + f) (f64).
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::exp::{LOG2E, LOG2E_F64, horner};
 
 /// (log(1 + f) - f + f²/2) / f³ on [-1/3, 1/3).

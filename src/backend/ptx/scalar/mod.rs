@@ -1,32 +1,31 @@
 //! One element of every elementwise operation as PTX.
 //!
-//! [`lower`] is the whole interface; [`repr`] says how elements live in registers and [`pair`] does
+//! [`lower`] is the whole interface; [`repr`] says how elements live in registers and [`f16x2`] does
 //! two halves at once. Sequences are branch-free but for rare slow paths, and any number of elements
 //! may be lowered one after another. Layouts, tiles and memory are not known here.
 
 mod cast;
 mod compare;
 mod exp;
+pub mod f16x2;
 mod float;
 mod hyperbolic;
-mod inline;
+mod inline_ptx;
 mod int;
 mod log;
-pub mod pair;
 mod pow;
 mod remainder;
 pub mod repr;
 mod small_float;
 mod trig;
-mod types;
 
 #[cfg(test)]
 mod tests;
 
-pub use types::{ScalarTypes, Unsupported};
+pub use repr::{ScalarTypes, Unsupported};
 
-use super::builder::Builder;
-use super::inst::Operand;
+use super::isa::builder::Builder;
+use super::isa::inst::Operand;
 use crate::ir::{Op, Opcode, Rounding};
 
 /// An f32 as tf32, rounded to nearest even.
@@ -57,7 +56,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         Bitcast | ExtI | TruncI | IToF | FToI | FToF | IntToPtr | PtrToInt | PtrToPtr => {
             cast::lower(b, op, types.operands[0], types.result, operands[0])
         }
-        InlinePtx => inline::lower(b, op, types, operands),
+        InlinePtx => inline_ptx::lower(b, op, types, operands),
         Assert
         | Assume
         | AtomicCas

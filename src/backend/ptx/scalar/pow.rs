@@ -1,7 +1,7 @@
 //! Powers: 2^(y·log2 |x|) with the logarithm as a sum of two floats, then the special cases of C.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::exp::{LOG2E, LOG2E_F64, exp2_sum_double, horner};
 use super::log::{Split, split_double, split_single};
 use super::{ScalarTypes, Unsupported, cast, repr};

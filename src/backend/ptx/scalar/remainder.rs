@@ -3,8 +3,8 @@
 //! On the integers behind the floats: (m_x · 2^d) mod m_y, a few bits of d at a time. The loop runs
 //! once for every 8 (f32) or 11 (f64) powers of two between the operands.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 
 /// What differs between f32 and f64.
 struct Shape {

@@ -16,9 +16,29 @@
 //! for i32 and i64), [`Operand::F32`] or [`Operand::F64`]. Memory and packed words hold elements of
 //! [`DType::storage_bits`]; [`from_word`] and [`to_word`] go between the two.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use crate::dtype::DType;
+use crate::ir::Op;
+
+/// Element types of the operands and the result of an operation; pointers count as i64.
+#[derive(Clone, Copy, Debug)]
+pub struct ScalarTypes<'a> {
+    /// One for each operand.
+    pub operands: &'a [DType],
+    /// The result.
+    pub result: DType,
+}
+
+/// Why an operation has no lowering, in words for the user; the caller adds target and place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported(pub String);
+
+impl Unsupported {
+    pub(super) fn new(op: &Op, dtype: DType) -> Unsupported {
+        Unsupported(format!("`{}` of {dtype} is not supported by the ptx back end", op.code.spec().name))
+    }
+}
 
 /// The register class of an element.
 pub const fn class(dtype: DType) -> RegClass {

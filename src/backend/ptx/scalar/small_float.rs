@@ -3,8 +3,8 @@
 //! e4m3 and e5m2 have instructions from sm_89 on; everything else is integer code. Conversions to a
 //! small float round to nearest even and saturate (infinities too), as the instructions do.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use crate::dtype::DType;
 
 /// A small format with sign, exponent and mantissa fields (unsigned: no sign field).

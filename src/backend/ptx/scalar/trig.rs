@@ -3,8 +3,8 @@
 //! x = j·π/2 + r with |r| ≤ π/4 and a little: Cody–Waite with three parts of π/2 for moderate x, and
 //! behind a branch the product with the right window of the bits of 2/π (Payne–Hanek) for the rest.
 
-use super::super::builder::Builder;
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
 use super::exp::{MAGIC, horner};
 
 /// (sin r - r) / r³ and (cos r - 1 + r²/2) / r⁴ as polynomials in r².

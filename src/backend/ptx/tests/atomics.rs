@@ -1,6 +1,6 @@
 //! Warps of kernels whose largest access is an atomic.
 
-use super::combined::counts;
+use super::privatized::counts;
 use super::*;
 use crate::ir::{AtomicMode, Elem, MemScope};
 

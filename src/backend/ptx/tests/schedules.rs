@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use super::clusters::PAIRS;
-use super::waits::{Between, dependent_products};
+use super::sync::mma_waits::{Between, dependent_products};
 use super::*;
-use crate::backend::ptx::form::build_with;
 use crate::backend::ptx::lower;
+use crate::backend::ptx::plan::prepare::build_with;
 use crate::backend::ptx::schedule::{
     CarriedMma, ConsumerWait, KernelInfo, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
 };
@@ -54,7 +54,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
         }
     }
     assert!(kernels.len() > 20, "golden kernels");
-    kernels.extend(products::modules().into_iter().map(|module| ("product".to_owned(), module, plain)));
+    kernels.extend(mma::modules().into_iter().map(|module| ("product".to_owned(), module, plain)));
     kernels.extend(clusters::modules().into_iter().map(|module| ("pair".to_owned(), module, PAIRS)));
     kernels.push(("teams".to_owned(), clusters::tiles_in_turn(), clusters::TEAMS));
     for tile in [1024, 1 << 14] {
@@ -65,18 +65,24 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     for keys in [128, 96] {
         kernels.push((format!("products that depend, {keys}"), dependent_products(Between::Nothing, keys), plain));
     }
-    let behind = [strips::gelu(DType::F16), strips::gelu(DType::F32), strips::norm()];
+    let behind = [strip_mine::gelu(DType::F16), strip_mine::gelu(DType::F32), strip_mine::norm()];
     kernels.extend(behind.map(|module| ("work behind a product".to_owned(), module, plain)));
     let branches = [Between::Branch, Between::Meeting].map(|between| dependent_products(between, 128));
     kernels.extend(branches.map(|module| ("branch beside products".to_owned(), module, plain)));
-    kernels.push(("products in both directions".to_owned(), waits::turned_products(None), plain));
-    kernels.push(("endless loop".to_owned(), waits::product_of_endless_loop(), plain));
-    kernels.push(("branch".to_owned(), products::sums_in_a_branch(), plain));
-    kernels.push(("a computed operand".to_owned(), waits::product_beside_a_computed_one(), plain));
-    kernels.extend([("counts".to_owned(), combined::counts(false), plain), rounds::kernel()]);
-    kernels.extend([ahead::kernel(), stores::kernel(), beside::kernel(), lent::kernel(), bands::kernel()]);
-    kernels.extend(turns::kernels().into_iter().chain(riders::kernels()));
-    kernels.extend(super::meetings::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
+    kernels.push(("products in both directions".to_owned(), sync::mma_waits::turned_products(None), plain));
+    kernels.push(("endless loop".to_owned(), sync::mma_waits::product_of_endless_loop(), plain));
+    kernels.push(("branch".to_owned(), mma::sums_in_a_branch(), plain));
+    kernels.push(("a computed operand".to_owned(), sync::mma_waits::product_beside_a_computed_one(), plain));
+    kernels.extend([("counts".to_owned(), privatized::counts(false), plain), unroll::kernel()]);
+    kernels.extend([
+        cp_async::kernel(),
+        tma_store::kernel(),
+        mma_overlap::kernel(),
+        epilogue_smem_reuse::kernel(),
+        data_partition::kernel(),
+    ]);
+    kernels.extend(sync::mma_order::kernels().into_iter().chain(aux_loads::kernels()));
+    kernels.extend(super::sync::barriers::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
     kernels
 }
 
@@ -271,7 +277,7 @@ fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         &Step::Deferred(id) if context.module.op(id).code == Opcode::LoadView => {
             others.push(("a tile that is fetched is loaded", Step::Exec(id)));
         }
-        Step::StripMine(strip) => strips::instead(context, strip, &mut |what, strip| {
+        Step::StripMine(strip) => strip_mine::instead(context, strip, &mut |what, strip| {
             others.push((what, Step::StripMine(Rc::new(strip))));
         }),
         Step::If { op, arms, pure: false } => {
@@ -507,8 +513,14 @@ fn the_checker_refuses_every_change() {
         let steps: usize = schedule.sequences.iter().map(Vec::len).sum();
         let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
         let waits = mutants(context, schedule, true);
-        let others =
-            [meetings::mutants, stores::mutants, combined::mutants, rounds::mutants, turns::mutants, riders::mutants];
+        let others = [
+            sync::barriers::mutants,
+            tma_store::mutants,
+            privatized::mutants,
+            unroll::mutants,
+            sync::mma_order::mutants,
+            aux_loads::mutants,
+        ];
         let others = others.into_iter().flat_map(|mutants| mutants(schedule));
         for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(others) {
             let count = seen.entry(what).or_default();

@@ -5,9 +5,9 @@
 //! Only registers with one definition take part, so control flow does not matter: one pass in the order of the text
 //! sees each definition before its uses.
 
-use super::super::builder::fold;
-use super::super::emit::Function;
-use super::super::inst::*;
+use super::super::isa::builder::fold;
+use super::super::isa::emit::Function;
+use super::super::isa::inst::*;
 use super::definitions::{Definitions, only_result, operands};
 
 /// Replaces each instruction whose result is a constant by a `mov`, and notes the constants.

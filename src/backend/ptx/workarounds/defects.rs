@@ -1,8 +1,8 @@
 //! Rewrites of single defects: see the table of the folder.
 
-use super::super::builder::fold;
-use super::super::emit::Function;
-use super::super::inst::*;
+use super::super::isa::builder::fold;
+use super::super::isa::emit::Function;
+use super::super::isa::inst::*;
 use super::definitions::{Definitions, bank, only_result, operands};
 
 /// Replaces operations with a constant that leaves the other operand as it is, and unsigned comparisons with zero.

@@ -1,7 +1,7 @@
 //! Definitions of registers: the instruction that writes a register, and the registers that hold constants.
 
-use super::super::emit::Function;
-use super::super::inst::{Arg, Inst, Line, Operand, Reg};
+use super::super::isa::emit::Function;
+use super::super::isa::inst::{Arg, Inst, Line, Operand, Reg};
 
 /// Lines that define registers, and the registers whose value is a constant.
 pub(super) struct Definitions {

@@ -20,7 +20,7 @@ mod definitions;
 #[cfg(test)]
 mod tests;
 
-use super::emit::Function;
+use super::isa::emit::Function;
 use definitions::Definitions;
 
 /// Rewrites the instructions of a kernel that ptxas would compile to wrong code.

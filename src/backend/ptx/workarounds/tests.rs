@@ -1,10 +1,10 @@
 //! Each rewrite, and what it leaves alone.
 
-use super::super::builder::Builder;
-use super::super::emit::{self, Function};
-use super::super::inst::*;
+use super::super::isa::builder::Builder;
+use super::super::isa::emit::{self, Function};
+use super::super::isa::inst::*;
 use super::apply;
-use crate::backend::ptx::assemble::assemble;
+use crate::backend::ptx::ptxas_test::assemble;
 use crate::target::Target;
 
 /// The instructions of a kernel that stores a value, as text, after the rewrites.

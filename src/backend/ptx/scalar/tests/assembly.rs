@@ -1,10 +1,10 @@
 //! Every op, element type and attribute through ptxas.
 
-use super::super::super::assemble::assemble;
-use super::super::super::emit::{self, Function};
-use super::super::super::inst::*;
-use super::super::{ScalarTypes, lower, pair, repr};
+use super::super::{ScalarTypes, f16x2, lower, repr};
 use super::{Builder, op};
+use crate::backend::ptx::isa::emit::{self, Function};
+use crate::backend::ptx::isa::inst::*;
+use crate::backend::ptx::ptxas_test::assemble;
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpOrder, CmpPred, Flag, Op, Opcode, Rounding, Sign};
 use crate::target::Target;
@@ -184,10 +184,10 @@ fn pairs_assemble() {
             for code in [AddF, SubF, MulF, Fma, MaxF, MinF, AbsF, NegF] {
                 let count = code.spec().operands.len();
                 let x: Vec<Operand> = words[..count].iter().map(|&w| w.into()).collect();
-                results.push(pair::lower(&mut b, &op(code, &[]), dtype, &x).expect("a packed form"));
+                results.push(f16x2::lower(&mut b, &op(code, &[]), dtype, &x).expect("a packed form"));
             }
-            let [low, high] = pair::widen(&mut b, dtype, words[3].into()).expect("halves");
-            results.push(pair::narrow(&mut b, dtype, high, low).expect("halves"));
+            let [low, high] = f16x2::widen(&mut b, dtype, words[3].into()).expect("halves");
+            results.push(f16x2::narrow(&mut b, dtype, high, low).expect("halves"));
             let lanes = repr::unpack_word(&mut b, dtype, words[2].into());
             results.push(repr::pack_word(&mut b, dtype, &lanes));
         }

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::super::super::emit::Function;
-use super::super::super::inst::*;
+use crate::backend::ptx::isa::emit::Function;
+use crate::backend::ptx::isa::inst::*;
 use crate::codec::{decode, encode};
 use crate::dtype::DType;
 use crate::ir::Rounding;

@@ -8,9 +8,9 @@ mod conversions;
 mod evaluator;
 mod integers;
 
-use super::super::builder::Builder;
-use super::super::emit::Function;
-use super::super::inst::{Operand, Reg};
+use super::super::isa::builder::Builder;
+use super::super::isa::emit::Function;
+use super::super::isa::inst::{Operand, Reg};
 use super::{ScalarTypes, lower, repr};
 use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, Opcode};
@@ -53,7 +53,7 @@ impl Lowered {
         let types = ScalarTypes { operands, result };
         let output = lower(&mut b, op, types, &values).unwrap_or_else(|e| panic!("{}", e.0));
         let mut function = b.finish();
-        crate::backend::ptx::whole_product::merge(&mut function);
+        crate::backend::ptx::opt::mul_wide::merge(&mut function);
         Lowered { function, inputs, output, bits: repr::class(result).bits() }
     }
 

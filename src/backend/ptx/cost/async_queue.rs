@@ -1,0 +1,69 @@
+//! What goes on by itself, once it has been begun: products, and what is stored.
+
+use std::collections::VecDeque;
+
+use super::machine_model::MachineModel;
+use super::resource_use::{QUANTUM_CYCLES, ResourceUse};
+use super::resources::Resources;
+
+/// Queues of a walker.
+pub const QUEUES: usize = 3;
+pub const PRODUCTS: usize = 0;
+pub const NEAR: usize = 1;
+pub const FAR: usize = 2;
+
+/// What goes on by itself for a walker: its products, or what it stores. Units take it in order, a part at a time, so that what several
+/// walkers have begun goes on together.
+#[derive(Default)]
+pub struct AsyncQueue<'a> {
+    waiting: VecDeque<AsyncOp<'a>>,
+    /// When those that are over gave their results.
+    pub done: Vec<f64>,
+    last: f64,
+    gap: f64,
+}
+
+struct AsyncOp<'a> {
+    runs: &'a ResourceUse,
+    /// When it was issued, or its last part ended.
+    time: f64,
+    parts: f64,
+    left: f64,
+    /// A part takes so long at least.
+    each: f64,
+    act: (usize, usize),
+}
+
+impl<'a> AsyncQueue<'a> {
+    /// When the next part may begin.
+    pub fn next(&self) -> Option<f64> {
+        self.waiting.front().map(|running| running.time)
+    }
+
+    /// Begins something; `least`: how long it takes at least; `gap`: after what comes before it.
+    pub fn issue(&mut self, (runs, least): (&'a ResourceUse, f64), time: f64, act: (usize, usize), gap: f64) {
+        self.gap = gap;
+        let parts = (runs.alone() / QUANTUM_CYCLES).ceil().max(1.0);
+        let time = if self.waiting.is_empty() { time.max(self.last + gap) } else { time };
+        self.waiting.push_back(AsyncOp { runs, time, parts, left: parts, each: least / parts, act });
+    }
+
+    /// Does the next part: was it the last one of a product?
+    pub fn part(&mut self, units: &mut Resources, walker: usize, weights: &MachineModel) -> bool {
+        let Some(running) = self.waiting.front_mut() else { return false };
+        let least = running.time + running.each;
+        let end = units.serve_all(&running.runs.part(1.0 / running.parts), running.time, (walker, running.act));
+        running.time = end.max(least);
+        running.left -= 1.0;
+        if running.left > 0.0 {
+            return false;
+        }
+        self.last = running.time;
+        self.done.push(self.last + weights.mma_latency);
+        self.waiting.pop_front();
+        if let Some(next) = self.waiting.front_mut() {
+            next.time = next.time.max(self.last + self.gap);
+        }
+        true
+    }
+}

@@ -1,0 +1,292 @@
+//! The picture of a replay as SVG: a lane for each group of warps that goes through a program, and one for each unit; time goes
+//! to the right, in cycles.
+//!
+//! The first panel is one steady iteration of the innermost loop with products (of the first one, if there are several), or the
+//! whole tile block where there is none. Where teams take iterations in turn, a second panel shows one iteration of each.
+
+use std::fmt::Write;
+
+use super::discrete_event::Simulation;
+use super::events::{Event, EventKind, EventPrograms};
+use super::resource_use::Resource;
+use super::warp_walk::IterationTiming;
+
+/// Sizes in pixels.
+const LEFT: f64 = 150.0;
+const WIDTH: f64 = 1250.0;
+const LANE: f64 = 30.0;
+const UNIT: f64 = 20.0;
+const GAP: f64 = 6.0;
+const HEAD: f64 = 34.0;
+const AXIS: f64 = 34.0;
+const LETTER: f64 = 6.2;
+/// Before and behind an iteration, a part of it.
+const MARGIN: f64 = 0.04;
+/// About so many numbers stand at the axis.
+const TICKS: f64 = 10.0;
+
+const STYLE: &str = "<style>text{font:11px ui-sans-serif,Helvetica,Arial,sans-serif;fill:#24292f}.h{font-size:14px;font-weight:600}\
+.l{font-weight:600}.s{fill:#57606a}.w{fill:#57606a;font-size:10px}.c{font-size:10px;fill:#fff}</style>\
+<defs><pattern id=\"wait\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
+<rect width=\"6\" height=\"6\" fill=\"#eef0f3\"/><rect width=\"2\" height=\"6\" fill=\"#cfd5dc\"/></pattern></defs>";
+
+/// A stretch of time that is drawn.
+struct TimeWindow {
+    title: String,
+    from: f64,
+    to: f64,
+    /// One iteration, between these.
+    marks: Option<(f64, f64)>,
+}
+
+/// Draws a replay.
+pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> String {
+    let windows = windows(programs, replay);
+    let lanes = replay.walkers.len() as f64 * (LANE + GAP) + Resource::ALL.len() as f64 * (UNIT + GAP);
+    let panel = HEAD + lanes + AXIS;
+    let (width, height) = (LEFT + WIDTH + 30.0, 40.0 + windows.len() as f64 * panel);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
+         {STYLE}\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text class=\"h\" x=\"12\" y=\"24\">{}</text>\n",
+        escaped(title)
+    );
+    for (index, window) in windows.iter().enumerate() {
+        let mut panel = Panel { programs, replay, window, top: 40.0 + index as f64 * panel, out: &mut out };
+        panel.draw();
+    }
+    out += "</svg>\n";
+    out
+}
+
+/// The iteration of a lap that is in the midst of what was seen: its number among them, its start and its end.
+fn middle(lap: &IterationTiming) -> Option<(f64, f64)> {
+    let count = lap.starts.len();
+    let at = (count * 3 / 4).min(count.checked_sub(1)?);
+    let end = lap.starts.get(at + 1).map_or(lap.end, |&(_, start)| start);
+    Some((lap.starts[at].1, end))
+}
+
+fn windows(programs: &EventPrograms, replay: &Simulation) -> Vec<TimeWindow> {
+    let mut windows = Vec::new();
+    let of_first = |lap: &&IterationTiming| {
+        let walker = &replay.walkers[lap.walker];
+        walker.block == 0 && walker.group == 0 && !walker.loads(programs)
+    };
+    let inner = programs.rounds.iter().position(|round| round.multiplies && !round.outer);
+    let laps = || replay.laps.iter().filter(of_first);
+    let whole = |windows: &mut Vec<TimeWindow>| {
+        let title = "a tile block, as far as it was followed".to_owned();
+        windows.push(TimeWindow { title, from: 0.0, to: replay.end, marks: None });
+    };
+    let Some((from, to)) = inner.and_then(|inner| {
+        let laps: Vec<&IterationTiming> = laps().filter(|lap| lap.round == inner).collect();
+        middle(laps.get(laps.len() / 2)?)
+    }) else {
+        whole(&mut windows);
+        return windows;
+    };
+    let op = inner.map_or(0, |inner| programs.rounds[inner].op.index());
+    let margin = (to - from) * MARGIN;
+    let title = format!("one iteration of loop {op}: {:.0} cycles", to - from);
+    windows.push(TimeWindow { title, from: from - margin, to: to + margin, marks: Some((from, to)) });
+    if programs.rounds.iter().any(|round| round.deal.is_some()) {
+        whole(&mut windows);
+    }
+    windows
+}
+
+struct Panel<'a> {
+    programs: &'a EventPrograms,
+    replay: &'a Simulation,
+    window: &'a TimeWindow,
+    top: f64,
+    out: &'a mut String,
+}
+
+impl Panel<'_> {
+    fn x(&self, time: f64) -> f64 {
+        let TimeWindow { from, to, .. } = self.window;
+        LEFT + (time.clamp(*from, *to) - from) / (to - from).max(1.0) * WIDTH
+    }
+
+    fn shows(&self, start: f64, end: f64) -> bool {
+        end > self.window.from && start < self.window.to
+    }
+
+    fn draw(&mut self) {
+        let mut y = self.top + HEAD;
+        let title = escaped(&self.window.title);
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.out, "<text class=\"l\" x=\"12\" y=\"{}\">{title}</text>", self.top + 18.0);
+        for number in 0..self.replay.walkers.len() {
+            self.walker(number, y);
+            y += LANE + GAP;
+        }
+        for unit in Resource::ALL {
+            self.unit(unit, y);
+            y += UNIT + GAP;
+        }
+        self.axis(y);
+    }
+
+    /// The name of who goes through a program.
+    fn name(&self, number: usize) -> String {
+        let walker = &self.replay.walkers[number];
+        let plan = &self.programs.agents[walker.agent];
+        let mut name = plan.acts.to_string();
+        if plan.teams > 1 {
+            let _ = write!(name, ", team {}", walker.team);
+        }
+        if plan.groups > 1 {
+            let _ = write!(name, ", warps {}", walker.group as u32 * plan.warps);
+            let _ = write!(name, "..{}", (walker.group as u32 + 1) * plan.warps);
+        }
+        if self.replay.walkers.iter().any(|other| other.block > 0) {
+            name = format!("block {}, {name}", walker.block);
+        }
+        name
+    }
+
+    fn lane(&mut self, name: &str, (y, height): (f64, f64), class: &str) {
+        let _ = writeln!(
+            self.out,
+            "<rect x=\"{LEFT}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{height}\" fill=\"#f6f8fa\"/>\
+             <text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            y + height / 2.0 + 4.0,
+            escaped(name)
+        );
+    }
+
+    fn walker(&mut self, number: usize, y: f64) {
+        let name = self.name(number);
+        self.lane(&name, (y, LANE), "l");
+        let mut runs: Vec<((usize, usize), bool, f64, f64)> = Vec::new();
+        for span in self.replay.spans.iter().filter(|span| span.walker == number && self.shows(span.start, span.end)) {
+            match runs.last_mut() {
+                Some((act, waits, _, end)) if (*act, *waits) == (span.act, span.waits) && span.start - *end < 1.0 => {
+                    *end = span.end;
+                }
+                _ => runs.push((span.act, span.waits, span.start, span.end)),
+            }
+        }
+        for (act, waits, start, end) in runs {
+            let act = self.programs.lists[act.0].get(act.1);
+            let label = act.map_or_else(|| "stores".to_owned(), named);
+            let fill = if waits { "url(#wait)" } else { act.map_or("#8c959f", |act| colour(&act.what)) };
+            let said = if waits { format!("wait: {label}") } else { label };
+            self.bar(&said, (start, end), (y, LANE), (fill, if waits { "w" } else { "c" }));
+        }
+    }
+
+    fn unit(&mut self, unit: Resource, y: f64) {
+        let (from, to) = self.window.marks.unwrap_or((self.window.from, self.window.to));
+        let mut busy = 0.0;
+        let mut runs: Vec<(usize, (usize, usize), f64, f64)> = Vec::new();
+        for used in self.replay.uses.iter().filter(|used| used.unit == unit && self.shows(used.start, used.end)) {
+            busy += (used.end.min(to) - used.start.max(from)).max(0.0);
+            match runs.last_mut() {
+                Some((walker, act, _, end))
+                    if (*walker, *act) == (used.walker, used.act) && used.start - *end < 1.0 =>
+                {
+                    *end = used.end;
+                }
+                _ => runs.push((used.walker, used.act, used.start, used.end)),
+            }
+        }
+        let share = (100.0 * busy / (to - from).max(1.0)).round();
+        self.lane(&format!("{} {share} %", unit.name()), (y, UNIT), "s");
+        for (walker, act, start, end) in runs {
+            let act = self.programs.lists[act.0].get(act.1);
+            let label = act.map_or_else(|| "stores".to_owned(), named);
+            self.bar(&label, (start, end), (y, UNIT), (whose(walker), "c"));
+        }
+    }
+
+    fn bar(&mut self, label: &str, (start, end): (f64, f64), (y, height): (f64, f64), (fill, class): (&str, &str)) {
+        let (left, right) = (self.x(start), self.x(end));
+        let width = right - left;
+        if width < 0.15 {
+            return;
+        }
+        let label = escaped(label);
+        let _ = writeln!(
+            self.out,
+            "<rect x=\"{left:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{height}\" rx=\"{}\" fill=\"{fill}\">\
+             <title>{label}: {:.0} cycles</title></rect>",
+            if width > 6.0 { 2 } else { 0 },
+            end - start
+        );
+        let short = label.split(' ').next().unwrap_or_default();
+        let first = label.split(" and ").next().unwrap_or_default();
+        for text in [&*label, first, short] {
+            if text.len() as f64 * LETTER + 6.0 < width {
+                let _ = writeln!(
+                    self.out,
+                    "<text class=\"{class}\" x=\"{:.2}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
+                    left + width / 2.0,
+                    y + height / 2.0 + 3.5
+                );
+                return;
+            }
+        }
+    }
+
+    fn axis(&mut self, y: f64) {
+        let TimeWindow { from, to, marks, .. } = self.window;
+        let zero = marks.map_or(0.0, |(start, _)| start);
+        let rough = ((to - from) / TICKS).max(1.0);
+        let power = 10f64.powf(rough.log10().floor());
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().map(|unit| unit * power).find(|&step| step >= rough).unwrap_or(rough);
+        let mut tick = ((from - zero) / step).ceil() * step + 0.0;
+        while zero + tick <= *to {
+            let x = self.x(zero + tick);
+            let _ = writeln!(
+                self.out,
+                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{y}\" stroke=\"#d0d7de\" stroke-width=\"0.5\"/>\
+                 <text class=\"s\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{:.0}</text>",
+                self.top + HEAD - 4.0,
+                y + 14.0,
+                tick + 0.0
+            );
+            tick += step;
+        }
+        for x in marks.iter().flat_map(|&(start, end)| [start, end]).map(|time| self.x(time)).collect::<Vec<_>>() {
+            let _ = writeln!(
+                self.out,
+                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{y}\" stroke=\"#cf222e\" stroke-width=\"1\" stroke-dasharray=\"4 3\"/>",
+                self.top + HEAD - 8.0
+            );
+        }
+    }
+}
+
+fn colour(what: &EventKind) -> &'static str {
+    match what {
+        EventKind::Work { .. } => "#0969da",
+        EventKind::Product { .. } => "#8250df",
+        EventKind::Fill(_) => "#1a7f37",
+        EventKind::Send { .. } => "#bc4c00",
+        EventKind::Take(_) | EventKind::Await(_) | EventKind::Land { .. } | EventKind::Give(_) => "#6e7781",
+        EventKind::Turn(_) | EventKind::Pass(_) | EventKind::BeginTurn | EventKind::EndTurn { .. } => "#9a6700",
+        EventKind::LoopTiming(_) => "#8c959f",
+    }
+}
+
+/// Whose time of a unit it is.
+fn whose(walker: usize) -> &'static str {
+    ["#8250df", "#0969da", "#1a7f37", "#bc4c00", "#bf3989", "#9a6700"][walker % 6]
+}
+
+/// The name of an act; of several steps the one that takes longest.
+fn named(act: &Event) -> String {
+    match act.count {
+        1 => act.label.clone(),
+        count => format!("{} and {} more", act.label, count - 1),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

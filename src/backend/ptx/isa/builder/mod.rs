@@ -1,0 +1,428 @@
+//! The typed PTX builder: the only way to make instructions.
+//!
+//! Methods check register classes (a mismatch is a defect of the caller and panics), fold constants
+//! and give fresh registers; `*_to` methods write an existing register, which loop-carried values
+//! need. A constant stays an [`Operand`] until an instruction needs it in a register.
+//! [`Builder::fresh`] registers read as another class of the same width cost nothing
+//! ([`Builder::bitcast`]). What an op means and where values live is not known here.
+
+mod arith;
+mod byte_fields;
+pub(in crate::backend::ptx) mod fold;
+mod hoist_invariant;
+mod hopper;
+mod known_bits;
+mod memory;
+mod vprintf;
+mod warp;
+
+#[cfg(test)]
+mod tests;
+
+use super::emit::{Function, Param};
+use super::inst::*;
+use crate::target::Target;
+
+pub use hoist_invariant::Steady;
+pub use hopper::LoadRoute;
+
+/// Builds one kernel.
+#[derive(Debug)]
+pub struct Builder {
+    /// What is built for.
+    pub target: Target,
+    function: Function,
+    guard: Option<(Reg, bool)>,
+    labels: u32,
+    /// The user's place that instructions come from now.
+    place: u32,
+    masked: known_bits::Masked,
+    fields: byte_fields::Fields,
+    /// Threads of a team, of which the number of a thread is one, or 0: a power of two.
+    pub threads_of_team: u32,
+}
+
+impl Builder {
+    /// An empty kernel of this name with `threads` threads a block.
+    pub fn new(target: Target, name: &str, threads: u32) -> Builder {
+        let function = Function {
+            name: name.into(),
+            params: Vec::new(),
+            threads,
+            min_blocks: None,
+            max_registers: None,
+            cluster: None,
+            registers: [0; 4],
+            tables: Vec::new(),
+            texts: Vec::new(),
+            frame_bytes: 0,
+            lines: Vec::new(),
+            source: None,
+        };
+        Builder {
+            target,
+            function,
+            guard: None,
+            labels: 0,
+            place: 0,
+            masked: known_bits::Masked::default(),
+            fields: byte_fields::Fields::default(),
+            threads_of_team: 0,
+        }
+    }
+
+    /// The directives and the body so far.
+    pub fn function(&mut self) -> &mut Function {
+        &mut self.function
+    }
+
+    /// The finished kernel, to be put into a module by [`super::emit::module`].
+    pub fn finish(self) -> Function {
+        self.function
+    }
+
+    /// Adds an entry parameter; the operand names it in parameter space.
+    pub fn param(&mut self, param: Param) -> Operand {
+        self.function.params.push(param);
+        Operand::Param(self.function.params.len() as u32 - 1)
+    }
+
+    /// Adds a scalar entry parameter and loads it.
+    pub fn param_value(&mut self, ty: Ty) -> Operand {
+        let place = self.param(Param::Scalar(ty));
+        self.ld(Space::Param, ty, &place.into(), MemMods::default()).into()
+    }
+
+    /// A register that nothing has written yet.
+    pub fn fresh(&mut self, class: RegClass) -> Reg {
+        let bank = match class.bits() {
+            1 => 0,
+            16 => 1,
+            32 => 2,
+            _ => 3,
+        };
+        let id = self.function.registers[bank];
+        self.function.registers[bank] += 1;
+        Reg { class, id }
+    }
+
+    /// `count` fresh registers.
+    pub fn fresh_vec(&mut self, class: RegClass, count: usize) -> Vec<Reg> {
+        (0..count).map(|_| self.fresh(class)).collect()
+    }
+
+    /// Number of instructions and other lines so far.
+    pub fn num_lines(&self) -> usize {
+        self.function.lines.len()
+    }
+
+    /// The lines since there were `start`.
+    pub fn lines_from(&self, start: usize) -> &[Line] {
+        &self.function.lines[start..]
+    }
+
+    /// A comment line.
+    pub fn comment(&mut self, text: impl Into<String>) {
+        self.function.lines.push(Line::Comment(text.into()));
+    }
+
+    /// `.pragma "text";`
+    pub fn pragma(&mut self, text: &'static str) {
+        self.function.lines.push(Line::Pragma(text));
+    }
+
+    /// Appends an instruction as it is (with the current guard).
+    pub fn push(&mut self, op: Opcode, dsts: Vec<Arg>, srcs: Vec<Arg>) {
+        self.masked.forget_written(&dsts);
+        self.fields.forget_written(&dsts);
+        self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs, place: self.place }));
+    }
+
+    /// Instructions come from this place of the user's from now on, by its number; gives the one before. The number 0,
+    /// no place, changes nothing.
+    pub fn come_from(&mut self, place: u32) -> u32 {
+        let before = self.place;
+        if place != 0 {
+            self.place = place;
+        }
+        before
+    }
+
+    /// Runs `body` with every instruction guarded by `pred` (negated: by its absence). Guards do not
+    /// nest. Registers written under a guard keep their old value where it does not hold.
+    pub fn guarded<T>(&mut self, pred: Reg, negated: bool, body: impl FnOnce(&mut Builder) -> T) -> T {
+        assert_eq!(pred.class, RegClass::Pred, "guard");
+        assert!(self.guard.is_none(), "guards do not nest");
+        self.guard = Some((pred, negated));
+        let result = body(self);
+        self.guard = None;
+        result
+    }
+
+    /// [`Builder::guarded`] where there is a guard.
+    pub fn guarded_if<T>(&mut self, pred: Option<Reg>, body: impl FnOnce(&mut Builder) -> T) -> T {
+        match pred {
+            Some(pred) => self.guarded(pred, false, body),
+            None => body(self),
+        }
+    }
+
+    /// Is an instruction pushed now guarded?
+    pub fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    // Operands.
+
+    /// `operand` as an instruction of type `ty` may take it: constants as they are where PTX allows
+    /// them, everything else in a register of the right class.
+    pub(crate) fn source(&mut self, operand: impl Into<Operand>, ty: Ty) -> Operand {
+        let operand = recast(operand.into(), ty);
+        match operand {
+            Operand::Reg(reg) => {
+                assert_eq!(reg.class, ty.class(), "class of {reg} as {ty}");
+                operand
+            }
+            Operand::Imm(_) if ty.is_int() => operand,
+            Operand::F32(_) | Operand::F64(_) => operand,
+            _ => self.reg(operand, ty.class()).into(),
+        }
+    }
+
+    /// `operand` in a register of this class; a `mov` when it is a constant or special register.
+    pub fn reg(&mut self, operand: impl Into<Operand>, class: RegClass) -> Reg {
+        let operand = operand.into();
+        if let Operand::Reg(reg) = operand {
+            assert_eq!(reg.class, class, "class of {reg}");
+            return reg;
+        }
+        let dst = self.fresh(class);
+        self.mov_to(dst, operand);
+        dst
+    }
+
+    /// Instructions of the user's on registers; see [`Opcode::Inline`].
+    pub fn inline(&mut self, text: &'static str, class: RegClass, operands: Vec<Reg>) -> Reg {
+        let dst = self.fresh(class);
+        let srcs = operands.into_iter().map(|reg| Arg::One(reg.into())).collect();
+        self.push(Opcode::Inline(text), vec![Arg::One(dst.into())], srcs);
+        dst
+    }
+
+    /// All operands in registers of this class.
+    pub fn regs(&mut self, operands: &[Operand], class: RegClass) -> Vec<Reg> {
+        operands.iter().map(|&x| self.reg(x, class)).collect()
+    }
+
+    /// The same bits read as another class of the same width; no instruction.
+    pub fn bitcast(&mut self, operand: impl Into<Operand>, class: RegClass) -> Operand {
+        match operand.into() {
+            Operand::Reg(reg) => reg.as_class(class).into(),
+            Operand::Imm(bits) if class == RegClass::F32 => Operand::F32(f32::from_bits(bits as u32)),
+            Operand::Imm(bits) if class == RegClass::F64 => Operand::F64(f64::from_bits(bits as u64)),
+            Operand::F32(value) if class == RegClass::B32 => Operand::Imm(i64::from(value.to_bits() as i32)),
+            Operand::F64(value) if class == RegClass::B64 => Operand::Imm(value.to_bits() as i64),
+            other => other,
+        }
+    }
+
+    // Moves.
+
+    /// `dst = src`, into a register that may have been written before.
+    pub fn mov_to(&mut self, dst: Reg, src: impl Into<Operand>) {
+        let src = self.bitcast_constant(src.into(), dst.class);
+        if src == Operand::Reg(dst) {
+            return;
+        }
+        match (dst.class, src) {
+            // A predicate constant needs a comparison or setp; `mov.pred` takes 0 and 1 only as a
+            // predicate of an integer test, so it is spelled as one.
+            (RegClass::Pred, Operand::Imm(value)) => {
+                let op = Opcode::Setp { cmp: if value & 1 == 1 { Cmp::Eq } else { Cmp::Ne }, ty: Ty::U32, ftz: false };
+                self.push(op, vec![dst.into()], vec![Operand::Imm(0).into(), Operand::Imm(0).into()]);
+            }
+            (class, src) => {
+                if let Operand::Reg(reg) = src {
+                    assert_eq!(reg.class, class, "mov of {reg} to {dst}");
+                }
+                let ty = match (class, src) {
+                    (_, Operand::Special(special)) => special.ty(),
+                    (RegClass::Pred, _) => Ty::Pred,
+                    (RegClass::B16, _) => Ty::B16,
+                    (RegClass::B32, _) => Ty::B32,
+                    (RegClass::B64, _) => Ty::B64,
+                    (RegClass::F32, _) => Ty::F32,
+                    (RegClass::F64, _) => Ty::F64,
+                };
+                self.push(Opcode::Mov(ty), vec![dst.into()], vec![src.into()]);
+            }
+        }
+    }
+
+    /// A copy in a fresh register.
+    pub fn copy(&mut self, src: impl Into<Operand>, class: RegClass) -> Reg {
+        let dst = self.fresh(class);
+        self.mov_to(dst, src);
+        dst
+    }
+
+    /// Integer constants as floats of the same bits and back, as the class asks.
+    fn bitcast_constant(&mut self, operand: Operand, class: RegClass) -> Operand {
+        match operand {
+            Operand::Imm(_) | Operand::F32(_) | Operand::F64(_) => self.bitcast(operand, class),
+            other => other,
+        }
+    }
+
+    /// A special register, read afresh.
+    pub fn special(&mut self, special: Special) -> Operand {
+        let value = self.copy(Operand::Special(special), special.ty().class());
+        match special {
+            Special::TidX if self.threads_of_team > 0 => self.and(Ty::B32, value, self.threads_of_team - 1),
+            _ => value.into(),
+        }
+    }
+
+    /// The address of a constant array (B64, constant space), which the module will contain.
+    pub fn table(&mut self, table: &'static Table) -> Reg {
+        if !self.function.tables.contains(&table) {
+            self.function.tables.push(table);
+        }
+        self.copy(Operand::Table(table), RegClass::B64)
+    }
+
+    /// `{lo, hi}` of narrower registers into one of twice the width: 16 + 16 → B32, 32 + 32 → B64.
+    pub fn pack(&mut self, lo: impl Into<Operand>, hi: impl Into<Operand>) -> Operand {
+        let (lo, hi) = (lo.into(), hi.into());
+        let half = class_of_either(lo, hi).unwrap_or(RegClass::B32);
+        let (ty, class) = match half {
+            RegClass::B16 => (Ty::B32, RegClass::B32),
+            _ => (Ty::B64, RegClass::B64),
+        };
+        let parts = [self.reg(lo, half).into(), self.reg(hi, half).into()];
+        let dst = self.fresh(class);
+        self.push(Opcode::Mov(ty), vec![dst.into()], vec![Arg::Vector(parts.to_vec())]);
+        dst.into()
+    }
+
+    /// The low and high half of a B32 (as B16) or B64/F64 (as B32).
+    pub fn unpack(&mut self, whole: impl Into<Operand>) -> (Operand, Operand) {
+        let whole = whole.into();
+        let (ty, half, reg) = match whole {
+            Operand::Reg(reg) if reg.class.bits() == 32 => (Ty::B32, RegClass::B16, reg),
+            Operand::Reg(reg) => (Ty::B64, RegClass::B32, reg),
+            Operand::F64(value) => return split64(value.to_bits()),
+            Operand::Imm(bits) => return split64(bits as u64),
+            other => panic!("halves of {other:?}"),
+        };
+        let (lo, hi) = (self.fresh(half), self.fresh(half));
+        let halves = Arg::Vector(vec![lo.into(), hi.into()]);
+        self.push(Opcode::Mov(ty), vec![halves], vec![reg.into()]);
+        (lo.into(), hi.into())
+    }
+
+    /// A word whose low half is that of `word`; the upper one may be another.
+    pub fn low_half_of(&self, word: Operand) -> Operand {
+        match self.masked.of(word) {
+            Some((source, mask)) if mask & 0xffff == 0xffff => source.into(),
+            _ => word,
+        }
+    }
+
+    /// Notes that a word is a byte of another one or of a half, with this number.
+    pub fn note_byte(&mut self, byte: Operand, word: Operand, number: u32) {
+        if self.guard.is_none() {
+            self.fields.note(byte, word, number);
+        }
+    }
+
+    /// Four words that are bytes as one word: of bytes of two words or halves at most by one instruction.
+    pub fn join_bytes(&mut self, bytes: [Operand; 4]) -> Operand {
+        let fields = bytes.map(|byte| self.fields.of(byte));
+        let first = fields[0].map(|(word, _)| word);
+        let second = fields.iter().flatten().map(|&(word, _)| word).find(|&word| Some(word) != first).or(first);
+        let selectors = fields.map(|field| {
+            let (word, number) = field?;
+            let of_two = if Some(word) == first { Some(0) } else { (Some(word) == second).then_some(4) };
+            Some(i64::from(number) + of_two?)
+        });
+        if let ([Some(a), Some(b), Some(c), Some(d)], Some(low), Some(high)) = (selectors, first, second) {
+            let selector = a | b << 4 | c << 8 | d << 12;
+            if selector == 0x5410 && [low, high].iter().all(|source| source.class == RegClass::B16) {
+                return self.pack(low, high);
+            }
+            let [low, high] = [low, high].map(|source| match source.class {
+                RegClass::B16 => self.cvt(Ty::U32, Ty::U16, CvtRound::None, source),
+                _ => source.into(),
+            });
+            return if selector == 0x3210 { low } else { self.prmt(low, high, selector) };
+        }
+        let [a, b, c, d] = bytes;
+        let (low, high) = (self.prmt(a, b, 0x0040i64), self.prmt(c, d, 0x0040i64));
+        self.prmt(low, high, 0x5410i64)
+    }
+
+    // Control flow.
+
+    /// A label to be placed later.
+    pub fn new_label(&mut self) -> Label {
+        self.labels += 1;
+        Label(self.labels - 1)
+    }
+
+    /// The label stands here.
+    pub fn place(&mut self, label: Label) {
+        self.masked = known_bits::Masked::default();
+        self.function.lines.push(Line::Label(label));
+    }
+
+    /// Jumps; `uniform` promises that all threads of the warp go the same way.
+    pub fn bra(&mut self, label: Label, uniform: bool) {
+        self.push(Opcode::Bra { uniform }, vec![], vec![Arg::Label(label)]);
+    }
+
+    /// Jumps where `pred` holds (negated: where it does not).
+    pub fn bra_if(&mut self, pred: Reg, negated: bool, label: Label, uniform: bool) {
+        self.guarded(pred, negated, |b| b.bra(label, uniform));
+    }
+
+    /// Runs `body` unless `pred` (negated: `!pred`) holds for this thread.
+    pub fn skip_if(&mut self, pred: Reg, negated: bool, body: impl FnOnce(&mut Builder)) {
+        let end = self.new_label();
+        self.bra_if(pred, negated, end, false);
+        body(self);
+        self.place(end);
+    }
+
+    /// `ret`
+    pub fn ret(&mut self) {
+        self.push(Opcode::Ret, vec![], vec![]);
+    }
+
+    /// `trap`
+    pub fn trap(&mut self) {
+        self.push(Opcode::Trap, vec![], vec![]);
+    }
+}
+
+fn split64(bits: u64) -> (Operand, Operand) {
+    ((bits as u32).into(), ((bits >> 32) as u32).into())
+}
+
+fn class_of_either(lo: Operand, hi: Operand) -> Option<RegClass> {
+    match (lo, hi) {
+        (Operand::Reg(reg), _) | (_, Operand::Reg(reg)) => Some(reg.class),
+        _ => None,
+    }
+}
+
+/// Constants as bit patterns or floats, as an instruction of type `ty` wants them.
+fn recast(operand: Operand, ty: Ty) -> Operand {
+    match (operand, ty.class()) {
+        (Operand::Imm(bits), RegClass::F32) => Operand::F32(f32::from_bits(bits as u32)),
+        (Operand::Imm(bits), RegClass::F64) => Operand::F64(f64::from_bits(bits as u64)),
+        (Operand::F32(value), RegClass::B32) => value.to_bits().into(),
+        (Operand::F64(value), RegClass::B64) => Operand::Imm(value.to_bits() as i64),
+        (other, _) => other,
+    }
+}

@@ -1,0 +1,286 @@
+//! Instructions to PTX text, nothing else.
+//!
+//! A 32-bit register is declared `.b32` and a 64-bit one `.b64` whatever class it is used as: PTX
+//! takes an untyped register wherever the width fits.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use super::inst::*;
+use super::loc_directives::SourceLines;
+use crate::target::Target;
+
+/// PTX ISA version that is written unless asked otherwise (CUDA 13.0).
+pub const PTX_VERSION: (u32, u32) = (9, 0);
+
+/// Type of an entry parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// A number or address.
+    Scalar(Ty),
+    /// A block of bytes: a tensor map is 128 bytes at alignment 64.
+    Bytes {
+        /// Size in bytes.
+        size: u32,
+        /// Alignment in bytes.
+        align: u32,
+    },
+}
+
+/// How a global of the module is called, by position: as no kernel is, whose names start with a letter.
+pub fn global_symbol(index: usize) -> String {
+    format!("_global{index}")
+}
+
+/// An array in global memory; [`Operand::Global`] names it by position.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GlobalArray {
+    /// Alignment in bytes.
+    pub align: u32,
+    /// Content.
+    pub bytes: Vec<u8>,
+}
+
+/// A kernel: directives, parameters, registers and body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// Entry name.
+    pub name: String,
+    /// Parameters in order; [`Operand::Param`] names them by position.
+    pub params: Vec<Param>,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks that shall fit on one multiprocessor.
+    pub min_blocks: Option<u32>,
+    /// Register limit per thread.
+    pub max_registers: Option<u32>,
+    /// Blocks of a cluster along x.
+    pub cluster: Option<u32>,
+    /// Virtual registers used, by width: predicate, 16, 32, 64 bits.
+    pub registers: [u32; 4],
+    /// Constant arrays that the body reads.
+    pub tables: Vec<&'static Table>,
+    /// Formats of what is printed; [`Operand::Text`] names them by position.
+    pub texts: Vec<String>,
+    /// Bytes of a thread's frame in local memory, [`Operand::Frame`].
+    pub frame_bytes: u32,
+    /// The body.
+    pub lines: Vec<Line>,
+    /// What the places of instructions are, if the text is to name them.
+    pub source: Option<SourceLines>,
+}
+
+impl Function {
+    /// Numbers of the places that its instructions come from.
+    pub fn places(&self) -> impl Iterator<Item = u32> {
+        self.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst.place) } else { None })
+    }
+}
+
+/// A PTX module with these kernels.
+pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -> String {
+    let mut out = String::new();
+    let (major, minor) = PTX_VERSION;
+    let _ = writeln!(out, ".version {major}.{minor}\n.target {target}\n.address_size 64\n");
+    for source in functions.iter().filter_map(|function| function.source.as_ref()) {
+        out += &source.files();
+    }
+    let _ = writeln!(out, ".extern .shared .align 1024 .b8 smem[];");
+    for (index, global) in globals.iter().enumerate() {
+        let (align, name, len) = (global.align, global_symbol(index), global.bytes.len());
+        let _ = write!(out, ".visible .global .align {align} .b8 {name}[{len}]");
+        // Without a content it is zero.
+        if global.bytes.iter().any(|&byte| byte != 0) {
+            let bytes: Vec<String> = global.bytes.iter().map(u8::to_string).collect();
+            let _ = write!(out, " = {{{}}}", bytes.join(","));
+        }
+        let _ = writeln!(out, ";");
+    }
+    let mut tables: Vec<&Table> = Vec::new();
+    for table in functions.iter().flat_map(|function| &function.tables) {
+        if !tables.contains(table) {
+            tables.push(table);
+        }
+    }
+    for Table { name, words } in tables {
+        let list: Vec<String> = words.iter().map(|word| format!("0x{word:x}")).collect();
+        let _ = writeln!(out, ".const .align 8 .b64 {name}[{}] = {{{}}};", words.len(), list.join(","));
+    }
+    let texts: Vec<&String> = functions.iter().flat_map(|function| &function.texts).collect();
+    if !texts.is_empty() {
+        let _ = writeln!(out, ".extern .func (.param .b32 count) vprintf (.param .b64 text, .param .b64 values);");
+    }
+    for (index, text) in texts.into_iter().enumerate() {
+        // As numbers: a text may have any characters. It ends with a NUL.
+        let bytes: Vec<String> = text.bytes().chain([0]).map(|byte| byte.to_string()).collect();
+        let _ = writeln!(out, ".global .align 1 .b8 text{index}[{}] = {{{}}};", bytes.len(), bytes.join(","));
+    }
+    for function in functions {
+        let _ = write!(out, "\n{function}");
+    }
+    out
+}
+
+impl Display for Function {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, ".visible .entry {}(", self.name)?;
+        for (i, param) in self.params.iter().enumerate() {
+            let comma = if i + 1 < self.params.len() { "," } else { "" };
+            match param {
+                Param::Scalar(ty) => writeln!(f, "    .param {ty} arg{i}{comma}")?,
+                Param::Bytes { size, align } => writeln!(f, "    .param .align {align} .b8 arg{i}[{size}]{comma}")?,
+            }
+        }
+        writeln!(f, ")\n.reqntid {}, 1, 1", self.threads)?;
+        if let Some(blocks) = self.min_blocks {
+            writeln!(f, ".minnctapersm {blocks}")?;
+        }
+        if let Some(registers) = self.max_registers {
+            writeln!(f, ".maxnreg {registers}")?;
+        }
+        if let Some(cluster) = self.cluster {
+            writeln!(f, ".explicitcluster\n.reqnctapercluster {cluster}, 1, 1")?;
+        }
+        writeln!(f, "{{")?;
+        for (count, ty, letter) in self
+            .registers
+            .iter()
+            .zip(["pred", "b16", "b32", "b64"])
+            .zip(["p", "h", "r", "d"])
+            .map(|((c, t), l)| (c, t, l))
+        {
+            if *count > 0 {
+                writeln!(f, "    .reg .{ty} %{letter}<{count}>;")?;
+            }
+        }
+        if self.frame_bytes > 0 {
+            writeln!(f, "    .local .align 8 .b8 frame[{}];", self.frame_bytes)?;
+        }
+        let mut place = 0;
+        for line in &self.lines {
+            if let (Some(source), Line::Inst(inst)) = (&self.source, line)
+                && std::mem::replace(&mut place, inst.place) != inst.place
+            {
+                source.write(inst.place, f)?;
+            }
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "}}")
+    }
+}
+
+impl Display for Line {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Line::Inst(inst) => write!(f, "    {inst}"),
+            Line::Label(label) => write!(f, "{label}:"),
+            Line::Comment(text) => write!(f, "    // {}", text.replace(['\n', '\r'], " ")),
+            Line::Pragma(text) => write!(f, "    .pragma \"{text}\";"),
+        }
+    }
+}
+
+impl Display for Inst {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let (Opcode::Printf, [text, values]) = (self.op, &self.srcs[..]) {
+            // Parameters of a call are declared in a scope of their own.
+            write!(f, "{{ .param .b64 text; .param .b64 values; .param .b32 count; ")?;
+            write!(f, "st.param.b64 [text], {text}; st.param.b64 [values], {values}; ")?;
+            return write!(f, "call (count), vprintf, (text, values); }}");
+        }
+        if let Opcode::Inline(text) = self.op {
+            return self.inline(text, f);
+        }
+        if let Some((pred, negated)) = self.guard {
+            write!(f, "@{}{pred} ", if negated { "!" } else { "" })?;
+        }
+        write!(f, "{}", self.op)?;
+        for (i, arg) in self.dsts.iter().chain(&self.srcs).enumerate() {
+            write!(f, "{}{arg}", if i == 0 { " " } else { ", " })?;
+        }
+        f.write_str(";")
+    }
+}
+
+impl Inst {
+    /// Instructions of the user's, in a scope of their own: they may declare registers. They have no effects, so that no
+    /// guard matters.
+    fn inline(&self, text: &str, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut parts = text.split('$');
+        write!(f, "{{ {}", parts.next().unwrap_or_default())?;
+        for part in parts {
+            let number = part.chars().next().and_then(|digit| digit.to_digit(10)).unwrap_or(0) as usize;
+            let arg = self.dsts.iter().chain(&self.srcs).nth(number).expect("a number that was checked");
+            write!(f, "{arg}{}", part.get(1..).unwrap_or_default())?;
+        }
+        f.write_str(" }")
+    }
+}
+
+impl Display for Arg {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Arg::One(operand) => operand.fmt(f),
+            Arg::Vector(list) => write!(f, "{{{}}}", List(list)),
+            Arg::Mem(addr) => addr.fmt(f),
+            Arg::WithPred(Some(value), pred) => write!(f, "{value}|{pred}"),
+            Arg::WithPred(None, pred) => write!(f, "_|{pred}"),
+            Arg::Not(pred) => write!(f, "!{pred}"),
+            Arg::Sink => f.write_str("_"),
+            Arg::Label(label) => label.fmt(f),
+        }
+    }
+}
+
+struct List<'a>(&'a [Operand]);
+
+impl Display for List<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (i, operand) in self.0.iter().enumerate() {
+            write!(f, "{}{operand}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Addr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}", self.base)?;
+        if self.offset != 0 {
+            write!(f, "{:+}", self.offset)?;
+        }
+        if !self.coords.is_empty() {
+            write!(f, ", {{{}}}", List(&self.coords))?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl Display for Operand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Operand::Reg(reg) => reg.fmt(f),
+            Operand::Imm(value) => value.fmt(f),
+            Operand::F32(value) => write!(f, "0f{:08X}", value.to_bits()),
+            Operand::F64(value) => write!(f, "0d{:016X}", value.to_bits()),
+            Operand::Special(special) => special.fmt(f),
+            Operand::Smem => f.write_str("smem"),
+            Operand::Table(table) => f.write_str(table.name),
+            Operand::Param(index) => write!(f, "arg{index}"),
+            Operand::Text(index) => write!(f, "text{index}"),
+            Operand::Global(index) => f.write_str(&global_symbol(*index as usize)),
+            Operand::Frame => f.write_str("frame"),
+        }
+    }
+}
+
+impl Display for Reg {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let letter = match self.class {
+            RegClass::Pred => 'p',
+            RegClass::B16 => 'h',
+            RegClass::B32 | RegClass::F32 => 'r',
+            RegClass::B64 | RegClass::F64 => 'd',
+        };
+        write!(f, "%{letter}{}", self.id)
+    }
+}

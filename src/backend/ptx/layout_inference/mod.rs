@@ -1,0 +1,455 @@
+//! Layout inference: a register layout for every tile value.
+//!
+//! Values come in three kinds ([`Source`]):
+//! * **free**: constants, index ranges and elementwise work on those, and what only addresses that run through
+//!   memory are made of; computed in whatever layout a user asks for, so they have none of their own;
+//! * **virtual**: `broadcast`, `reshape`, `permute` and `assume`, which only rename elements: a demand
+//!   for the result is a demand for the operand ([`Inference::demand`]), and the operand's layout
+//!   gives the result's ([`Inference::natural`]);
+//! * **concrete**: everything else has one layout, chosen once, in which it is computed.
+//!
+//! Layouts start at anchors (coalesced loads and stores, matrix products, those that the user chooses) and flow forward in program
+//! order: an elementwise op takes the layout of its largest operand, a reduction that of its operand
+//! without the reduced axis. A loop is walked twice: first with its carried values unknown, then with the
+//! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge. (Once, where it
+//! stands in another loop and the second walk through that one changes nothing.)
+//! An op none of whose operands has a layout (a constant, scaled row by row) takes that of its first use: if
+//! there are such ops, or loads of few elements (`thin`), all is inferred once more with these `wishes`. Whatever still differs is converted
+//! where it is used.
+
+mod adjacent_operands;
+mod axis_bits;
+mod axis_info;
+mod butterfly;
+mod butterfly_chain;
+mod cat_extract;
+mod coalesce;
+mod control_flow;
+mod deferred_load;
+mod gather;
+mod pack;
+mod pointer_access;
+mod scan_order;
+mod user_layout;
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+pub use axis_bits::{AxisBits, replica_bits, thread_images};
+use axis_info::PointerRun;
+pub use butterfly_chain::halved_bit;
+pub use cat_extract::{block_layout, block_number, doubled, doubled_in_registers, in_order};
+pub use coalesce::{ViewShape, contiguous_axis, stored};
+pub use gather::{Across, Handing};
+pub use pack::{group_bits, grouped, packed_bits, parted, ratio};
+pub use pointer_access::{mask_of, pointers_of};
+pub use scan_order::{AxisBit, ScanOrder, axis_bits};
+pub use user_layout::chosen_warps;
+
+use super::mma::MmaPlan;
+use super::plan::extract_groups::Apart;
+use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
+use crate::layout::Layout;
+use crate::pass::Facts;
+use crate::target::Target;
+
+/// How the registers of a value come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Computed in any layout on demand.
+    Free,
+    /// Another view of an operand's elements.
+    Virtual,
+    /// Computed once, in its own layout.
+    Concrete,
+}
+
+/// The result of inference.
+pub struct Inference<'m> {
+    module: &'m Module,
+    /// What is known of its integers and addresses.
+    pub facts: Rc<Facts>,
+    /// Target that the code is for.
+    pub target: Target,
+    /// Warps of a tile block.
+    pub num_warps: usize,
+    layouts: Vec<Option<Layout>>,
+    sources: Vec<Option<Source>>,
+    /// Layout in which an access touches memory, by op.
+    pub accesses: HashMap<OpId, Layout>,
+    /// Plans of the matrix products, or why there is none.
+    pub products: HashMap<OpId, Result<MmaPlan, String>>,
+    /// Coalesced layouts by tile shape and order, shared by all accesses of that form.
+    blocked: HashMap<(Vec<i64>, Vec<usize>), usize>,
+    /// Accesses through pointers that run along an axis.
+    pub pointer_runs: HashMap<OpId, PointerRun>,
+    /// Values that are computed when such an access asks for them.
+    waiting: HashSet<Value>,
+    /// Values whose layout is nobody's choice.
+    open: HashSet<Value>,
+    /// The layouts in which such values are used.
+    wishes: HashMap<Value, Layout>,
+    /// Tiles that are taken apart into halves again and again.
+    halves: butterfly_chain::Halves,
+    /// Tiles that are taken apart.
+    apart: Apart<'m>,
+    /// Right operands of products that are made side by side.
+    pub beside: adjacent_operands::Beside,
+    /// How often a value got another layout than it had.
+    changes: usize,
+}
+
+impl<'m> Inference<'m> {
+    /// Infers the layouts of an entry.
+    pub fn run(module: &'m Module, entry: &Entry, target: Target, num_warps: u32) -> Inference<'m> {
+        let facts = Rc::new(Facts::analyze(module, entry));
+        let mut inference = Inference::start(module, facts.clone(), target, num_warps);
+        inference.infer(entry.body);
+        let wishes = inference.collect_wishes(entry.body);
+        if wishes.is_empty() {
+            return inference;
+        }
+        let mut again = Inference { wishes, ..Inference::start(module, facts, target, num_warps) };
+        again.infer(entry.body);
+        again
+    }
+
+    fn start(module: &'m Module, facts: Rc<Facts>, target: Target, num_warps: u32) -> Inference<'m> {
+        Inference {
+            module,
+            facts,
+            target,
+            num_warps: num_warps as usize,
+            layouts: vec![None; module.num_values()],
+            sources: vec![None; module.num_values()],
+            accesses: HashMap::new(),
+            products: HashMap::new(),
+            blocked: HashMap::new(),
+            pointer_runs: HashMap::new(),
+            waiting: HashSet::new(),
+            open: HashSet::new(),
+            wishes: HashMap::new(),
+            halves: butterfly_chain::Halves::default(),
+            apart: Apart::default(),
+            beside: adjacent_operands::Beside::default(),
+            changes: 0,
+        }
+    }
+
+    /// Is this a product that runs on its own?
+    pub fn runs_alone(&self, id: OpId) -> bool {
+        matches!(self.products.get(&id), Some(Ok(plan)) if plan.is_asynchronous())
+    }
+
+    fn infer(&mut self, body: BlockId) {
+        self.halves = butterfly_chain::Halves::collect(self.module, body);
+        self.collect_pointer_runs(body);
+        self.apart = Apart::of(self.module, body);
+        self.beside = adjacent_operands::Beside::of(self.module, body);
+        self.collect_accesses(body);
+        self.place_chosen_loads(body);
+        self.place_pointer_runs();
+        self.block(body);
+    }
+
+    /// For each value whose layout is nobody's choice that of its first use, where there is one.
+    fn collect_wishes(&self, body: BlockId) -> HashMap<Value, Layout> {
+        let mut wishes = HashMap::new();
+        let mut ops = Vec::new();
+        self.module.walk(body, &mut |id| ops.push(id));
+        let carried = self.carried_on(body);
+        // What the end of a loop's body is used in is known when the uses of what the loop carries are.
+        let rounds = if carried.is_empty() { 1 } else { 2 };
+        for &id in std::iter::repeat_n(&ops, rounds).flat_map(|ops| ops.iter().rev()) {
+            for (position, value) in self.module.op(id).operands.iter().enumerate() {
+                if self.is_open(*value)
+                    && let Some(layout) = self.used_in(id, position, &wishes, &carried)
+                    && layout.shape() == self.module.shape(*value)
+                {
+                    wishes.insert(*value, layout);
+                }
+            }
+        }
+        wishes.retain(|value, layout| self.layout(*value).is_some_and(|own| !own.is_same(layout)));
+        wishes
+    }
+
+    /// The layout in which an op uses an operand, if it has one of its own.
+    fn used_in(
+        &self,
+        id: OpId,
+        position: usize,
+        wishes: &HashMap<Value, Layout>,
+        carried: &[(Value, Value)],
+    ) -> Option<Layout> {
+        let op = self.module.op(id);
+        let of = |value: Value| match self.open.contains(&value) {
+            true => wishes.get(&value).cloned(),
+            false => self.layout(value).cloned(),
+        };
+        match op.code {
+            Opcode::For => {
+                let carried = position.checked_sub(3)?;
+                of(self.module.block(op.regions[0]).args[carried + 1])
+            }
+            Opcode::Continue => {
+                let is_this = |&&(value, _): &&(Value, Value)| value == op.operands[position];
+                of(carried.iter().find(is_this)?.1)
+            }
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => self.wish_through(id, wishes),
+            Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
+            Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
+            Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
+            Opcode::Gather if position > 0 => of(op.results[0]),
+            Opcode::Gather => self.accesses.get(&id).cloned(),
+            Opcode::StoreView if position > 0 => self.list_in(id, op.group(1)[0]),
+            Opcode::StoreView
+            | Opcode::AtomicRedView
+            | Opcode::Reduce
+            | Opcode::Scan
+            | Opcode::Histogram
+            | Opcode::LoadPtr
+            | Opcode::StorePtr => self.accesses.get(&id).cloned(),
+            Opcode::WithLayout => self.chosen(op),
+            code if code.is_elementwise() => of(op.results[0]),
+            _ => None,
+        }
+    }
+
+    /// The module.
+    pub fn module(&self) -> &'m Module {
+        self.module
+    }
+
+    /// Number of elements of a tile value.
+    pub fn num_elements(&self, value: Value) -> usize {
+        self.module.shape(value).iter().product::<i64>() as usize
+    }
+
+    /// 32-bit words of a tile value that a thread holds.
+    pub fn words_of(&self, value: Value) -> u32 {
+        let bits = self.module.dtype(value).storage_bits().min(32);
+        (self.natural_or_default(value).num_registers() as u32 * bits).div_ceil(32)
+    }
+
+    /// The kind of a tile value.
+    pub fn source(&self, value: Value) -> Source {
+        if let Some(source) = self.sources.get(value.index()).copied().flatten() {
+            return source;
+        }
+        self.compute_source(value)
+    }
+
+    fn compute_source(&self, value: Value) -> Source {
+        let Some(op) = self.module.defining_op(value) else { return Source::Concrete };
+        if self.waiting.contains(&value) {
+            return Source::Free;
+        }
+        let op = self.module.op(op);
+        match op.code {
+            Opcode::Constant | Opcode::Iota => Source::Free,
+            Opcode::Assume => Source::Virtual,
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => {
+                let uniform = self.num_elements(op.operands[0]) == 1 && self.num_elements(value) > 1;
+                if uniform || self.source(op.operands[0]) == Source::Free { Source::Free } else { Source::Virtual }
+            }
+            code if code.is_elementwise()
+                && self.num_elements(value) > 1
+                && op.operands.iter().all(|&v| self.source(v) == Source::Free) =>
+            {
+                Source::Free
+            }
+            _ => Source::Concrete,
+        }
+    }
+
+    /// The layout of a concrete value.
+    pub fn layout(&self, value: Value) -> Option<&Layout> {
+        self.layouts[value.index()].as_ref()
+    }
+
+    fn set(&mut self, value: Value, layout: Layout) {
+        debug_assert_eq!(layout.shape(), self.module.shape(value));
+        let known = &mut self.layouts[value.index()];
+        if known.as_ref().is_none_or(|known| !known.is_same(&layout)) {
+            self.changes += 1;
+        }
+        *known = Some(layout);
+    }
+
+    /// The layout in which a tile value is there without moving data; `None` if any will do.
+    pub fn natural(&self, value: Value) -> Option<Layout> {
+        let shape = self.module.shape(value);
+        if self.num_elements(value) == 1 {
+            return Some(Layout::replicated(shape, self.num_warps));
+        }
+        match self.source(value) {
+            Source::Free => None,
+            Source::Concrete => self.layouts[value.index()].clone(),
+            Source::Virtual => {
+                let op = self.module.op(self.module.defining_op(value)?);
+                let source = self.natural(op.operands[0])?;
+                match op.code {
+                    Opcode::Reshape => Some(source.reshape(shape)),
+                    Opcode::Permute => Some(source.permute(&as_axes(op.permutation()))),
+                    Opcode::Assume | Opcode::WithLayout => Some(source),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The layout that the operand of a virtual op needs so that its result has layout `wanted`.
+    pub fn demand(&self, op: OpId, wanted: &Layout) -> Layout {
+        let op = self.module.op(op);
+        let shape = self.module.shape(op.operands[0]);
+        match op.code {
+            Opcode::Broadcast => wanted.project(shape),
+            Opcode::Reshape => wanted.reshape(shape),
+            Opcode::Permute => wanted.permute(&inverse(&as_axes(op.permutation()))),
+            _ => wanted.clone(),
+        }
+    }
+
+    /// The layout for a value that has none: as the accesses of its shape have it, else row-major.
+    pub fn default_layout(&self, value: Value) -> Layout {
+        let shape = self.module.shape(value);
+        let order: Vec<usize> = (0..shape.len()).rev().collect();
+        let bytes = match self.module.ty(value) {
+            Type::Tile { elem, .. } => elem.dtype().map_or(8, |d| d.storage_bits().div_ceil(8)) as usize,
+            _ => 8,
+        };
+        let vector = self.blocked.get(&(shape.to_vec(), order.clone())).copied().unwrap_or(16 / bytes.clamp(1, 16));
+        self.blocked_layout(shape, &order, vector, 1)
+    }
+
+    /// Natural layout, or the default one.
+    pub fn natural_or_default(&self, value: Value) -> Layout {
+        self.natural(value).unwrap_or_else(|| self.default_layout(value))
+    }
+
+    fn blocked_layout(&self, shape: &[i64], order: &[usize], vector: usize, least: usize) -> Layout {
+        let elements = shape.iter().product::<i64>() as usize;
+        let each = (elements / (self.num_warps * 32)).max(1);
+        Layout::blocked(shape, order, vector.min(each).max(least), self.num_warps)
+    }
+
+    /// The layout in which an elementwise op computes: that of its largest operand that has one.
+    fn elementwise_layout(&self, operands: &[Value]) -> Option<Layout> {
+        let mut best: Option<(usize, Layout)> = None;
+        for &operand in operands {
+            let Some(layout) = self.natural(operand) else { continue };
+            let weight = layout.num_elements() / layout.replication();
+            if best.as_ref().is_none_or(|(w, _)| weight > *w) {
+                best = Some((weight, layout));
+            }
+        }
+        best.map(|(_, layout)| layout)
+    }
+
+    fn block(&mut self, block: BlockId) {
+        let module = self.module;
+        for &id in &module.block(block).ops {
+            let op = module.op(id);
+            for &result in &op.results {
+                if matches!(module.ty(result), Type::Tile { .. }) {
+                    self.sources[result.index()] = Some(self.compute_source(result));
+                }
+            }
+            self.op(id);
+        }
+    }
+
+    fn op(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        match op.code {
+            Opcode::For => self.for_loop(id),
+            Opcode::Loop => self.endless_loop(id),
+            Opcode::If => self.branches(id),
+            Opcode::LoadView => {
+                // Views that lowering does not know have no layout of their own.
+                let layout = self.load(id);
+                self.set(op.results[0], layout);
+            }
+            Opcode::StoreView | Opcode::AtomicRedView => self.store(id),
+            Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => self.pointer_access(id),
+            Opcode::Reduce => self.reduce(id),
+            Opcode::Scan => self.scan(id),
+            Opcode::Cat => self.cat(id),
+            Opcode::Pack | Opcode::Unpack => self.repack(id),
+            Opcode::Extract => self.extract(id),
+            Opcode::Insert => self.insert(id),
+            Opcode::Gather => self.gather(id),
+            Opcode::Histogram => self.histogram(id),
+            Opcode::WithLayout => self.with_layout(op),
+            Opcode::MmaF | Opcode::MmaI => {
+                let plan = self.plan_product(id);
+                let layout = match &plan {
+                    Ok(plan) => plan.acc.clone(),
+                    Err(_) => self.default_layout(op.results[0]),
+                };
+                self.products.insert(id, plan);
+                self.set(op.results[0], layout);
+            }
+            code if code.is_elementwise() => {
+                let result = op.results[0];
+                if self.source(result) == Source::Concrete {
+                    let layout = match self.elementwise_layout(&op.operands) {
+                        Some(layout) if self.is_made_of_open(&op.operands) => {
+                            self.open.insert(result);
+                            self.wishes.get(&result).cloned().unwrap_or(layout)
+                        }
+                        Some(layout) => {
+                            self.open.remove(&result);
+                            layout
+                        }
+                        None => self.open_layout(result),
+                    };
+                    self.set(result, layout);
+                }
+            }
+            _ => {
+                // Scalars (block ids, shapes, …) are the same in every thread; views have no registers.
+                for &result in &op.results {
+                    if matches!(module.ty(result), Type::Tile { .. }) && self.source(result) == Source::Concrete {
+                        let layout = self.default_layout(result);
+                        self.set(result, layout);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The layout of a value that no operand has a layout for.
+    fn open_layout(&mut self, value: Value) -> Layout {
+        self.open.insert(value);
+        self.wishes.get(&value).cloned().unwrap_or_else(|| self.default_layout(value))
+    }
+
+    fn reduce(&mut self, id: OpId) {
+        let module = self.module;
+        let op = module.op(id);
+        let axis = op.dim() as usize;
+        let layout = self.elementwise_layout(&op.operands).unwrap_or_else(|| self.default_layout(op.operands[0]));
+        let reduced = layout.reduce(axis).squeeze(axis);
+        self.accesses.insert(id, layout);
+        for &result in &op.results {
+            self.set(result, reduced.clone());
+        }
+    }
+}
+
+/// A permutation attribute as axes.
+pub fn as_axes(permutation: &[i32]) -> Vec<usize> {
+    permutation.iter().map(|&axis| axis as usize).collect()
+}
+
+/// The inverse of a permutation.
+pub fn inverse(permutation: &[usize]) -> Vec<usize> {
+    let mut result = vec![0; permutation.len()];
+    for (i, &axis) in permutation.iter().enumerate() {
+        result[axis] = i;
+    }
+    result
+}

@@ -1,0 +1,208 @@
+//! Products on tensor cores: `mma.sync` on fragments from shared memory or registers.
+
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
+use super::fragment::{Feed, Fragments};
+use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
+use super::smem_operand::Loop;
+use crate::dtype::DType;
+use crate::layout::{Instruction, Layout, Tiling};
+
+/// A product on tensor cores.
+#[derive(Clone, Debug)]
+pub(super) struct TensorPlan {
+    tiling: Tiling,
+    types: MmaTypes,
+    left: Fragments,
+    right: Fragments,
+    /// The accumulator's layout with all register bits of the tiling.
+    acc: Layout,
+}
+
+/// Operand type of the instruction and the type that operands are staged in.
+fn operand_type(dtype: DType, signed: bool, request: &MmaRequest) -> Option<(Ty, DType)> {
+    Some(match dtype {
+        DType::F16 => (Ty::F16, dtype),
+        DType::BF16 => (Ty::BF16, dtype),
+        DType::TF32 => (Ty::TF32, dtype),
+        DType::F64 => (Ty::F64, dtype),
+        DType::I8 => (if signed { Ty::S8 } else { Ty::U8 }, dtype),
+        // Before sm_89 there are no instructions, and those of sm_89 keep few bits of the sums.
+        DType::F8E4M3FN | DType::F8E5M2 if request.target.arch < 89 + u32::from(!request.fast) => (Ty::F16, DType::F16),
+        DType::F8E4M3FN => (Ty::E4M3, dtype),
+        DType::F8E5M2 => (Ty::E5M2, dtype),
+        DType::I1
+        | DType::I4
+        | DType::I16
+        | DType::I32
+        | DType::I64
+        | DType::F32
+        | DType::F8E8M0FNU
+        | DType::F4E2M1FN
+        | DType::F8E5M3FNU => return None,
+    })
+}
+
+fn types(request: &MmaRequest) -> Option<(MmaTypes, [DType; 2])> {
+    let (a, staged_a) = operand_type(request.a.dtype, request.a.signed, request)?;
+    let (c, staged_b) = operand_type(request.b.dtype, request.b.signed, request)?;
+    let small = |ty: Ty| matches!(ty, Ty::E4M3 | Ty::E5M2);
+    let acc = match (a, c, request.acc) {
+        (Ty::F16, Ty::F16, DType::F16) => Ty::F16,
+        (Ty::F16, Ty::F16, DType::F32) => Ty::F32,
+        (Ty::BF16, Ty::BF16, DType::F32) | (Ty::TF32, Ty::TF32, DType::F32) => Ty::F32,
+        (Ty::F64, Ty::F64, DType::F64) => Ty::F64,
+        (Ty::S8 | Ty::U8, Ty::S8 | Ty::U8, DType::I32) => Ty::S32,
+        (a, c, DType::F16) if small(a) && small(c) => Ty::F16,
+        (a, c, DType::F32) if small(a) && small(c) => Ty::F32,
+        _ => return None,
+    };
+    Some((MmaTypes { d: acc, a, b: c, c: acc }, [staged_a, staged_b]))
+}
+
+pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> {
+    let MmaRequest { a, b, acc, .. } = request;
+    let (types, staged) =
+        types(request).ok_or_else(|| format!("no matrix product of {} and {} into {acc}", a.dtype, b.dtype))?;
+    let bits = types.a.bits();
+    // 32 bytes of k, or half of that if there is no more.
+    let full = if bits == 64 { 4 } else { 256 / i64::from(bits) };
+    let k = if bits < 64 && request.extents[3] <= full / 2 { full / 2 } else { full };
+    let instruction = Instruction { m: if bits == 64 { 8 } else { 16 }, n: 8, k, bits };
+    let mut tiling = Tiling::new(instruction, request.extents, request.num_warps);
+    // Bytes that are not neighbours along k come four rows at a time.
+    let whole_bytes = bits == 8 && request.extents[3] >= k;
+    tiling.interleave(whole_bytes && !a.k_contiguous, whole_bytes && !b.k_contiguous);
+    let left = Fragments::new(&tiling, true, a.k_contiguous, types.a, request.rank);
+    let right = Fragments::new(&tiling, false, b.k_contiguous, types.b, request.rank);
+    let full_acc = tiling.accumulator();
+    let operand = |fragments: &Fragments, dtype: DType| OperandPlan {
+        dtype,
+        shared: fragments.shared.clone(),
+        align: ROW_BYTES,
+        registers: Some(fragments.layout.canonical().reshape(&fragments.shared.shape)),
+        panels: None,
+        rounds: dtype == DType::TF32,
+    };
+    let [batch, m, n, _] = request.extents;
+    Ok(Planned {
+        a: operand(&left, staged[0]),
+        b: operand(&right, staged[1]),
+        acc: full_acc.canonical().reshape(&of_rank([batch, m, n], request.rank)),
+        plan: TensorPlan { tiling, types, left, right, acc: full_acc },
+    })
+}
+
+/// The accumulator in the words of the instruction: registers read, and registers written (others than
+/// those read where a fragment holds an element twice).
+struct Accumulator {
+    read: Vec<Reg>,
+    written: Vec<Reg>,
+}
+
+impl TensorPlan {
+    pub(super) fn describe(&self) -> String {
+        let Instruction { m, n, k, .. } = self.tiling.instruction;
+        let [batch, rows, columns] = self.tiling.warps.map(|bits| 1 << bits);
+        let types = self.types;
+        format!(
+            "mma.sync m{m}n{n}k{k}{}{}{}, {rows} x {columns} warps, batch {batch}, a {:?}, b {:?}",
+            types.d, types.a, types.b, self.left.fetch, self.right.fetch
+        )
+    }
+
+    pub(super) fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
+        let words = self.open(b, acc);
+        let [batches, rows, columns] = self.tiling.repeats();
+        for batch in 0..1usize << batches {
+            let (trips, bases) = self.k_loop(left, right, 4 << (rows + columns));
+            trips.emit(b, bases, |b, [base_a, base_b]| {
+                let mut a = Feed::new(b, &self.left, left, base_a, thread);
+                let mut c = Feed::new(b, &self.right, right, base_b, thread);
+                for step in 0..1usize << (self.tiling.steps() - trips.trips) {
+                    let (a, c) = (a.step(b, batch, step), c.step(b, batch, step));
+                    self.step(b, &a, &c, &words, batch);
+                }
+            });
+        }
+        self.close(b, acc, &words);
+    }
+
+    /// All instructions of one step along k.
+    fn step(&self, b: &mut Builder, a: &[Vec<Operand>], c: &[Vec<Operand>], words: &Accumulator, batch: usize) {
+        let Instruction { m, n, k, .. } = self.tiling.instruction;
+        let shape = MmaShape { m: m as u32, n: n as u32, k: k as u32 };
+        let count = (words.read.len() / (a.len() * c.len())) >> self.tiling.repeats()[0];
+        for (i, left) in a.iter().enumerate() {
+            for (j, right) in c.iter().enumerate() {
+                let first = ((batch * a.len() + i) * c.len() + j) * count;
+                let sums: Vec<Operand> = words.read[first..][..count].iter().map(|&r| r.into()).collect();
+                b.mma(shape, self.types, &words.written[first..][..count], left, right, &sums);
+            }
+        }
+    }
+
+    /// Cuts the sum along k; operands in registers cannot be counted through at run time.
+    fn k_loop(&self, left: Source<'_>, right: Source<'_>, products: usize) -> (Loop, [Operand; 2]) {
+        let none = Loop { trips: 0, strides: [0, 0] };
+        match (left.address(), right.address()) {
+            (Some(a), Some(c)) => {
+                let places =
+                    |f: &Fragments| -> Vec<u32> { f.step_images.iter().map(|&x| f.shared.offset(x)).collect() };
+                let bits: Vec<[u32; 2]> =
+                    places(&self.left).into_iter().zip(places(&self.right)).map(|(a, c)| [a, c]).collect();
+                let body = products + self.left.step_cost() + self.right.step_cost();
+                let masks = [&self.left, &self.right].map(|f| f.thread_places().iter().fold(0, |all, x| all | x));
+                (Loop::new(&bits, masks, body), [a, c])
+            }
+            (Some(a), None) | (None, Some(a)) => (none, [a, a]),
+            (None, None) => (none, [Operand::Imm(0); 2]),
+        }
+    }
+
+    /// Pairs f16 elements into words; other accumulators are used where they are.
+    fn open(&self, b: &mut Builder, acc: &[Reg]) -> Accumulator {
+        let mut words = Accumulator { read: Vec::new(), written: Vec::new() };
+        let packed = self.types.d == Ty::F16;
+        let mut seen: Vec<(usize, Reg)> = Vec::new();
+        for register in (0..self.acc.num_registers()).step_by(if packed { 2 } else { 1 }) {
+            let slot = self.acc.canonical_register(register);
+            if let Some((_, word)) = seen.iter().find(|(other, _)| *other == slot) {
+                words.read.push(*word);
+                words.written.push(b.fresh(word.class));
+                continue;
+            }
+            let word = match packed {
+                true => b.pack(acc[slot], acc[self.acc.canonical_register(register + 1)]).reg(),
+                false => acc[slot],
+            };
+            if self.is_repeated(register) {
+                seen.push((slot, word));
+            }
+            words.read.push(word);
+            words.written.push(word);
+        }
+        words
+    }
+
+    /// May another register of the fragment hold the same element?
+    fn is_repeated(&self, register: usize) -> bool {
+        let images = self.acc.register_images();
+        images.iter().enumerate().any(|(bit, &image)| image == 0 && register >> bit & 1 == 0)
+    }
+
+    fn close(&self, b: &mut Builder, acc: &[Reg], words: &Accumulator) {
+        if self.types.d != Ty::F16 {
+            return;
+        }
+        for (pair, (&word, &written)) in words.read.iter().zip(&words.written).enumerate() {
+            if word != written {
+                continue;
+            }
+            let [low, high] = [0, 1].map(|half| self.acc.canonical_register(2 * pair + half));
+            let high = if high == low { b.fresh(RegClass::B16) } else { acc[high] };
+            let halves = Arg::Vector(vec![acc[low].into(), high.into()]);
+            b.push(Opcode::Mov(Ty::B32), vec![halves], vec![word.into()]);
+        }
+    }
+}

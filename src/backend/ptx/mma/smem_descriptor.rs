@@ -1,0 +1,123 @@
+//! Operands of `wgmma` in shared memory: swizzled rows in panels, and the descriptors that name them.
+//!
+//! Rows have 32, 64 or 128 bytes and the swizzle of that span; panels of rows follow one another along the
+//! contiguous axis. Descriptor fields: PTX ISA, "asynchronous warpgroup level matrix instructions".
+
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
+use super::request::{OperandSpec, Panels};
+use crate::layout::SharedLayout;
+
+/// Bytes of k of one instruction.
+pub(super) const STEP_BYTES: i64 = 32;
+
+/// How one matrix stands in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Staged {
+    /// Contiguous along k (else along m or n)?
+    pub along_k: bool,
+    /// Bytes of a swizzled row.
+    pub span: i64,
+    /// Rows of a panel: m or n along k, else k.
+    pub rows: i64,
+    /// Bytes of an element.
+    pub size: i64,
+}
+
+impl Staged {
+    /// `other`: extent of m or n.
+    pub fn new(spec: &OperandSpec, along_k: bool, other: i64, k: i64) -> Option<Staged> {
+        let size = i64::from(spec.dtype.storage_bits() / 8);
+        let (row, rows) = if along_k { (k, other) } else { (other, k) };
+        let span = (row * size).min(if along_k { 128 } else { spec.most_span });
+        (span >= 32 && rows >= 8).then_some(Staged { along_k, span, rows, size })
+    }
+
+    /// Can instructions read it where it is? Only 16-bit elements need not be contiguous along k.
+    pub fn is_direct(&self) -> bool {
+        self.along_k || self.size == 2
+    }
+
+    /// Bytes of a whole swizzle pattern: eight rows, which start at a multiple of as many.
+    pub fn pattern_bytes(&self) -> u32 {
+        8 * self.span as u32
+    }
+
+    /// The constant part of the descriptor: offsets in units of 16 bytes and the swizzle.
+    fn constants(&self) -> (u32, u32) {
+        let leading = if self.along_k { 1 } else { (self.rows * self.span) as u32 >> 4 };
+        let swizzle = match self.span {
+            128 => 1,
+            64 => 2,
+            _ => 3,
+        };
+        (leading << 16, (self.pattern_bytes() >> 4) | (swizzle << 30))
+    }
+
+    /// Bytes from the start of the matrix to step `step` of k.
+    pub fn step(&self, step: i64) -> i64 {
+        if self.along_k {
+            let in_row = self.span / STEP_BYTES;
+            step / in_row * self.rows * self.span + step % in_row * STEP_BYTES
+        } else {
+            step * (STEP_BYTES / self.size) * self.span
+        }
+    }
+
+    /// Bytes from the start of the matrix to row or column `index` (a multiple of what a panel holds, where
+    /// it is contiguous).
+    pub fn other(&self, index: i64) -> i64 {
+        if self.along_k { index * self.span } else { index * self.size / self.span * self.rows * self.span }
+    }
+
+    /// Can rows or columns be taken `count` at a time?
+    pub fn divides(&self, count: i64) -> bool {
+        self.along_k || count * self.size % self.span == 0
+    }
+
+    /// What a copy engine has to fill; `other`: extent of m or n.
+    pub fn panels(&self, other: i64, k: i64) -> Panels {
+        let row = if self.along_k { k } else { other };
+        Panels { along_k: self.along_k, span: self.span, rows: self.rows, count: row * self.size / self.span }
+    }
+
+    /// The place of each element. `k_last`: k is the last dimension of the tile.
+    pub fn layout(&self, shape: &[i64], k_last: bool) -> SharedLayout {
+        let last = shape.len() - 1;
+        let contiguous = if self.along_k == k_last { last } else { last - 1 };
+        let other = 2 * last - 1 - contiguous;
+        let mut order = vec![contiguous, other];
+        order.extend(0..last - 1);
+        let stride = if other == last { 1 } else { shape[last] as u32 };
+        let lanes = [stride, 2 * stride, 4 * stride];
+        let row = self.span / self.size;
+        if self.span == 128 || shape[contiguous] == row {
+            return SharedLayout::swizzled(shape, &order, self.size as usize, 16, &lanes);
+        }
+        // Rows that are shorter than they might be: an axis of panels of its own.
+        let mut parted = shape.to_vec();
+        parted.splice(contiguous..=contiguous, [shape[contiguous] / row, row]);
+        let behind = |axis: usize| if axis > contiguous { axis + 1 } else { axis };
+        let mut order = vec![contiguous + 1, behind(other), contiguous];
+        order.extend(0..last - 1);
+        let parted = SharedLayout::swizzled(&parted, &order, self.size as usize, 16, &lanes);
+        SharedLayout { shape: shape.to_vec(), ..parted }
+    }
+
+    /// The low word of the descriptor of part `part` of a matrix at `base`; parts have `count` rows or columns.
+    pub fn base(&self, b: &mut Builder, base: Operand, part: Operand, count: i64) -> Operand {
+        let part = b.mul(Ty::U32, part, self.other(count));
+        let start = b.add(Ty::U32, base, part);
+        let field = b.and(Ty::B32, start, 0x3ffffu32);
+        let field = b.shr(Ty::U32, field, 4u32);
+        b.or(Ty::B32, field, self.constants().0)
+    }
+
+    /// The descriptor at `bytes` behind one with this low word.
+    pub fn descriptor(&self, b: &mut Builder, low: Operand, bytes: i64) -> Reg {
+        let low = b.add(Ty::U32, low, (bytes >> 4) as u32);
+        let low = b.reg(low, RegClass::B32);
+        let high = b.reg(self.constants().1, RegClass::B32);
+        b.pack(low, high).reg()
+    }
+}

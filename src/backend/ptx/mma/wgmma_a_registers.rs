@@ -1,0 +1,213 @@
+//! The left operand of `wgmma` in registers: which rows the threads hold, and how they read them from
+//! shared memory.
+//!
+//! The instruction reads shared memory along k only, unless elements have 16 bits. An operand of others that
+//! is contiguous along its rows goes through registers instead: a thread reads as many neighbouring rows of
+//! one k as it will hold (*gathered*), which gives the hardware's rows another order than the operand's. That
+//! order is the accumulator's, too: a thread has neighbouring rows of it.
+
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
+use super::fragment::transpose_bytes_by;
+use super::smem_descriptor::Staged;
+use super::smem_operand::{Cursor, round_to_tf32};
+use crate::dtype::DType;
+use crate::layout::{Layout, SharedLayout};
+
+/// Rows of one instruction.
+pub(super) const ROWS: i64 = 64;
+
+/// The row of the operand that each hardware bit stands for.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    /// Upper eight rows of a warp's sixteen.
+    pub half: u32,
+    /// Bits 2 to 4 of the lane.
+    pub lane: [u32; 3],
+    /// Warps of a warpgroup.
+    pub warp: [u32; 2],
+    /// Warpgroups, and instructions of one warpgroup.
+    pub group: Vec<u32>,
+    pub block: Vec<u32>,
+}
+
+fn doubling(first: i64, count: i64) -> Vec<u32> {
+    (0..count.ilog2()).map(|bit| (first as u32) << bit).collect()
+}
+
+impl Rows {
+    /// In the hardware's order.
+    pub fn plain(groups: i64, blocks: i64) -> Rows {
+        Rows {
+            half: 8,
+            lane: [1, 2, 4],
+            warp: [16, 32],
+            group: doubling(ROWS, groups),
+            block: doubling(ROWS * groups, blocks),
+        }
+    }
+
+    /// A thread holds neighbours, which it reads at once from rows of 128 bytes, elements of `size` bytes:
+    /// four of two instructions, or two of one. The lanes that read at the same time meet different banks.
+    pub fn gathered(size: i64, groups: i64, blocks: i64) -> Option<Rows> {
+        let lane = match (size, blocks) {
+            (4, 1) => {
+                let group = doubling(ROWS, groups);
+                return Some(Rows { half: 1, lane: [2, 16, 4], warp: [8, 32], group, block: Vec::new() });
+            }
+            (4, _) => [16, 4, 8],
+            (1, 2..) => [4, 8, 16],
+            _ => return None,
+        };
+        let mut block = vec![2];
+        block.extend(doubling(2 * ROWS * groups, blocks / 2));
+        Some(Rows { half: 1, lane, warp: [32, 64], group: doubling(2 * ROWS, groups), block })
+    }
+}
+
+/// Where an operand of the instruction stands in its tile: elements between neighbouring rows, neighbours
+/// along k, and matrices of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strides {
+    pub row: u32,
+    pub k: u32,
+    pub batch: u32,
+}
+
+/// How one thread's words of the left operand come about.
+#[derive(Clone, Debug)]
+pub(super) struct Left {
+    /// Which element is in which register: elements of a word, upper rows, upper half of the step's k, steps,
+    /// instructions, batch.
+    pub layout: Layout,
+    shared: SharedLayout,
+    /// Bytes of an element.
+    size: i64,
+    steps: usize,
+    blocks: usize,
+    /// Elements that are k neighbours apart, by flat index.
+    k: u32,
+    /// Threads read neighbouring rows from shared memory (else the instruction reads it by itself).
+    pub gathered: bool,
+}
+
+impl Left {
+    /// `columns`: warpgroups along the accumulator's columns; `counts`: batch, instructions, steps along k.
+    pub fn new(
+        staged: &Staged,
+        rows: &Rows,
+        strides: Strides,
+        shared: &SharedLayout,
+        columns: i64,
+        counts: [i64; 3],
+    ) -> Left {
+        let [batch, blocks, steps] = counts;
+        let word = 4 / staged.size as u32;
+        let Strides { row, k, .. } = strides;
+        let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| k << bit).collect();
+        register.extend([rows.half * row, 4 * word * k]);
+        register.extend(doubling(i64::from(8 * word * k), steps));
+        register.extend(rows.block.iter().map(|image| image * row));
+        register.extend(doubling(i64::from(strides.batch), batch));
+        let mut lane = vec![word * k, 2 * word * k];
+        lane.extend(rows.lane.map(|image| image * row));
+        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|image| image * row).collect();
+        warp.extend((0..columns.ilog2()).map(|_| 0));
+        Left {
+            layout: Layout::new(shared.shape.clone(), register, lane, warp),
+            shared: shared.clone(),
+            size: staged.size,
+            steps: steps as usize,
+            blocks: blocks as usize,
+            k,
+            gathered: !staged.is_direct(),
+        }
+    }
+
+    /// The first register of a word: 4 words an instruction.
+    fn register(&self, [batch, block, step, word]: [usize; 4]) -> usize {
+        let words = ((batch * self.blocks + block) * self.steps + step) * 4 + word;
+        words * (4 / self.size as usize)
+    }
+
+    fn place(&self, register: usize) -> u32 {
+        self.shared.offset(self.layout.element(register, 0, 0))
+    }
+
+    /// Slots of the operand packed into words, four for each instruction.
+    pub fn pack(&self, b: &mut Builder, dtype: DType, slots: &[Operand], at: [usize; 3]) -> [Reg; 4] {
+        let [batch, block, step] = at;
+        let each = 4 / self.size as usize;
+        let dtype = if each == 4 { DType::I8 } else { dtype };
+        std::array::from_fn(|word| {
+            let first = self.register([batch, block, step, word]);
+            let word = super::super::scalar::repr::pack_word(b, dtype, &slots[first..first + each]);
+            b.reg(word, RegClass::B32)
+        })
+    }
+}
+
+/// A gathered operand while code is emitted.
+pub(super) struct Gather<'a> {
+    left: &'a Left,
+    cursor: Cursor,
+    unrounded: bool,
+    /// How bytes of two pairs of rows are joined, which differs between threads.
+    joins: [Operand; 2],
+}
+
+impl<'a> Gather<'a> {
+    /// `unrounded`: numbers are f32 and have to become tf32.
+    pub fn new(b: &mut Builder, left: &'a Left, base: Operand, thread: Reg, unrounded: bool) -> Gather<'a> {
+        let images = [left.layout.lane_images(), left.layout.warp_images()].concat();
+        let mut places: Vec<u32> = images.into_iter().map(|image| left.shared.offset(image)).collect();
+        let mut joins = [0x5410u32, 0x7632].map(Operand::from);
+        if left.size == 1 {
+            // Rows that are 8 apart have one swizzle: half of the lanes read their four rows in another order.
+            places[1] ^= left.shared.offset(2 * left.k);
+            let second = b.bfe(Ty::U32, thread, 1u32, 1u32);
+            let swapped = b.mul(Ty::U32, second, 0x4444u32);
+            joins = joins.map(|join| b.xor(Ty::B32, swapped, join));
+        }
+        Gather { left, cursor: Cursor::new(b, base, thread, &places), unrounded, joins }
+    }
+
+    /// The words of all instructions of a step.
+    pub fn step(&mut self, b: &mut Builder, batch: usize, step: usize) -> Vec<[Reg; 4]> {
+        let left = self.left;
+        let mut words = vec![[None; 4]; left.blocks];
+        let pair = left.blocks.min(2);
+        for first in (0..left.blocks).step_by(pair) {
+            for upper in 0..2 {
+                let register = left.register([batch, first, step, 2 * upper]);
+                let rows = match left.size {
+                    1 => self.bytes(b, register),
+                    _ => self.numbers(b, register, 2 * pair),
+                };
+                for (row, value) in rows.into_iter().enumerate() {
+                    words[first + row / 2][2 * upper + row % 2] = Some(value);
+                }
+            }
+        }
+        words.into_iter().map(|words| words.map(|word| word.expect("each word is read"))).collect()
+    }
+
+    /// One k of `count` neighbouring rows.
+    fn numbers(&mut self, b: &mut Builder, register: usize, count: usize) -> Vec<Reg> {
+        let addr = self.cursor.at(b, self.left.place(register));
+        if self.unrounded {
+            let values = b.ld_vec(Space::Shared, Ty::F32, count, &addr, MemMods::default());
+            return values.into_iter().map(|value| round_to_tf32(b, value.into())).collect();
+        }
+        b.ld_vec(Space::Shared, Ty::B32, count, &addr, MemMods::default())
+    }
+
+    /// Four neighbours along k of four neighbouring rows.
+    fn bytes(&mut self, b: &mut Builder, register: usize) -> Vec<Reg> {
+        let rows = [0, 1, 2, 3].map(|k| {
+            let addr = self.cursor.at(b, self.left.place(register + k));
+            b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
+        });
+        transpose_bytes_by(b, rows, self.joins).map(|word| b.reg(word, RegClass::B32)).to_vec()
+    }
+}

@@ -1,0 +1,131 @@
+//! Reading again: tiles that fill the registers are not kept over a reduction.
+//!
+//! A row that is as large as the register file is reduced, and then used again: what lies between would have to go
+//! to local memory. Loading it a second time, and computing again what was computed from it, costs less: the second
+//! load finds the row in a cache, and each pass goes piece by piece (`lower/strip.rs`). So after each reduction of
+//! such a tile, whatever comes from loads that can be repeated is made anew where it is used.
+
+use std::collections::HashMap;
+
+use super::num_warps::{self, WARP};
+use crate::ir::op_table::Effect;
+use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
+
+/// The module with large tiles made again after each reduction, if there are any.
+pub fn reloaded(module: &Module, body: BlockId, warps: u32) -> Option<Module> {
+    let large = |value: Value| is_large(module, value, warps);
+    let mut any = false;
+    module.walk(body, &mut |id| {
+        let op = module.op(id);
+        any |= op.code == Opcode::Reduce && op.operands.iter().any(|&v| large(v));
+    });
+    if !any {
+        return None;
+    }
+    let mut module = module.clone();
+    let changed = block(&mut module, body, warps);
+    changed.then_some(module)
+}
+
+fn is_large(module: &Module, value: Value, warps: u32) -> bool {
+    let (_, bytes) = num_warps::extent(module, value);
+    num_warps::fills_registers(bytes / 4 / u64::from(warps * WARP), warps)
+}
+
+/// Where a value of the block was made.
+#[derive(Clone, Copy)]
+struct Made {
+    op: OpId,
+    /// Reductions of large tiles before it.
+    phase: usize,
+    /// Writes to memory before it.
+    epoch: usize,
+}
+
+struct Walk<'m> {
+    module: &'m mut Module,
+    warps: u32,
+    phase: usize,
+    epoch: usize,
+    /// Values that can be made again.
+    made: HashMap<Value, Made>,
+    /// What stands for them in this phase.
+    again: HashMap<Value, Value>,
+    out: Vec<OpId>,
+    changed: bool,
+}
+
+fn block(module: &mut Module, id: BlockId, warps: u32) -> bool {
+    let ops = std::mem::take(&mut module.block_mut(id).ops);
+    let (made, again) = (HashMap::new(), HashMap::new());
+    let mut walk = Walk { module, warps, phase: 0, epoch: 0, made, again, out: Vec::new(), changed: false };
+    ops.into_iter().for_each(|op| walk.op(op));
+    let Walk { out, changed, .. } = walk;
+    module.block_mut(id).ops = out;
+    changed
+}
+
+/// Can an op that only gives a tile be done again, memory being the same?
+fn repeats(op: &Op) -> bool {
+    match op.code {
+        Opcode::LoadView | Opcode::LoadPtr => op.is_weak_load(),
+        Opcode::Broadcast | Opcode::Reshape | Opcode::Constant | Opcode::Iota | Opcode::WithLayout => true,
+        code => code.is_elementwise(),
+    }
+}
+
+impl Walk<'_> {
+    fn op(&mut self, id: OpId) {
+        for &region in &self.module.op(id).regions.clone() {
+            self.changed |= block(self.module, region, self.warps);
+        }
+        self.renew_operands(id);
+        let op = self.module.op(id);
+        let reads = op.operands.iter().any(|&v| is_large(self.module, v, self.warps));
+        if op.code == Opcode::Reduce && reads {
+            self.phase += 1;
+            self.again.clear();
+        }
+        if repeats(op) && is_large(self.module, op.results[0], self.warps) {
+            let made = Made { op: id, phase: self.phase, epoch: self.epoch };
+            self.made.insert(op.results[0], made);
+        }
+        if self.module.changes_memory(id) {
+            self.epoch += 1;
+        }
+        self.out.push(id);
+    }
+
+    /// Puts what was made before the last reduction in front of the op once more.
+    fn renew_operands(&mut self, id: OpId) {
+        for at in 0..self.module.op(id).operands.len() {
+            let old = self.module.op(id).operands[at];
+            let new = self.renewed(old);
+            self.module.op_mut(id).operands[at] = new;
+        }
+    }
+
+    fn renewed(&mut self, value: Value) -> Value {
+        if let Some(&again) = self.again.get(&value) {
+            return again;
+        }
+        let Some(&Made { op, phase, epoch }) = self.made.get(&value) else { return value };
+        let stale = self.module.op(op).code.spec().effect == Effect::Read && epoch != self.epoch;
+        if phase == self.phase || stale {
+            return value;
+        }
+        let operands = self.module.op(op).operands.clone();
+        let mut values = Substitution::new();
+        for operand in operands {
+            let new = self.renewed(operand);
+            values.replace(operand, new);
+        }
+        let copy = self.module.clone_op(op, &mut values);
+        let new = self.module.op(copy).results[0];
+        self.out.push(copy);
+        self.changed = true;
+        self.again.insert(value, new);
+        self.made.insert(new, Made { op: copy, phase: self.phase, epoch: self.epoch });
+        new
+    }
+}

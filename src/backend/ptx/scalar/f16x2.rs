@@ -1,0 +1,86 @@
+//! Two halves at once: f16x2 and bf16x2, the first element in the low half of a B32.
+
+use super::super::isa::builder::Builder;
+use super::super::isa::inst::*;
+use super::float;
+use crate::dtype::DType;
+use crate::ir::{Flag, Op, Opcode, Rounding};
+
+/// Is there a packed form of `op`?
+pub fn exists(op: &Op, dtype: DType) -> bool {
+    use Opcode::*;
+    matches!(dtype, DType::F16 | DType::BF16)
+        && op.rounding() == Rounding::NearestEven
+        && matches!(op.code, AddF | SubF | MulF | Fma | MaxF | MinF | AbsF | NegF)
+}
+
+/// The packed form of `op` on pairs of f16 or bf16, where there is one: sums, differences, products,
+/// multiply-adds, minima, maxima, signs, all rounded to nearest. `None` means: lower the elements.
+pub fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Option<Operand> {
+    let ty = match dtype {
+        DType::F16 => Ty::F16x2,
+        DType::BF16 => Ty::BF16x2,
+        _ => return None,
+    };
+    if op.rounding() != Rounding::NearestEven {
+        return None;
+    }
+    let nan = op.flag(Flag::PropagateNan);
+    let mods = FloatMods { nan, ..FloatMods::NONE };
+    Some(match op.code {
+        Opcode::AddF => arithmetic(b, FloatOp::Add, ty, x),
+        Opcode::SubF => arithmetic(b, FloatOp::Sub, ty, x),
+        Opcode::MulF => arithmetic(b, FloatOp::Mul, ty, x),
+        Opcode::Fma => b.fma(ty, x[0], x[1], x[2]),
+        Opcode::MaxF => b.float(FloatOp::Max, ty, mods, x),
+        Opcode::MinF => b.float(FloatOp::Min, ty, mods, x),
+        Opcode::AbsF => b.fabs(ty, x[0]),
+        Opcode::NegF => float::negate_halves(b, Ty::B32, x[0]),
+        _ => return None,
+    })
+}
+
+/// As [`super::float::native_half`]: bf16 has only `fma` before sm_90.
+fn arithmetic(b: &mut Builder, op: FloatOp, ty: Ty, x: &[Operand]) -> Operand {
+    if ty == Ty::F16x2 || b.target.arch >= 90 {
+        return b.float(op, ty, FloatMods::RN, &x[..2]);
+    }
+    const ONES: u32 = 0x3f80_3f80;
+    const MINUS_ONES: u32 = 0xbf80_bf80;
+    const MINUS_ZEROS: u32 = 0x8000_8000;
+    match op {
+        FloatOp::Add => b.fma(ty, x[0], ONES, x[1]),
+        FloatOp::Sub => b.fma(ty, x[1], MINUS_ONES, x[0]),
+        _ => b.fma(ty, x[0], x[1], MINUS_ZEROS),
+    }
+}
+
+/// Two f32 as a pair of halves, rounded to nearest even: one instruction.
+pub fn narrow(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<Operand> {
+    match dtype {
+        DType::F16 => Some(b.cvt_pack(Ty::F16x2, CvtRound::Rn, low, high)),
+        DType::BF16 => Some(b.cvt_pack(Ty::BF16x2, CvtRound::Rn, low, high)),
+        _ => None,
+    }
+}
+
+/// Two f32 as codes of an 8-bit float, where the target has an instruction for it.
+pub fn narrow_bytes(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
+    super::small_float::encode_pair(b, dtype, low, high)
+}
+
+/// A pair of halves as two f32.
+pub fn widen(b: &mut Builder, dtype: DType, pair: Operand) -> Option<[Operand; 2]> {
+    match dtype {
+        DType::F16 => {
+            let (low, high) = b.unpack(pair);
+            Some([low, high].map(|half| b.cvt(Ty::F32, Ty::F16, CvtRound::None, half)))
+        }
+        DType::BF16 => {
+            let low = b.shl(Ty::B32, pair, 16i64);
+            let high = b.and(Ty::B32, pair, 0xffff_0000u32);
+            Some([b.bitcast(low, RegClass::F32), b.bitcast(high, RegClass::F32)])
+        }
+        _ => None,
+    }
+}

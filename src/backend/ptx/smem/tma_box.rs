@@ -1,0 +1,362 @@
+//! Tiles in shared memory as boxes of the bulk copy engine, and how registers get there.
+//!
+//! A box has rows of at most 128 bytes along the contiguous dimension, one after another, with the
+//! engine's swizzle; a tile is one or several boxes, each a block of memory. Registers go there by
+//! `stmatrix` where a layout is that of a matrix accumulator with elements of 16 bits, either way round,
+//! else in vectors. Knows layouts and places, no op and no instruction.
+
+use super::super::tensor_map::{MAX_BOX, Swizzle};
+use crate::layout::{Access, Layout, SharedLayout, Side};
+
+/// Longest row of a box in bytes: the widest swizzle.
+const ROW_BYTES: usize = 128;
+/// Shortest row: the narrowest one.
+const LEAST_ROW_BYTES: usize = 32;
+/// Rows that a swizzle pattern has.
+const PATTERN_ROWS: usize = 8;
+/// Bytes that the banks of shared memory take at once.
+const WAVEFRONT: usize = 128;
+
+/// A tile as boxes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoxedTile {
+    /// Where each element stands.
+    pub shared: SharedLayout,
+    /// Extents of a box, in the order of the tile's dimensions.
+    pub boxes: Vec<i64>,
+    /// Order of the 16-byte chunks of a box.
+    pub swizzle: Swizzle,
+    /// Top bits of a place that registers decide and no thread does: the tile can be written in
+    /// 2^n parts, one after another, each by all threads.
+    pub part_bits: u32,
+    /// The bit of an element's index at each bit of its place before the swizzle.
+    pub order: Vec<u32>,
+}
+
+/// How the threads write a tile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writes {
+    /// Byte offset of each thread bit (lane bits, then warp bits), by XOR.
+    pub thread: Vec<u32>,
+    /// The instruction.
+    pub kind: WriteKind,
+    /// All writes of a thread in ascending order of their parts.
+    pub list: Vec<Write>,
+    /// What half of the threads do in another order.
+    pub swap: Option<Swap>,
+}
+
+/// Threads of a half, those with this bit, write what they have at a register for another one, and the other way round: where all wrote the
+/// same register at once, they would come to the same banks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// The bit of a thread.
+    pub thread: usize,
+    /// The bit of a register in which the two differ.
+    pub register: usize,
+}
+
+/// An instruction that writes to shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// `st.shared` of the registers as a vector.
+    Vector,
+    /// `stmatrix`: a matrix for each pair of registers; `trans`: the pair is in two rows of it.
+    Matrices {
+        /// Transposes each matrix.
+        trans: bool,
+    },
+}
+
+/// One write of every thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The address is the thread's part XOR this.
+    pub place: u32,
+    /// Registers in order.
+    pub registers: Vec<usize>,
+}
+
+/// The bits of the flat row-major index along an axis.
+fn axis_bits(shape: &[i64], axis: usize) -> impl Iterator<Item = u32> {
+    let inner: i64 = shape[axis + 1..].iter().product();
+    (0..shape[axis].trailing_zeros()).map(move |bit| (inner as u32) << bit)
+}
+
+impl BoxedTile {
+    /// The tile of this layout as boxes. `axes`: its dimensions in the order of a box, innermost first.
+    /// `None` where rows or boxes would be too short.
+    pub fn new(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
+        BoxedTile::apart(layout, axes, element_bytes, &[])
+    }
+
+    /// The part of the tile that each warp holds, as boxes of its own, all warps' parts arranged alike. `None`
+    /// also where what tells the warps apart is not a bit of the element's index each.
+    pub fn of_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
+        let warps = layout.warp_images();
+        warps
+            .iter()
+            .all(|&image| is_of_warps(layout, image))
+            .then(|| BoxedTile::apart(layout, axes, element_bytes, warps))?
+    }
+
+    /// The tile without the bits `warps` of the element's index, which are warps'.
+    fn apart(layout: &Layout, axes: &[usize], element_bytes: usize, warps: &[u32]) -> Option<BoxedTile> {
+        let shape = layout.shape();
+        let (&fastest, rest) = axes.split_first()?;
+        let row: Vec<u32> = axis_bits(shape, fastest).collect();
+        let (near, panels) = row.split_at(row.len().min((ROW_BYTES / element_bytes).ilog2() as usize));
+        let row_bytes = element_bytes << near.len();
+        if row_bytes < LEAST_ROW_BYTES || near.iter().any(|bit| warps.contains(bit)) {
+            return None;
+        }
+        let mut boxes = vec![1; shape.len()];
+        boxes[fastest] = 1 << near.len();
+        let (mut order, mut outside, mut open) = (near.to_vec(), Vec::new(), true);
+        for &axis in rest {
+            let bits: Vec<u32> = axis_bits(shape, axis).collect();
+            let most = if open { bits.len().min(MAX_BOX.ilog2() as usize) } else { 0 };
+            let inside = bits[..most].iter().take_while(|bit| !warps.contains(bit)).count();
+            boxes[axis] = 1 << inside;
+            open &= inside == bits.len();
+            order.extend(&bits[..inside]);
+            outside.extend(&bits[inside..]);
+        }
+        let (parts, shared): (Vec<u32>, Vec<u32>) = panels.iter().partition(|&&bit| is_of_registers(layout, bit));
+        order.extend(outside.iter().chain(&shared).filter(|bit| !warps.contains(bit)));
+        order.extend(&parts);
+        let tile = BoxedTile::standing(shape, element_bytes, boxes, order, parts.len() as u32)?;
+        (tile.box_bytes() as usize >= PATTERN_ROWS * row_bytes).then_some(tile)
+    }
+
+    /// The tile of this shape in boxes of these extents, with these bits of an element's index at the bits of its place. `None`
+    /// where there is no swizzle for rows of a box.
+    pub fn standing(
+        shape: &[i64],
+        element_bytes: usize,
+        boxes: Vec<i64>,
+        order: Vec<u32>,
+        part_bits: u32,
+    ) -> Option<BoxedTile> {
+        let fastest = (0..shape.len()).find(|&axis| axis_bits(shape, axis).next().as_ref() == order.first())?;
+        let swizzle = Swizzle::of_span(u32::try_from(boxes.get(fastest)? * element_bytes as i64).ok()?)?;
+        // Bits of warps have no place.
+        let mut offset_bases = vec![0; shape.iter().map(|extent| extent.trailing_zeros() as usize).sum()];
+        for (place, &bit) in order.iter().enumerate() {
+            *offset_bases.get_mut(bit.trailing_zeros() as usize)? = swizzle.apply((element_bytes as u32) << place);
+        }
+        let shared = SharedLayout { shape: shape.to_vec(), element_bytes, offset_bases };
+        Some(BoxedTile { shared, boxes, swizzle, part_bits, order })
+    }
+
+    /// Do these bits of an element's index, and nothing else, tell warps apart?
+    pub fn is_apart(&self, layout: &Layout, warps: &[u32]) -> bool {
+        warps.iter().all(|&image| is_of_warps(layout, image))
+    }
+
+    /// Is what stands first a box? `axes`: the dimensions in the order of a box, innermost first.
+    pub fn begins_with_boxes(&self, axes: &[usize]) -> bool {
+        let shape = &self.shared.shape;
+        let mut extents = self.boxes.iter().zip(shape);
+        if self.boxes.len() != shape.len()
+            || !extents.all(|(&boxed, &extent)| boxed.count_ones() == 1 && boxed <= extent)
+        {
+            return false;
+        }
+        let count = |axis: usize| self.boxes[axis].trailing_zeros() as usize;
+        let inside: Vec<u32> = axes.iter().flat_map(|&axis| axis_bits(shape, axis).take(count(axis))).collect();
+        self.order.starts_with(&inside)
+    }
+
+    /// Are the parts whole boxes, each with registers of every thread?
+    pub fn is_cut_by_registers(&self, layout: &Layout) -> bool {
+        let whole = self.order.len().saturating_sub(self.part_bits as usize);
+        self.box_bytes() <= (self.shared.element_bytes as u32) << whole
+            && self.order[whole..].iter().all(|&bit| is_of_registers(layout, bit))
+    }
+
+    /// Bytes of the tile, or of a warp's part of it.
+    pub fn bytes(&self) -> u32 {
+        (self.shared.element_bytes as u32) << self.order.len()
+    }
+
+    /// Bytes of a part, where `bits` of the part bits are used.
+    pub fn part_bytes(&self, bits: u32) -> u32 {
+        self.bytes() >> bits
+    }
+
+    /// Bytes of a row of a box.
+    pub fn row_bytes(&self) -> usize {
+        self.swizzle.span().map_or(0, |span| span as usize)
+    }
+
+    /// Bytes of one box.
+    pub fn box_bytes(&self) -> u32 {
+        self.boxes.iter().product::<i64>() as u32 * self.shared.element_bytes as u32
+    }
+
+    /// The coordinates in the tile of the box that starts at this place.
+    pub fn origin(&self, place: u32) -> Vec<i64> {
+        let bits = place / self.shared.element_bytes as u32;
+        let element = (0..self.order.len()).filter(|i| bits >> i & 1 == 1).fold(0, |all, i| all | self.order[i]);
+        let mut rest = i64::from(element);
+        let mut coordinates: Vec<i64> = self
+            .shared
+            .shape
+            .iter()
+            .rev()
+            .map(|extent| {
+                let coordinate = rest % extent;
+                rest /= extent;
+                coordinate
+            })
+            .collect();
+        coordinates.reverse();
+        coordinates
+    }
+
+    /// How the threads of the layout that this was made for write the tile; `None` where that takes more
+    /// than four times as long as the bytes alone.
+    pub fn writes(&self, layout: &Layout) -> Option<Writes> {
+        if layout.replication() > 1 {
+            return None;
+        }
+        self.matrices(layout).or_else(|| self.vectors(layout))
+    }
+
+    fn vectors(&self, layout: &Layout) -> Option<Writes> {
+        let mut side = self.shared.accesses(layout);
+        let wavefronts = (side.accesses.len() << layout.warp_images().len())
+            * (self.shared.element_bytes * side.accesses[0].registers.len() * 32).div_ceil(WAVEFRONT)
+            + side.bank_conflicts(self.shared.element_bytes);
+        if wavefronts > 4 * self.shared.bytes() / WAVEFRONT {
+            return None;
+        }
+        let swap = self.swapped(layout, &mut side);
+        let write = |access: Access| Write { place: access.xor | access.offset, registers: access.registers };
+        let list: Vec<Write> = side.accesses.into_iter().map(write).collect();
+        let writes = Writes { thread: side.thread, kind: WriteKind::Vector, list, swap };
+        Some(writes.sorted(self.part_bytes(self.part_bits)))
+    }
+
+    /// Has half of the threads write other registers first where the others' banks are free then: an accumulator's lanes have
+    /// two neighbours of a row each, and two rows are at the same banks.
+    fn swapped(&self, layout: &Layout, side: &mut Side) -> Option<Swap> {
+        // What one write of a warp costs, all others cost: they are at its addresses XOR a constant.
+        let first = Access { xor: 0, offset: 0, ..side.accesses.first()?.clone() };
+        let (all, vector) = (Side { accesses: Vec::new(), ..side.clone() }, &first.registers);
+        let lanes = side.thread.get(..layout.lane_images().len())?.to_vec();
+        let conflicts = |lanes: Vec<u32>| {
+            Side { thread: lanes, accesses: vec![first.clone()], ..all.clone() }
+                .bank_conflicts(self.shared.element_bytes)
+        };
+        let (mut least, part) = (conflicts(lanes.clone()), self.part_bytes(self.part_bits));
+        let mut found = None;
+        for (register, &image) in layout.register_images().iter().enumerate() {
+            let place = self.shared.offset(image);
+            if least == 0 || place >= part || vector.contains(&(vector[0] ^ 1 << register)) {
+                continue;
+            }
+            for thread in 0..lanes.len() {
+                let mut turned = lanes.clone();
+                turned[thread] ^= place;
+                let conflicts = conflicts(turned);
+                if conflicts < least {
+                    (least, found) = (conflicts, Some((Swap { thread, register }, place)));
+                }
+            }
+        }
+        let (swap, place) = found?;
+        side.thread[swap.thread] ^= place;
+        for access in &mut side.accesses {
+            (access.xor, access.offset) = (access.xor | access.offset, 0);
+        }
+        Some(swap)
+    }
+
+    /// With `stmatrix`, where each lane holds two neighbours of 16 bits, and four lanes the 16 bytes of a
+    /// row of a matrix (or four lanes pairs of rows, and eight lanes their 16 bytes).
+    fn matrices(&self, layout: &Layout) -> Option<Writes> {
+        if self.shared.element_bytes != 2 {
+            return None;
+        }
+        let lanes: Vec<u32> = layout.lane_images().iter().map(|&image| self.shared.offset(image)).collect();
+        let places: Vec<u32> = layout.register_images().iter().map(|&image| self.shared.offset(image)).collect();
+        let pair_at = |place: u32| places.iter().position(|&p| p == place);
+        let (trans, pair, rows) = if lanes[..2] == [4, 8] {
+            (false, pair_at(2)?, lanes[2..].to_vec())
+        } else if lanes[2..] == [2, 4, 8] {
+            // Two rows of a matrix: any register bit that brings them to different banks.
+            let pair = (0..places.len()).find(|&bit| on_different_banks(&[places[bit], lanes[0], lanes[1]]))?;
+            (true, pair, vec![places[pair], lanes[0], lanes[1]])
+        } else {
+            return None;
+        };
+        let part = self.part_bytes(self.part_bits);
+        let mut others: Vec<usize> = (0..places.len()).filter(|&bit| bit != pair && places[bit] < part).collect();
+        others.sort_by_key(|&bit| places[bit]);
+        others.truncate(2);
+        if !on_different_banks(&rows) || rows.iter().any(|row| row & 15 != 0) {
+            return None;
+        }
+        // Lane i gives the address of row i mod 8 of matrix i / 8.
+        let mut thread = rows;
+        thread.extend((0..2).map(|i| others.get(i).map_or(0, |&bit| places[bit])));
+        thread.extend(layout.warp_images().iter().map(|&image| self.shared.offset(image)));
+        let taken = others.iter().fold(1 << pair, |all, bit| all | 1usize << bit);
+        let list = (0..layout.num_registers())
+            .filter(|register| register & taken == 0)
+            .map(|first| {
+                let matrix =
+                    |j: usize| (0..others.len()).filter(|i| j >> i & 1 == 1).map(|i| 1 << others[i]).sum::<usize>();
+                let pairs = (0..1 << others.len()).flat_map(|j| [first | matrix(j), first | matrix(j) | 1 << pair]);
+                Write { place: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect() }
+            })
+            .collect();
+        Some(Writes { thread, kind: WriteKind::Matrices { trans }, list, swap: None }.sorted(part))
+    }
+}
+
+impl Writes {
+    fn sorted(mut self, part_bytes: u32) -> Writes {
+        self.list.sort_by_key(|write| write.place / part_bytes);
+        self
+    }
+}
+
+impl Swizzle {
+    /// Where the byte at this place of a plain arrangement stands.
+    pub fn apply(self, place: u32) -> u32 {
+        let chunks = match self {
+            Swizzle::None => 0,
+            Swizzle::B32 => 0x10,
+            Swizzle::B64 => 0x30,
+            Swizzle::B128 => 0x70,
+        };
+        place ^ (place >> 3 & chunks)
+    }
+}
+
+/// Does one register bit decide this bit of the element's index, and nothing else?
+fn is_of_registers(layout: &Layout, bit: u32) -> bool {
+    let others = layout.images().into_iter().filter(|image| image & bit != 0);
+    layout.register_images().contains(&bit) && others.count() == 1
+}
+
+/// Is this bit of the element's index one that a bit of the warp's number decides alone?
+fn is_of_warps(layout: &Layout, bit: u32) -> bool {
+    bit.is_power_of_two() && layout.images().into_iter().filter(|image| image & bit != 0).count() == 1
+}
+
+/// Do eight rows of 16 bytes at the XORs of these places lie on different banks?
+fn on_different_banks(rows: &[u32]) -> bool {
+    let mut chunks: Vec<u32> = (0..8u32)
+        .map(|row| (0..3).filter(|i| row >> i & 1 == 1).fold(0, |all, i: usize| all ^ rows[i]) & 0x70)
+        .collect();
+    chunks.sort_unstable();
+    chunks.dedup();
+    chunks.len() == 8
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Small tiles that come to a stage with the operands of products: which do, and changes that the checker has to refuse.
+
+use super::deferred_load::scaled;
+use super::schedules::each_schedule_of;
+use super::sync::mma_waits::turned_products;
+use super::*;
+use crate::backend::ptx::schedule::{Schedule, Step, WarpRole};
+
+/// Products in both directions with a number for each of `columns` columns between them, in some kernels behind a `branch`.
+fn levels(dtype: DType, columns: i32, branch: bool) -> Module {
+    turned_products(Some((dtype, columns, branch)))
+}
+
+/// Kernels with such a tile.
+pub fn kernels() -> [(String, Module, CompileOptions); 2] {
+    [false, true].map(|branch| ("a rider".to_owned(), levels(DType::F32, 64, branch), CompileOptions::default()))
+}
+
+/// Schedules with such tiles elsewhere, each with what was changed.
+pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let Some(roles) = schedule.warp_spec.as_ref().filter(|roles| !roles.aux_channel.is_empty()) else {
+        return Vec::new();
+    };
+    let (&load, &channel) = roles.aux_channel.iter().next().expect("a rider");
+    let mut mutants = Vec::new();
+    let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::WarpSpecialization)| {
+        let mut changed = schedule.clone();
+        let mut roles = (**roles).clone();
+        change(&mut roles);
+        changed.warp_spec = Some(std::rc::Rc::new(roles));
+        mutants.push((what, changed));
+    };
+    let at = roles.channels[channel].loads.iter().position(|streamed| streamed.load == load).expect("its load");
+    with("a small tile begins within a grain", &|roles| roles.channels[channel].loads[at].smem_offset += 64);
+    with("a small tile stands in another one", &|roles| roles.channels[channel].loads[at].smem_offset = 0);
+    with("a small tile is copied in part", &|roles| roles.channels[channel].loads[at].map.dims[0].boxed /= 2);
+    with("a small tile is called an operand", &|roles| {
+        roles.aux_channel.clear();
+        roles.operand_channel.insert(load, channel);
+    });
+    mutants
+}
+
+/// The tiles that threads read from stages, on Hopper.
+fn read(module: Module, options: CompileOptions) -> usize {
+    let mut found = 0;
+    each_schedule_of(vec![("levels".to_owned(), module, options)], |name, context, body, schedule| {
+        context.verify_schedule(body, schedule).unwrap();
+        let steps = schedule.sequences.iter().flatten();
+        let count = steps.filter(|step| matches!(step, Step::LocalLoad(_))).count();
+        assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
+        found += count;
+    });
+    found
+}
+
+#[test]
+fn vectors_that_all_rows_share_come_with_operands() {
+    let plain = CompileOptions::default;
+    assert_eq!(read(levels(DType::F32, 64, false), plain()), 1);
+    assert_eq!(read(levels(DType::F16, 64, false), plain()), 1);
+    assert_eq!(read(levels(DType::F32, 64, true), plain()), 1);
+    // Four bytes are no box.
+    assert_eq!(read(levels(DType::F32, 1, false), plain()), 0);
+    // In pairs of blocks each one brings its own.
+    assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { num_ctas: Some(2), ..plain() }), 1);
+    // Without a copy engine nothing comes with anything.
+    assert_eq!(read(levels(DType::F32, 64, false), CompileOptions { tma: false, ..plain() }), 0);
+}
+
+#[test]
+fn they_are_read_where_they_are_used() {
+    each_schedule_of(kernels().into(), |name, _, _, schedule| {
+        let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else { return };
+        let mut inner = schedule.steps(agent.body).iter().flat_map(Step::bodies);
+        let steps = schedule.steps(*inner.next().expect("a loop"));
+        let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
+        let product = place(&|step| matches!(step, Step::Mma(_)));
+        let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+        assert!(product < get && matches!(steps[get + 1], Step::Deferred(_)), "{name}");
+    });
+    let text = check(&levels(DType::F32, 64, false)).pop().unwrap().text;
+    // Eight pairs of neighbours, and nothing from the array itself.
+    assert_eq!(text.matches("ld.volatile.shared.v2").count(), 8, "{text}");
+    assert!(!text.contains("ld.global"), "{text}");
+}
+
+#[test]
+fn what_is_used_behind_all_products_is_read_while_they_run() {
+    let module = scaled(false, 128, 128);
+    let mut found = 0;
+    each_schedule_of(
+        vec![("scaled".to_owned(), module, CompileOptions::default())],
+        |name, context, body, schedule| {
+            let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
+                return;
+            };
+            let inner = *schedule.steps(agent.body).iter().flat_map(Step::bodies).next().expect("a loop");
+            let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
+            let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
+            let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+            let land = place(&|step| matches!(step, Step::MmaWait(_)));
+            assert!(product < get && get < land, "{name}");
+            context.verify_schedule(body, schedule).unwrap();
+            // Behind the landing the stage is another's.
+            let mut late = schedule.clone();
+            late.sequences[inner.0 as usize][get..=land].rotate_right(1);
+            let problem = context.verify_schedule(body, &late).unwrap_err();
+            assert!(problem.contains("before its tiles are there"), "{name}: {problem}");
+            found += 1;
+        },
+    );
+    assert_eq!(found, 1);
+    // Four bytes are no box here either.
+    assert_eq!(read(scaled(false, 128, 1), CompileOptions::default()), 0);
+}

@@ -1,0 +1,146 @@
+//! Tiles that threads copy ahead for themselves, beside operands of products.
+
+use super::schedules::each_schedule_of;
+use super::sync::mma_waits::product_beside_a_computed_one;
+use super::*;
+use crate::backend::ptx::schedule::{Schedule, Step};
+
+/// A kernel whose threads copy for themselves beside an operand.
+pub fn kernel() -> (String, Module, CompileOptions) {
+    ("copies beside operands".to_owned(), scaled_by(64, 64), CompileOptions::default())
+}
+
+/// The loop of a schedule, up to the ops of its body.
+fn copies(module: &Module, target: Target) -> Vec<String> {
+    let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+    let schedule = compile(module, target, &options).unwrap().schedule;
+    let lines = schedule.lines().map(str::trim);
+    lines
+        .filter(|line| ["ahead ", "copy ", "own "].iter().any(|word| line.starts_with(word)))
+        .map(String::from)
+        .collect()
+}
+
+/// A product of so many rows, whose right operand is scaled by a tile of as many rows as it has, or of one that all share.
+fn scaled_by(rows: i32, m: i32) -> Module {
+    let mut k = Kernel::new("scaled");
+    let [a, b, c] = [(); 3].map(|()| k.array(DType::F16, 2, true));
+    let y = k.array(DType::F32, 2, true);
+    let ids = k.bids();
+    let [a, y] = [a, y].map(|array| k.partition(&array, &[m, 64], &[0, 1]));
+    let (b, c) = (k.partition(&b, &[64, 64], &[0, 1]), k.partition(&c, &[rows, 64], &[0, 1]));
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let extents = [i64::from(m), 64];
+    let start = k.b.splat(DType::F32, 0, &extents);
+    let (int, state, whole) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &extents), k.tile(DType::F16, &[64, 64]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let left = k.load(a, &[ids[0], args[0]]);
+    let [right, scale] = [b, c].map(|view| k.load(view, &[args[0], ids[1]]));
+    let scale = if rows == 64 { scale } else { k.b.simple(Opcode::Broadcast, &[scale], vec![], whole) };
+    let scaled = k.op(Opcode::MulF, &[right, scale]);
+    let product = k.b.simple(Opcode::MmaF, &[left, scaled, args[1]], vec![], state);
+    k.b.op(Opcode::Continue, &[&[product]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[ids[0], ids[1]]);
+    k.finish()
+}
+
+#[test]
+fn what_threads_work_on_comes_ahead_beside_operands() {
+    let of = |lines: &[String], what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    // An operand is copied for all threads, what the other one is made of by those that make it.
+    let lines = copies(&scaled_by(64, 64), Target::SM_80);
+    assert_eq!((of(&lines, "copy "), of(&lines, " own elements")), (3, 2), "{lines:?}");
+    assert_eq!(of(&lines, "threads meet at the head"), 1, "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("own ")).count(), 2, "{lines:?}");
+    // Three operands would lose a stage to another tile.
+    let lines = copies(&product_beside_a_computed_one(), Target::SM_80);
+    assert_eq!((of(&lines, "copy "), of(&lines, "own elements")), (3, 0), "{lines:?}");
+    // A row that all threads hold is loaded where it is needed.
+    let lines = copies(&scaled_by(1, 64), Target::SM_80);
+    assert_eq!((of(&lines, "copy "), of(&lines, " own elements")), (2, 1), "{lines:?}");
+}
+
+#[test]
+fn copies_of_threads_are_waited_for_with_the_others() {
+    for module in [scaled_by(64, 64), scaled_by(1, 64), product_beside_a_computed_one()] {
+        check(&module);
+    }
+}
+
+#[test]
+fn loops_without_stores_wait_for_none() {
+    let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+    let compiled = check_with(&scaled_by(64, 16), &options).pop().unwrap();
+    let schedule = &compiled.schedule;
+    // Threads meet in the loop; the store behind it goes by the copy engine, which has read its boxes when the kernel ends.
+    let [head, end, sent] =
+        ["for ", "continue", "send "].map(|word| schedule.find(word).unwrap_or_else(|| panic!("{schedule}")));
+    assert!(schedule[head..end].contains("meet") && end < sent, "{schedule}");
+    assert_eq!(schedule.matches("drain reads").count(), 1, "{schedule}");
+    assert!(schedule.find("drain reads") > Some(sent), "{schedule}");
+}
+
+/// A product in a loop with a branch that stores the sum, and then ends with `end`.
+fn with_branch(end: Opcode) -> Module {
+    let mut k = Kernel::new("branch");
+    let [a, b] = [(); 2].map(|()| k.array(DType::F16, 2, true));
+    let c = k.array(DType::F32, 2, true);
+    let ids = k.bids();
+    let [a, b, c] = [a, b, c].map(|array| k.partition(&array, &[64, 64], &[0, 1]));
+    let (zero, one, few, count) = (k.index(0), k.index(1), k.index(9), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[64, 64]);
+    let (int, state, flag) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[64, 64]), k.tile(DType::I1, &[]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let (left, right) = (k.load(a, &[ids[0], args[0]]), k.load(b, &[args[0], ids[1]]));
+    let product = k.b.simple(Opcode::MmaF, &[left, right, args[1]], vec![], state);
+    let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
+    let taken = k.b.simple(Opcode::CmpI, &[args[0], few], attrs, flag);
+    let stores = k.b.begin_block(&[]);
+    k.store(product, c, &[ids[0], ids[1]]);
+    let carried = [product];
+    let carried = if end == Opcode::Continue { &carried[..] } else { &[] };
+    k.b.op(end, &[carried], vec![], vec![], &[]);
+    k.b.end_block();
+    let passes = k.b.begin_block(&[]);
+    k.b.op(Opcode::Yield, &[&[]], vec![], vec![], &[]);
+    k.b.end_block();
+    k.b.op(Opcode::If, &[&[taken]], vec![], vec![stores, passes], &[]);
+    k.b.op(Opcode::Continue, &[&[product]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, c, &[ids[0], ids[1]]);
+    k.finish()
+}
+
+#[test]
+fn the_checker_refuses_copies_ahead_of_iterations_that_end_early() {
+    let kernel = |end| vec![("branch".to_owned(), with_branch(end), CompileOptions::default())];
+    let copies = |schedule: &Schedule| {
+        schedule.sequences.iter().flatten().any(|step| matches!(step, Step::For(plan) if plan.cp_async.is_some()))
+    };
+    let mut whole = None;
+    each_schedule_of(kernel(Opcode::Yield), |name, _, _, schedule| {
+        if name.ends_with("sm_80") {
+            whole = Some(schedule.clone());
+        }
+    });
+    let whole = whole.filter(copies).expect("copies ahead");
+    let mut count = 0;
+    // The ops of both kernels have the same numbers.
+    each_schedule_of(kernel(Opcode::Continue), |name, context, body, schedule| {
+        context.verify_schedule(body, schedule).unwrap();
+        if name.ends_with("sm_80") {
+            assert!(!copies(schedule), "{}", schedule.to_text(context.module));
+            let problem = context.verify_schedule(body, &whole).unwrap_err();
+            assert!(problem.contains("an iteration may end early"), "{problem}");
+            count += 1;
+        }
+    });
+    assert_eq!(count, 1);
+}

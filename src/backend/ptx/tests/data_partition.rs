@@ -1,0 +1,203 @@
+//! Bands of rows: which kernels have them, what is planned then, and changes that the checker has to refuse.
+
+use std::rc::Rc;
+
+use super::mma_overlap::{softmax, softmax_of, with_steps};
+use super::schedules::each_schedule_of;
+use super::*;
+use crate::backend::ptx::schedule::{Schedule, Step, SubStep, WarpRole, WarpSpecialization};
+use crate::pass::data_partition;
+
+/// Attention of so many rows.
+pub fn whole(rows: i64) -> Module {
+    softmax_of(rows, DType::F16, [64, 128, 64], false)
+}
+
+fn twelve() -> CompileOptions {
+    CompileOptions { num_warps: Some(12), schedule: true, ..CompileOptions::default() }
+}
+
+/// A kernel for one of three bands.
+pub fn kernel() -> (String, Module, CompileOptions) {
+    (
+        "bands".to_owned(),
+        data_partition::run(&whole(192), 3).unwrap(),
+        CompileOptions { num_warps: Some(12), ..Default::default() },
+    )
+}
+
+/// What a module has on its way out, and what stands in the way of bands.
+fn refused(module: &Module, target: Target, options: &CompileOptions) -> String {
+    let compiled = compile(module, target, options).unwrap();
+    let remarks = compiled.remarks.to_string();
+    assert!(!compiled.schedule.contains("bands"), "{}", compiled.schedule);
+    let line = remarks.lines().find_map(|line| line.trim().strip_prefix("data partitioning rejected: "));
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn three_groups_share_what_is_loaded_for_all_rows() {
+    let compiled = compile(&whole(192), Target::SM_90A, &twelve()).unwrap();
+    let (schedule, text) = (&compiled.schedule, &compiled.text);
+    assert!(schedule.contains("agent math: warps 0..12, in 3 bands of rows"), "{schedule}{}", compiled.remarks);
+    // The tiles of all bands come together, and operands that they share once.
+    assert!(schedule.contains("f16 [64, 64], 3 boxes, B128, 3 bands"), "{schedule}");
+    assert!(schedule.contains("f16 [64, 128], 2 boxes, B128\n"), "{schedule}");
+    assert_eq!((compiled.threads, compiled.cluster), (512, 1));
+    // A stage comes back from each of twelve warps, and all bands run the same code.
+    let of_load = [", 1;", ", 12;"]
+        .map(|count| text.lines().filter(|line| line.contains("mbarrier.init") && line.ends_with(count)).count());
+    assert!(of_load[0] > 4 && of_load[0] == of_load[1], "{of_load:?}");
+    assert_eq!(text.matches("setmaxnreg.inc.sync.aligned.u32 160").count(), 1, "{text}");
+    assert!(
+        !text.contains("bar.sync")
+            && compiled.remarks.to_string().contains("3 x 4 consumer (data-partitioned by rows)"),
+        "{text}"
+    );
+    assemble(&compiled, Target::SM_90A);
+}
+
+#[test]
+fn a_band_has_all_products_of_an_iteration_in_its_turn() {
+    let schedule = compile(&whole(192), Target::SM_90A, &twelve()).unwrap().schedule;
+    let inside = schedule.split_once("  for ").unwrap().1;
+    let steps = ["multiply where a turn begins", "await", "multiply where a turn ends", "land", "reduce", "land"];
+    let all = steps.iter().try_fold(inside, |rest, step| rest.split_once(step).map(|(_, rest)| rest));
+    assert!(all.is_some(), "{schedule}");
+    assert_eq!(schedule.matches(" where a turn ").count(), 2, "{schedule}");
+}
+
+#[test]
+fn several_products_of_192_rows_have_bands_unasked() {
+    let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+    let of = |module: &Module, options: &CompileOptions| compile(module, Target::SM_90A, options).unwrap().schedule;
+    assert!(of(&whole(192), &options).contains("3 bands of rows"));
+    assert!(!of(&whole(128), &options).contains("bands"));
+    let plain = matmul(DType::F16, DType::F32, [192, 128, 64]);
+    assert!(!of(&plain, &options).contains("bands") && of(&plain, &twelve()).contains("3 bands of rows"));
+    assert!(!of(&whole(192), &CompileOptions { num_warps: Some(8), ..options }).contains("bands"));
+    assert_eq!(refused(&whole(192), Target::SM_80, &options), "");
+}
+
+#[test]
+fn what_stands_in_the_way_of_bands_is_said() {
+    let meets = softmax_of(192, DType::F16, [64, 128, 64], true);
+    for (module, target, why) in [
+        (whole(192), Target::SM_80, "no products that run on their own"),
+        (whole(128), Target::SM_90A, "too few rows"),
+        (softmax(DType::F16, [64, 128, 64], false), Target::SM_90A, "too few rows"),
+        (meets, Target::SM_90A, "`reduce` puts rows together"),
+        (stored_twice(false), Target::SM_90A, "stores to an array that is stored to elsewhere"),
+        (stored_twice(true), Target::SM_90A, "stores to an array that is read"),
+    ] {
+        let line = refused(&module, target, &twelve());
+        assert!(line.contains(why), "{why}: {line}");
+    }
+}
+
+/// A product that is stored twice, or stored where its left operand is.
+fn stored_twice(in_place: bool) -> Module {
+    let mut k = Kernel::new("product");
+    let (a, b, c) = (k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F16, 2, true));
+    let ids = k.bids();
+    let rows = |k: &mut Kernel, array: &ArrayParam| k.partition(array, &[192, 64], &[0, 1]);
+    let (va, vb, vc) = (rows(&mut k, &a), k.partition(&b, &[64, 64], &[0, 1]), rows(&mut k, &c));
+    let (left, right) = (k.load(va, &[ids[0], ids[1]]), k.load(vb, &[ids[1], ids[1]]));
+    let (ty, narrow) = (k.tile(DType::F32, &[192, 64]), k.tile(DType::F16, &[192, 64]));
+    let zero = k.b.splat(DType::F32, 0, &[192, 64]);
+    let product = k.b.simple(Opcode::MmaF, &[left, right, zero], vec![], ty);
+    let product = k.b.simple(Opcode::FToF, &[product], vec![Attr::Rounding(Rounding::NearestEven)], narrow);
+    k.store(product, if in_place { va } else { vc }, &[ids[0], ids[1]]);
+    if !in_place {
+        k.store(product, vc, &[ids[1], ids[0]]);
+    }
+    k.finish()
+}
+
+/// Schedules that are wrong, each with what was changed.
+fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    let roles = schedule.warp_spec.as_deref().unwrap();
+    let banded = |roles: &WarpSpecialization| {
+        let all = roles.channels.iter().enumerate();
+        let mut loads = all.flat_map(|(at, channel)| (0..channel.loads.len()).map(move |load| [at, load]));
+        loads.find(|&[at, load]| roles.channels[at].loads[load].partitions > 1).unwrap()
+    };
+    let mut with_roles = |what, change: &dyn Fn(&mut WarpSpecialization)| {
+        let (mut changed, mut roles) = (schedule.clone(), roles.clone());
+        change(&mut roles);
+        changed.warp_spec = Some(Rc::new(roles));
+        mutants.push((what, changed));
+    };
+    let [at, load] = banded(roles);
+    with_roles("one band", &|roles| roles.data_partitions = 1);
+    with_roles("fewer bands", &|roles| roles.data_partitions = 2);
+    with_roles("the tile of one band", &|roles| roles.channels[at].loads[load].partitions = 1);
+    with_roles("a tile of all for each band", &|roles| {
+        let other = roles.channels.iter_mut().flat_map(|channel| &mut channel.loads).find(|load| load.partitions == 1);
+        other.unwrap().partitions = 3;
+    });
+    with_roles("a band has the rows of another one", &|roles| {
+        let boxes = &mut roles.channels[at].loads[load].boxes;
+        (boxes[1].coord, boxes[2].coord) = (boxes[2].coord.clone(), boxes[1].coord.clone());
+    });
+    with_roles("the rows of a band do not come", &|roles| {
+        let load = &mut roles.channels[at].loads[load];
+        load.boxes.pop();
+        load.bytes = load.bytes / 3 * 2;
+    });
+    with_roles("the tile of a band stands elsewhere", &|roles| {
+        roles.channels[at].loads[load].boxes[1].smem_offset += 1024
+    });
+    let mut fewer = schedule.clone();
+    fewer.partitions.iter_mut().find(|agent| agent.role == WarpRole::Consumer).unwrap().warps.end -= 4;
+    mutants.push(("a band without warps", fewer));
+    for (body, steps) in schedule.sequences.iter().enumerate() {
+        for (at, step) in steps.iter().enumerate() {
+            let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
+                mutants.push((what, with_steps(schedule, body, change)));
+            };
+            let Step::Mma(plan) = step else { continue };
+            let turn = |steps: &mut Vec<Step>, begins: bool, ends: bool| {
+                if let Step::Mma(plan) = &mut steps[at] {
+                    (plan.order.acquire, plan.order.release) = (begins, ends);
+                }
+            };
+            match (plan.order.acquire, plan.order.release) {
+                (true, false) => {
+                    with("a turn ends that has not begun", &|steps| turn(steps, false, false));
+                    with("a turn ends twice", &|steps| turn(steps, true, true));
+                    with("the warps of a band meet", &|steps| {
+                        steps.insert(at, Step::Sub(SubStep::Barrier { always: true }))
+                    });
+                    with("a stage is waited for by who has a turn", &|steps| {
+                        let land = steps.iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
+                        let land = steps.remove(land);
+                        steps.insert(at + 1, land);
+                    });
+                }
+                (false, true) => {
+                    with("a turn does not end", &|steps| turn(steps, false, false));
+                    with("a turn begins in a turn", &|steps| turn(steps, true, true));
+                }
+                _ => with("a turn that begins and does not end", &|steps| turn(steps, true, false)),
+            }
+        }
+    }
+    mutants
+}
+
+#[test]
+fn bands_are_checked() {
+    let (mut count, mut missed) = (0, Vec::new());
+    each_schedule_of(vec![kernel()], |name, context, body, schedule| {
+        assert!(name.ends_with("sm_90a"), "{name} has no bands");
+        context.verify_schedule(body, schedule).unwrap();
+        for (what, mutant) in mutants(schedule) {
+            count += 1;
+            missed.extend(context.verify_schedule(body, &mutant).is_ok().then_some(what));
+        }
+    });
+    assert!(missed.is_empty(), "{missed:?}");
+    assert_eq!(count, 16);
+}

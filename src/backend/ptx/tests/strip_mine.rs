@@ -1,0 +1,95 @@
+//! Runs of ops that go piece by piece and give tiles to what follows.
+
+use super::*;
+use crate::backend::ptx::schedule::{KernelInfo, StripMine, StripRole};
+use crate::ir::OpId;
+
+fn number(k: &mut Kernel, number: f32, shape: &[i64]) -> Value {
+    k.b.splat(DType::F32, u64::from(number.to_bits()), shape)
+}
+
+/// `x (1 + tanh(a (x + b x^3))) / 2`.
+fn activation(k: &mut Kernel, x: Value) -> Value {
+    let shape = k.b.module.shape(x).to_vec();
+    let [factor, cube, half] = [0.797_884_6, 0.044_715, 0.5].map(|value| number(k, value, &shape));
+    let square = k.op(Opcode::MulF, &[x, x]);
+    let term = k.op(Opcode::MulF, &[square, cube]);
+    let product = k.op(Opcode::MulF, &[term, x]);
+    let inner = k.op(Opcode::AddF, &[product, x]);
+    let inner = k.op(Opcode::MulF, &[inner, factor]);
+    let tanh = k.op(Opcode::Tanh, &[inner]);
+    let part = k.op(Opcode::MulF, &[x, half]);
+    let rest = k.op(Opcode::MulF, &[part, tanh]);
+    k.op(Opcode::AddF, &[part, rest])
+}
+
+/// That behind a product of 128x256.
+pub fn gelu(out: DType) -> Module {
+    matmul_with(DType::F16, DType::F32, out, [128, 256, 64], &activation)
+}
+
+/// Rows of that, and the largest of each taken from them.
+pub fn norm() -> Module {
+    matmul_with(DType::F16, DType::F32, DType::F16, [128, 256, 64], &|k, sums| {
+        let tile = activation(k, sums);
+        let rows = k.reduce(Opcode::MaxF, tile, 1, 0xff80_0000);
+        let rows = k.shaped(Opcode::Reshape, rows, &[128, 1], vec![]);
+        let rows = k.shaped(Opcode::Broadcast, rows, &[128, 256], vec![]);
+        let rest = k.op(Opcode::SubF, &[tile, rows]);
+        activation(k, rest)
+    })
+}
+
+/// Strips that are wrong in place of this one.
+pub fn instead(context: &KernelInfo<'_>, strip: &StripMine, add: &mut dyn FnMut(&'static str, StripMine)) {
+    let mut with = |what, change: &dyn Fn(&mut StripMine)| {
+        let mut changed = strip.clone();
+        change(&mut changed);
+        add(what, changed);
+    };
+    with("pieces are larger than the tile", &|strip| strip.registers_per_iteration = 1 << 20);
+    with("pieces are of three slots", &|strip| strip.registers_per_iteration = 3);
+    let module = context.module;
+    let made =
+        |&(id, part): &(OpId, StripRole)| (part == StripRole::Body).then(|| module.op(id).results.first().copied())?;
+    let is_inner = |value: &Value| !strip.live_out.contains(value) && module.ty(*value).as_tile().is_some();
+    if let Some(inner) = strip.ops.iter().filter_map(made).find(is_inner) {
+        with("a strip gives what only stands inside", &|strip| strip.live_out.push(inner));
+    }
+    if let Some(&value) = strip.live_out.first() {
+        with("a strip does not give what is asked for", &|strip| {
+            strip.live_out.remove(0);
+        });
+        with("a strip gives a tile twice", &|strip| strip.live_out.push(value));
+        let first = module.op(strip.ops[0].0).operands[0];
+        with("a strip gives what it has not made", &|strip| strip.live_out.push(first));
+    }
+    with("ops of a strip are left out", &|strip| {
+        strip.ops.remove(0);
+    });
+    if made(&strip.ops[0]).is_some_and(|value| is_inner(&value)) {
+        with("an op comes after what needs it in its strip", &|strip| strip.ops.rotate_left(1));
+    }
+}
+
+#[test]
+fn work_behind_a_product_goes_in_pieces() {
+    for out in [DType::F16, DType::F32] {
+        let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+        let compiled = compile(&gelu(out), Target::SM_90A, &options).unwrap();
+        assert!(compiled.schedule.contains("slots a piece gives %"), "{}", compiled.schedule);
+        assert!(compiled.remarks.live_registers < 210, "{}", compiled.remarks);
+        assemble(&compiled, Target::SM_90A);
+    }
+}
+
+/// Whole tiles go on as they did where they leave enough registers.
+#[test]
+fn small_tiles_are_not_cut() {
+    let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+    let small = matmul_with(DType::F16, DType::F32, DType::F16, [64, 64, 64], &activation);
+    for module in [small, sync::mma_waits::dependent_products(sync::mma_waits::Between::Nothing, 128)] {
+        let compiled = compile(&module, Target::SM_90A, &options).unwrap();
+        assert!(!compiled.schedule.contains("strip"), "{}", compiled.schedule);
+    }
+}

@@ -1,0 +1,134 @@
+//! What steps do within: changes that the checker has to refuse.
+
+use super::super::*;
+use crate::backend::ptx::schedule::{ConvertLayout, Schedule, Step, SubStep};
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::ir::MemScope;
+
+const NOBODY_READS: &str = "a place is written that nobody reads";
+
+/// Schedules whose steps do something else within, each with what was changed.
+pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    for body in 0..schedule.sequences.len() {
+        for at in 0..schedule.sequences[body].len() {
+            let Step::Sub(within) = schedule.sequences[body][at] else { continue };
+            let mut change = |what, change: &dyn Fn(&mut Vec<Step>)| {
+                let mut changed = schedule.clone();
+                change(&mut changed.sequences[body]);
+                mutants.push((what, changed));
+            };
+            let [dropped, doubled] = match within {
+                SubStep::Barrier { always: false } => ["a meeting is left out", "threads meet twice"],
+                SubStep::Barrier { always: true } => ["a step goes on without its meeting", "a step meets twice"],
+                SubStep::MmaWaitAll => ["products do not land before threads meet", "products land twice"],
+                SubStep::TmaStoreWait { .. } => {
+                    ["the copy engine is not waited for", "the copy engine is waited for twice"]
+                }
+                SubStep::ConvertLayout(_) => ["a change of layout is left out", "a layout is changed twice"],
+                SubStep::SmemWrite(_) | SubStep::SmemRead(_) => ["a place is not used", "a place is used twice"],
+                _ => ["a part of a step is left out", "a part of a step is there twice"],
+            };
+            change(dropped, &|steps| drop(steps.remove(at)));
+            change(doubled, &|steps| steps.insert(at, steps[at].clone()));
+            let next = &schedule.sequences[body][at + 1];
+            let before = at.checked_sub(1).map(|before| &schedule.sequences[body][before]);
+            // What the copy engine has written it has read.
+            let drained =
+                at > 1 && schedule.sequences[body][at - 2] == Step::Sub(SubStep::TmaStoreWait { written: true });
+            let meets = |step: &Step| matches!(step, Step::Sub(SubStep::Barrier { .. }));
+            // Whether products or the copy engine are waited for first is no matter.
+            let waits = within == SubStep::MmaWaitAll && matches!(next, Step::Sub(SubStep::TmaStoreWait { .. }));
+            if matches!(within, SubStep::Barrier { .. } | SubStep::MmaWaitAll) && next != &Step::Sub(within) && !waits {
+                change("a meeting, or what comes before it, is too late", &|steps| steps.swap(at, at + 1));
+            }
+            if let SubStep::Barrier { .. } = within
+                && before.is_some_and(|before| !(meets(before) || before.is_wait() || drained))
+            {
+                change("a meeting is too early", &|steps| steps.swap(at - 1, at));
+            }
+            // What the copy engine sends from there may lie anywhere.
+            let mut parts = schedule.sequences[body][at..].iter().take_while(|step| matches!(step, Step::Sub(_)));
+            let is_read = parts.any(|step| matches!(step, Step::Sub(SubStep::SmemRead(_))));
+            let others = instead(schedule, within).into_iter();
+            for (what, other) in others.filter(|(what, _)| is_read || *what != NOBODY_READS) {
+                change(what, &|steps| steps[at] = Step::Sub(other));
+            }
+        }
+    }
+    mutants
+}
+
+/// What is wrong in place of a part of a step.
+fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)> {
+    let moved = |place: Buffer, by: u32| Buffer { offset: place.offset + by, ..place };
+    match within {
+        SubStep::SmemWrite(place) => vec![
+            (NOBODY_READS, SubStep::SmemWrite(moved(place, place.bytes))),
+            ("there is no memory where a step writes", SubStep::SmemWrite(moved(place, schedule.smem.budget()))),
+            ("a place is too small", SubStep::SmemWrite(Buffer { bytes: place.bytes - 128, ..place })),
+        ],
+        SubStep::SmemRead(place) => {
+            vec![("a place is read that nobody has written", SubStep::SmemRead(moved(place, 128)))]
+        }
+        SubStep::ConvertLayout(bring) => vec![
+            ("another value is brought", SubStep::ConvertLayout(ConvertLayout { value: crate::ir::Value(0), ..bring })),
+            ("another plan of a change", SubStep::ConvertLayout(ConvertLayout { plan: u32::MAX, ..bring })),
+        ],
+        SubStep::Barrier { always } => vec![("a meeting is for another reason", SubStep::Barrier { always: !always })],
+        SubStep::TmaStoreWait { written } => {
+            vec![("the copy engine does another thing", SubStep::TmaStoreWait { written: !written })]
+        }
+        SubStep::Split { count, beside } => vec![
+            ("other parts", SubStep::Split { count: 2 * count, beside }),
+            ("other parts", SubStep::Split { count, beside: beside + 1 }),
+        ],
+        SubStep::GlobalAccess(_) | SubStep::MmaWaitAll | SubStep::SmemOverflow { .. } => Vec::new(),
+    }
+}
+
+/// Kernels whose threads meet: for parts of reductions, again and again in a loop; for an array that they write as tiles of one
+/// shape and read as tiles of another one; and before a store that others see in order.
+pub fn modules() -> Vec<Module> {
+    vec![sums_in_a_loop(), written_and_read()]
+}
+
+fn sums_in_a_loop() -> Module {
+    let mut k = Kernel::new("sums");
+    let arrays = [(); 2].map(|()| k.array(DType::F32, 2, true));
+    let [x, y] = arrays.map(|array| k.partition(&array, &[2, 1024], &[0, 1]));
+    let i = k.bids()[0];
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[2, 1024]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[2, 1024]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let tile = k.load(x, &[i, args[0]]);
+    let sum = k.reduce(Opcode::AddF, tile, 1, 0);
+    let sum = k.shaped(Opcode::Reshape, sum, &[2, 1], vec![]);
+    let sum = k.shaped(Opcode::Broadcast, sum, &[2, 1024], vec![]);
+    let faded = k.op(Opcode::MulF, &[args[1], sum]);
+    k.b.op(Opcode::Continue, &[&[faded]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[i, zero]);
+    k.finish()
+}
+
+fn written_and_read() -> Module {
+    let mut k = Kernel::new("both_ways");
+    let arrays = [(); 2].map(|()| k.array(DType::F32, 2, true));
+    let i = k.bids()[0];
+    let zero = k.index(0);
+    let [rows, columns] = [[64, 32], [32, 64]].map(|tile| k.partition(&arrays[0], &tile, &[0, 1]));
+    let result = k.partition(&arrays[1], &[32, 64], &[0, 1]);
+    let tile = k.load(rows, &[i, zero]);
+    let doubled = k.op(Opcode::AddF, &[tile, tile]);
+    k.store(doubled, rows, &[i, zero]);
+    let again = k.load(columns, &[i, zero]);
+    let token = k.b.module.intern(Type::Token);
+    let attrs = vec![Attr::MemOrder(MemOrder::Release), Attr::MemScope(MemScope::Device)];
+    k.b.op(Opcode::StoreView, &[&[again], &[result], &[i, zero], &[]], attrs, vec![], &[token]);
+    k.finish()
+}

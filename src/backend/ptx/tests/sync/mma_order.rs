@@ -1,0 +1,163 @@
+//! Products that groups of warps issue in turn, and exponentials that they compute in turn: which they are, and changes that the checker has to refuse.
+
+use super::super::deferred_load::{scaled, scaled_tiles};
+use super::super::mma_overlap::softmax_of;
+use super::super::schedules::each_schedule_of;
+use super::super::*;
+use crate::backend::ptx::schedule::{OrderSpan, Schedule, Step, WarpRole};
+
+/// Kernels whose groups take turns: at products, and at exponentials.
+pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
+    let works = softmax_of(128, DType::F16, [64, 128, 64], false);
+    let all = [("turns", scaled(false, 128, 128)), ("turns to work", works)];
+    all.map(|(name, module)| (name.to_owned(), module, CompileOptions::default())).into()
+}
+
+/// Schedules with turns that nobody else has, each with what was changed.
+pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let bands = schedule.warp_spec.as_ref().is_some_and(|roles| roles.data_partitions > 1);
+    let groups = bands || schedule.partition(WarpRole::Consumer).is_some_and(|agent| agent.warps.len() == 8);
+    let dealt = schedule.warp_spec.as_ref().is_some_and(|roles| roles.pingpong.is_some());
+    let mut mutants = Vec::new();
+    for (body, steps) in schedule.sequences.iter().enumerate() {
+        for (at, step) in steps.iter().enumerate() {
+            let Step::Mma(plan) = step else { continue };
+            let what = match () {
+                () if !groups => "turns of groups that there are not",
+                () if dealt => "turns of groups that are teams",
+                () => continue,
+            };
+            assert!(!plan.order.is_some(), "{what}");
+            let mut changed = schedule.clone();
+            if let Step::Mma(plan) = &mut changed.sequences[body][at] {
+                plan.order = OrderSpan { acquire: true, release: true };
+            }
+            mutants.push((what, changed));
+        }
+        mutants.extend(of_works(schedule, body));
+    }
+    mutants
+}
+
+/// The same of turns to work.
+fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
+    let steps = &schedule.sequences[body];
+    let Some(begin) = steps.iter().position(|step| matches!(step, Step::ExpOrderWait { .. })) else {
+        return Vec::new();
+    };
+    let with = |what, change: &dyn Fn(&mut Vec<Step>)| {
+        let mut changed = schedule.clone();
+        change(&mut changed.sequences[body]);
+        (what, changed)
+    };
+    let end = steps.iter().position(|step| matches!(step, Step::ExpOrderArrive(_))).expect("an end");
+    let product = steps.iter().position(|step| matches!(step, Step::Mma(_))).expect("a product");
+    let (Step::ExpOrderWait { exponentials, sunk: late }, Step::ExpOrderArrive(_)) = (&steps[begin], &steps[end])
+    else {
+        unreachable!()
+    };
+    let other = Value(exponentials.0 - 1);
+    let mut mutants = vec![
+        with("a turn ends behind other values", &|steps| steps[end] = Step::ExpOrderArrive(other)),
+        with("a turn is for other values", &|steps| {
+            steps[begin] = Step::ExpOrderWait { exponentials: other, sunk: *late };
+            steps[end] = Step::ExpOrderArrive(other);
+        }),
+        with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
+        with("turns at products beside turns to work", &|steps| {
+            if let Step::Mma(plan) = &mut steps[product] {
+                plan.order = OrderSpan { acquire: true, release: true };
+            }
+        }),
+    ];
+    if !late {
+        let late = Step::ExpOrderWait { exponentials: *exponentials, sunk: true };
+        mutants.push(with("a turn is late without a late wait", &|steps| steps[begin] = late.clone()));
+    }
+    mutants
+}
+
+/// How many products of a kernel are issued in turn on Hopper.
+fn in_turn(module: Module, options: CompileOptions) -> usize {
+    let mut found = 0;
+    each_schedule_of(vec![("turns".to_owned(), module, options)], |name, context, body, schedule| {
+        context.verify_schedule(body, schedule).unwrap();
+        let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
+            Step::Mma(plan) => Some(plan.order.is_some()),
+            _ => None,
+        });
+        let count = products.filter(|&turn| turn).count();
+        assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
+        found += count;
+    });
+    found
+}
+
+#[test]
+fn groups_take_turns_where_each_iteration_works_on_its_product() {
+    let options = CompileOptions::default;
+    assert_eq!(in_turn(scaled(false, 128, 128), options()), 1);
+    assert_eq!(in_turn(scaled(false, 128, 1), options()), 1);
+    // One group; groups that meet.
+    assert_eq!(in_turn(scaled(false, 128, 128), CompileOptions { num_warps: Some(4), ..options() }), 0);
+    assert_eq!(in_turn(scaled(true, 128, 128), options()), 0);
+    // A sum in place, which lands in the next iteration.
+    let plain = matmul(DType::F16, DType::F32, [128, 128, 64]);
+    assert_eq!(in_turn(plain, options()), 0);
+}
+
+#[test]
+fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
+    let turns = |module: &Module, target, options: CompileOptions| {
+        let schedule = compile(module, target, &CompileOptions { schedule: true, ..options }).unwrap().schedule;
+        let count = ["turn work for %", "pass work behind %"].map(|words| schedule.matches(words).count());
+        assert_eq!(count[0], count[1], "{schedule}");
+        count[0]
+    };
+    let plain = CompileOptions::default;
+    let of = |numbers: i64, meets| softmax_of(128, DType::F16, [numbers, 128, numbers], meets);
+    assert_eq!(turns(&of(64, false), Target::SM_90A, plain()), 1);
+    // Products take longer; one group; groups that meet; short rows; no products that run on.
+    assert_eq!(turns(&of(128, false), Target::SM_90A, plain()), 0);
+    assert_eq!(turns(&of(64, false), Target::SM_90A, CompileOptions { num_warps: Some(4), ..plain() }), 0);
+    assert_eq!(turns(&of(64, true), Target::SM_90A, plain()), 0);
+    assert_eq!(turns(&softmax_of(128, DType::F16, [64, 64, 64], false), Target::SM_90A, plain()), 0);
+    assert_eq!(turns(&of(64, false), Target::SM_80, plain()), 0);
+}
+
+#[test]
+fn each_group_waits_for_its_turn_and_hands_it_on() {
+    for module in [scaled(false, 128, 128), scaled_tiles(128)] {
+        let text = check(&module).pop().unwrap().text;
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let places = |what: &str| -> Vec<usize> {
+            lines.iter().enumerate().filter(|(_, line)| line.contains(what)).map(|(at, _)| at).collect()
+        };
+        let (arrives, commits) = (places("barrier.cta.arrive"), places("wgmma.commit_group"));
+        let waits: Vec<usize> =
+            places("barrier.cta.sync").into_iter().filter(|&at| !lines[at].contains(" 0;")).collect();
+        let [first, handed] = arrives[..] else { panic!("{arrives:?}: {text}") };
+        // Where the program begins the second group lets the first one begin; in the loop a wait, the product, and the next turn; where the
+        // program ends the first group waits for the last turn of the second one. Loops around it are no place for either: a group that
+        // is ahead would arrive twice.
+        let goes_back = |at: usize, line: &str| {
+            let target =
+                line.strip_suffix(';').and_then(|line| line.rsplit(' ').next()).filter(|_| line.contains("bra"))?;
+            let label = lines.iter().position(|line| line.strip_suffix(':') == Some(target))?;
+            (label < at && (label..at).contains(&commits[0])).then_some([label, at])
+        };
+        let loops: Vec<[usize; 2]> = lines.iter().enumerate().filter_map(|(at, line)| goes_back(at, line)).collect();
+        let (head, end) = (loops.iter().map(|ends| ends[0]).min(), loops.iter().map(|ends| ends[1]).max());
+        assert!(lines[first].starts_with("@%p") && Some(first) < head, "{text}");
+        // What depends on the number of a thread alone has been computed before.
+        let inner = loops.iter().min_by_key(|ends| ends[1] - ends[0]).unwrap();
+        assert!(!lines[inner[0]..inner[1]].iter().any(|line| line.contains("%tid")), "{text}");
+        // Its barrier is another one for each group.
+        let is_own = |at: usize| lines[at].contains("sync.aligned %r") && at > first && at < places("wgmma.fence")[0];
+        let own = waits.iter().filter(|&&at| is_own(at)).count();
+        assert_eq!(own, 1, "{text}");
+        assert!(commits[0] < handed, "{text}");
+        let behind = waits.iter().find(|&&at| at > handed && lines[at].starts_with("@%p")).unwrap();
+        assert!(Some(*behind) > end && end.is_some(), "{text}");
+    }
+}

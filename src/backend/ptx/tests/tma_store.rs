@@ -1,0 +1,202 @@
+//! Stores by the copy engine: which they are, and changes of their boxes that the checker has to refuse.
+
+use std::collections::HashSet;
+
+use super::schedules::each_schedule_of;
+use super::*;
+use crate::backend::ptx::schedule::{LayoutId, Schedule, StagingBuffer, Step, StoreSplit, TmaStore};
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::tensor_map::Swizzle;
+use crate::ir::{AtomicMode, MemScope};
+
+/// A tile whose elements stand by other bits.
+fn with_bits(tile: &BoxedTile, change: impl FnOnce(&mut Vec<u32>)) -> Option<BoxedTile> {
+    let mut order = tile.order.clone();
+    change(&mut order);
+    let shared = &tile.shared;
+    BoxedTile::standing(&shared.shape, shared.element_bytes, tile.boxes.clone(), order, tile.part_bits)
+}
+
+/// Schedules whose stores are other ones, each with what was changed.
+pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    for (body, steps) in schedule.sequences.iter().enumerate() {
+        for (at, step) in steps.iter().enumerate() {
+            let Step::TmaStore(send) = step else { continue };
+            instead(send, &mut |what, send| {
+                let mut changed = schedule.clone();
+                changed.sequences[body][at] = Step::TmaStore(Box::new(send));
+                mutants.push((what, changed));
+            });
+        }
+    }
+    mutants
+}
+
+/// Stores that are wrong in place of this one.
+fn instead(send: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
+    let mut with = |what, change: &dyn Fn(&mut TmaStore)| {
+        let mut changed = send.clone();
+        change(&mut changed);
+        add(what, changed);
+    };
+    let last = send.tile.order.len() - 1;
+    let inside = send.tile.boxes.iter().product::<i64>().ilog2() as usize;
+    let orders = [
+        ("elements of a box change places", with_bits(&send.tile, |order| order.swap(1, inside - 1))),
+        ("half of a tile stands nowhere", with_bits(&send.tile, |order| order.truncate(last))),
+        ("elements stand twice", with_bits(&send.tile, |order| order[last] = order[0])),
+    ];
+    for (what, tile) in orders {
+        let tile = tile.expect("a tile with such rows");
+        with(what, &|send| send.tile = tile.clone());
+    }
+    with("boxes are larger than what stands there", &|send| *send.tile.boxes.last_mut().unwrap() *= 2);
+    with("boxes are in another order of chunks", &|send| send.tile.swizzle = Swizzle::None);
+    with("an element stands elsewhere", &|send| send.tile.shared.offset_bases[0] ^= 1 << 14);
+    with("parts are smaller than boxes", &|send| send.tile.part_bits = send.tile.order.len() as u32);
+    with("the tile is of another type", &|send| send.tile.shared.element_bytes *= 2);
+    with("the tile is there in no layout", &|send| send.layout = LayoutId(u32::MAX));
+    let Some(outbox) = send.staging else {
+        let parts = StoreSplit { count: 1, bytes: send.tile.bytes(), in_flight: 1 };
+        let outbox = StagingBuffer { buffer: Buffer { offset: 0, bytes: parts.bytes }, channel: None, split: parts };
+        with("warps send boxes of the whole block", &|send| send.staging = Some(outbox));
+        return;
+    };
+    with("the block sends boxes of a warp", &|send| send.staging = None);
+    let mut with_outbox = |what, change: &dyn Fn(&mut StagingBuffer)| {
+        let mut changed = outbox;
+        change(&mut changed);
+        with(what, &|send| send.staging = Some(changed));
+    };
+    with_outbox("boxes of warps do not begin where they may", &|outbox| outbox.buffer.offset += 128);
+    // Those of a stage that is lent begin there.
+    if outbox.channel.is_none() {
+        with_outbox("boxes of warps stand in stages", &|outbox| outbox.buffer.offset = 0);
+    }
+    with_outbox("boxes of warps stand where others write", &|outbox| outbox.buffer.offset += outbox.buffer.bytes);
+    with_outbox("boxes of warps have no room", &|outbox| outbox.buffer.bytes /= 2);
+    with_outbox("parts that do not exist", &|outbox| outbox.split.count *= 2);
+    with_outbox("parts are of other bytes", &|outbox| outbox.split.bytes /= 2);
+    with_outbox("more parts side by side than there are", &|outbox| outbox.split.in_flight *= 2 * outbox.split.count);
+}
+
+/// A product that is stored twice, perhaps to an array that it is also added to.
+fn stored_twice(is_read: bool) -> Module {
+    let mut k = Kernel::new("twice");
+    let arrays = [k.array(DType::F16, 2, true), k.array(DType::F32, 2, true)];
+    let ids = k.bids();
+    let [a, c] = [0, 1].map(|array| k.partition(&arrays[array], &[64, 64], &[0, 1]));
+    let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(a, &[ids[1], ids[0]]));
+    let state = k.tile(DType::F32, &[64, 64]);
+    let start = if is_read { k.load(c, &[ids[0], ids[1]]) } else { k.b.splat(DType::F32, 0, &[64, 64]) };
+    let product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
+    k.store(product, c, &[ids[0], ids[1]]);
+    k.store(product, c, &[ids[1], ids[0]]);
+    k.finish()
+}
+
+fn sends(schedule: &Schedule) -> usize {
+    schedule.sends().count()
+}
+
+#[test]
+fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
+    for (is_read, count) in [(false, 2), (true, 0)] {
+        let kernel = ("twice".to_owned(), stored_twice(is_read), CompileOptions::default());
+        each_schedule_of(vec![kernel], |name, context, body, schedule| {
+            let count = if name.ends_with("sm_90a") { count } else { 0 };
+            assert_eq!(sends(schedule), count, "{name}:\n{}", schedule.to_text(context.module));
+            context.verify_schedule(body, schedule).unwrap();
+            let mut mixed = schedule.clone();
+            let Some(step) = mixed.sequences.iter_mut().flatten().find(|step| matches!(step, Step::TmaStore(_))) else {
+                return;
+            };
+            *step = Step::Exec(step.op().unwrap());
+            let problem = context.verify_schedule(body, &mixed).unwrap_err();
+            assert!(problem.contains("others access the array"), "{problem}");
+        });
+    }
+}
+
+/// A product that is added to an array, so and for so many: by the device or by all.
+fn added(dtype: DType, scope: MemScope, is_stored: bool) -> Module {
+    let mut k = Kernel::new("added");
+    let arrays = [k.array(DType::F16, 2, true), k.array(dtype, 2, true)];
+    let ids = k.bids();
+    let [a, c] = [0, 1].map(|array| k.partition(&arrays[array], &[64, 64], &[0, 1]));
+    let (left, right) = (k.load(a, &[ids[0], ids[1]]), k.load(a, &[ids[1], ids[0]]));
+    let (state, result) = (k.tile(DType::F32, &[64, 64]), k.tile(dtype, &[64, 64]));
+    let start = k.b.splat(DType::F32, 0, &[64, 64]);
+    let mut product = k.b.simple(Opcode::MmaF, &[left, right, start], vec![], state);
+    if dtype != DType::F32 {
+        product = k.b.simple(Opcode::FToF, &[product], vec![Attr::Rounding(Rounding::NearestEven)], result);
+    }
+    let token = k.b.module.intern(Type::Token);
+    let attrs = vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(scope), Attr::AtomicMode(AtomicMode::AddF)];
+    for index in [[ids[0], ids[1]], [ids[1], ids[0]]] {
+        k.b.op(Opcode::AtomicRedView, &[&[c], &index, &[product], &[]], attrs.clone(), vec![], &[token]);
+    }
+    if is_stored {
+        k.store(product, c, &[ids[0], ids[2]]);
+    }
+    k.finish()
+}
+
+/// A kernel that adds by the engine.
+pub fn kernel() -> (String, Module, CompileOptions) {
+    ("added".to_owned(), added(DType::F32, MemScope::Device, false), CompileOptions::default())
+}
+
+#[test]
+fn the_engine_adds_where_others_do_not_see_it_sooner() {
+    let cases = [
+        (added(DType::F32, MemScope::Device, false), 2),
+        (added(DType::BF16, MemScope::Device, false), 2),
+        (added(DType::F64, MemScope::Device, false), 0),
+        (added(DType::F32, MemScope::System, false), 0),
+        (added(DType::F32, MemScope::Device, true), 3),
+    ];
+    for (module, count) in cases {
+        let compiled = check(&module).pop().unwrap();
+        let adds = compiled.text.matches("cp.reduce.async.bulk").count();
+        let threads =
+            compiled.text.lines().filter(|line| line.contains(" red.") || line.trim().starts_with("red.")).count();
+        assert_eq!((adds > 0, threads > 0), (count > 0, count == 0), "{}", compiled.text);
+        let kernel = ("added".to_owned(), module, CompileOptions::default());
+        each_schedule_of(vec![kernel], |name, context, body, schedule| {
+            let count = if name.ends_with("sm_90a") { count } else { 0 };
+            let text = schedule.to_text(context.module);
+            assert_eq!(sends(schedule), count, "{name}:\n{text}");
+            context.verify_schedule(body, schedule).unwrap();
+            // Additions need no order, so what was sent before has only been read; a store comes when it is there.
+            assert_eq!(text.contains("drain writes"), count == 3, "{name}:\n{text}");
+        });
+    }
+}
+
+#[test]
+fn one_lane_of_each_warp_sends_its_boxes() {
+    let text = check(&super::deferred_load::scaled_tiles(128)).pop().unwrap().text;
+    let elected = text.find("elect.sync").unwrap_or_else(|| panic!("{text}"));
+    let lane = text[elected..].split(['|', ',']).nth(1).unwrap();
+    let sent = elected + text[elected..].find("global.shared::cta").expect("a box that leaves");
+    let between = &text[elected..sent];
+    // What holds in that lane alone: others may say, too, whether the tile is in the array.
+    let mut alone = HashSet::from([lane]);
+    for line in between.lines().filter_map(|line| line.trim().strip_prefix("and.pred ")) {
+        let words: Vec<&str> = line.trim_end_matches(';').split(", ").collect();
+        if words[1..].iter().any(|word| alone.contains(word)) {
+            alone.insert(words[0]);
+        }
+    }
+    let branch = between.lines().rev().find(|line| line.contains("bra ")).expect("a branch around the box");
+    let guard = branch.trim().trim_start_matches(['@', '!']).split_whitespace().next().unwrap();
+    assert!(alone.contains(guard), "{between}");
+    assert_eq!(text.matches("elect.sync").count(), 1, "for all of its boxes: {text}");
+    for (at, _) in text[elected..].match_indices("cp.async.bulk.wait_group") {
+        let before = text[..elected + at].rsplit('\n').next().unwrap();
+        assert!(before.trim().is_empty(), "each lane waits: what one sends is its own: {before}");
+    }
+}
