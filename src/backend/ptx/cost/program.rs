@@ -193,7 +193,7 @@ impl Programs {
             };
             let each = if agent.role == WarpRole::Producer { 1 } else { warps / teams / groups };
             // Each band has tiles of its own.
-            let bands = if agent.role == WarpRole::Consumer { context.bands } else { 1 };
+            let bands = if agent.role == WarpRole::Consumer { context.data_partitions } else { 1 };
             let prices = Prices { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer = Writer {
                 prices,
@@ -315,7 +315,7 @@ impl Writer<'_, '_> {
             | Step::PrivatizedAtomic(_)
             | Step::StripMine(_)
             | Step::Mma(_)
-            | Step::For(_) => self.prices.context.read_by(step),
+            | Step::For(_) => self.prices.context.values_read_by(step),
             _ => Vec::new(),
         };
         let folds = step.ops().iter().any(|&id| {
@@ -480,7 +480,7 @@ impl Writer<'_, '_> {
             }
             return;
         }
-        let waits = !context.run_on(&plan.ops);
+        let waits = !context.is_async(&plan.ops);
         if plan.order.acquire {
             acts.push(Act::new(What::BeginTurn, "turn products".to_owned()));
         }

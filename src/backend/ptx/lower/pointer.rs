@@ -57,7 +57,7 @@ impl Lowering<'_> {
         let (sem, scope) = begun.semantics();
         let nc = ordering.is_weak()
             && self.data_space == Space::Global
-            && self.context.written.is_read_only(module, op.operands[0]);
+            && self.context.written_memory.is_read_only(module, op.operands[0]);
         let cache = self.cache_hint(id);
         let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();

@@ -36,7 +36,7 @@ impl KernelInfo<'_> {
         };
         let schedule = Schedule {
             warp_spec: roles,
-            privatized: self.private,
+            privatized: self.privatized,
             mma_partitions: self.splits(body),
             ..Schedule::default()
         };
@@ -139,7 +139,7 @@ impl Builder<'_, '_> {
             return Step::Produce(channel);
         }
         match op.code {
-            _ if context.deferred.contains(&id) => Step::Deferred(id),
+            _ if context.rematerialized.contains(&id) => Step::Deferred(id),
             Opcode::FToF if self.is_fetched(op.results[0]) => Step::Deferred(id),
             Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => {
                 Step::Deferred(id)
@@ -147,8 +147,8 @@ impl Builder<'_, '_> {
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
             Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
-            Opcode::AtomicRmw if context.combined.contains(&id) => Step::PrivatizedAtomic(id),
-            Opcode::StoreView | Opcode::AtomicRedView if context.boxed.contains_key(&id) => self.send(id),
+            Opcode::AtomicRmw if context.privatized_atomics.contains(&id) => Step::PrivatizedAtomic(id),
+            Opcode::StoreView | Opcode::AtomicRedView if context.tma_stores.contains_key(&id) => self.send(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {
                 let body = op.regions[0];
@@ -168,7 +168,7 @@ impl Builder<'_, '_> {
     }
 
     fn send(&mut self, id: OpId) -> Step {
-        let TmaStorePlan { layout, tile, staging: outbox } = self.context.boxed[&id].clone();
+        let TmaStorePlan { layout, tile, staging: outbox } = self.context.tma_stores[&id].clone();
         Step::TmaStore(Box::new(TmaStore { op: id, layout: self.schedule.layout_id(&layout), tile, staging: outbox }))
     }
 
@@ -180,7 +180,7 @@ impl Builder<'_, '_> {
     /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
     /// they stand. They give back what they used themselves.
     fn products(&self, id: OpId) -> Vec<Step> {
-        if self.context.bundles.last(id) != id {
+        if self.context.mma_groups.last(id) != id {
             return Vec::new();
         }
         let fetched = |value| self.is_fetched(value);

@@ -30,7 +30,7 @@ mod verify;
 mod warp_specialize;
 
 #[cfg(any(test, feature = "_suite"))]
-pub use analysis::deferred_values::is_computed_where_used;
+pub use analysis::deferred_values::is_computed_at_use;
 pub use analysis::kernel_info::KernelInfo;
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::memory_effects::MemoryEffect;

@@ -230,7 +230,7 @@ impl MembarState<'_, '_> {
         let context = self.context;
         let Some(layout) = context.inference.accesses.get(&id) else { return };
         self.get(context.module.op(id).operands[1], layout);
-        context.leaves_of(id).into_iter().for_each(|value| self.get(value, layout));
+        context.deferred_inputs(id).into_iter().for_each(|value| self.get(value, layout));
         self.order(id);
     }
 
@@ -238,7 +238,7 @@ impl MembarState<'_, '_> {
         let context = self.context;
         let op = context.module.op(id);
         let condition = op.group(0)[0];
-        if context.always_holds(condition) {
+        if context.is_always_true(condition) {
             return;
         }
         let layout = context.inference.natural_or_default(condition);

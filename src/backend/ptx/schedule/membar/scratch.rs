@@ -175,13 +175,13 @@ impl MembarState<'_, '_> {
             self.shared.begin_run(bytes);
         }
         let mut buffers = Vec::new();
-        for (value, _, plan) in context.operands_of(members) {
+        for (value, _, plan) in context.smem_operands_of(members) {
             if self.is_fetched(value) {
                 continue;
             }
             let layout = context.inference.natural_or_default(value);
             self.get(value, &layout);
-            if context.comes_in_registers(&layout, plan) {
+            if context.is_register_operand(&layout, plan) {
                 continue;
             }
             let bytes = plan.shared.bytes() as u32;
@@ -194,7 +194,7 @@ impl MembarState<'_, '_> {
         }
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| !**moves) {
             let made = members.iter().any(|&other| module.op(other).results[0] == acc(id));
-            let stays = context.adds_in_place(id) && plan.is_asynchronous();
+            let stays = context.accumulates_in_place(id) && plan.is_asynchronous();
             if !made && !context.is_zero(acc(id)) && !stays {
                 self.get(acc(id), &plan.acc);
             }

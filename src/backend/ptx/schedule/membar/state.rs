@@ -311,15 +311,15 @@ impl<'a, 'm> MembarState<'a, 'm> {
         if self.history.conflicts(&touch) {
             self.meet(false);
         }
-        if !self.context.written.does_not_modify(&touch) {
+        if !self.context.written_memory.does_not_modify(&touch) {
             self.within.push(SubStep::GlobalAccess(id));
         }
-        self.history.may_have_happened(&self.context.written, [touch]);
+        self.history.may_have_happened(&self.context.written_memory, [touch]);
     }
 
     /// An access may go on.
     pub fn note_access(&mut self, id: OpId) {
-        self.history.may_have_happened(&self.context.written, self.context.memory_effect_of(id));
+        self.history.may_have_happened(&self.context.written_memory, self.context.memory_effect_of(id));
     }
 
     /// A value is read: late waits come, until the product that makes it has landed.

@@ -14,8 +14,8 @@ impl KernelInfo<'_> {
     /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
     pub fn insert_barriers(&self, schedule: &mut Schedule, shared: &SharedMemory) {
         let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
-        let own = if self.teams > 1 { shared.share(0, self.teams) } else { shared.clone() };
-        schedule.smem_bytes_per_group = if self.teams > 1 { own.budget() - own.start() } else { 0 };
+        let own = if self.pingpong_groups > 1 { shared.share(0, self.pingpong_groups) } else { shared.clone() };
+        schedule.smem_bytes_per_group = if self.pingpong_groups > 1 { own.budget() - own.start() } else { 0 };
         schedule.shared_bytes = shared.used();
         schedule.smem = shared.clone();
         // Who loads meets nobody.
@@ -28,7 +28,7 @@ impl KernelInfo<'_> {
             }
             way.body(body);
             let (waits, used) = (std::mem::take(&mut way.waits), way.shared.used());
-            let others = schedule.smem_bytes_per_group * (self.teams - 1);
+            let others = schedule.smem_bytes_per_group * (self.pingpong_groups - 1);
             schedule.shared_bytes = schedule.shared_bytes.max(if used > own.start() { used + others } else { 0 });
             for Wait { body, at, .. } in waits.into_iter().rev().filter(|wait| !wait.finds) {
                 schedule.sequences[body.0 as usize].remove(at);
@@ -157,7 +157,7 @@ impl MembarState<'_, '_> {
     fn products(&mut self, plan: &MmaGroup) {
         self.operands(&plan.ops);
         self.flush_sunk_waits();
-        if self.context.run_on(&plan.ops) {
+        if self.context.is_async(&plan.ops) {
             self.running.push(self.context.results_of(&plan.ops));
         }
         plan.ops.iter().for_each(|&id| self.all_made(id));
@@ -166,7 +166,9 @@ impl MembarState<'_, '_> {
     /// Carried values and results get what is handed on to them.
     fn assign(&mut self, targets: &[Value], values: &[Value]) {
         for (&target, &value) in targets.iter().zip(values) {
-            if !matches!(self.context.module.ty(target), Type::Tile { .. }) || self.context.adds_up(target, value) {
+            if !matches!(self.context.module.ty(target), Type::Tile { .. })
+                || self.context.is_accumulated_in_place(target, value)
+            {
                 continue;
             }
             let inference = &self.context.inference;
@@ -194,7 +196,7 @@ impl MembarState<'_, '_> {
             self.boxes_stored.extend(self.sent.get(&id));
             sends |= self.sent_by_block.contains(&id);
         });
-        self.history.may_have_happened(&context.written, accesses);
+        self.history.may_have_happened(&context.written_memory, accesses);
         self.shared.unknown(sends);
         before
     }
@@ -283,7 +285,7 @@ impl MembarState<'_, '_> {
         }
         if let Some((shared, history)) = after {
             self.shared.join(&shared);
-            self.history.join(&self.context.written, history);
+            self.history.join(&self.context.written_memory, history);
         }
         let results = &self.context.module.op(id).results;
         self.bind(results);

@@ -54,7 +54,7 @@ impl KernelInfo<'_> {
         if self.ends_early(body) {
             return None;
         }
-        let wish = self.wished_stages(Some(id));
+        let wish = self.requested_stages(Some(id));
         let mut copies: Vec<CpAsync> = Vec::new();
         let mut slice: Vec<OpId> = Vec::new();
         let mut stage_bytes = 0;
@@ -85,10 +85,10 @@ impl KernelInfo<'_> {
         }
         self.in_order(body, &mut slice);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
-        let others = self.other_shared_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
+        let others = self.other_smem_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
         let room = (self.smem_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
         let wanted = stages_of(stage_bytes);
-        let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
+        let wish = wish.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(CpAsyncPlan {
             copies,
@@ -140,7 +140,7 @@ impl KernelInfo<'_> {
         let room = self.smem_for_stages(shared) as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
         let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
-        let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
+        let wish = wish.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(CpAsyncPlan {
             copies,

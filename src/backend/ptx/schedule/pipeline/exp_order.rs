@@ -39,7 +39,7 @@ impl KernelInfo<'_> {
         let products: Vec<OpId> = steps
             .iter()
             .filter_map(|step| if let Step::Mma(plan) = step { Some(plan) } else { None })
-            .filter(|plan| self.run_on(&plan.ops))
+            .filter(|plan| self.is_async(&plan.ops))
             .flat_map(|plan| plan.ops.iter().copied())
             .collect();
         let exponentials: Vec<(usize, Value)> =

@@ -32,7 +32,7 @@ impl KernelInfo<'_> {
     fn orbit_of(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let product = plan.last()?;
         let runs_on = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
-        if !runs_on(product) || self.bundles.with(product)[..] != plan.ops[..] {
+        if !runs_on(product) || self.mma_groups.with(product)[..] != plan.ops[..] {
             return None;
         }
         let sums = sums(self.module, &plan.ops);

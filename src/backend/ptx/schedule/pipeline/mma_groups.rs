@@ -31,7 +31,7 @@ impl KernelInfo<'_> {
         is_there: &dyn Fn(Value) -> bool,
         room: u32,
     ) -> Vec<MmaGroup> {
-        let members = self.bundles.with(product);
+        let members = self.mma_groups.with(product);
         let together = self.add_up_in_place(&members) && self.operand_bytes(&members, is_there) <= room;
         if together || members.len() == 1 {
             return vec![MmaGroup {

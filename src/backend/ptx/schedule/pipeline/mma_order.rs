@@ -29,7 +29,7 @@ impl KernelInfo<'_> {
         };
         let of_loop = |plan: &For| {
             let one = self.gap_behind(schedule, plan).map(|at| [at, at]);
-            let span = one.or_else(|| if self.bands > 1 { self.span_of(schedule, plan) } else { None });
+            let span = one.or_else(|| if self.data_partitions > 1 { self.span_of(schedule, plan) } else { None });
             Some((plan.body, span?))
         };
         let found: Vec<(SeqId, [usize; 2])> = schedule.loops(agent.role).into_iter().filter_map(of_loop).collect();
@@ -42,7 +42,7 @@ impl KernelInfo<'_> {
                 }
             }
         }
-        if self.bands == 1 && !schedule.has_order_barriers() {
+        if self.data_partitions == 1 && !schedule.has_order_barriers() {
             self.order_exponentials(schedule);
         }
     }
@@ -51,7 +51,7 @@ impl KernelInfo<'_> {
     /// iteration that has issued them, and nothing is waited for between.
     fn span_of(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
-        let runs = |step: &Step| matches!(step, Step::Mma(plan) if self.run_on(&plan.ops));
+        let runs = |step: &Step| matches!(step, Step::Mma(plan) if self.is_async(&plan.ops));
         let (first, last) = (steps.iter().position(runs)?, steps.iter().rposition(runs)?);
         (first < last && plan.carried_mmas.is_empty() && steps[first..last].iter().all(may_be_in_turn))
             .then_some([first, last])
@@ -69,15 +69,18 @@ impl KernelInfo<'_> {
         });
         let (at, product) = products.next().filter(|_| products.next().is_none())?;
         let lands = |step: &Step| matches!(step, Step::MmaWait(land) if Some(land.mma) == product.last() && !land.from_previous_iteration);
-        (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
+        (self.is_async(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 
     /// May the groups of an agent take turns?
     pub fn has_turns(&self, schedule: &Schedule, agent: &Partition) -> bool {
         let dealt = schedule.warp_spec.as_ref().is_none_or(|roles| roles.pingpong.is_some());
         let warps = agent.warps.len() as u32;
-        let groups =
-            if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == ORDERED_GROUPS * GROUP_WARPS };
+        let groups = if self.data_partitions > 1 {
+            (2..=MOST_BANDS).contains(&self.data_partitions)
+        } else {
+            warps == ORDERED_GROUPS * GROUP_WARPS
+        };
         agent.role == WarpRole::Consumer && groups && !dealt
     }
 }

@@ -113,7 +113,7 @@ impl Waits<'_, '_> {
     /// The waits that a step needs.
     fn before(&mut self, step: &Step, ending: &Ending) {
         if !self.flying.is_empty() {
-            for value in self.context.read_by(step) {
+            for value in self.context.values_read_by(step) {
                 let position = self.flying.iter().position(|flight| flight.results.contains(&value));
                 position.into_iter().for_each(|position| self.land(self.flying.len() - 1 - position, true));
             }
@@ -123,7 +123,7 @@ impl Waits<'_, '_> {
                 (Step::End(_), Ending::InOrbit(orbits)) => !known(orbits),
                 (step, Ending::Beside) => self.context.meets(step),
                 (Step::End(_), Ending::RunsOn) => false,
-                (step, _) => self.context.lands_all(self.schedule, step),
+                (step, _) => self.context.waits_for_all_mmas(self.schedule, step),
             };
             if all {
                 // A loop or branch computes bounds and conditions first, and what brings a tile what it is made of.
@@ -180,7 +180,7 @@ impl Waits<'_, '_> {
                     self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
                 }
             }
-            Some(Step::Mma(plan)) if self.context.run_on(&plan.ops) => {
+            Some(Step::Mma(plan)) if self.context.is_async(&plan.ops) => {
                 let Some(product) = plan.last() else { return };
                 let results = self.context.results_of(&plan.ops);
                 self.flying.push(Flight { product, results, carried: false });

@@ -19,12 +19,12 @@ impl KernelInfo<'_> {
         if loops.is_empty() {
             return Vec::new();
         }
-        let structure = self.structure(body);
+        let structure = self.region_tree(body);
         let (streamed, copied) = (self.streamed_stages(schedule, &structure), copied_stages(schedule));
         let mut unmet = Vec::new();
         for id in loops {
             let stages = streamed.get(&id).or_else(|| copied.get(&id)).copied();
-            if let Some(wished) = self.hinted_number(id, "stages").filter(|&wished| wished > 1) {
+            if let Some(wished) = self.int_hint(id, "stages").filter(|&wished| wished > 1) {
                 match stages {
                     Some(stages) if stages < wished => {
                         unmet.push((id, format!("{stages} stages, for shared memory has no room for {wished}")));
@@ -39,8 +39,7 @@ impl KernelInfo<'_> {
                 unmet.push((id, format!("no producer: {why}")));
             }
             let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
-            if self.hinted_number(id, "teams").is_some_and(|teams| teams > 1)
-                && dealt.is_none_or(|deal| deal.loop_op != id)
+            if self.int_hint(id, "teams").is_some_and(|teams| teams > 1) && dealt.is_none_or(|deal| deal.loop_op != id)
             {
                 unmet.push((id, format!("one team: {}", self.why_not_dealt())));
             }
@@ -75,8 +74,8 @@ impl KernelInfo<'_> {
             let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
             products.extend((multiplies && is_here(op)).then_some(op));
         });
-        let asked = self.hinted_flag(id, "streamed") == Some(true);
-        let by_wish = self.may_stream(Some(id)).is_err_and(Reason::is_wish);
+        let asked = self.bool_hint(id, "streamed") == Some(true);
+        let by_wish = self.can_use_producer(Some(id)).is_err_and(Reason::is_wish);
         if !asked && (by_wish || products.is_empty()) {
             return None;
         }

@@ -11,7 +11,7 @@ impl KernelInfo<'_> {
     /// The rounds of a loop that its hint wants in a row, if it can have them; one, if even the assembler has to leave them
     /// one by one. `plain`: nothing runs ahead of the loop or over its back edge, and its iterations are not dealt.
     pub fn unroll_factor(&self, id: OpId, plain: bool) -> Option<u32> {
-        let wished = self.hinted_rounds(id)?;
+        let wished = self.unroll_hint(id)?;
         (wished == 1 || plain && self.can_write_out(id, wished)).then_some(wished)
     }
 

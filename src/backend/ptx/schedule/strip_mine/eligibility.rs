@@ -25,8 +25,8 @@ impl KernelInfo<'_> {
     pub fn role(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> Role {
         let op = self.module.op(id);
         match op.code {
-            _ if self.deferred.contains(&id) => Role::Other,
-            Opcode::StoreView if self.boxed.contains_key(&id) => Role::Other,
+            _ if self.rematerialized.contains(&id) => Role::Other,
+            Opcode::StoreView if self.tma_stores.contains_key(&id) => Role::Other,
             Opcode::LoadView | Opcode::FToF if fetched(id) => Role::Other,
             Opcode::LoadView | Opcode::StoreView if self.is_indexed_access(id) || !is_weak(op) => Role::Other,
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {

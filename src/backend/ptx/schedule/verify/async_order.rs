@@ -118,14 +118,14 @@ impl<'a> Walk<'a, '_> {
             let product = self.flying[self.flying.len() - 2].product;
             return fault(product, "keeps its stage after the next product was issued");
         }
-        let read = if self.flying.is_empty() { Vec::new() } else { self.context.read_by(step) };
+        let read = if self.flying.is_empty() { Vec::new() } else { self.context.values_read_by(step) };
         for flight in &self.flying {
             if let Some(value) = read.iter().find(|value| flight.results.contains(value)) {
                 return fault(flight.product, &format!("has not landed where %{} is read", value.index()));
             }
         }
         match self.flying.first() {
-            Some(flight) if self.context.lands_all(self.schedule, step) => {
+            Some(flight) if self.context.waits_for_all_mmas(self.schedule, step) => {
                 fault(flight.product, "has not landed where everything has to")
             }
             _ => Ok(()),
@@ -276,7 +276,7 @@ impl<'a> Walk<'a, '_> {
         }
         plan.releases.iter().try_for_each(|&channel| self.give(channel))?;
         let Some(product) = plan.last() else { return Ok(()) };
-        if self.context.run_on(&plan.ops) {
+        if self.context.is_async(&plan.ops) {
             let results = plan.ops.iter().map(|&id| self.context.module.op(id).results[0]).collect();
             self.flying.push(Flight { product, results, carried: false, reads, gives: plan.releases.clone() });
             return Ok(());

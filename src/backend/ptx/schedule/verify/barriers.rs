@@ -198,7 +198,7 @@ impl Walk<'_, '_> {
     /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
     fn has_room(&self, part: &SubStep, before: &[SubStep]) -> VerifyResult {
         let memory = &self.schedule.smem;
-        let [own, teams] = [self.schedule.smem_bytes_per_group, self.context.teams];
+        let [own, teams] = [self.schedule.smem_bytes_per_group, self.context.pingpong_groups];
         let share = if own > 0 { memory.share(0, teams) } else { memory.clone() };
         let most = share.budget().min(self.schedule.shared_bytes.saturating_sub((teams - 1) * own));
         match part {
@@ -259,7 +259,8 @@ impl Walk<'_, '_> {
     }
 
     fn note(&mut self, id: OpId) {
-        let touch = self.context.memory_effect_of(id).filter(|touch| !self.context.written.does_not_modify(touch));
+        let touch =
+            self.context.memory_effect_of(id).filter(|touch| !self.context.written_memory.does_not_modify(touch));
         self.touched.arrays.extend(touch.filter(|touch| !self.touched.arrays.contains(touch)));
     }
 

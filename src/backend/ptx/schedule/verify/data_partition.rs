@@ -12,8 +12,8 @@ impl KernelInfo<'_> {
     /// Can bands run a schedule side by side?
     pub fn verify_data_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let bands = schedule.warp_spec.as_ref().map_or(1, |roles| roles.data_partitions);
-        if bands != self.bands {
-            return Err(format!("{bands} bands of rows instead of {}", self.bands));
+        if bands != self.data_partitions {
+            return Err(format!("{bands} bands of rows instead of {}", self.data_partitions));
         }
         if bands == 1 {
             return Ok(());
@@ -137,7 +137,7 @@ impl KernelInfo<'_> {
 
     /// Is an integer a multiple of the number of bands, and not what is left of one that its type has no room for?
     fn is_multiple(&self, value: Value) -> bool {
-        let (facts, bands) = (&self.inference.facts, i64::from(self.bands));
+        let (facts, bands) = (&self.inference.facts, i64::from(self.data_partitions));
         let multiple = |value: Value| facts.constant(value).filter(|number| number % bands == 0);
         let product = self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == Opcode::MulI);
         let fits = |other: Value, number: i64| {

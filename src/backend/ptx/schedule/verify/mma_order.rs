@@ -12,7 +12,7 @@ impl KernelInfo<'_> {
     pub fn verify_mma_order(&self, schedule: &Schedule) -> VerifyResult {
         let may_be = schedule.partition(WarpRole::Consumer).is_some_and(|agent| self.has_turns(schedule, agent));
         for steps in &schedule.sequences {
-            self.verify_exp_order(steps, may_be && self.bands == 1)?;
+            self.verify_exp_order(steps, may_be && self.data_partitions == 1)?;
             let mut has_turn = false;
             for step in steps {
                 let Step::Mma(plan) = step else {
@@ -22,7 +22,7 @@ impl KernelInfo<'_> {
                     continue;
                 };
                 let fault = |what: &str| Err(format!("op {} {what}", plan.ops[0].index()));
-                if plan.order.is_some() && !(may_be && self.run_on(&plan.ops)) {
+                if plan.order.is_some() && !(may_be && self.is_async(&plan.ops)) {
                     return fault("is issued in turn, and nobody else has turns");
                 }
                 if plan.order.acquire && has_turn || plan.order.release && !(has_turn || plan.order.acquire) {

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use super::steps;
 use super::{PipelineEvent, VerifyResult};
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
+use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
     MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
@@ -323,10 +323,10 @@ impl<'a, 'm> Walk<'a, 'm> {
         let fetched = |load: OpId| self.channel_of(load).is_some() || self.ahead.get(&load) == Some(&false);
         match op.code {
             Opcode::LoadView => fetched(id) || self.acts == WarpRole::Producer && self.rides(id),
-            _ if self.context.deferred.contains(&id) => true,
+            _ if self.context.rematerialized.contains(&id) => true,
             code => {
                 let behind = op.results.first().and_then(|&result| self.context.source_load(result));
-                is_computed_where_used(self.context, id)
+                is_computed_at_use(self.context, id)
                     || code == Opcode::FToF && behind.is_some_and(fetched)
                     || matches!(code, Opcode::MakeToken | Opcode::JoinTokens)
             }

@@ -106,7 +106,7 @@ impl KernelInfo<'_> {
     fn stands_with(&self, load: &TmaLoad, other: &TmaLoad) -> bool {
         let (span, behind) = (span_of(other), i64::from(load.smem_offset) - i64::from(other.smem_offset));
         let axes = 0..self.module.shape(self.module.op(load.load).results[0]).len();
-        let mut lies = axes.map(|axis| self.lies_behind(load.load, other.load, axis, behind / span.max(1)));
+        let mut lies = axes.map(|axis| self.is_adjacent_after(load.load, other.load, axis, behind / span.max(1)));
         !other.boxes.is_empty() && load.panel_rows == other.panel_rows && behind % span == 0 && lies.any(|lies| lies)
     }
 

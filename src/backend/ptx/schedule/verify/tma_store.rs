@@ -120,7 +120,7 @@ impl KernelInfo<'_> {
                 channel.staging_for == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
             };
             let begins = place.offset.is_multiple_of(BOX_ALIGN);
-            return match channel.is_some_and(fits) && begins && self.crews() == 1 {
+            return match channel.is_some_and(fits) && begins && self.consumer_groups() == 1 {
                 true => Ok(()),
                 false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
             };
