@@ -316,7 +316,7 @@ impl<'a> Agent<'a> {
         }
         let conflicts = |sent: &Sent| match (self.kernel.meets(sent.id), self.kernel.meets(id)) {
             (_, Meets::Nothing) => false,
-            (Meets::Touch(sent), Meets::Touch(touch)) => sent.conflicts(touch),
+            (Meets::Touch(sent), Meets::Touch(touch)) => sent.may_race(touch),
             _ => true,
         };
         let last = self.sends.iter().rposition(conflicts);

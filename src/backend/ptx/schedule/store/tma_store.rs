@@ -18,7 +18,7 @@ use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
-use crate::backend::ptx::schedule::analysis::memory_effects::is_unknown;
+use crate::backend::ptx::schedule::analysis::memory_effects::has_unknown_root;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
@@ -74,7 +74,7 @@ impl KernelInfo<'_> {
             match op.code {
                 Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
                     let view = op.operand_group("view")[0];
-                    unknown |= is_unknown(module, view);
+                    unknown |= has_unknown_root(module, view);
                     others.extend((!is_sent(id)).then(|| module.base(view)));
                 }
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,

@@ -113,7 +113,7 @@ struct Touches {
 impl Touches {
     /// The last access that this one may meet, and from now on this one.
     fn add(&mut self, touch: MemoryEffect, position: usize) -> Option<usize> {
-        let met = self.kinds.iter().filter(|(earlier, _)| earlier.conflicts(&touch)).map(|(_, last)| *last).max();
+        let met = self.kinds.iter().filter(|(earlier, _)| earlier.may_race(&touch)).map(|(_, last)| *last).max();
         match self.kinds.iter_mut().find(|(earlier, _)| *earlier == touch) {
             Some((_, last)) => *last = position,
             None => self.kinds.push((touch, position)),

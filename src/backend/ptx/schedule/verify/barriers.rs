@@ -249,7 +249,7 @@ impl Walk<'_, '_> {
                 fault(place, "others may still write where shared memory is read,")
             }
             &SubStep::GlobalAccess(id) => match self.context.memory_effect_of(id) {
-                Some(touch) if arrays.iter().any(|other| other.conflicts(&touch)) => {
+                Some(touch) if arrays.iter().any(|other| other.may_race(&touch)) => {
                     Err(format!("others may be at work on what op {} accesses", id.index()))
                 }
                 _ => Ok(()),

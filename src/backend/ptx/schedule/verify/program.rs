@@ -223,7 +223,7 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
         let [a, b] = [first, second].map(|id| module.op(id).code.spec().effect);
         match (self.context.memory_effect_of(first), self.context.memory_effect_of(second)) {
-            (Some(first), Some(second)) => first.conflicts(&second),
+            (Some(first), Some(second)) => first.may_race(&second),
             _ => a != Effect::Pure && b != Effect::Pure,
         }
     }

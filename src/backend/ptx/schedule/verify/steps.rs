@@ -54,7 +54,7 @@ pub fn strip(context: &KernelInfo<'_>, schedule: &Schedule, strip: &StripMine) -
             return fault(id, "has other slots than the strip");
         }
         if let Some(touch) = context.memory_effect_of(id) {
-            if let Some((other, _)) = touches.iter().find(|(_, other)| other.conflicts(&touch)) {
+            if let Some((other, _)) = touches.iter().find(|(_, other)| other.may_race(&touch)) {
                 return fault(id, &format!("may meet op {} at an element", other.index()));
             }
             touches.push((id, touch));
