@@ -99,7 +99,7 @@ impl Builder<'_, '_> {
 
     fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {
         let ops = &self.in_time(ops)[..];
-        let mut runs = self.context.strips(ops, &|id| self.is_in_stage(id));
+        let mut runs = self.context.strip_finder(ops, &|id| self.is_in_stage(id));
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;
         while let Some(&id) = ops.get(next) {
@@ -109,13 +109,13 @@ impl Builder<'_, '_> {
                 continue;
             }
             if let Some(run) = runs.at(self.context, next) {
-                next += run.parts.len();
+                next += run.ops.len();
                 let layout = self.schedule.layout_id(run.layout);
                 steps.push(Step::StripMine(Rc::new(StripMine {
                     layout,
-                    registers_per_iteration: run.piece,
-                    ops: run.parts,
-                    live_out: run.gives,
+                    registers_per_iteration: run.registers_per_iteration,
+                    ops: run.ops,
+                    live_out: run.live_out,
                 })));
                 continue;
             }
