@@ -214,7 +214,7 @@ impl Lowering<'_> {
         self.b.bra_if(enter, true, end, true);
         let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
         if let Some(count) = plan.unroll.filter(|&count| count > 1) {
-            let apart = self.context.rounds_apart(id, count).ok_or(OTHERWISE)?;
+            let apart = self.context.last_counter_offset(id, count).ok_or(OTHERWISE)?;
             self.rounds(&Rounds { count, apart }, &turning);
         }
         let before = self.b.num_lines();

@@ -63,7 +63,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
         }
     }
-    let unmet = lowering.context.unmet(entry.body, &lowering.schedule, &planned.unstreamed);
+    let unmet = lowering.context.unmet_loop_hints(entry.body, &lowering.schedule, &planned.unstreamed);
     lowering.remarks.unmet(lowering.module, unmet);
     lowering
 }

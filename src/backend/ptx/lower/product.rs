@@ -125,7 +125,7 @@ impl Lowering<'_> {
             self.end_turn();
         }
         let (first, last) = (members[0], members[members.len() - 1]);
-        self.remarks.product(module, first, self.context.whole_shapes(members), self.b.lines_from(start));
+        self.remarks.product(module, first, self.context.combined_shapes(members), self.b.lines_from(start));
         let releases = self.releases_of(gives);
         if self.context.is_async(members) {
             self.launch(last, self.context.results_of(members), releases);

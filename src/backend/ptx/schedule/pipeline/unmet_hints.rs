@@ -10,7 +10,7 @@ use crate::ir::{BlockId, OpId, Opcode};
 
 impl KernelInfo<'_> {
     /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
-    pub fn unmet(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
+    pub fn unmet_loop_hints(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
         let mut loops = Vec::new();
         self.module.walk(body, &mut |id| {
             let is_loop = matches!(self.module.op(id).code, Opcode::For | Opcode::Loop);
@@ -20,7 +20,7 @@ impl KernelInfo<'_> {
             return Vec::new();
         }
         let structure = self.region_tree(body);
-        let (streamed, copied) = (self.streamed_stages(schedule, &structure), copied_stages(schedule));
+        let (streamed, copied) = (self.producer_stages(schedule, &structure), cp_async_stages(schedule));
         let mut unmet = Vec::new();
         for id in loops {
             let stages = streamed.get(&id).or_else(|| copied.get(&id)).copied();
@@ -30,25 +30,25 @@ impl KernelInfo<'_> {
                         unmet.push((id, format!("{stages} stages, for shared memory has no room for {wished}")));
                     }
                     Some(_) => {}
-                    None => unmet.push((id, format!("no stages, where {wished} are wished: {NOTHING_AHEAD}"))),
+                    None => unmet.push((id, format!("no stages, where {wished} are wished: {NO_STAGES}"))),
                 }
             }
             if !streamed.contains_key(&id)
-                && let Some(why) = self.why_not_streamed(body, id, (&structure, unstreamed))
+                && let Some(why) = self.producer_rejection(body, id, (&structure, unstreamed))
             {
                 unmet.push((id, format!("no producer: {why}")));
             }
             let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
             if self.int_hint(id, "teams").is_some_and(|teams| teams > 1) && dealt.is_none_or(|deal| deal.loop_op != id)
             {
-                unmet.push((id, format!("one team: {}", self.why_not_dealt())));
+                unmet.push((id, format!("one team: {}", self.pingpong_rejection())));
             }
         }
         unmet
     }
 
     /// Stages of the loads of loops that a producer makes: the fewest.
-    fn streamed_stages(&self, schedule: &Schedule, structure: &RegionTree) -> HashMap<OpId, u32> {
+    fn producer_stages(&self, schedule: &Schedule, structure: &RegionTree) -> HashMap<OpId, u32> {
         let mut found = HashMap::new();
         let Some(roles) = &schedule.warp_spec else { return found };
         for channel in &roles.channels {
@@ -61,7 +61,7 @@ impl KernelInfo<'_> {
     }
 
     /// The reasons why no producer makes the loads of a loop; none for a loop without products, or that has none by its own wish.
-    fn why_not_streamed(
+    fn producer_rejection(
         &self,
         body: BlockId,
         id: OpId,
@@ -86,7 +86,7 @@ impl KernelInfo<'_> {
         for &operand in products.iter().flat_map(|&product| &self.module.op(product).operands[..2]) {
             let reason = match (self.source_load(operand), self.module.defining_op(operand)) {
                 (Some(load), _) if is_here(load) => {
-                    unstreamed.loads.get(&load).map(|&reason| self.reason_of_load(load, reason))
+                    unstreamed.loads.get(&load).map(|&reason| self.load_rejection(load, reason))
                 }
                 (Some(_), _) => Some("an operand is loaded outside of the loop".to_owned()),
                 (None, Some(maker)) => {
@@ -103,14 +103,14 @@ impl KernelInfo<'_> {
     }
 
     /// A reason why no producer makes a load, with the user's place if it is of this load alone.
-    fn reason_of_load(&self, load: OpId, reason: Reason) -> String {
+    fn load_rejection(&self, load: OpId, reason: Reason) -> String {
         match self.module.location(self.module.op(load).loc).filter(|_| !reason.is_of_loop()) {
             Some(place) => format!("of the load at {place}: {reason}"),
             None => reason.to_string(),
         }
     }
 
-    fn why_not_dealt(&self) -> &'static str {
+    fn pingpong_rejection(&self) -> &'static str {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return "tile blocks share a multiprocessor";
         }
@@ -122,10 +122,10 @@ impl KernelInfo<'_> {
     }
 }
 
-const NOTHING_AHEAD: &str = "its loads cannot be copied ahead, or there is no room for two";
+const NO_STAGES: &str = "its loads cannot be copied ahead, or there is no room for two";
 
 /// Stages of copies ahead, by loop.
-fn copied_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
+fn cp_async_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
     let loops = schedule.sequences.iter().flatten().filter_map(|step| match step {
         Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),
         _ => None,

@@ -104,7 +104,10 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 }
                 step => {
                     self.is_ready(step)?;
-                    if matches!(ending, Ending::Overlapped) && !self.in_flight.is_empty() && self.info.meets(step) {
+                    if matches!(ending, Ending::Overlapped)
+                        && !self.in_flight.is_empty()
+                        && self.info.may_need_barrier(step)
+                    {
                         return Err(
                             "threads may meet in a branch, and products land there that the other one has".to_owned()
                         );

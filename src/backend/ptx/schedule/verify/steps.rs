@@ -191,7 +191,7 @@ pub fn verify_mma_group(
     for (at, issue) in plan.issue.iter().enumerate() {
         let id = ops[issue.op];
         let before = at.checked_sub(1).map(|before| ops[plan.issue[before].op]);
-        if issue.extends_n && !before.is_some_and(|before| context.widens(before, id, roles)) {
+        if issue.extends_n && !before.is_some_and(|before| context.can_extend_n(before, id, roles)) {
             return fault(id, "is one instruction with the one before, and does not stand behind it");
         }
         let operands = &module.op(id).operands;
@@ -201,7 +201,10 @@ pub fn verify_mma_group(
         }
         if let Some(other) = made(&operands[2]) {
             let there = plan.issue[..at].iter().any(|before| ops[before.op] == other);
-            if !there || context.use_counts[operands[2].index()] != 1 || !context.add_up_in_place(&[other, id]) {
+            if !there
+                || context.use_counts[operands[2].index()] != 1
+                || !context.has_same_accumulator_layout(&[other, id])
+            {
                 return fault(id, &format!("does not add up in place on op {}", other.index()));
             }
         }
@@ -256,7 +259,7 @@ pub fn verify_unroll(context: &KernelInfo<'_>, acts: WarpRole, step: &For) -> Ve
         && step.pingpong.is_none();
     match step.unroll {
         None | Some(1) => Ok(()),
-        Some(rounds) if plain && context.can_write_out(step.op, rounds) => Ok(()),
+        Some(rounds) if plain && context.can_unroll(step.op, rounds) => Ok(()),
         Some(_) => fault(step.op, "does not go on from one round right to the next"),
     }
 }
