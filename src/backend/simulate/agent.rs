@@ -127,7 +127,7 @@ pub struct Agent<'a> {
 impl<'a> Agent<'a> {
     pub fn new(kernel: &'a Kernel<'a>, (acts, team): (WarpRole, usize), body: SeqId, id: [u32; 3]) -> Agent<'a> {
         let mut frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
-        if acts == WarpRole::Consumer && kernel.context.bands > 1 {
+        if acts == WarpRole::Consumer && kernel.context.data_partitions > 1 {
             frame.set_band(team as u32);
         }
         let entry = Level { kind: Kind::Entry, block: kernel.body, body, next: 0, allocations: 0 };
@@ -316,7 +316,7 @@ impl<'a> Agent<'a> {
         }
         let conflicts = |sent: &Sent| match (self.kernel.meets(sent.id), self.kernel.meets(id)) {
             (_, Meets::Nothing) => false,
-            (Meets::Touch(sent), Meets::Touch(touch)) => sent.conflicts(touch),
+            (Meets::Touch(sent), Meets::Touch(touch)) => sent.may_race(touch),
             _ => true,
         };
         let last = self.sends.iter().rposition(conflicts);

@@ -34,7 +34,7 @@ impl<'a> Agent<'a> {
         let mut all = Vec::with_capacity(values.len());
         for (position, &value) in values.iter().enumerate() {
             if let Some((flight, promise)) = self.running.get(&value)
-                && to.get(position).is_some_and(|&arg| self.kernel.context.adds_up(arg, value))
+                && to.get(position).is_some_and(|&arg| self.kernel.context.is_accumulated_in_place(arg, value))
                 && self.may_carry(orbits, (*flight, value), position)
             {
                 all.push(Passed::Running(*flight, promise.clone()));

@@ -63,7 +63,7 @@ impl Accesses {
     }
 
     fn never_meet(&self) -> bool {
-        let apart = |read: &Option<MemoryEffect>, write: &Option<MemoryEffect>| matches!((read, write), (Some(read), Some(write)) if !read.may_meet(write));
+        let apart = |read: &Option<MemoryEffect>, write: &Option<MemoryEffect>| matches!((read, write), (Some(read), Some(write)) if !read.may_alias_across_threads(write));
         !self.is_bound && self.reads.iter().all(|read| self.writes.iter().all(|write| apart(read, write)))
     }
 }

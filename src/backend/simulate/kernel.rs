@@ -58,7 +58,7 @@ impl<'a> Kernel<'a> {
 
     /// Those of them that each use all stages, and have turns one after another.
     pub fn sharers(&self) -> usize {
-        self.context.bands as usize * self.groups
+        self.context.data_partitions as usize * self.groups
     }
 
     pub fn roles(&self) -> Option<&'a WarpSpecialization> {

@@ -77,7 +77,7 @@ impl<'a> Agent<'a> {
             return Err(broken(format!("op {} adds to what is not issued yet", id.index())));
         }
         match self.running.get(&value) {
-            Some((_, promise)) if !complete && self.kernel.context.adds_in_place(id) => {
+            Some((_, promise)) if !complete && self.kernel.context.accumulates_in_place(id) => {
                 Ok(Sum::Promised(promise.clone()))
             }
             _ => {

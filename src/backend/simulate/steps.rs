@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    OrderPoint as TeamTurn, PINGPONG_GROUPS, Step, StripMine, SubStep, WarpRole, box_order, is_computed_where_used,
+    OrderPoint as TeamTurn, PINGPONG_GROUPS, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
@@ -197,7 +197,7 @@ impl<'a> Agent<'a> {
             return Ok(());
         }
         let (context, code) = (self.kernel.context, op.code);
-        let is_made = context.deferred.contains(&id) || is_computed_where_used(context, id);
+        let is_made = context.rematerialized.contains(&id) || is_computed_at_use(context, id);
         if !is_made && !matches!(code, Opcode::MakeToken | Opcode::JoinTokens) {
             // Nobody computes it.
             op.results.iter().for_each(|&result| drop(self.frame.forget(result)));

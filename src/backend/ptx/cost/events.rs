@@ -193,7 +193,7 @@ impl EventPrograms {
             };
             let each = if agent.role == WarpRole::Producer { 1 } else { warps / teams / groups };
             // Each band has tiles of its own.
-            let bands = if agent.role == WarpRole::Consumer { context.bands } else { 1 };
+            let bands = if agent.role == WarpRole::Consumer { context.data_partitions } else { 1 };
             let prices = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer = EventBuilder {
                 prices,
@@ -322,7 +322,7 @@ impl EventBuilder<'_, '_> {
             | Step::PrivatizedAtomic(_)
             | Step::StripMine(_)
             | Step::Mma(_)
-            | Step::For(_) => self.prices.context.read_by(step),
+            | Step::For(_) => self.prices.context.values_read_by(step),
             _ => Vec::new(),
         };
         let folds = step.ops().iter().any(|&id| {
@@ -490,7 +490,7 @@ impl EventBuilder<'_, '_> {
             }
             return;
         }
-        let waits = !context.run_on(&plan.ops);
+        let waits = !context.is_async(&plan.ops);
         if plan.order.acquire {
             acts.push(Event::new(EventKind::BeginTurn, "turn products".to_owned()));
         }

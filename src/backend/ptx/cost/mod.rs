@@ -141,7 +141,7 @@ impl CostInput<'_, '_> {
             let Some(&store) = stores.first() else { continue };
             let tiles = tiles_stored(module, self.body, store, self.launched);
             // Each band stores its own.
-            let tiles = tiles.map(|tiles| tiles / f64::from(self.context.bands));
+            let tiles = tiles.map(|tiles| tiles / f64::from(self.context.data_partitions));
             for round in programs.rounds.iter_mut().filter(|round| round.op == plan.op && !round.known) {
                 if let Some(tiles) = tiles {
                     round.trips = (tiles / blocks).ceil().max(1.0);

@@ -21,7 +21,7 @@ impl Lowering<'_> {
     pub fn assertion(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (condition, args) = (op.group(0)[0], op.group(1));
-        if self.context.always_holds(condition) {
+        if self.context.is_always_true(condition) {
             return Ok(());
         }
         let layout = self.context.inference.natural_or_default(condition);

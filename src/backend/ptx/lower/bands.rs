@@ -8,7 +8,7 @@ use crate::ir::Op;
 impl Lowering<'_> {
     /// Which band of rows this warp helps to make, where there are several.
     pub fn start_band(&mut self, tid: Operand) {
-        if self.context.bands > 1 {
+        if self.context.data_partitions > 1 {
             let threads = self.context.inference.num_warps as u32 * WARP;
             let band = self.b.shr(Ty::U32, tid, threads.trailing_zeros());
             let band = self.b.reg(band, RegClass::B32);
@@ -27,7 +27,7 @@ impl Lowering<'_> {
 
     /// From where the boxes of this band of rows lie as those of the first one lie from the base.
     pub fn outbox_of_band(&mut self, base: Operand, bytes: u32) -> Operand {
-        let (bands, band) = (self.context.bands, self.rings.as_ref().and_then(|rings| rings.band));
+        let (bands, band) = (self.context.data_partitions, self.rings.as_ref().and_then(|rings| rings.band));
         match band {
             Some(band) => {
                 let base = self.b.reg(base, RegClass::B32);

@@ -140,7 +140,7 @@ impl Lowering<'_> {
         let warps: Vec<u32> =
             (0..store.layout.warp_images().len()).map(|warp| outbox.bytes_per_warp() << warp).collect();
         let warp = self.linear_in_warp(&warps);
-        let first = place.offset + self.team.index * (place.bytes / self.context.teams);
+        let first = place.offset + self.team.index * (place.bytes / self.context.pingpong_groups);
         let store = &BoxStore { base: self.outbox_of_band(store.base, place.bytes), ..store.clone() };
         // The copies of this warp that read its place are its own, and so are those to the same elements.
         self.drain()?;

@@ -42,7 +42,7 @@ impl Lowering<'_> {
     /// Has everything that deferred ops of this one are made of at hand in this layout, so that no thread needs another
     /// one for them.
     pub fn bring_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
-        self.context.leaves_of(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
+        self.context.deferred_inputs(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
     }
 
     /// The slots of a value, computed here as far as it was deferred.

@@ -214,7 +214,7 @@ impl Lowering<'_> {
         self.b.bra_if(enter, true, end, true);
         let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
         if let Some(count) = plan.unroll.filter(|&count| count > 1) {
-            let apart = self.context.rounds_apart(id, count).ok_or(OTHERWISE)?;
+            let apart = self.context.last_counter_offset(id, count).ok_or(OTHERWISE)?;
             self.rounds(&Rounds { count, apart }, &turning);
         }
         let before = self.b.num_lines();
@@ -272,12 +272,12 @@ impl Lowering<'_> {
     /// where products take turns, and once a kernel what depends on the number of a thread.
     fn hoist(&mut self, body: SeqId, head: usize) {
         // Bands have no registers for all of it.
-        if self.schedule.orders_mma(body) && self.context.bands == 1 {
+        if self.schedule.orders_mma(body) && self.context.data_partitions == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
         let outermost = !self.loops.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
         if outermost && self.b.multiplies_since(head) {
-            let what = match self.context.bands {
+            let what = match self.context.data_partitions {
                 1 => Steady::OfThreads,
                 _ => Steady::OfThreadsIn(self.b.threads_of_team),
             };
@@ -375,7 +375,7 @@ impl Lowering<'_> {
         let Some((mut results, label)) = self.loops[position].exit.take() else { return Ok(()) };
         for (fixed, &value) in results.iter_mut().zip(&self.module.op(end).operands) {
             let Some(fixed) = fixed.as_mut().filter(|fixed| !is_packed(fixed)) else { continue };
-            if self.context.is_left_to(end, value) {
+            if self.context.is_moved_to(end, value) {
                 let slots = self.get(value, &fixed.0)?;
                 let registers: Vec<Reg> = slots
                     .iter()

@@ -13,7 +13,7 @@ impl Lowering<'_> {
         }
         // By number as the front end's `Cache`.
         let is_weak = Ordering::of(self.module.op(id)).is_weak();
-        match (self.context.hinted_number(id, "cache"), is_weak) {
+        match (self.context.int_hint(id, "cache"), is_weak) {
             (Some(0), _) | (Some(3), false) => CacheHint::EvictFirst,
             (Some(1), _) => CacheHint::EvictLast,
             (Some(2), _) | (Some(4), false) => CacheHint::NoAllocate,

@@ -35,7 +35,7 @@ impl Lowering<'_> {
         let virtual_op = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast)
             || matches!(op.code, Opcode::Reshape | Opcode::Permute)
             || !op.regions.is_empty()
-            || self.context.deferred.contains(&id);
+            || self.context.rematerialized.contains(&id);
         if virtual_op {
             return Ok(());
         }

@@ -19,7 +19,7 @@ impl Lowering<'_> {
     /// Is this a load of one, in a block with such a product?
     fn is_lone_number(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        if op.code != Opcode::LoadView || !Ordering::of(op).is_weak() || !self.context.is_repeated(id) {
+        if op.code != Opcode::LoadView || !Ordering::of(op).is_weak() || !self.context.is_in_loop(id) {
             return false;
         }
         let result = op.results[0];

@@ -9,7 +9,7 @@ use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{Across, Handing, replica_bits, thread_images};
 use crate::backend::ptx::inst::{AtomOp, Cmp, MemMods, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
-use crate::backend::ptx::schedule::APART;
+use crate::backend::ptx::schedule::COPY_PADDING_WORDS;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
@@ -167,7 +167,7 @@ impl Lowering<'_> {
         let numbers = self.get(source, &held)?;
         let [rounds, copies] = self.parts().ok_or(OTHERWISE)?.map(|number| number as usize);
         let part = layout.num_elements() / rounds;
-        let row = (part + APART) * 4;
+        let row = (part + COPY_PADDING_WORDS) * 4;
         let side = Side::in_order(&layout, 4, rounds);
         let owner = self.owner_of(replica_bits(&held));
         let tid = self.b.special(Special::TidX);

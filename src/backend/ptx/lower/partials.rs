@@ -85,7 +85,7 @@ impl Lowering<'_> {
     /// what the other bits tell apart are replicas that count for nothing.
     pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut Partials, lanes: usize) -> bool {
         let Some((how, ty)) = self.redux_of(body) else { return false };
-        if !self.context.folds_at_once(body, &partials.dtypes, (lanes, &partials.images)) {
+        if !self.context.is_warp_redux(body, &partials.dtypes, (lanes, &partials.images)) {
             return false;
         }
         for slot in &mut partials.slots[0] {

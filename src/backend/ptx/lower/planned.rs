@@ -63,7 +63,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
         }
     }
-    let unmet = lowering.context.unmet(entry.body, &lowering.schedule, &planned.unstreamed);
+    let unmet = lowering.context.unmet_loop_hints(entry.body, &lowering.schedule, &planned.unstreamed);
     lowering.remarks.unmet(lowering.module, unmet);
     lowering
 }
@@ -92,7 +92,7 @@ impl<'m> Lowering<'m> {
     /// Tile blocks that fit on a multiprocessor, as far as that is known before there is code.
     pub fn blocks(&self, body: BlockId) -> u32 {
         if self.schedule.warp_spec.is_some() {
-            return self.context.blocks_of_roles();
+            return self.context.warp_specialized_occupancy();
         }
         let (inference, schedule) = (&self.context.inference, &self.schedule);
         let mut ahead = 0;
@@ -104,7 +104,7 @@ impl<'m> Lowering<'m> {
         let warps = inference.num_warps as u32;
         let fits =
             |registers| inference.target.multiprocessor().fitting_blocks(warps, registers, self.shared.used() + ahead);
-        let most = fits(self.context.least_registers(body)).max(1);
+        let most = fits(self.context.min_registers(body)).max(1);
         self.context.options.occupancy.map_or(most, |wished| wished.min(most))
     }
 }

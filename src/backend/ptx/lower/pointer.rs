@@ -10,7 +10,7 @@ use crate::backend::ptx::infer::{mask_of, pointers_of, replica_bits};
 use crate::backend::ptx::inst::{Addr, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::leaders;
+use crate::backend::ptx::schedule::first_of_vectors;
 use crate::dtype::DType;
 use crate::ir::{Elem, OpId, Type, Value};
 use crate::layout::Layout;
@@ -57,7 +57,7 @@ impl Lowering<'_> {
         let (sem, scope) = begun.semantics();
         let nc = ordering.is_weak()
             && self.data_space == Space::Global
-            && self.context.written.is_read_only(module, op.operands[0]);
+            && self.context.written_memory.is_read_only(module, op.operands[0]);
         let cache = self.cache_hint(id);
         let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();
@@ -118,7 +118,7 @@ impl Lowering<'_> {
         let layout = self.access_layout(id)?;
         let run = self.context.inference.pointer_runs.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
-        let leaders = leaders(&layout, vector);
+        let leaders = first_of_vectors(&layout, vector);
         // An address that is known is no operand of a memory instruction: ptxas would judge it.
         let addresses = self.get(pointers, &leaders)?.to_vec();
         let addresses = addresses.into_iter().map(|address| self.b.reg(address, RegClass::B64).into()).collect();

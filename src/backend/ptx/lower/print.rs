@@ -7,7 +7,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{replica_bits, thread_images};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART, SMALL, pieces};
+use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART, SMALL_TILE, format_pieces};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".to_owned()) };
         let mut args = op.group(0).iter();
         let mut pending = Pending::default();
-        for (literal, conversion) in pieces(text) {
+        for (literal, conversion) in format_pieces(text) {
             pending.format.push_str(literal);
             let Some(&value) = args.next().filter(|_| !conversion.is_empty()) else { continue };
             let dtype = self.context.element_type(value);
@@ -84,7 +84,7 @@ impl Lowering<'_> {
                     pending.value(conversion, Place::Register(scalar), dtype);
                     pending.format.push_str(&close);
                 }
-                count if count <= SMALL => {
+                count if count <= SMALL_TILE => {
                     let bytes = (count as u32) * dtype.storage_bits() / 8;
                     if pending.bytes + bytes > PRINT_BYTES {
                         self.print_pending(&mut pending)?;

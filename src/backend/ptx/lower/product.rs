@@ -84,7 +84,8 @@ impl Lowering<'_> {
             registers.push(if moves { Some(self.accumulator(id, module.op(id).operands[2], plan)?) } else { None });
         }
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
-        let wanted: Vec<(Value, bool, OperandPlan)> = self.context.operands_of(members).into_iter().map(own).collect();
+        let wanted: Vec<(Value, bool, OperandPlan)> =
+            self.context.smem_operands_of(members).into_iter().map(own).collect();
         let mut operands: Vec<Brought> = Vec::new();
         for (value, _, plan) in &wanted {
             operands.push(self.bring(*value, plan)?);
@@ -124,9 +125,9 @@ impl Lowering<'_> {
             self.end_turn();
         }
         let (first, last) = (members[0], members[members.len() - 1]);
-        self.remarks.product(module, first, self.context.whole_shapes(members), self.b.lines_from(start));
+        self.remarks.product(module, first, self.context.combined_shapes(members), self.b.lines_from(start));
         let releases = self.releases_of(gives);
-        if self.context.run_on(members) {
+        if self.context.is_async(members) {
             self.launch(last, self.context.results_of(members), releases);
         } else {
             self.give_back(&releases, None);
@@ -256,7 +257,7 @@ impl Lowering<'_> {
     /// updated where it stands; anything else is copied, since its registers may be shared.
     fn accumulator(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
         let class = repr::class(self.module.dtype(acc));
-        let in_place = self.context.adds_in_place(id);
+        let in_place = self.context.accumulates_in_place(id);
         let slots = match &self.tiles[acc.index()] {
             // Products that run on their own add up in order: what is still on its way may be added to.
             Some(tile) if in_place && plan.is_asynchronous() => tile.slots.clone(),

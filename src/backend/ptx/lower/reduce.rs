@@ -51,8 +51,8 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.context.inference.accesses[&id].clone());
-        let ordered = self.context.folds_in_order(id);
-        let folds = self.context.folds(id, partials.images.clone(), axis);
+        let ordered = self.context.is_ordered_reduction(id);
+        let folds = self.context.reduction_steps(id, partials.images.clone(), axis);
         let done = self.extremes(body, &mut partials, &folds, axis, ordered)?;
         for fold in folds.into_iter().skip(done) {
             match fold {

@@ -109,10 +109,10 @@ struct Before {
 impl Lowering<'_> {
     /// Lowers a body once for each role.
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
-        let (warps, teams) = (self.context.inference.num_warps as u32, self.context.teams);
-        let bands = self.context.bands;
+        let (warps, teams) = (self.context.inference.num_warps as u32, self.context.pingpong_groups);
+        let bands = self.context.data_partitions;
         let consumers = self.context.consumer_warps() * WARP;
-        let blocks = self.context.blocks_of_roles();
+        let blocks = self.context.warp_specialized_occupancy();
         self.b.function().threads = consumers + self.context.producer_warps() * WARP;
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
@@ -144,7 +144,7 @@ impl Lowering<'_> {
         if self.plans_only {
             return Ok(());
         }
-        if self.context.crews() > 1 {
+        if self.context.consumer_groups() > 1 {
             // What depends on the number of a thread is another thing in a team.
             self.thread = ThreadCache::default();
         }
@@ -199,8 +199,8 @@ impl Lowering<'_> {
 
     /// The programs of the teams of consumers.
     fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) {
-        let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.teams);
-        if self.context.crews() == 1 {
+        let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.pingpong_groups);
+        if self.context.consumer_groups() == 1 {
             return self.consume(tid, blocks);
         }
         self.b.threads_of_team = threads;
@@ -274,7 +274,7 @@ impl Lowering<'_> {
 
     /// Consumers take the registers that the producer gives up.
     fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
-        let (at_entry, more) = self.context.registers(blocks);
+        let (at_entry, more) = self.context.registers_per_thread(blocks);
         let whole_groups = self.context.producer_warps() == 4 && self.context.consumer_warps().is_multiple_of(4);
         if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
             self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });

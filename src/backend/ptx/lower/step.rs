@@ -12,7 +12,7 @@ impl Lowering<'_> {
     /// Plans what the agents of the kernel do.
     pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
         self.schedule = Rc::new(self.context.schedule(body, roles, &self.shared));
-        if self.context.bands > 1
+        if self.context.data_partitions > 1
             && let Err(problem) = self.context.verify_data_partition(body, &self.schedule)
         {
             return self.errors.push(Diagnostic::new(problem, None));

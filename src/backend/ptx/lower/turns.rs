@@ -36,7 +36,7 @@ impl Lowering<'_> {
         let last = self.is_group(self.groups() - 1);
         let threads = self.threads_of_turns();
         self.b.guarded(last, false, |b| b.bar_arrive(FIRST_BARRIER, threads));
-        if self.context.bands > 1 || self.schedule.orders_exp() {
+        if self.context.data_partitions > 1 || self.schedule.orders_exp() {
             let group = self.group();
             let own = self.b.add(Ty::U32, group, FIRST_BARRIER);
             let next = self.b.add(Ty::U32, group, FIRST_BARRIER + 1);
@@ -104,12 +104,12 @@ impl Lowering<'_> {
     }
 
     fn groups(&self) -> u32 {
-        if self.context.bands > 1 { self.context.bands } else { ORDERED_GROUPS }
+        if self.context.data_partitions > 1 { self.context.data_partitions } else { ORDERED_GROUPS }
     }
 
     /// Threads at a barrier: those of two groups.
     fn threads_of_turns(&self) -> u32 {
-        let each = if self.context.bands > 1 { self.context.inference.num_warps as u32 } else { GROUP_WARPS };
+        let each = if self.context.data_partitions > 1 { self.context.inference.num_warps as u32 } else { GROUP_WARPS };
         2 * each * WARP
     }
 

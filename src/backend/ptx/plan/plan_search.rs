@@ -251,8 +251,8 @@ fn outcome(
         let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
         let narrow = context.inference.products.keys().any(|id| left(id) == 8);
         let sure = !narrow && efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
-        let needed = context.registers_of_products() + if apart { APART_REGISTERS } else { 0 };
-        let there = context.registers_of_thread(schedule.warp_spec.is_some(), blocks);
+        let needed = context.mma_registers() + if apart { APART_REGISTERS } else { 0 };
+        let there = context.consumer_registers(schedule.warp_spec.is_some(), blocks);
         if needed > there {
             return Outcome::Fails(format!(
                 "matrix products need {needed} registers per thread, and {there} are available"

@@ -14,14 +14,14 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// What is known while the steps of an agent are made.
 struct Builder<'a, 'm> {
-    context: &'a KernelInfo<'m>,
+    info: &'a KernelInfo<'m>,
     /// What is reserved here. Copies that run ahead of the loops around have reserved their stages.
-    shared: SharedMemory,
-    acts: WarpRole,
+    smem: SharedMemory,
+    role: WarpRole,
     /// Loads of which the threads have their own elements in a stage, in the loops around.
-    own: HashSet<OpId>,
+    thread_private_loads: HashSet<OpId>,
     /// Loads whose tiles stand in stages as operands, in the loops around.
-    staged: HashSet<OpId>,
+    staged_loads: HashSet<OpId>,
     schedule: Schedule,
 }
 
@@ -36,20 +36,20 @@ impl KernelInfo<'_> {
         };
         let schedule = Schedule {
             warp_spec: roles,
-            privatized: self.private,
-            mma_partitions: self.splits(body),
+            privatized: self.privatized,
+            mma_partitions: self.mma_partitions(body),
             ..Schedule::default()
         };
         let mut builder = Builder {
-            context: self,
-            shared: shared.clone(),
-            acts: WarpRole::All,
-            own: HashSet::new(),
-            staged: HashSet::new(),
+            info: self,
+            smem: shared.clone(),
+            role: WarpRole::All,
+            thread_private_loads: HashSet::new(),
+            staged_loads: HashSet::new(),
             schedule,
         };
         for (acts, warps) in agents {
-            builder.acts = acts;
+            builder.role = acts;
             let body = builder.block(body);
             builder.schedule.partitions.push(Partition { role: acts, warps, body });
         }
@@ -63,65 +63,65 @@ impl KernelInfo<'_> {
 }
 
 impl Builder<'_, '_> {
-    fn roles(&self) -> Option<&WarpSpecialization> {
+    fn warp_spec(&self) -> Option<&WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
     }
 
-    fn empty_body(&mut self) -> SeqId {
+    fn new_sequence(&mut self) -> SeqId {
         self.schedule.sequences.push(Vec::new());
         SeqId(self.schedule.sequences.len() as u32 - 1)
     }
 
     fn block(&mut self, block: BlockId) -> SeqId {
-        let id = self.empty_body();
-        let ops = &self.context.module.block(block).ops;
-        let steps = if self.acts == WarpRole::Producer { self.of_slice(ops) } else { self.of_all(ops) };
+        let id = self.new_sequence();
+        let ops = &self.info.module.block(block).ops;
+        let steps = if self.role == WarpRole::Producer { self.producer_steps(ops) } else { self.consumer_steps(ops) };
         self.schedule.sequences[id.0 as usize] = steps;
         id
     }
 
     /// The steps of ops that only lead to loads, or make them.
-    fn of_slice(&mut self, ops: &[OpId]) -> Vec<Step> {
-        let ops: Vec<OpId> = ops.iter().copied().filter(|&id| self.is_loaders(id)).collect();
+    fn producer_steps(&mut self, ops: &[OpId]) -> Vec<Step> {
+        let ops: Vec<OpId> = ops.iter().copied().filter(|&id| self.is_producer_op(id)).collect();
         ops.into_iter().map(|id| self.step(id)).collect()
     }
 
     /// Does the agent that loads do this op?
-    fn is_loaders(&self, id: OpId) -> bool {
-        let code = self.context.module.op(id).code;
+    fn is_producer_op(&self, id: OpId) -> bool {
+        let code = self.info.module.op(id).code;
         // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
-            || self.roles().is_some_and(|roles| {
+            || self.warp_spec().is_some_and(|roles| {
                 roles.producer_ops.contains(&id) || roles.is_producer_load(id) || roles.staging_channel_of(id).is_some()
             })
     }
 
-    fn of_all(&mut self, ops: &[OpId]) -> Vec<Step> {
-        let ops = &self.in_time(ops)[..];
-        let mut runs = self.context.strips(ops, &|id| self.is_in_stage(id));
+    fn consumer_steps(&mut self, ops: &[OpId]) -> Vec<Step> {
+        let ops = &self.sink_aux_loads(ops)[..];
+        let mut runs = self.info.strip_finder(ops, &|id| self.is_in_stage(id));
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;
         while let Some(&id) = ops.get(next) {
-            if matches!(self.context.module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
-                steps.extend(self.products(id));
+            if matches!(self.info.module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
+                steps.extend(self.mma_groups(id));
                 next += 1;
                 continue;
             }
-            if let Some(run) = runs.at(self.context, next) {
-                next += run.parts.len();
+            if let Some(run) = runs.at(self.info, next) {
+                next += run.ops.len();
                 let layout = self.schedule.layout_id(run.layout);
                 steps.push(Step::StripMine(Rc::new(StripMine {
                     layout,
-                    registers_per_iteration: run.piece,
-                    ops: run.parts,
-                    live_out: run.gives,
+                    registers_per_iteration: run.registers_per_iteration,
+                    ops: run.ops,
+                    live_out: run.live_out,
                 })));
                 continue;
             }
-            steps.extend(self.roles().and_then(|roles| roles.staging_channel_of(id)).map(Step::Advance));
+            steps.extend(self.warp_spec().and_then(|roles| roles.staging_channel_of(id)).map(Step::Advance));
             steps.push(self.step(id));
-            let given = self.given_by(id);
+            let given = self.released_by(id);
             if !given.is_empty() {
                 steps.push(Step::ConsumerRelease(given));
             }
@@ -131,28 +131,28 @@ impl Builder<'_, '_> {
     }
 
     fn step(&mut self, id: OpId) -> Step {
-        let context = self.context;
+        let context = self.info;
         let op = context.module.op(id);
         let lent =
-            self.roles().and_then(|roles| roles.staging_channel_of(id)).filter(|_| self.acts == WarpRole::Producer);
+            self.warp_spec().and_then(|roles| roles.staging_channel_of(id)).filter(|_| self.role == WarpRole::Producer);
         if let Some(channel) = lent {
             return Step::Produce(channel);
         }
         match op.code {
-            _ if context.deferred.contains(&id) => Step::Deferred(id),
-            Opcode::FToF if self.is_fetched(op.results[0]) => Step::Deferred(id),
+            _ if context.rematerialized.contains(&id) => Step::Deferred(id),
+            Opcode::FToF if self.is_in_smem(op.results[0]) => Step::Deferred(id),
             Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => {
                 Step::Deferred(id)
             }
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
             Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
-            Opcode::AtomicRmw if context.combined.contains(&id) => Step::PrivatizedAtomic(id),
-            Opcode::StoreView | Opcode::AtomicRedView if context.boxed.contains_key(&id) => self.send(id),
+            Opcode::AtomicRmw if context.privatized_atomics.contains(&id) => Step::PrivatizedAtomic(id),
+            Opcode::StoreView | Opcode::AtomicRedView if context.tma_stores.contains_key(&id) => self.tma_store(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {
                 let body = op.regions[0];
-                let hoisted = self.hoisted(body);
+                let hoisted = self.hoisted_conversions(body);
                 Step::Loop(Box::new(Loop { op: id, hoisted, body: self.block(body) }))
             }
             Opcode::If => {
@@ -167,42 +167,42 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn send(&mut self, id: OpId) -> Step {
-        let TmaStorePlan { layout, tile, staging: outbox } = self.context.boxed[&id].clone();
+    fn tma_store(&mut self, id: OpId) -> Step {
+        let TmaStorePlan { layout, tile, staging: outbox } = self.info.tma_stores[&id].clone();
         Step::TmaStore(Box::new(TmaStore { op: id, layout: self.schedule.layout_id(&layout), tile, staging: outbox }))
     }
 
     /// The channels that are done with their stages after this op.
-    fn given_by(&self, id: OpId) -> Vec<u32> {
-        self.roles().map_or(Vec::new(), |roles| roles.released_by(id))
+    fn released_by(&self, id: OpId) -> Vec<u32> {
+        self.warp_spec().map_or(Vec::new(), |roles| roles.released_by(id))
     }
 
     /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
     /// they stand. They give back what they used themselves.
-    fn products(&self, id: OpId) -> Vec<Step> {
-        if self.context.bundles.last(id) != id {
+    fn mma_groups(&self, id: OpId) -> Vec<Step> {
+        if self.info.mma_groups.last(id) != id {
             return Vec::new();
         }
-        let fetched = |value| self.is_fetched(value);
-        let mut products = self.context.issued(id, self.roles(), &fetched, self.shared.free());
+        let fetched = |value| self.is_in_smem(value);
+        let mut products = self.info.plan_mma_groups(id, self.warp_spec(), &fetched, self.smem.free());
         if let Some(last) = products.last_mut() {
-            last.releases = self.given_by(id);
+            last.releases = self.released_by(id);
         }
         products.into_iter().map(|product| Step::Mma(Box::new(product))).collect()
     }
 
     fn load(&self, id: OpId) -> Step {
         let channel = self
-            .roles()
+            .warp_spec()
             .and_then(|roles| roles.operand_channel.get(&id).or_else(|| roles.aux_channel.get(&id)).copied());
-        let Some((channel, roles)) = channel.map(|channel| channel as u32).zip(self.roles()) else {
+        let Some((channel, roles)) = channel.map(|channel| channel as u32).zip(self.warp_spec()) else {
             return match () {
-                () if self.staged.contains(&id) => Step::Deferred(id),
-                () if self.own.contains(&id) => Step::LocalLoadThreadPrivate(id),
+                () if self.staged_loads.contains(&id) => Step::Deferred(id),
+                () if self.thread_private_loads.contains(&id) => Step::LocalLoadThreadPrivate(id),
                 () => Step::Exec(id),
             };
         };
-        match self.acts {
+        match self.role {
             WarpRole::Producer if roles.producer_anchor(channel) == Some(id) => Step::Produce(channel),
             WarpRole::Consumer if roles.consumer_anchor(channel) == Some(id) => Step::Advance(channel),
             WarpRole::Consumer if roles.aux_channel.contains_key(&id) => Step::LocalLoad(id),
@@ -211,51 +211,51 @@ impl Builder<'_, '_> {
     }
 
     /// Is it the load of a small tile that comes with others?
-    fn rides(&self, id: OpId) -> bool {
-        self.roles().is_some_and(|roles| roles.aux_channel.contains_key(&id))
+    fn is_aux_load(&self, id: OpId) -> bool {
+        self.warp_spec().is_some_and(|roles| roles.aux_channel.contains_key(&id))
     }
 
     /// The last op that reads the stage in which a small tile comes.
-    fn done_with(&self, load: OpId) -> Option<OpId> {
-        self.roles().and_then(|roles| Some(roles.channels[*roles.aux_channel.get(&load)?].last_use))
+    fn last_use_of_stage(&self, load: OpId) -> Option<OpId> {
+        self.warp_spec().and_then(|roles| Some(roles.channels[*roles.aux_channel.get(&load)?].last_use))
     }
 
     /// The ops of a block, with small tiles that come with others where they are used first: they stand in registers no longer
     /// than they have to.
-    fn in_time(&self, ops: &[OpId]) -> Vec<OpId> {
+    fn sink_aux_loads(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted = ops.to_vec();
-        for &load in ops.iter().filter(|&&id| self.rides(id)) {
-            let names = self.context.names_of(ops, load);
-            let Some(user) = self.context.first_use(ops, load) else { continue };
+        for &load in ops.iter().filter(|&&id| self.is_aux_load(id)) {
+            let names = self.info.names_of(ops, load);
+            let Some(user) = self.info.first_use(ops, load) else { continue };
             sorted.retain(|id| !names.contains(id));
             let place = |of: OpId| sorted.iter().position(|&id| id == of).unwrap_or(sorted.len());
             // Behind the last product that reads its stage, if it is used later: that runs meanwhile.
-            let at = self.done_with(load).map_or(place(user), |last| place(user).min(place(last) + 1));
+            let at = self.last_use_of_stage(load).map_or(place(user), |last| place(user).min(place(last) + 1));
             sorted.splice(at..at, names);
         }
         sorted
     }
 
     /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
-    fn is_fetched(&self, value: Value) -> bool {
-        let is_streamed = |load: &OpId| self.roles().is_some_and(|roles| roles.operand_channel.contains_key(load));
-        self.context.source_load(value).is_some_and(|load| is_streamed(&load) || self.staged.contains(&load))
+    fn is_in_smem(&self, value: Value) -> bool {
+        let is_streamed = |load: &OpId| self.warp_spec().is_some_and(|roles| roles.operand_channel.contains_key(load));
+        self.info.source_load(value).is_some_and(|load| is_streamed(&load) || self.staged_loads.contains(&load))
     }
 
     /// Does this load, or the conversion of one, leave its tile in a stage?
     fn is_in_stage(&self, id: OpId) -> bool {
-        self.own.contains(&id)
-            || self.rides(id)
-            || self.context.module.op(id).results.first().is_some_and(|&tile| self.is_fetched(tile))
+        self.thread_private_loads.contains(&id)
+            || self.is_aux_load(id)
+            || self.info.module.op(id).results.first().is_some_and(|&tile| self.is_in_smem(tile))
     }
 
     /// What a loop with this body uses from outside in other layouts.
-    fn hoisted(&mut self, body: BlockId) -> Vec<(Value, LayoutId)> {
-        if self.acts == WarpRole::Producer {
+    fn hoisted_conversions(&mut self, body: BlockId) -> Vec<(Value, LayoutId)> {
+        if self.role == WarpRole::Producer {
             return Vec::new();
         }
         let mut hoisted = Vec::new();
-        for (value, layout) in self.context.hoisted(body) {
+        for (value, layout) in self.info.hoisted_conversions(body) {
             let brought = (value, self.schedule.layout_id(&layout));
             if !hoisted.contains(&brought) {
                 hoisted.push(brought);
@@ -265,12 +265,12 @@ impl Builder<'_, '_> {
     }
 
     /// What teams do in turn comes between a turn and the end of it.
-    fn take_turns(&mut self, body: SeqId) {
+    fn insert_order_barriers(&mut self, body: SeqId) {
         let steps = std::mem::take(&mut self.schedule.sequences[body.0 as usize]);
         let spans = OrderPoint::ALL.map(|turn| {
             let of_turn = |step: &Step| match turn {
-                OrderPoint::Pipeline => self.uses_rings(step),
-                OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.context.has_noticed(id)),
+                OrderPoint::Pipeline => self.uses_pipelines(step),
+                OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.info.has_noticed(id)),
             };
             Some((steps.iter().position(of_turn)?, steps.iter().rposition(of_turn)?))
         });
@@ -293,40 +293,40 @@ impl Builder<'_, '_> {
     }
 
     /// Does a step take stages or wait for them, itself or in its bodies?
-    fn uses_rings(&self, step: &Step) -> bool {
+    fn uses_pipelines(&self, step: &Step) -> bool {
         let inside = step.bodies().iter().flat_map(|&body| self.schedule.steps(body));
-        matches!(step, Step::Advance(_) | Step::Mma(_)) || inside.into_iter().any(|inner| self.uses_rings(inner))
+        matches!(step, Step::Advance(_) | Step::Mma(_)) || inside.into_iter().any(|inner| self.uses_pipelines(inner))
     }
 
     fn for_loop(&mut self, id: OpId) -> Step {
-        let context = self.context;
+        let context = self.info;
         let body = context.module.op(id).regions[0];
-        let hoisted = self.hoisted(body);
-        let ahead = match self.acts {
+        let hoisted = self.hoisted_conversions(body);
+        let ahead = match self.role {
             WarpRole::Producer => None,
-            acts => context.plan_cp_async(id, (acts == WarpRole::All, self.roles()), &self.shared).map(Rc::new),
+            acts => context.plan_cp_async(id, (acts == WarpRole::All, self.warp_spec()), &self.smem).map(Rc::new),
         };
-        let slab: Option<Buffer> = ahead.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
-        let before = (self.own.clone(), self.staged.clone());
+        let slab: Option<Buffer> = ahead.as_ref().and_then(|ahead| self.smem.reserve(ahead.bytes(), ahead.align()));
+        let before = (self.thread_private_loads.clone(), self.staged_loads.clone());
         for copy in ahead.iter().flat_map(|ahead| &ahead.copies) {
-            if copy.thread_private { &mut self.own } else { &mut self.staged }.insert(copy.load);
+            if copy.thread_private { &mut self.thread_private_loads } else { &mut self.staged_loads }.insert(copy.load);
         }
         let steps = self.block(body);
-        let orbits = match self.acts {
+        let orbits = match self.role {
             WarpRole::Consumer => context.carried_mmas_of(id, self.schedule.steps(steps)),
             WarpRole::All | WarpRole::Producer => Vec::new(),
         };
-        (self.own, self.staged) = before;
+        (self.thread_private_loads, self.staged_loads) = before;
         if let Some(slab) = slab {
-            self.shared.release(slab);
+            self.smem.release(slab);
         }
-        let leave = (!orbits.is_empty()).then(|| self.empty_body());
-        let deal = self.roles().and_then(|roles| roles.pingpong.clone());
-        let deal = deal.filter(|deal| deal.loop_op == id && self.acts == WarpRole::Consumer);
+        let leave = (!orbits.is_empty()).then(|| self.new_sequence());
+        let deal = self.warp_spec().and_then(|roles| roles.pingpong.clone());
+        let deal = deal.filter(|deal| deal.loop_op == id && self.role == WarpRole::Consumer);
         if deal.is_some() {
-            self.take_turns(steps);
+            self.insert_order_barriers(steps);
         }
-        let plain = self.acts != WarpRole::Producer && ahead.is_none() && orbits.is_empty() && deal.is_none();
+        let plain = self.role != WarpRole::Producer && ahead.is_none() && orbits.is_empty() && deal.is_none();
         let rounds = context.unroll_factor(id, plain);
         Step::For(Box::new(For {
             op: id,

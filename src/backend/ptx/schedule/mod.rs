@@ -30,7 +30,7 @@ mod verify;
 mod warp_specialize;
 
 #[cfg(any(test, feature = "_suite"))]
-pub use analysis::deferred_values::is_computed_where_used;
+pub use analysis::deferred_values::is_computed_at_use;
 pub use analysis::kernel_info::KernelInfo;
 #[cfg(any(test, feature = "_suite"))]
 pub use analysis::memory_effects::MemoryEffect;
@@ -52,10 +52,10 @@ pub use ir::program::{
 };
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-pub use membar::printf_steps::{SMALL, pieces};
+pub use membar::printf_steps::{SMALL_TILE, format_pieces};
 pub use membar::reduction_steps::{LayoutBases, ReductionStep};
-pub use membar::requirements::leaders;
-pub use membar::scratch::APART;
+pub use membar::requirements::first_of_vectors;
+pub use membar::scratch::COPY_PADDING_WORDS;
 pub use pipeline::mma_order::ORDERED_GROUPS;
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;

@@ -26,7 +26,7 @@ impl<'m> CtaUniformity<'m> {
     }
 
     /// Does one of these differ? Tokens are no values: they only say what comes first.
-    pub fn any(&self, values: &[Value]) -> bool {
+    pub fn any_differs(&self, values: &[Value]) -> bool {
         values.iter().any(|value| self.values.contains(value) && !matches!(self.module.ty(*value), Type::Token))
     }
 
@@ -43,7 +43,7 @@ impl<'m> CtaUniformity<'m> {
                     around.pop();
                 }
                 Opcode::Continue | Opcode::Break | Opcode::Yield => self.leave(op, around),
-                _ if self.any(&op.operands) || !op.regions.is_empty() => self.values.extend(&op.results),
+                _ if self.any_differs(&op.operands) || !op.regions.is_empty() => self.values.extend(&op.results),
                 _ => {}
             }
         }
@@ -54,26 +54,26 @@ impl<'m> CtaUniformity<'m> {
         let args = op.regions.first().map_or(&[][..], |&region| &self.module.block(region).args);
         match op.code {
             Opcode::For => {
-                if self.any(op.group(1)) || self.any(op.group(2)) {
+                if self.any_differs(op.group(1)) || self.any_differs(op.group(2)) {
                     self.values.extend(args.iter().chain(&op.results));
-                } else if self.any(op.group(0)) {
+                } else if self.any_differs(op.group(0)) {
                     self.values.insert(args[0]);
                     self.counters.insert(args[0], op.group(0)[0]);
                 }
                 for (position, &start) in op.group(3).iter().enumerate() {
-                    if self.any(&[start]) {
+                    if self.any_differs(&[start]) {
                         self.values.extend([args[position + 1], op.results[position]]);
                     }
                 }
             }
             Opcode::Loop => {
                 for (&arg, &start) in args.iter().zip(op.group(0)) {
-                    if self.any(&[start]) {
+                    if self.any_differs(&[start]) {
                         self.values.insert(arg);
                     }
                 }
             }
-            _ if self.any(&op.operands) => self.values.extend(&op.results),
+            _ if self.any_differs(&op.operands) => self.values.extend(&op.results),
             _ => {}
         }
     }
@@ -103,32 +103,32 @@ impl<'m> CtaUniformity<'m> {
     }
 
     /// Adds the ops that the peer's value comes from; false if it cannot be computed here.
-    pub fn mirror(&self, value: Value, ops: &mut HashSet<OpId>) -> bool {
+    pub fn peer_computable(&self, value: Value, ops: &mut HashSet<OpId>) -> bool {
         if !self.values.contains(&value) {
             return true;
         }
         if let Some(&start) = self.counters.get(&value) {
-            return self.mirror(start, ops);
+            return self.peer_computable(start, ops);
         }
         let Some(id) = self.module.defining_op(value) else { return false };
         let op = self.module.op(id);
-        (computes(op.code) || op.code == Opcode::GetTileBlockId)
-            && (!ops.insert(id) || op.operands.iter().all(|&operand| self.mirror(operand, ops)))
+        (is_scalar_compute(op.code) || op.code == Opcode::GetTileBlockId)
+            && (!ops.insert(id) || op.operands.iter().all(|&operand| self.peer_computable(operand, ops)))
     }
 
     /// Is this value certainly another one in the peer? The block's place is, and a sum with what is the same.
-    pub fn always(&self, value: Value) -> bool {
+    pub fn always_differs(&self, value: Value) -> bool {
         if let Some(&start) = self.counters.get(&value) {
-            return self.always(start);
+            return self.always_differs(start);
         }
         let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
         match op.code {
             Opcode::GetTileBlockId => self.values.contains(&value),
-            Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::ExtI => self.always(op.operands[0]),
+            Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::ExtI => self.always_differs(op.operands[0]),
             Opcode::AddI | Opcode::SubI => {
                 let [left, right] = [op.operands[0], op.operands[1]];
-                (!self.values.contains(&left) && self.always(right))
-                    || (!self.values.contains(&right) && self.always(left))
+                (!self.values.contains(&left) && self.always_differs(right))
+                    || (!self.values.contains(&right) && self.always_differs(left))
             }
             _ => false,
         }
@@ -136,13 +136,13 @@ impl<'m> CtaUniformity<'m> {
 }
 
 /// Does this op compute scalars from scalars?
-fn computes(code: Opcode) -> bool {
+fn is_scalar_compute(code: Opcode) -> bool {
     let renames = matches!(code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
     renames || code == Opcode::Constant || code.is_elementwise()
 }
 
 /// Adds the ops that a value comes from, if they all stand in the entry's body and depend on nothing but the launch.
-pub fn known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut HashSet<OpId>) -> bool {
+pub fn is_known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut HashSet<OpId>) -> bool {
     use Opcode::*;
     match module.def(value) {
         Def::Arg(block, _) => block == body,
@@ -152,10 +152,10 @@ pub fn known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut Ha
                 op.code,
                 GetTensorShape | GetIndexSpaceShape | MakeTensorView | MakePartitionView | MakeStridedView
             );
-            let known = views || computes(op.code) || matches!(op.code, GetTileBlockId | GetNumTileBlocks);
+            let known = views || is_scalar_compute(op.code) || matches!(op.code, GetTileBlockId | GetNumTileBlocks);
             known
                 && module.block(body).ops.contains(&id)
-                && (!ops.insert(id) || op.operands.iter().all(|&operand| known_at_entry(module, body, operand, ops)))
+                && (!ops.insert(id) || op.operands.iter().all(|&operand| is_known_at_entry(module, body, operand, ops)))
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::ir::{ConstData, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
     /// Is a condition known to hold?
-    pub fn always_holds(&self, condition: Value) -> bool {
+    pub fn is_always_true(&self, condition: Value) -> bool {
         let maker = self.module.defining_op(condition).map(|id| self.module.op(id));
         matches!(maker.and_then(|op| op.const_data()), Some(ConstData::Splat(bits)) if bits & 1 == 1)
     }
@@ -27,7 +27,7 @@ impl KernelInfo<'_> {
     }
 
     /// What deferred ops of this one are made of, of what is not free: in the order in which it is asked for.
-    pub fn leaves_of(&self, id: OpId) -> Vec<Value> {
+    pub fn deferred_inputs(&self, id: OpId) -> Vec<Value> {
         let mut leaves = Vec::new();
         let mut pending = self.module.op(id).operands.clone();
         while let Some(value) = pending.pop() {
@@ -47,12 +47,12 @@ impl KernelInfo<'_> {
 
     /// The op of a value that is computed where it is used.
     pub fn deferred_op(&self, value: Value) -> Option<OpId> {
-        self.module.defining_op(value).filter(|id| self.deferred.contains(id))
+        self.module.defining_op(value).filter(|id| self.rematerialized.contains(id))
     }
 }
 
 /// Does the op only name values, or give what is computed where it is used?
-pub fn is_computed_where_used(context: &KernelInfo<'_>, id: OpId) -> bool {
+pub fn is_computed_at_use(context: &KernelInfo<'_>, id: OpId) -> bool {
     let op = context.module.op(id);
     let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
         || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);

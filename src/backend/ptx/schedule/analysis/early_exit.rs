@@ -23,7 +23,7 @@ impl KernelInfo<'_> {
 
     /// Is there an exit between a load and the product that it may feed, or out of the kernel? There the warps that load
     /// would have to know what the others have left undone.
-    pub fn leaves_amid(&self, body: BlockId) -> bool {
+    pub fn has_inner_exit(&self, body: BlockId) -> bool {
         let mut amid = false;
         let mut blocks = vec![body];
         while let Some(block) = blocks.pop() {
@@ -31,7 +31,7 @@ impl KernelInfo<'_> {
             for &id in &self.module.block(block).ops {
                 let op = self.module.op(id);
                 loaded |= op.code == Opcode::LoadView;
-                amid |= left && self.multiplies(id);
+                amid |= left && self.contains_mma(id);
                 left |= loaded && op.code == Opcode::If && self.has_exit(id);
                 // Where the kernel ends early its last op is not a `return` of the entry. And a branch in which it waits for
                 // another kernel is none that those warps go through.
@@ -42,7 +42,7 @@ impl KernelInfo<'_> {
         amid
     }
 
-    fn multiplies(&self, id: OpId) -> bool {
+    fn contains_mma(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let mut found = matches!(op.code, Opcode::MmaF | Opcode::MmaI);
         for &region in &op.regions {

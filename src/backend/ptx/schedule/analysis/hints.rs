@@ -5,7 +5,7 @@ use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::ir::{Attr, AttrKind, HintValue, OpId, hint_key};
 
 /// Fewest stages of loads that are copied ahead.
-const LEAST_STAGES: u32 = 2;
+const MIN_STAGES: u32 = 2;
 
 impl KernelInfo<'_> {
     fn hint(&self, id: OpId, key: &str) -> Option<&HintValue> {
@@ -14,7 +14,7 @@ impl KernelInfo<'_> {
     }
 
     /// A number that an op gives under this name.
-    pub fn hinted_number(&self, id: OpId, key: &str) -> Option<u32> {
+    pub fn int_hint(&self, id: OpId, key: &str) -> Option<u32> {
         match self.hint(id, key) {
             Some(&HintValue::Int(number)) => u32::try_from(number).ok(),
             _ => None,
@@ -22,7 +22,7 @@ impl KernelInfo<'_> {
     }
 
     /// Yes or no, if an op says so under this name.
-    pub fn hinted_flag(&self, id: OpId, key: &str) -> Option<bool> {
+    pub fn bool_hint(&self, id: OpId, key: &str) -> Option<bool> {
         match self.hint(id, key) {
             Some(&HintValue::Bool(flag)) => Some(flag),
             _ => None,
@@ -30,37 +30,37 @@ impl KernelInfo<'_> {
     }
 
     /// Stages that are wished for the loads of a loop; without one, for those that stand in none.
-    pub fn wished_stages(&self, around: Option<OpId>) -> Option<u32> {
-        self.own_stages(around).or(self.options.stages)
+    pub fn requested_stages(&self, around: Option<OpId>) -> Option<u32> {
+        self.loop_stages(around).or(self.options.stages)
     }
 
     /// Stages that a loop itself wishes for.
-    pub fn own_stages(&self, around: Option<OpId>) -> Option<u32> {
-        around.and_then(|id| self.hinted_number(id, hint_key::NUM_STAGES))
+    pub fn loop_stages(&self, around: Option<OpId>) -> Option<u32> {
+        around.and_then(|id| self.int_hint(id, hint_key::NUM_STAGES))
     }
 
     /// Returns the wish against a producer of the loads of a loop, or of those outside of loops.
-    pub fn may_stream(&self, around: Option<OpId>) -> Result<(), Reason> {
-        match around.and_then(|id| self.hinted_flag(id, hint_key::WARP_SPECIALIZE)) {
+    pub fn can_use_producer(&self, around: Option<OpId>) -> Result<(), Reason> {
+        match around.and_then(|id| self.bool_hint(id, hint_key::WARP_SPECIALIZE)) {
             Some(false) => Err(Reason::LoopHint),
-            _ if self.wished_stages(around) == Some(1) => Err(Reason::OneStage),
+            _ if self.requested_stages(around) == Some(1) => Err(Reason::OneStage),
             _ => Ok(()),
         }
     }
 
     /// Stages for loads that say how long they take: as many as the longest one says.
-    pub fn stages_by_latency(&self, loads: impl IntoIterator<Item = OpId>) -> Option<u32> {
-        let latencies = loads.into_iter().filter_map(|load| self.hinted_number(load, "latency"));
-        latencies.max().map(|latency| latency.max(LEAST_STAGES))
+    pub fn stages_for_latency(&self, loads: impl IntoIterator<Item = OpId>) -> Option<u32> {
+        let latencies = loads.into_iter().filter_map(|load| self.int_hint(load, "latency"));
+        latencies.max().map(|latency| latency.max(MIN_STAGES))
     }
 
     /// May the bulk copy engine do this access?
-    pub fn allows_copy_engine(&self, id: OpId) -> bool {
+    pub fn allows_tma(&self, id: OpId) -> bool {
         !matches!(self.hint(id, "allow_tma"), Some(HintValue::Bool(false)))
     }
 
     /// Rounds of a loop that are to stand one after another.
-    pub fn hinted_rounds(&self, id: OpId) -> Option<u32> {
-        self.hinted_number(id, hint_key::UNROLL)
+    pub fn unroll_hint(&self, id: OpId) -> Option<u32> {
+        self.int_hint(id, hint_key::UNROLL)
     }
 }

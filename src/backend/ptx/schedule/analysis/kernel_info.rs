@@ -24,20 +24,20 @@ pub struct KernelInfo<'m> {
     /// The block that each op stands in.
     pub op_blocks: Vec<Option<BlockId>>,
     /// What the kernel writes.
-    pub written: WrittenMemory,
+    pub written_memory: WrittenMemory,
     /// Stores that the bulk copy engine does.
-    pub boxed: HashMap<OpId, TmaStorePlan>,
+    pub tma_stores: HashMap<OpId, TmaStorePlan>,
     /// Atomics that the block combines in shared memory first, and the copy of their array.
-    pub combined: HashSet<OpId>,
-    pub private: Option<PrivatizedArray>,
+    pub privatized_atomics: HashSet<OpId>,
+    pub privatized: Option<PrivatizedArray>,
     /// Products that are issued together.
-    pub bundles: Bundles,
+    pub mma_groups: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
-    pub deferred: HashSet<OpId>,
+    pub rematerialized: HashSet<OpId>,
     /// Groups of the warps that layouts speak of, which take iterations in turn.
-    pub teams: u32,
+    pub pingpong_groups: u32,
     /// Groups of such warps of which each has rows of its own (`warp_specialize/data_partition`).
-    pub bands: u32,
+    pub data_partitions: u32,
 }
 
 fn use_counts(module: &Module, body: BlockId) -> Vec<u32> {
@@ -72,18 +72,18 @@ impl<'m> KernelInfo<'m> {
     ) -> KernelInfo<'m> {
         KernelInfo {
             module,
-            bundles: Bundles::of(module, entry.body, &|id| inference.runs_alone(id)),
+            mma_groups: Bundles::of(module, entry.body, &|id| inference.runs_alone(id)),
             inference,
             options: *options,
             use_counts: use_counts(module, entry.body),
             op_blocks: op_blocks(module, entry.body),
-            written: WrittenMemory::of(module, entry.body),
-            boxed: HashMap::new(),
-            combined: HashSet::new(),
-            private: None,
-            deferred: HashSet::new(),
-            teams: 1,
-            bands: crate::pass::data_partition::count(module, entry.body),
+            written_memory: WrittenMemory::of(module, entry.body),
+            tma_stores: HashMap::new(),
+            privatized_atomics: HashSet::new(),
+            privatized: None,
+            rematerialized: HashSet::new(),
+            pingpong_groups: 1,
+            data_partitions: crate::pass::data_partition::count(module, entry.body),
         }
     }
 
@@ -104,7 +104,7 @@ impl<'m> KernelInfo<'m> {
     /// Does a load read the same whenever it is done? It is in no order, and of an array that is only read.
     pub fn is_invariant_load(&self, load: OpId) -> bool {
         let op = self.module.op(load);
-        is_weak(op) && self.written.is_read_only(self.module, op.group(0)[0])
+        is_weak(op) && self.written_memory.is_read_only(self.module, op.group(0)[0])
     }
 
     /// The access that an op makes, if it makes one.
@@ -112,7 +112,7 @@ impl<'m> KernelInfo<'m> {
         let layout = |tensor: OpId| {
             let layout = self.inference.accesses.get(&id)?;
             // An array that is described anew in each iteration may begin elsewhere.
-            (!self.is_repeated(tensor)).then(|| layout.clone())
+            (!self.is_in_loop(tensor)).then(|| layout.clone())
         };
         MemoryEffect::of(self.module, id, self.is_result_used(id), layout)
     }
@@ -125,7 +125,7 @@ impl<'m> KernelInfo<'m> {
     }
 
     /// Does an op stand in a loop?
-    pub fn is_repeated(&self, id: OpId) -> bool {
+    pub fn is_in_loop(&self, id: OpId) -> bool {
         let mut block = self.op_blocks[id.index()];
         while let Some(owner) = block.and_then(|block| self.module.block(block).parent) {
             if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {

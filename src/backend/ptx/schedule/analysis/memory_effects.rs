@@ -30,7 +30,7 @@ pub enum MemoryRoot {
 
 impl MemoryRoot {
     /// May both be the same memory?
-    fn meets(self, other: MemoryRoot) -> bool {
+    fn may_alias(self, other: MemoryRoot) -> bool {
         self == other || self == MemoryRoot::Unknown || other == MemoryRoot::Unknown
     }
 }
@@ -48,8 +48,8 @@ enum AccessKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryEffect {
     root: MemoryRoot,
-    deed: AccessKind,
-    pattern: Option<ThreadElementMap>,
+    kind: AccessKind,
+    element_map: Option<ThreadElementMap>,
 }
 
 impl MemoryEffect {
@@ -57,21 +57,21 @@ impl MemoryEffect {
     ///
     /// Two accesses of one pattern need no order between threads: an element always belongs to the same
     /// thread. Where several hold it, one of them stores but all of them load.
-    pub fn conflicts(&self, other: &MemoryEffect) -> bool {
-        let same_deed = self.deed == other.deed;
-        if !self.root.meets(other.root) || (same_deed && self.deed != AccessKind::Store) {
+    pub fn may_race(&self, other: &MemoryEffect) -> bool {
+        let same_deed = self.kind == other.kind;
+        if !self.root.may_alias(other.root) || (same_deed && self.kind != AccessKind::Store) {
             return false;
         }
-        match &self.pattern {
-            Some(pattern) if self.pattern == other.pattern => !same_deed && pattern.layout.replication() > 1,
+        match &self.element_map {
+            Some(pattern) if self.element_map == other.element_map => !same_deed && pattern.layout.replication() > 1,
             _ => true,
         }
     }
 
     /// May both be accesses to the same memory, by whichever threads?
     #[cfg(any(test, feature = "_suite"))]
-    pub fn may_meet(&self, other: &MemoryEffect) -> bool {
-        self.root.meets(other.root)
+    pub fn may_alias_across_threads(&self, other: &MemoryEffect) -> bool {
+        self.root.may_alias(other.root)
     }
 }
 
@@ -80,9 +80,9 @@ impl MemoryEffect {
 /// Arrays are told apart by their base parameter: the arguments of a launch do not overlap where one of them is written.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenMemory {
-    stored: HashSet<MemoryRoot>,
+    stored_roots: HashSet<MemoryRoot>,
     /// Has the block memory of its own?
-    has_own: bool,
+    has_block_local: bool,
 }
 
 impl WrittenMemory {
@@ -91,43 +91,43 @@ impl WrittenMemory {
         let (mut stored, mut has_own) = (HashSet::new(), false);
         module.walk(body, &mut |id| {
             has_own |= module.op(id).code == Opcode::Alloca;
-            if let Some((address, deed)) = deed(module, id)
+            if let Some((address, deed)) = address_and_kind(module, id)
                 && deed != AccessKind::Load
             {
-                stored.insert(place(module, address));
+                stored.insert(memory_root(module, address));
             }
             if module.op(id).code == Opcode::MemoryFenceAlias {
                 // One memory under two addresses: what is only read may be written.
                 stored.insert(MemoryRoot::Unknown);
             }
         });
-        WrittenMemory { stored, has_own }
+        WrittenMemory { stored_roots: stored, has_block_local: has_own }
     }
 
     /// Is this global memory that the kernel never writes?
-    fn read_only(&self, root: MemoryRoot) -> bool {
-        let own = matches!(root, MemoryRoot::BlockLocal(_)) || (root == MemoryRoot::Unknown && self.has_own);
-        !own && !self.stored.iter().any(|&stored| stored.meets(root))
+    fn is_root_read_only(&self, root: MemoryRoot) -> bool {
+        let own = matches!(root, MemoryRoot::BlockLocal(_)) || (root == MemoryRoot::Unknown && self.has_block_local);
+        !own && !self.stored_roots.iter().any(|&stored| stored.may_alias(root))
     }
 
     /// Is the array behind this view or these pointers never written by this kernel?
     pub fn is_read_only(&self, module: &Module, address: Value) -> bool {
-        self.read_only(place(module, address))
+        self.is_root_read_only(memory_root(module, address))
     }
 
     /// Is what this touches never written?
     pub fn does_not_modify(&self, touch: &MemoryEffect) -> bool {
-        self.read_only(touch.root)
+        self.is_root_read_only(touch.root)
     }
 }
 
 /// May a view or pointers lead anywhere?
-pub fn is_unknown(module: &Module, address: Value) -> bool {
-    place(module, address) == MemoryRoot::Unknown
+pub fn has_unknown_root(module: &Module, address: Value) -> bool {
+    memory_root(module, address) == MemoryRoot::Unknown
 }
 
 /// Where the memory behind a view or pointers is.
-fn place(module: &Module, address: Value) -> MemoryRoot {
+fn memory_root(module: &Module, address: Value) -> MemoryRoot {
     let root = module.base(address);
     match module.def(root) {
         Def::Arg(block, _) if module.block(block).parent.is_none() => MemoryRoot::Param(root),
@@ -141,7 +141,7 @@ fn place(module: &Module, address: Value) -> MemoryRoot {
 }
 
 /// The address that an op accesses by itself, and what it does there.
-fn deed(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
+fn address_and_kind(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
     let op = module.op(id);
     let mode = match op.attr(AttrKind::AtomicMode) {
         Some(Attr::AtomicMode(mode)) => AccessKind::CommutativeAtomic(*mode),
@@ -165,7 +165,7 @@ impl MemoryEffect {
         is_read: bool,
         layout: impl FnOnce(OpId) -> Option<Layout>,
     ) -> Option<MemoryEffect> {
-        let (view, mut deed) = deed(module, id)?;
+        let (view, mut deed) = address_and_kind(module, id)?;
         if matches!(deed, AccessKind::CommutativeAtomic(_)) && is_read {
             deed = AccessKind::Store;
         }
@@ -173,6 +173,6 @@ impl MemoryEffect {
             let ViewShape { tensor, tile, dim_map, .. } = shape;
             layout(tensor).map(|layout| ThreadElementMap { tensor, tile, dim_map, layout })
         });
-        Some(MemoryEffect { root: place(module, view), deed, pattern })
+        Some(MemoryEffect { root: memory_root(module, view), kind: deed, element_map: pattern })
     }
 }

@@ -14,7 +14,7 @@ pub struct RegionTree {
 
 impl KernelInfo<'_> {
     /// Of a kernel's body.
-    pub fn structure(&self, body: BlockId) -> RegionTree {
+    pub fn region_tree(&self, body: BlockId) -> RegionTree {
         let mut structure = RegionTree { owners: HashMap::new(), users: HashMap::new() };
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
@@ -55,7 +55,7 @@ impl KernelInfo<'_> {
         self.parent_op(outer, inner, structure).is_some()
     }
 
-    pub fn contains(&self, outer: OpId, inner: OpId) -> bool {
+    pub fn contains_op(&self, outer: OpId, inner: OpId) -> bool {
         let mut found = false;
         for &region in &self.module.op(outer).regions {
             self.module.walk(region, &mut |id| found |= id == inner);

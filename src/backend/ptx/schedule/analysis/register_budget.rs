@@ -10,7 +10,7 @@ pub const PRODUCER_REGISTERS: u32 = 24;
 /// Most registers of a consumer thread.
 const CONSUMER_REGISTERS: u32 = 240;
 /// Most registers of a thread.
-const MOST_REGISTERS: u32 = 255;
+const MAX_REGISTERS: u32 = 255;
 /// Registers beside those of an accumulator that matrix instructions need.
 const SPARE_REGISTERS: u32 = 32;
 /// Registers of a multiprocessor.
@@ -20,25 +20,25 @@ impl KernelInfo<'_> {
     /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
     pub fn possible_occupancy(&self) -> Option<u32> {
         let most = self.inference.target.multiprocessor();
-        let most = most.fitting_blocks(self.consumer_warps(), self.registers_of_products(), 0);
+        let most = most.fitting_blocks(self.consumer_warps(), self.mma_registers(), 0);
         self.options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
     }
 
     /// Registers of a thread without which products are refused, or most of what there is spilled; 0 where there is no product.
-    pub fn registers_of_products(&self) -> u32 {
+    pub fn mma_registers(&self) -> u32 {
         let inference = &self.inference;
         let registers = inference.products.keys().map(|&id| {
             let operands = &self.module.op(id).operands[..2];
             let computed = operands.iter().filter(|&&operand| self.source_load(operand).is_none());
             let words = computed.map(|&operand| inference.words_of(operand)).sum::<u32>();
             let behind = products_behind(self.module, operands);
-            self.accumulators(id) + words + self.accumulators_of(&behind) + SPARE_REGISTERS
+            self.accumulator_registers(id) + words + self.total_accumulator_registers(&behind) + SPARE_REGISTERS
         });
         registers.max().unwrap_or(0)
     }
 
     /// About as many registers as a thread needs: for products, or for its part of the largest tile and what is made of it.
-    pub fn least_registers(&self, body: BlockId) -> u32 {
+    pub fn min_registers(&self, body: BlockId) -> u32 {
         let mut largest = 0;
         self.module.walk(body, &mut |id| {
             for &value in &self.module.op(id).results {
@@ -48,14 +48,14 @@ impl KernelInfo<'_> {
                 }
             }
         });
-        self.registers_of_products().max(2 * largest + SPARE_REGISTERS).min(MOST_REGISTERS)
+        self.mma_registers().max(2 * largest + SPARE_REGISTERS).min(MAX_REGISTERS)
     }
 
     /// Most registers of a thread that computes, where so many blocks share a multiprocessor, beside a producer or not.
-    pub fn registers_of_thread(&self, streams: bool, blocks: u32) -> u32 {
+    pub fn consumer_registers(&self, streams: bool, blocks: u32) -> u32 {
         match streams {
-            true => self.registers(blocks).1,
-            false => (REGISTERS / (blocks * self.consumer_warps() * WARP)).min(MOST_REGISTERS),
+            true => self.registers_per_thread(blocks).1,
+            false => (REGISTERS / (blocks * self.consumer_warps() * WARP)).min(MAX_REGISTERS),
         }
     }
 
@@ -66,21 +66,21 @@ impl KernelInfo<'_> {
     }
 
     /// Groups of the warps that layouts speak of.
-    pub fn crews(&self) -> u32 {
-        self.teams * self.bands
+    pub fn consumer_groups(&self) -> u32 {
+        self.pingpong_groups * self.data_partitions
     }
 
     /// Warps of all of them.
     pub fn consumer_warps(&self) -> u32 {
-        self.inference.num_warps as u32 * self.crews()
+        self.inference.num_warps as u32 * self.consumer_groups()
     }
 
     /// Registers of a thread at entry, and of a consumer once the producer has given up its own, if this many
     /// blocks run on a multiprocessor.
-    pub fn registers(&self, blocks: u32) -> (u32, u32) {
+    pub fn registers_per_thread(&self, blocks: u32) -> (u32, u32) {
         let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
         let all = REGISTERS / blocks / WARP;
-        let at_entry = (all / (consumers + producers)).min(MOST_REGISTERS) / 8 * 8;
+        let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS) / 8 * 8;
         // What a block has is what it got at entry: a thread that asked for more would wait for ever.
         let pool = at_entry * (consumers + producers);
         let kept = pool.saturating_sub(producers * PRODUCER_REGISTERS);
@@ -90,10 +90,10 @@ impl KernelInfo<'_> {
     /// Blocks that shall run on a multiprocessor: as many as wished, but not more than leave registers for an
     /// accumulator. What counts is a thread's share at entry: ptxas goes by it when it decides whether matrix
     /// instructions may run on their own.
-    pub fn blocks_of_roles(&self) -> u32 {
+    pub fn warp_specialized_occupancy(&self) -> u32 {
         let products = self.inference.products.keys();
-        let least = products.map(|&id| self.accumulators(id) + SPARE_REGISTERS).max().unwrap_or(0);
+        let least = products.map(|&id| self.accumulator_registers(id) + SPARE_REGISTERS).max().unwrap_or(0);
         let wished = self.options.occupancy.unwrap_or(1).max(1);
-        (1..=wished).rev().find(|&blocks| self.registers(blocks).0 >= least).unwrap_or(1)
+        (1..=wished).rev().find(|&blocks| self.registers_per_thread(blocks).0 >= least).unwrap_or(1)
     }
 }

@@ -11,7 +11,7 @@ const ALIGN: usize = 1024;
 /// Shared memory that is left for layout changes and for stores by the copy engine, if there are any.
 pub const CONVERSION_BYTES: u32 = 32 << 10;
 /// The same where with more of it a loop would wait for each of its tiles.
-pub const LEAST_CONVERSION_BYTES: u32 = 16 << 10;
+pub const MIN_CONVERSION_BYTES: u32 = 16 << 10;
 /// Elements of a part of a large tile that is printed.
 pub const PRINTED_PART: usize = 512;
 /// Shared memory that printing needs.
@@ -20,7 +20,7 @@ pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
 impl KernelInfo<'_> {
     /// Shared memory for operands that are not fetched ahead and for layout changes, perhaps also for stores by the
     /// copy engine: so many for the last two at most.
-    pub fn other_shared_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
+    pub fn other_smem_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
         let module = self.module;
         let mut operands = 0;
         let mut converts = 0;
@@ -29,11 +29,11 @@ impl KernelInfo<'_> {
             match op.code {
                 Opcode::MmaF | Opcode::MmaI => {
                     let fetched = |value| self.source_load(value).is_some_and(fetched);
-                    operands = operands.max(self.operand_bytes(&self.bundles.with(id), &fetched));
+                    operands = operands.max(self.operand_bytes(&self.mma_groups.with(id), &fetched));
                 }
                 Opcode::StoreView | Opcode::AtomicRedView => {
                     let value = stored(op);
-                    let boxed = self.boxed.contains_key(&id);
+                    let boxed = self.tma_stores.contains_key(&id);
                     let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
                         _ if boxed && !boxes => false,
                         (Some(natural), Some(access)) => !natural.is_same(access) || boxed,
@@ -44,7 +44,7 @@ impl KernelInfo<'_> {
                         converts = converts.max((self.inference.num_elements(value) * bits / 8) as u32);
                     }
                 }
-                Opcode::Reduce if !self.joins_warps(id) => {}
+                Opcode::Reduce if !self.is_cross_warp(id) => {}
                 Opcode::Reduce | Opcode::Scan => converts = converts.max(4 << 10),
                 Opcode::Print => converts = converts.max(PRINT_BYTES),
                 code if code.is_elementwise() => {
@@ -60,7 +60,7 @@ impl KernelInfo<'_> {
     }
 
     /// Do warps come together for this reduction?
-    fn joins_warps(&self, id: OpId) -> bool {
+    fn is_cross_warp(&self, id: OpId) -> bool {
         self.inference.accesses.get(&id).is_none_or(|layout| {
             let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
             layout.warp_images().iter().any(|&image| axis.coordinate(image) != 0)
@@ -88,16 +88,16 @@ impl KernelInfo<'_> {
     /// Bytes of shared memory of the operands of products that are issued together, but for those that are there or need
     /// none.
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
-        let wanted = self.operands_of(members).into_iter();
+        let wanted = self.smem_operands_of(members).into_iter();
         let in_registers = |value: Value, plan: &OperandPlan| {
-            self.inference.natural(value).is_some_and(|natural| self.comes_in_registers(&natural, plan))
+            self.inference.natural(value).is_some_and(|natural| self.is_register_operand(&natural, plan))
         };
         let brought = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
         brought.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(ALIGN) as u32).sum()
     }
 
     /// Does an operand that is there in a layout need no shared memory?
-    pub fn comes_in_registers(&self, natural: &Layout, plan: &OperandPlan) -> bool {
+    pub fn is_register_operand(&self, natural: &Layout, plan: &OperandPlan) -> bool {
         let Some(wanted) = &plan.registers else { return false };
         matches!(
             Conversion::plan(natural, wanted, plan.dtype.storage_bits(), 0),
@@ -109,7 +109,7 @@ impl KernelInfo<'_> {
     pub fn moves_accumulator(&self, id: OpId, members: &[OpId], plan: &MmaPlan) -> bool {
         let acc = self.module.op(id).operands[2];
         let made = members.iter().any(|&other| self.module.op(other).results[0] == acc);
-        if made || self.is_zero(acc) || self.adds_in_place(id) {
+        if made || self.is_zero(acc) || self.accumulates_in_place(id) {
             return false;
         }
         let bits = self.module.dtype(acc).storage_bits();

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::deferred_values::is_computed_where_used;
+use super::deferred_values::is_computed_at_use;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, StripMine};
@@ -15,13 +15,13 @@ use crate::pass::sums;
 impl KernelInfo<'_> {
     /// The values that a step reads, and those behind them, in the order in which it comes to them: not those that only the
     /// bodies of a loop or a branch with effects read. What a product adds to in place, and what a loop carries in place, is not read.
-    pub fn read_by(&self, step: &Step) -> Vec<Value> {
+    pub fn values_read_by(&self, step: &Step) -> Vec<Value> {
         let module = self.module;
         let values = match step {
-            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.operands_within(id),
-            Step::TmaStore(send) => self.operands_within(send.op),
-            Step::StripMine(strip) => self.read_by_strip(strip),
-            Step::Mma(plan) => self.read_by_products(plan),
+            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.operands_with_regions(id),
+            Step::TmaStore(send) => self.operands_with_regions(send.op),
+            Step::StripMine(strip) => self.read_by_strip_mine(strip),
+            Step::Mma(plan) => self.read_by_mmas(plan),
             Step::For(step) => {
                 let op = module.op(step.op);
                 let bounds = (0..3).flat_map(|group| op.group(group));
@@ -33,9 +33,9 @@ impl KernelInfo<'_> {
                 hoisted.chain(module.op(step.op).group(0)).copied().collect()
             }
             // Products run on beside a quiet branch: what either branch reads has landed before.
-            &Step::If { op, pure: true, .. } => self.operands_within(op),
+            &Step::If { op, pure: true, .. } => self.operands_with_regions(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
-            &Step::End(id) => self.read_by_end(id),
+            &Step::End(id) => self.read_by_terminator(id),
             Step::Deferred(_)
             | Step::LocalLoadThreadPrivate(_)
             | Step::LocalLoad(_)
@@ -49,7 +49,7 @@ impl KernelInfo<'_> {
             Step::ConsumerTryWait(_) | Step::Sub(_) | Step::ExpOrderWait { .. } => Vec::new(),
             &Step::ExpOrderArrive(value) => vec![value],
         };
-        self.with_sources(values)
+        self.with_deferred_inputs(values)
     }
 
     /// What products that are issued together compute, and do not add to themselves.
@@ -58,13 +58,13 @@ impl KernelInfo<'_> {
     }
 
     /// Do these products run on when they have been issued?
-    pub fn run_on(&self, ops: &[OpId]) -> bool {
+    pub fn is_async(&self, ops: &[OpId]) -> bool {
         !ops.iter().all(|id| matches!(self.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()))
     }
 
     /// Must all products have landed before this step, whatever it reads? What comes after it may come from elsewhere, or a
     /// stage is wanted that they have.
-    pub fn lands_all(&self, schedule: &Schedule, step: &Step) -> bool {
+    pub fn waits_for_all_mmas(&self, schedule: &Schedule, step: &Step) -> bool {
         match step {
             Step::For(_) | Step::Loop(_) | Step::ConsumerRelease(_) => true,
             Step::If { pure: quiet, .. } => !quiet,
@@ -76,7 +76,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    fn operands_within(&self, id: OpId) -> Vec<Value> {
+    fn operands_with_regions(&self, id: OpId) -> Vec<Value> {
         let mut values = self.module.op(id).operands.clone();
         for &region in &self.module.op(id).regions {
             self.module.walk(region, &mut |inner| values.extend(&self.module.op(inner).operands));
@@ -84,19 +84,19 @@ impl KernelInfo<'_> {
         values
     }
 
-    fn read_by_strip(&self, strip: &StripMine) -> Vec<Value> {
-        let done = strip.ops().filter(|&id| !is_computed_where_used(self, id));
-        done.flat_map(|id| self.operands_within(id)).collect()
+    fn read_by_strip_mine(&self, strip: &StripMine) -> Vec<Value> {
+        let done = strip.ops().filter(|&id| !is_computed_at_use(self, id));
+        done.flat_map(|id| self.operands_with_regions(id)).collect()
     }
 
     /// Operands first, then accumulators.
-    fn read_by_products(&self, plan: &MmaGroup) -> Vec<Value> {
+    fn read_by_mmas(&self, plan: &MmaGroup) -> Vec<Value> {
         let operands = |id: &OpId| &self.module.op(*id).operands;
         let mut values: Vec<Value> = plan.ops.iter().flat_map(|id| &operands(id)[..2]).copied().collect();
         let made = |value: Value| self.module.defining_op(value).is_some_and(|id| plan.ops.contains(&id));
         for id in &plan.ops {
             let acc = operands(id)[2];
-            let follows = self.inference.runs_alone(*id) && self.adds_in_place(*id);
+            let follows = self.inference.runs_alone(*id) && self.accumulates_in_place(*id);
             if !(made(acc) || self.is_zero(acc) || follows) {
                 values.push(acc);
             }
@@ -104,20 +104,23 @@ impl KernelInfo<'_> {
         values
     }
 
-    fn read_by_end(&self, id: OpId) -> Vec<Value> {
+    fn read_by_terminator(&self, id: OpId) -> Vec<Value> {
         let op = self.module.op(id);
-        let carried: &[Value] = match (op.code, self.op_blocks[id.index()].and_then(|block| self.loop_around(block))) {
-            (Opcode::Continue, Some((Opcode::For, block))) => &self.module.block(block).args[1..],
-            (Opcode::Continue, Some((_, block))) => &self.module.block(block).args,
-            _ => &[],
+        let carried: &[Value] =
+            match (op.code, self.op_blocks[id.index()].and_then(|block| self.enclosing_loop_of_block(block))) {
+                (Opcode::Continue, Some((Opcode::For, block))) => &self.module.block(block).args[1..],
+                (Opcode::Continue, Some((_, block))) => &self.module.block(block).args,
+                _ => &[],
+            };
+        let stays = |position: usize, value: Value| {
+            carried.get(position).is_some_and(|&arg| self.is_accumulated_in_place(arg, value))
         };
-        let stays = |position: usize, value: Value| carried.get(position).is_some_and(|&arg| self.adds_up(arg, value));
         let values = op.operands.iter().enumerate().filter(|&(position, &value)| !stays(position, value));
         values.map(|(_, &value)| value).collect()
     }
 
     /// The loop around a block, and its body.
-    fn loop_around(&self, mut block: BlockId) -> Option<(Opcode, BlockId)> {
+    fn enclosing_loop_of_block(&self, mut block: BlockId) -> Option<(Opcode, BlockId)> {
         loop {
             let owner = self.module.block(block).parent?;
             let code = self.module.op(owner).code;
@@ -129,9 +132,9 @@ impl KernelInfo<'_> {
     }
 
     /// Is the value one that products have added up in the registers of this one?
-    pub fn adds_up(&self, start: Value, mut value: Value) -> bool {
+    pub fn is_accumulated_in_place(&self, start: Value, mut value: Value) -> bool {
         while value != start {
-            match self.module.defining_op(value).filter(|&id| self.multiplies_at(id) && self.adds_in_place(id)) {
+            match self.module.defining_op(value).filter(|&id| self.is_mma(id) && self.accumulates_in_place(id)) {
                 Some(id) => value = self.module.op(id).operands[2],
                 None => return false,
             }
@@ -139,13 +142,13 @@ impl KernelInfo<'_> {
         true
     }
 
-    fn multiplies_at(&self, id: OpId) -> bool {
+    fn is_mma(&self, id: OpId) -> bool {
         matches!(self.module.op(id).code, Opcode::MmaF | Opcode::MmaI)
     }
 
     /// Does a product update its accumulator where it stands? A carried value of the loop around, or what another product or a loop
     /// gives, that nothing else uses; the registers of others may be shared.
-    pub fn adds_in_place(&self, id: OpId) -> bool {
+    pub fn accumulates_in_place(&self, id: OpId) -> bool {
         let acc = self.module.op(id).operands[2];
         let here = self.op_blocks[id.index()];
         let Some(Ok(plan)) = self.inference.products.get(&id) else { return false };
@@ -158,7 +161,7 @@ impl KernelInfo<'_> {
         };
         match self.module.def(acc) {
             Def::Arg(block, _) => Some(block) == here && stands(),
-            Def::Result(maker, _) if self.loops_at(maker) => self.op_blocks[maker.index()] == here && stands(),
+            Def::Result(maker, _) if self.is_loop(maker) => self.op_blocks[maker.index()] == here && stands(),
             Def::Result(maker, _) => {
                 let made = self.inference.products.get(&maker).and_then(|made| made.as_ref().ok());
                 self.op_blocks[maker.index()] == here && made.is_some_and(|made| made.acc.is_same(&plan.acc))
@@ -167,20 +170,20 @@ impl KernelInfo<'_> {
     }
 
     /// What loops give has registers of its own, which each iteration writes.
-    fn loops_at(&self, id: OpId) -> bool {
+    fn is_loop(&self, id: OpId) -> bool {
         matches!(self.module.op(id).code, Opcode::For | Opcode::Loop)
     }
 
     /// Does a branch that ends with this op give a value in registers that nothing else has: sums of a product, or what a loop
     /// in it gives?
-    pub fn is_left_to(&self, end: OpId, value: Value) -> bool {
+    pub fn is_moved_to(&self, end: OpId, value: Value) -> bool {
         let Some(maker) = self.module.defining_op(value) else { return false };
-        let owns = self.loops_at(maker) || self.multiplies_at(maker);
+        let owns = self.is_loop(maker) || self.is_mma(maker);
         owns && self.use_counts[value.index()] == 1 && self.op_blocks[maker.index()] == self.op_blocks[end.index()]
     }
 
     /// Values and what they are computed from where they are used: of views, of names, of what is free or deferred.
-    fn with_sources(&self, values: Vec<Value>) -> Vec<Value> {
+    fn with_deferred_inputs(&self, values: Vec<Value>) -> Vec<Value> {
         let (mut seen, mut all) = (HashSet::new(), Vec::new());
         let mut pending = values;
         pending.reverse();
@@ -192,7 +195,7 @@ impl KernelInfo<'_> {
             let Some(id) = self.module.defining_op(value) else { continue };
             let op = self.module.op(id);
             let made_here = match self.module.ty(value) {
-                Type::Tile { .. } => self.deferred.contains(&id) || is_computed_where_used(self, id),
+                Type::Tile { .. } => self.rematerialized.contains(&id) || is_computed_at_use(self, id),
                 Type::Token => false,
                 _ => op.code.spec().effect == Effect::Pure,
             };
@@ -204,16 +207,16 @@ impl KernelInfo<'_> {
     }
 
     /// Registers of the accumulators of a product and of those that are issued with it.
-    pub fn accumulators(&self, product: OpId) -> u32 {
-        let sums = sums(self.module, &self.bundles.with(product));
+    pub fn accumulator_registers(&self, product: OpId) -> u32 {
+        let sums = sums(self.module, &self.mma_groups.with(product));
         let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
     /// As [`KernelInfo::accumulators`], of several products, each accumulator once.
-    pub fn accumulators_of(&self, products: &[OpId]) -> u32 {
-        let bundles: HashSet<OpId> = products.iter().map(|&product| self.bundles.last(product)).collect();
-        bundles.into_iter().map(|product| self.accumulators(product)).sum()
+    pub fn total_accumulator_registers(&self, products: &[OpId]) -> u32 {
+        let bundles: HashSet<OpId> = products.iter().map(|&product| self.mma_groups.last(product)).collect();
+        bundles.into_iter().map(|product| self.accumulator_registers(product)).sum()
     }
 
     /// Is this a constant tile of zeros?
@@ -230,7 +233,7 @@ impl KernelInfo<'_> {
     /// The operands of products that are issued together, which of them are left ones, and how they are brought. A value that
     /// several products want in the same form is one operand; one product may want it in another form than the next, if it is
     /// computed turned.
-    pub fn operands_of(&self, members: &[OpId]) -> Vec<(Value, bool, &OperandPlan)> {
+    pub fn smem_operands_of(&self, members: &[OpId]) -> Vec<(Value, bool, &OperandPlan)> {
         let mut all: Vec<(Value, bool, &OperandPlan)> = Vec::new();
         for &id in members {
             let Some(Ok(plan)) = self.inference.products.get(&id) else { continue };

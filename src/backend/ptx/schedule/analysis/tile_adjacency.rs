@@ -21,7 +21,7 @@ impl KernelInfo<'_> {
     /// Does a load begin so many elements behind another one along an axis, and where that one does along all others? Both
     /// are of tiles with the same extents along those, of one array. Of tiles that lie outside of every array it does not
     /// matter where.
-    pub fn lies_behind(&self, load: OpId, other: OpId, axis: usize, distance: i64) -> bool {
+    pub fn is_adjacent_after(&self, load: OpId, other: OpId, axis: usize, distance: i64) -> bool {
         let (op, before) = (self.module.op(load), self.module.op(other));
         let shapes = [op, before].map(|op| ViewShape::of(self.module, op.group(0)[0]));
         let [Some(here), Some(there)] = shapes else { return false };

@@ -5,31 +5,31 @@ use crate::backend::ptx::schedule::analysis::memory_effects::{MemoryEffect, Writ
 /// Accesses to each written array since the last meeting.
 #[derive(Clone, Debug, Default)]
 pub struct GlobalHazards {
-    touches: Vec<MemoryEffect>,
+    effects: Vec<MemoryEffect>,
 }
 
 impl GlobalHazards {
     /// All threads have done what came before.
-    pub fn meet(&mut self) {
-        self.touches.clear();
+    pub fn after_barrier(&mut self) {
+        self.effects.clear();
     }
 
     /// Accesses that may have happened, or not.
-    pub fn may_have_happened(&mut self, written: &WrittenMemory, touches: impl IntoIterator<Item = MemoryEffect>) {
+    pub fn add(&mut self, written: &WrittenMemory, touches: impl IntoIterator<Item = MemoryEffect>) {
         for touch in touches {
-            if !written.does_not_modify(&touch) && !self.touches.contains(&touch) {
-                self.touches.push(touch);
+            if !written.does_not_modify(&touch) && !self.effects.contains(&touch) {
+                self.effects.push(touch);
             }
         }
     }
 
     /// May other threads still be at work on the same elements?
-    pub fn conflicts(&self, touch: &MemoryEffect) -> bool {
-        self.touches.iter().any(|earlier| earlier.conflicts(touch))
+    pub fn may_race(&self, touch: &MemoryEffect) -> bool {
+        self.effects.iter().any(|earlier| earlier.may_race(touch))
     }
 
     /// Where two branches meet.
     pub fn join(&mut self, written: &WrittenMemory, other: GlobalHazards) {
-        self.may_have_happened(written, other.touches);
+        self.add(written, other.effects);
     }
 }

@@ -6,17 +6,17 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
 
 /// Elements of a tile that is printed with what stands around it.
-pub const SMALL: usize = 128;
+pub const SMALL_TILE: usize = 128;
 
 impl MembarState<'_, '_> {
     /// `print_tko`: small tiles with what stands around them, large ones part by part.
     pub fn print(&mut self, id: OpId) {
-        let context = self.context;
+        let context = self.info;
         let op = context.module.op(id);
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return };
         let mut args = op.group(0).iter();
         let (mut tiles, mut bytes) = (Vec::new(), 0);
-        for (_, conversion) in pieces(text) {
+        for (_, conversion) in format_pieces(text) {
             let Some(&value) = args.next().filter(|_| !conversion.is_empty()) else { continue };
             let dtype = context.element_type(value);
             if !matches!(dtype, DType::I32 | DType::I64 | DType::F32 | DType::F64) {
@@ -25,7 +25,7 @@ impl MembarState<'_, '_> {
             let each = dtype.storage_bits() as usize / 8;
             match context.inference.num_elements(value) {
                 1 => {}
-                count if count <= SMALL => {
+                count if count <= SMALL_TILE => {
                     if bytes + count * each > PRINT_BYTES as usize {
                         self.print_tiles(&mut tiles, &mut bytes);
                     }
@@ -34,9 +34,9 @@ impl MembarState<'_, '_> {
                 }
                 count => {
                     self.print_tiles(&mut tiles, &mut bytes);
-                    self.get_elements(value);
-                    self.through_meetings(count.min(PRINTED_PART) * each);
-                    self.meet(true);
+                    self.require_elements(value);
+                    self.gather_in_smem(count.min(PRINTED_PART) * each);
+                    self.barrier(true);
                 }
             }
         }
@@ -46,31 +46,31 @@ impl MembarState<'_, '_> {
     /// Brings the tiles of a message to shared memory.
     fn print_tiles(&mut self, tiles: &mut Vec<Value>, bytes: &mut usize) {
         if !tiles.is_empty() {
-            tiles.drain(..).for_each(|value| self.get_elements(value));
-            self.through_meetings(std::mem::take(bytes));
+            tiles.drain(..).for_each(|value| self.require_elements(value));
+            self.gather_in_smem(std::mem::take(bytes));
         }
     }
 
-    fn get_elements(&mut self, value: Value) {
-        let layout = self.context.inference.natural_or_default(value);
-        self.get(value, &layout);
+    fn require_elements(&mut self, value: Value) {
+        let layout = self.info.inference.natural_or_default(value);
+        self.require(value, &layout);
     }
 
     /// Elements that all threads write and one reads.
-    fn through_meetings(&mut self, bytes: usize) {
+    fn gather_in_smem(&mut self, bytes: usize) {
         let Some(buffer) = self.allocate(bytes) else {
-            return self.no_room(bytes as u32);
+            return self.smem_overflow(bytes as u32);
         };
-        self.shared.write(buffer);
-        self.meet(true);
-        self.write(Some(buffer));
-        self.meet(true);
-        self.read(&[Some(buffer)]);
+        self.smem.write(buffer);
+        self.barrier(true);
+        self.smem_write(Some(buffer));
+        self.barrier(true);
+        self.smem_read(&[Some(buffer)]);
     }
 }
 
 /// A C format as texts (`%%` stays), each with the conversion behind it; the last one has none.
-pub fn pieces(format: &str) -> Vec<(&str, &str)> {
+pub fn format_pieces(format: &str) -> Vec<(&str, &str)> {
     let mut pieces = Vec::new();
     let (mut start, mut from) = (0, 0);
     while let Some(found) = format[from..].find('%') {
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn formats_are_cut_behind_their_conversions() {
-        assert_eq!(pieces("100%% of %5.3lld, %x\n"), [("100%% of ", "%5.3lld"), (", ", "%x"), ("\n", "")]);
-        assert_eq!(pieces("no values"), [("no values", "")]);
-        assert_eq!(pieces(""), [("", "")]);
+        assert_eq!(format_pieces("100%% of %5.3lld, %x\n"), [("100%% of ", "%5.3lld"), (", ", "%x"), ("\n", "")]);
+        assert_eq!(format_pieces("no values"), [("no values", "")]);
+        assert_eq!(format_pieces(""), [("", "")]);
     }
 }

@@ -64,7 +64,7 @@ impl LayoutBases {
     }
 
     /// What is left when a part of a reduction is done.
-    pub fn fold(&mut self, fold: &ReductionStep, axis: AxisBits) {
+    pub fn reduce(&mut self, fold: &ReductionStep, axis: AxisBits) {
         let mut register_of = |coordinate: u32| {
             let found = self.register.iter().position(|&image| axis.coordinate(image) == coordinate);
             found.map(|position| self.register.remove(position))
@@ -81,15 +81,15 @@ impl LayoutBases {
 
 impl KernelInfo<'_> {
     /// Does a reduction combine its elements in order?
-    pub fn folds_in_order(&self, id: OpId) -> bool {
+    pub fn is_ordered_reduction(&self, id: OpId) -> bool {
         !pass::commutes(self.module, self.module.op(id).regions[0])
     }
 
     /// The parts of a reduction of what is left.
-    pub fn folds(&self, id: OpId, mut left: LayoutBases, axis: AxisBits) -> Vec<ReductionStep> {
+    pub fn reduction_steps(&self, id: OpId, mut left: LayoutBases, axis: AxisBits) -> Vec<ReductionStep> {
         let body = self.module.op(id).regions[0];
         let mut bits = left.along(axis);
-        let ordered = self.folds_in_order(id);
+        let ordered = self.is_ordered_reduction(id);
         if ordered {
             bits.sort_by_key(|&(_, coordinate)| coordinate);
         }
@@ -101,7 +101,7 @@ impl KernelInfo<'_> {
             let lanes = bits[first..].iter().take_while(is_lane).count();
             let replicas = left.lane.iter().filter(|&&image| image == 0).count();
             let fold = match bit {
-                _ if lanes + replicas == left.lane.len() && self.folds_at_once(body, &dtypes, (lanes, &left)) => {
+                _ if lanes + replicas == left.lane.len() && self.is_warp_redux(body, &dtypes, (lanes, &left)) => {
                     ReductionStep::WarpRedux(lanes)
                 }
                 Bit::Register => ReductionStep::Registers(coordinate),
@@ -125,7 +125,7 @@ impl KernelInfo<'_> {
                 ReductionStep::CrossWarp(warps) => warps.len(),
                 ReductionStep::Registers(_) | ReductionStep::LaneSplit(..) | ReductionStep::LaneShuffle(_) => 1,
             };
-            left.fold(&fold, axis);
+            left.reduce(&fold, axis);
             folds.push(fold);
         }
         folds
@@ -133,7 +133,7 @@ impl KernelInfo<'_> {
 
     /// Are so many bits of the lane's number combined by one instruction? Where one operand of 32 bits is reduced by one op,
     /// and what the other bits tell apart are replicas that count for nothing.
-    pub fn folds_at_once(&self, body: BlockId, dtypes: &[DType], (lanes, left): (usize, &LayoutBases)) -> bool {
+    pub fn is_warp_redux(&self, body: BlockId, dtypes: &[DType], (lanes, left): (usize, &LayoutBases)) -> bool {
         let [op, _] = self.module.block(body).ops[..] else { return false };
         let counts = match self.module.op(op).code {
             Opcode::AddI | Opcode::XorI => true,

@@ -3,7 +3,7 @@
 //! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
 
 use super::reduction_steps::LayoutBases;
-use super::scratch::size_of;
+use super::scratch::smem_element_bytes;
 use super::state::MembarState;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
@@ -14,7 +14,7 @@ use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, 
 use crate::layout::Layout;
 
 /// The order of an access.
-pub fn order_of(op: &Op) -> MemOrder {
+pub fn mem_order(op: &Op) -> MemOrder {
     match op.attr(AttrKind::MemOrder) {
         Some(Attr::MemOrder(order)) => *order,
         _ => MemOrder::Weak,
@@ -22,15 +22,15 @@ pub fn order_of(op: &Op) -> MemOrder {
 }
 
 fn acquires(op: &Op) -> bool {
-    matches!(order_of(op), MemOrder::Acquire | MemOrder::AcqRel)
+    matches!(mem_order(op), MemOrder::Acquire | MemOrder::AcqRel)
 }
 
 fn releases(op: &Op) -> bool {
-    matches!(order_of(op), MemOrder::Release | MemOrder::AcqRel)
+    matches!(mem_order(op), MemOrder::Release | MemOrder::AcqRel)
 }
 
 /// The layout of the first elements of the vectors: without the register bits of a vector.
-pub fn leaders(layout: &Layout, vector: usize) -> Layout {
+pub fn first_of_vectors(layout: &Layout, vector: usize) -> Layout {
     let bits = vector.trailing_zeros() as usize;
     let register = layout.register_images()[bits..].to_vec();
     Layout::new(layout.shape(), register, layout.lane_images().to_vec(), layout.warp_images().to_vec())
@@ -39,7 +39,7 @@ pub fn leaders(layout: &Layout, vector: usize) -> Layout {
 impl MembarState<'_, '_> {
     /// What an op asks for that is a part of a step.
     pub fn op(&mut self, id: OpId) {
-        let context = self.context;
+        let context = self.info;
         let op = context.module.op(id);
         let inference = &context.inference;
         let access = inference.accesses.get(&id);
@@ -48,139 +48,139 @@ impl MembarState<'_, '_> {
                 let layout = inference.layout(op.results[0]);
                 let concrete = layout.filter(|_| inference.source(op.results[0]) != Source::Free);
                 if let Some(layout) = concrete {
-                    op.operands.iter().for_each(|&operand| self.get(operand, layout));
+                    op.operands.iter().for_each(|&operand| self.require(operand, layout));
                 }
             }
             Opcode::WithLayout => {
                 let chosen = inference.chosen(op).filter(|_| inference.source(op.results[0]) == Source::Concrete);
                 if let Some(layout) = chosen {
-                    self.get(op.operands[0], &layout);
+                    self.require(op.operands[0], &layout);
                 }
             }
             Opcode::LoadView => {
                 self.begin_load(id);
-                if order_of(op) != MemOrder::Weak && access.is_some() {
+                if mem_order(op) != MemOrder::Weak && access.is_some() {
                     let dtype = ViewShape::of(context.module, op.group(0)[0]).map(|shape| shape.elem);
-                    self.ordered(id, dtype);
+                    self.ordered_access(id, dtype);
                 }
             }
             Opcode::StoreView => self.store_view(id),
             Opcode::AtomicRedView => {
                 if let Some(layout) = access {
-                    self.get(op.group(2)[0], layout);
-                    self.list(id, op.group(0)[0], op.group(1));
-                    self.order(id);
+                    self.require(op.group(2)[0], layout);
+                    self.index_tile(id, op.group(0)[0], op.group(1));
+                    self.global_access(id);
                 }
             }
             Opcode::LoadPtr => self.load_ptr(id),
             Opcode::StorePtr => {
                 let Some(layout) = access else { return };
-                self.get(op.group(1)[0], layout);
-                if self.pointers(id) {
-                    self.ordered(id, None);
+                self.require(op.group(1)[0], layout);
+                if self.pointer_operands(id) {
+                    self.ordered_access(id, None);
                 }
             }
             Opcode::AtomicRmw => self.atomic(id),
             Opcode::AtomicCas => {
                 let Some(layout) = access else { return };
-                self.get(op.group(1)[0], layout);
-                self.get(op.group(2)[0], layout);
-                if self.pointers(id) {
-                    self.ordered(id, pointee(context.module, op));
+                self.require(op.group(1)[0], layout);
+                self.require(op.group(2)[0], layout);
+                if self.pointer_operands(id) {
+                    self.ordered_access(id, pointee(context.module, op));
                 }
             }
             Opcode::Reduce => {
                 let Some(layout) = access else { return };
-                op.operands.iter().for_each(|&operand| self.get(operand, layout));
-                self.folds(id, LayoutBases::of(layout));
+                op.operands.iter().for_each(|&operand| self.require(operand, layout));
+                self.reduction_steps(id, LayoutBases::of(layout));
             }
             Opcode::Scan => self.scan(id),
             Opcode::Cat => {
                 let Some(layout) = access else { return };
-                op.operands[..2].iter().for_each(|&operand| self.get(operand, layout));
+                op.operands[..2].iter().for_each(|&operand| self.require(operand, layout));
             }
             Opcode::Pack | Opcode::Unpack => {
                 let Some(layout) = access else { return };
-                self.get(op.operands[0], layout);
+                self.require(op.operands[0], layout);
             }
             Opcode::Extract => self.extract(id),
             Opcode::Insert => {
                 let Some(layout) = access else { return };
                 let (source, destination) = (op.group(0)[0], op.group(1)[0]);
-                self.get(source, &block_layout(layout, context.module.shape(source)).canonical());
-                self.get(destination, layout);
+                self.require(source, &block_layout(layout, context.module.shape(source)).canonical());
+                self.require(destination, layout);
             }
             Opcode::Gather => self.gather(id),
             Opcode::Histogram => self.histogram(id),
             Opcode::Print => self.print(id),
-            Opcode::MemoryFenceAlias => self.meet(true),
+            Opcode::MemoryFenceAlias => self.barrier(true),
             Opcode::Assert => self.assertion(id),
             _ => {}
         }
     }
 
     /// Positions that an access has listed.
-    fn list(&mut self, id: OpId, view: Value, indices: &[Value]) {
-        let context = self.context;
+    fn index_tile(&mut self, id: OpId, view: Value, indices: &[Value]) {
+        let context = self.info;
         let shape = ViewShape::at(context.module, &context.inference.facts, view, indices);
         let layout = context.inference.accesses.get(&id);
         let Some((shape, layout)) = shape.zip(layout) else { return };
         if let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) {
-            self.get(indices[axis], &list);
+            self.require(indices[axis], &list);
         }
     }
 
     /// What all vectors of a load share.
     pub fn begin_load(&mut self, id: OpId) {
-        let op = self.context.module.op(id);
-        if self.context.inference.accesses.contains_key(&id) {
-            self.list(id, op.group(0)[0], op.group(1));
-            self.order(id);
+        let op = self.info.module.op(id);
+        if self.info.inference.accesses.contains_key(&id) {
+            self.index_tile(id, op.group(0)[0], op.group(1));
+            self.global_access(id);
         }
     }
 
     /// What all vectors of a store share.
     pub fn begin_store(&mut self, id: OpId) {
-        let op = self.context.module.op(id);
-        self.list(id, op.group(1)[0], op.group(2));
-        self.order(id);
+        let op = self.info.module.op(id);
+        self.index_tile(id, op.group(1)[0], op.group(2));
+        self.global_access(id);
     }
 
     fn store_view(&mut self, id: OpId) {
-        let context = self.context;
+        let context = self.info;
         let op = context.module.op(id);
         let Some(layout) = context.inference.accesses.get(&id) else { return };
-        self.get(op.group(0)[0], layout);
+        self.require(op.group(0)[0], layout);
         self.begin_store(id);
-        self.ordered(id, None);
+        self.ordered_access(id, None);
     }
 
     /// An access in its order. `told`: of threads that hold the same element one accesses it, and tells the others what it
     /// has read, of this type.
-    fn ordered(&mut self, id: OpId, told: Option<DType>) {
-        let op = self.context.module.op(id);
+    fn ordered_access(&mut self, id: OpId, told: Option<DType>) {
+        let op = self.info.module.op(id);
         if releases(op) {
-            self.meet(true);
+            self.barrier(true);
         }
-        self.order(id);
-        let layout = self.context.inference.accesses.get(&id).filter(|layout| replica_bits(layout) != 0);
+        self.global_access(id);
+        let layout = self.info.inference.accesses.get(&id).filter(|layout| replica_bits(layout) != 0);
         match told.zip(layout) {
             Some((dtype, layout)) => {
-                let buffer = self.scratch(layout.num_elements() * size_of(dtype));
-                self.write(buffer);
+                let buffer = self.scratch(layout.num_elements() * smem_element_bytes(dtype));
+                self.smem_write(buffer);
                 if buffer.is_some() {
-                    self.meet(true);
+                    self.barrier(true);
                 }
-                self.read(&[buffer]);
+                self.smem_read(&[buffer]);
             }
-            None if acquires(op) => self.meet(true),
+            None if acquires(op) => self.barrier(true),
             None => {}
         }
     }
 
     /// Addresses and masks of an access through pointers; false if there are none.
-    fn pointers(&mut self, id: OpId) -> bool {
-        let context = self.context;
+    fn pointer_operands(&mut self, id: OpId) -> bool {
+        let context = self.info;
         let (op, inference) = (context.module.op(id), &context.inference);
         let (Some(pointers), Some(layout)) = (pointers_of(op), inference.accesses.get(&id)) else { return false };
         if pointee(context.module, op).is_none_or(|dtype| dtype.storage_bits() < 8) {
@@ -188,118 +188,118 @@ impl MembarState<'_, '_> {
         }
         let run = inference.pointer_runs.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
-        let leaders = leaders(layout, vector);
-        self.get(pointers, &leaders);
+        let leaders = first_of_vectors(layout, vector);
+        self.require(pointers, &leaders);
         let known = |mask: &Value| inference.facts.constant(*mask).is_some_and(|value| value != 0);
         if let Some(mask) = mask_of(op).filter(|mask| !known(mask)) {
             let together = inference.is_same_in_groups(mask, run.map_or(0, |run| run.axis), vector);
-            self.get(mask, if together { &leaders } else { layout });
+            self.require(mask, if together { &leaders } else { layout });
         }
         true
     }
 
     fn load_ptr(&mut self, id: OpId) {
-        let context = self.context;
+        let context = self.info;
         let op = context.module.op(id);
-        if !self.pointers(id) {
+        if !self.pointer_operands(id) {
             return;
         }
-        let told = pointee(context.module, op).filter(|_| order_of(op) != MemOrder::Weak);
-        self.ordered(id, told);
+        let told = pointee(context.module, op).filter(|_| mem_order(op) != MemOrder::Weak);
+        self.ordered_access(id, told);
         let padding = op.operand_group("padding_value").first().copied();
         if let (Some(padding), Some(layout)) = (padding, context.inference.accesses.get(&id))
             && context.constant_padding(Some(padding)).is_none()
         {
-            self.get(padding, layout);
+            self.require(padding, layout);
         }
     }
 
     fn atomic(&mut self, id: OpId) {
-        let context = self.context;
+        let context = self.info;
         let op = context.module.op(id);
         let Some(layout) = context.inference.accesses.get(&id) else { return };
-        self.get(op.operands[1], layout);
-        if self.pointers(id) {
+        self.require(op.operands[1], layout);
+        if self.pointer_operands(id) {
             let told = pointee(context.module, op).filter(|_| context.is_result_used(id));
-            self.ordered(id, told);
+            self.ordered_access(id, told);
         }
     }
 
     /// An atomic that goes to the copy of its array.
-    pub fn combine(&mut self, id: OpId) {
-        let context = self.context;
+    pub fn privatized_atomic(&mut self, id: OpId) {
+        let context = self.info;
         let Some(layout) = context.inference.accesses.get(&id) else { return };
-        self.get(context.module.op(id).operands[1], layout);
-        context.leaves_of(id).into_iter().for_each(|value| self.get(value, layout));
-        self.order(id);
+        self.require(context.module.op(id).operands[1], layout);
+        context.deferred_inputs(id).into_iter().for_each(|value| self.require(value, layout));
+        self.global_access(id);
     }
 
     fn assertion(&mut self, id: OpId) {
-        let context = self.context;
+        let context = self.info;
         let op = context.module.op(id);
         let condition = op.group(0)[0];
-        if context.always_holds(condition) {
+        if context.is_always_true(condition) {
             return;
         }
         let layout = context.inference.natural_or_default(condition);
-        self.get(condition, &layout);
+        self.require(condition, &layout);
         let tiles = op.group(1).iter().filter(|&&arg| context.inference.num_elements(arg) > 1);
-        tiles.for_each(|&arg| self.get(arg, &layout));
+        tiles.for_each(|&arg| self.require(arg, &layout));
     }
 
     /// A store by the copy engine, or by the threads where there is no room for it.
-    pub fn send(&mut self, send: &TmaStore) {
-        let op = self.context.module.op(send.op);
-        let (value, root) = (stored(op), self.context.stored_array(send.op));
-        let ordered = !self.context.only_adds(send.op, self.sent.keys().copied());
+    pub fn tma_store(&mut self, send: &TmaStore) {
+        let op = self.info.module.op(send.op);
+        let (value, root) = (stored(op), self.info.stored_array(send.op));
+        let ordered = !self.info.only_adds(send.op, self.tma_stores.keys().copied());
         let layout = self.schedule.layout(send.layout).clone();
         if send.staging.is_some() {
-            self.get(value, &layout);
-            let again = !self.boxes_stored.insert(root);
-            self.within.push(SubStep::TmaStoreWait { written: again && ordered });
+            self.require(value, &layout);
+            let again = !self.tma_stored_arrays.insert(root);
+            self.sub_steps.push(SubStep::TmaStoreWait { written: again && ordered });
             return;
         }
-        if let Some(parts) = StoreSplit::of_block(&send.tile, &self.shared) {
-            let at = self.within.len();
-            self.get(value, &layout);
-            if let Some(buffer) = self.shared.allocate(parts.in_flight * parts.bytes, BOX_ALIGN) {
-                self.within.insert(at, SubStep::Split { count: parts.count, beside: parts.in_flight });
-                if !self.boxes_stored.insert(root) && ordered {
-                    self.within.push(SubStep::TmaStoreWait { written: true });
-                    self.shared.bulk_waited();
+        if let Some(parts) = StoreSplit::of_block(&send.tile, &self.smem) {
+            let at = self.sub_steps.len();
+            self.require(value, &layout);
+            if let Some(buffer) = self.smem.allocate(parts.in_flight * parts.bytes, BOX_ALIGN) {
+                self.sub_steps.insert(at, SubStep::Split { count: parts.count, beside: parts.in_flight });
+                if !self.tma_stored_arrays.insert(root) && ordered {
+                    self.sub_steps.push(SubStep::TmaStoreWait { written: true });
+                    self.smem.bulk_waited();
                 }
-                if self.shared.write(buffer) {
-                    self.meet(false);
+                if self.smem.write(buffer) {
+                    self.barrier(false);
                 }
-                self.within.push(SubStep::SmemWrite(buffer));
+                self.sub_steps.push(SubStep::SmemWrite(buffer));
                 let meetings = if parts.in_flight == 1 { 2 * parts.count - 1 } else { parts.count };
-                (0..meetings).for_each(|_| self.meet(true));
-                self.shared.bulk_read(buffer);
+                (0..meetings).for_each(|_| self.barrier(true));
+                self.smem.bulk_read(buffer);
                 return;
             }
         }
         // What threads store and what the engine stores has no order.
-        if ordered && self.sent.values().filter(|&&other| other == root).count() > 1 {
-            self.no_room(send.tile.part_bytes(send.tile.part_bits));
+        if ordered && self.tma_stores.values().filter(|&&other| other == root).count() > 1 {
+            self.smem_overflow(send.tile.part_bytes(send.tile.part_bits));
         }
         self.op(send.op);
     }
 
     /// Stages come back: of one that is lent to a store, its boxes have been read.
-    pub fn give(&mut self, channels: &[u32]) {
+    pub fn consumer_release(&mut self, channels: &[u32]) {
         let roles = self.schedule.warp_spec.as_ref();
         if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel))) {
-            self.within.push(SubStep::TmaStoreWait { written: false });
+            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
         }
     }
 
     /// The end of the kernel.
     pub fn leave_kernel(&mut self) {
         if self.schedule.privatized.is_some() {
-            self.meet(true);
+            self.barrier(true);
         }
-        if self.shared.is_bulk_reading() || self.sent_by_warps {
-            self.within.push(SubStep::TmaStoreWait { written: false });
+        if self.smem.is_bulk_reading() || self.has_warp_tma_stores {
+            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
         }
     }
 }

@@ -19,13 +19,13 @@ use crate::ir::{OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout, SumPlan};
 
 /// Accesses of a trip through shared memory from which on addresses without an instruction for each count.
-const MANY_ACCESSES: usize = 16;
+const MIN_AFFINE_ACCESSES: usize = 16;
 
 /// Values in further layouts than their own, in the order in which they came about.
 #[derive(Default)]
 pub struct AvailableConversions {
     all: Vec<(Value, Layout)>,
-    of: HashMap<Value, Vec<usize>>,
+    by_value: HashMap<Value, Vec<usize>>,
 }
 
 impl AvailableConversions {
@@ -36,58 +36,58 @@ impl AvailableConversions {
     /// Forgets all but the first ones.
     pub fn truncate(&mut self, len: usize) {
         for (value, _) in self.all.drain(len.min(self.all.len())..) {
-            self.of.get_mut(&value).and_then(Vec::pop);
+            self.by_value.get_mut(&value).and_then(Vec::pop);
         }
     }
 
     fn push(&mut self, value: Value, layout: Layout) {
-        self.of.entry(value).or_default().push(self.all.len());
+        self.by_value.entry(value).or_default().push(self.all.len());
         self.all.push((value, layout));
     }
 
-    fn has(&self, value: Value, wanted: &Layout) -> bool {
-        let places = self.of.get(&value).map_or(&[][..], Vec::as_slice);
+    fn contains(&self, value: Value, wanted: &Layout) -> bool {
+        let places = self.by_value.get(&value).map_or(&[][..], Vec::as_slice);
         places.iter().rev().any(|&place| self.all[place].1.is_same(wanted))
     }
 }
 
 /// A wait for products, and whether it finds some.
-pub struct Wait {
+pub struct MmaWaitUse {
     pub body: SeqId,
     /// Where it stands there.
-    pub at: usize,
-    pub finds: bool,
+    pub position: usize,
+    pub is_needed: bool,
 }
 
 /// One agent's way through its program.
 pub struct MembarState<'a, 'm> {
-    pub context: &'a KernelInfo<'m>,
+    pub info: &'a KernelInfo<'m>,
     pub schedule: &'a mut Schedule,
-    pub shared: SharedMemory,
-    pub history: GlobalHazards,
+    pub smem: SharedMemory,
+    pub global_hazards: GlobalHazards,
     /// The layout that each value has of its own.
-    pub tiles: Vec<Option<Cow<'a, Layout>>>,
-    pub further: AvailableConversions,
+    pub own_layouts: Vec<Option<Cow<'a, Layout>>>,
+    pub available: AvailableConversions,
     /// Loads whose tiles stand in stages as operands, by copies that run ahead.
-    pub staged: HashSet<OpId>,
+    pub staged_loads: HashSet<OpId>,
     /// The stores that the copy engine does, and the array of each.
-    pub sent: HashMap<OpId, Value>,
+    pub tma_stores: HashMap<OpId, Value>,
     /// Those of them that the whole block makes, through shared memory that others use, too.
-    pub sent_by_block: HashSet<OpId>,
+    pub block_tma_stores: HashSet<OpId>,
     /// Are some of them boxes of warps?
-    pub sent_by_warps: bool,
+    pub has_warp_tma_stores: bool,
     /// Arrays that the copy engine may have stored to.
-    pub boxes_stored: HashSet<Value>,
+    pub tma_stored_arrays: HashSet<Value>,
     /// Results of the products that may be running, in the order of issue.
-    pub running: Vec<Vec<Value>>,
+    pub in_flight: Vec<Vec<Value>>,
     /// Late waits that have not come: how many may run on then, and which wait it is.
-    pub due: VecDeque<(usize, usize)>,
-    pub waits: Vec<Wait>,
+    pub sunk_waits: VecDeque<(usize, usize)>,
+    pub mma_waits: Vec<MmaWaitUse>,
     /// The body that is made, and its steps so far.
-    pub body: SeqId,
+    pub seq: SeqId,
     pub steps: Vec<Step>,
     /// What the next step does within.
-    pub within: Vec<SubStep>,
+    pub sub_steps: Vec<SubStep>,
 }
 
 impl<'a, 'm> MembarState<'a, 'm> {
@@ -95,69 +95,69 @@ impl<'a, 'm> MembarState<'a, 'm> {
     pub fn new(context: &'a KernelInfo<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> MembarState<'a, 'm> {
         let sent_by_warps = schedule.sends().any(|send| send.staging.is_some());
         MembarState {
-            context,
-            sent: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
-            sent_by_block: schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect(),
-            sent_by_warps,
+            info: context,
+            tma_stores: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
+            block_tma_stores: schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect(),
+            has_warp_tma_stores: sent_by_warps,
             schedule,
-            shared,
-            history: GlobalHazards::default(),
-            tiles: vec![None; context.module.num_values()],
-            further: AvailableConversions::default(),
-            staged: HashSet::new(),
-            boxes_stored: HashSet::new(),
-            running: Vec::new(),
-            due: VecDeque::new(),
-            waits: Vec::new(),
-            body: SeqId(0),
+            smem: shared,
+            global_hazards: GlobalHazards::default(),
+            own_layouts: vec![None; context.module.num_values()],
+            available: AvailableConversions::default(),
+            staged_loads: HashSet::new(),
+            tma_stored_arrays: HashSet::new(),
+            in_flight: Vec::new(),
+            sunk_waits: VecDeque::new(),
+            mma_waits: Vec::new(),
+            seq: SeqId(0),
             steps: Vec::new(),
-            within: Vec::new(),
+            sub_steps: Vec::new(),
         }
     }
 
     /// A value has registers in its own layout from now on.
-    pub fn made(&mut self, value: Value) {
-        let inference = &self.context.inference;
+    pub fn define(&mut self, value: Value) {
+        let inference = &self.info.inference;
         if inference.num_elements(value) > 1 {
-            self.tiles[value.index()] = Some(match inference.layout(value) {
+            self.own_layouts[value.index()] = Some(match inference.layout(value) {
                 Some(layout) => Cow::Borrowed(layout),
                 None => Cow::Owned(inference.default_layout(value)),
             });
         }
     }
 
-    fn is_held(&self, value: Value, wanted: &Layout) -> bool {
-        let own = self.tiles[value.index()].as_ref();
-        own.is_some_and(|own| own.is_same(wanted)) || self.further.has(value, wanted)
+    fn is_available(&self, value: Value, wanted: &Layout) -> bool {
+        let own = self.own_layouts[value.index()].as_ref();
+        own.is_some_and(|own| own.is_same(wanted)) || self.available.contains(value, wanted)
     }
 
     /// A step asks for a value in a layout.
-    pub fn get(&mut self, value: Value, wanted: &Layout) {
-        self.need(value);
-        if self.context.inference.num_elements(value) == 1 || self.is_held(value, wanted) {
+    pub fn require(&mut self, value: Value, wanted: &Layout) {
+        self.wait_for_value(value);
+        if self.info.inference.num_elements(value) == 1 || self.is_available(value, wanted) {
             return;
         }
-        self.get_operands(value, wanted);
-        let inference = &self.context.inference;
+        self.require_operands(value, wanted);
+        let inference = &self.info.inference;
         match inference.source(value) {
             Source::Concrete => {
-                let Some(own) = self.tiles[value.index()].clone() else { return };
-                self.bring(value, &own, wanted);
+                let Some(own) = self.own_layouts[value.index()].clone() else { return };
+                self.convert_layout(value, &own, wanted);
             }
             Source::Virtual | Source::Free => {
-                let Some(id) = self.context.module.defining_op(value) else { return };
-                for &(operand, ref layout) in &self.made_of(id, wanted) {
-                    self.get(operand, layout);
+                let Some(id) = self.info.module.defining_op(value) else { return };
+                for &(operand, ref layout) in &self.inputs_in_layout(id, wanted) {
+                    self.require(operand, layout);
                 }
             }
         }
-        self.further.push(value, wanted.clone());
+        self.available.push(value, wanted.clone());
     }
 
     /// What a virtual or free value is computed of in a layout.
-    fn made_of(&self, id: OpId, wanted: &Layout) -> Vec<(Value, Layout)> {
-        let inference = &self.context.inference;
-        let op = self.context.module.op(id);
+    fn inputs_in_layout(&self, id: OpId, wanted: &Layout) -> Vec<(Value, Layout)> {
+        let inference = &self.info.inference;
+        let op = self.info.module.op(id);
         let renames = matches!(
             op.code,
             Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume | Opcode::WithLayout
@@ -166,22 +166,23 @@ impl<'a, 'm> MembarState<'a, 'm> {
         if !renames && !op.code.is_elementwise() {
             return Vec::new();
         }
-        let layout = |operand: Value| if renames { inference.demand(id, wanted) } else { self.shaped(operand, wanted) };
+        let layout =
+            |operand: Value| if renames { inference.demand(id, wanted) } else { self.same_layout(operand, wanted) };
         operands.map(|&operand| (operand, layout(operand))).collect()
     }
 
-    fn shaped(&self, operand: Value, wanted: &Layout) -> Layout {
-        debug_assert_eq!(self.context.module.shape(operand), wanted.shape());
+    fn same_layout(&self, operand: Value, wanted: &Layout) -> Layout {
+        debug_assert_eq!(self.info.module.shape(operand), wanted.shape());
         wanted.clone()
     }
 
     /// Has what a virtual or free value is made of, one after another: chains of them may be longer than the stack.
-    fn get_operands(&mut self, value: Value, wanted: &Layout) {
+    fn require_operands(&mut self, value: Value, wanted: &Layout) {
         let mut pending = self.missing_operands(value, wanted);
         while let Some((operand, layout)) = pending.pop() {
             let missing = self.missing_operands(operand, &layout);
             if missing.is_empty() {
-                self.get(operand, &layout);
+                self.require(operand, &layout);
             } else {
                 pending.push((operand, layout));
                 pending.extend(missing);
@@ -191,40 +192,40 @@ impl<'a, 'm> MembarState<'a, 'm> {
 
     /// The virtual and free operands of such a value that are not there yet, the first one last.
     fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
-        let inference = &self.context.inference;
-        let maker = self.context.module.defining_op(value);
+        let inference = &self.info.inference;
+        let maker = self.info.module.defining_op(value);
         let Some(id) = maker.filter(|_| inference.source(value) != Source::Concrete) else { return Vec::new() };
-        let mut missing = self.made_of(id, wanted);
+        let mut missing = self.inputs_in_layout(id, wanted);
         missing.retain(|(operand, layout)| {
-            inference.source(*operand) != Source::Concrete && !self.is_held(*operand, layout)
+            inference.source(*operand) != Source::Concrete && !self.is_available(*operand, layout)
         });
         missing.reverse();
         missing
     }
 
     /// Bytes of shared memory that something may take.
-    pub fn room(&self) -> usize {
-        (self.shared.budget() / 2).min(self.shared.free()) as usize
+    pub fn scratch_capacity(&self) -> usize {
+        (self.smem.budget() / 2).min(self.smem.free()) as usize
     }
 
     /// A change of layout.
-    fn bring(&mut self, value: Value, own: &Layout, wanted: &Layout) {
-        let bits = shared_type(self.context.element_type(value)).storage_bits();
-        let room = self.room();
+    fn convert_layout(&mut self, value: Value, own: &Layout, wanted: &Layout) {
+        let bits = shared_type(self.info.element_type(value)).storage_bits();
+        let room = self.scratch_capacity();
         let change = match Conversion::plan(own, wanted, bits, room) {
             None => ConversionPlan::Unsupported,
             Some(Conversion::Shared(plan)) => {
-                let many = plan.store.accesses.len() + plan.load.accesses.len() >= MANY_ACCESSES;
+                let many = plan.store.accesses.len() + plan.load.accesses.len() >= MIN_AFFINE_ACCESSES;
                 let sums = (plan.rounds == 1 && many).then(|| SumPlan::new(own, wanted, bits, room & !1023)).flatten();
                 sums.map_or(ConversionPlan::Layout(Conversion::Shared(plan)), ConversionPlan::Affine)
             }
             Some(plan) => ConversionPlan::Layout(plan),
         };
-        self.change(value, wanted, change);
+        self.record_conversion(value, wanted, change);
     }
 
     /// Notes a change of layout, and goes through shared memory if it does.
-    pub fn change(&mut self, value: Value, wanted: &Layout, change: ConversionPlan) {
+    pub fn record_conversion(&mut self, value: Value, wanted: &Layout, change: ConversionPlan) {
         let (bytes, rounds) = match &change {
             ConversionPlan::Layout(Conversion::Shared(plan)) => (plan.bytes, plan.rounds),
             ConversionPlan::Affine(plan) => (plan.bytes, 1),
@@ -233,117 +234,117 @@ impl<'a, 'm> MembarState<'a, 'm> {
         let how = change.kind();
         let (to, plan) = (self.schedule.layout_id(wanted), self.schedule.conversions.len() as u32);
         self.schedule.conversions.push(std::rc::Rc::new(change));
-        self.within.push(SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan }));
+        self.sub_steps.push(SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan }));
         let place = match how {
-            ConversionKind::SmemAffine => self.shared.allocate_for_trip(bytes as u32),
-            ConversionKind::Smem(_) => self.shared.allocate(bytes as u32, 1),
+            ConversionKind::SmemAffine => self.smem.allocate_for_trip(bytes as u32),
+            ConversionKind::Smem(_) => self.smem.allocate(bytes as u32, 1),
             ConversionKind::Registers | ConversionKind::Shuffle | ConversionKind::Unsupported => None,
         };
         if rounds > 0 && place.is_none() {
-            self.no_room(bytes as u32);
+            self.smem_overflow(bytes as u32);
         }
         for _ in 0..rounds {
-            self.write(place);
-            self.read(&[place]);
+            self.smem_write(place);
+            self.smem_read(&[place]);
         }
     }
 
     /// There is no room for a buffer.
-    pub fn no_room(&mut self, bytes: u32) {
-        self.within.push(SubStep::SmemOverflow { bytes, of: self.shared.free() });
+    pub fn smem_overflow(&mut self, bytes: u32) {
+        self.sub_steps.push(SubStep::SmemOverflow { bytes, of: self.smem.free() });
     }
 
     /// A buffer of shared memory; the lowering of the step says if there is none.
     pub fn allocate(&mut self, bytes: usize) -> Option<Buffer> {
-        self.shared.allocate(bytes as u32, 1)
+        self.smem.allocate(bytes as u32, 1)
     }
 
     /// Threads write to a buffer.
-    pub fn write(&mut self, buffer: Option<Buffer>) {
+    pub fn smem_write(&mut self, buffer: Option<Buffer>) {
         let Some(buffer) = buffer else { return };
-        if self.shared.write(buffer) {
-            self.meet(false);
-            self.shared.write(buffer);
+        if self.smem.write(buffer) {
+            self.barrier(false);
+            self.smem.write(buffer);
         }
-        self.within.push(SubStep::SmemWrite(buffer));
+        self.sub_steps.push(SubStep::SmemWrite(buffer));
     }
 
     /// Threads read what is in buffers.
-    pub fn read(&mut self, buffers: &[Option<Buffer>]) {
+    pub fn smem_read(&mut self, buffers: &[Option<Buffer>]) {
         for &buffer in buffers.iter().flatten() {
-            if self.shared.read(buffer) {
-                self.meet(false);
+            if self.smem.read(buffer) {
+                self.barrier(false);
             }
         }
         for &buffer in buffers.iter().flatten() {
-            self.shared.read(buffer);
-            self.within.push(SubStep::SmemRead(buffer));
+            self.smem.read(buffer);
+            self.sub_steps.push(SubStep::SmemRead(buffer));
         }
     }
 
     /// All threads meet.
-    pub fn meet(&mut self, always: bool) {
-        if !self.running.is_empty() {
-            self.land(0);
-            self.due.clear();
-            self.within.push(SubStep::MmaWaitAll);
+    pub fn barrier(&mut self, always: bool) {
+        if !self.in_flight.is_empty() {
+            self.complete_mmas(0);
+            self.sunk_waits.clear();
+            self.sub_steps.push(SubStep::MmaWaitAll);
         }
-        if self.shared.bulk_wait_wanted() {
-            self.within.push(SubStep::TmaStoreWait { written: false });
+        if self.smem.bulk_wait_wanted() {
+            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
         }
-        self.within.push(SubStep::Barrier { always });
-        self.met();
+        self.sub_steps.push(SubStep::Barrier { always });
+        self.after_barrier();
     }
 
     /// What holds when they have.
-    pub fn met(&mut self) {
-        self.shared.barrier();
-        self.history.meet();
+    pub fn after_barrier(&mut self) {
+        self.smem.barrier();
+        self.global_hazards.after_barrier();
     }
 
     /// An access begins.
-    pub fn order(&mut self, id: OpId) {
-        let Some(touch) = self.context.memory_effect_of(id) else { return };
-        if self.within.last() == Some(&SubStep::GlobalAccess(id)) {
+    pub fn global_access(&mut self, id: OpId) {
+        let Some(touch) = self.info.memory_effect_of(id) else { return };
+        if self.sub_steps.last() == Some(&SubStep::GlobalAccess(id)) {
             // It has begun already, and nothing has come since.
             return;
         }
-        if self.history.conflicts(&touch) {
-            self.meet(false);
+        if self.global_hazards.may_race(&touch) {
+            self.barrier(false);
         }
-        if !self.context.written.does_not_modify(&touch) {
-            self.within.push(SubStep::GlobalAccess(id));
+        if !self.info.written_memory.does_not_modify(&touch) {
+            self.sub_steps.push(SubStep::GlobalAccess(id));
         }
-        self.history.may_have_happened(&self.context.written, [touch]);
+        self.global_hazards.add(&self.info.written_memory, [touch]);
     }
 
     /// An access may go on.
-    pub fn note_access(&mut self, id: OpId) {
-        self.history.may_have_happened(&self.context.written, self.context.memory_effect_of(id));
+    pub fn add_global_access(&mut self, id: OpId) {
+        self.global_hazards.add(&self.info.written_memory, self.info.memory_effect_of(id));
     }
 
     /// A value is read: late waits come, until the product that makes it has landed.
-    fn need(&mut self, value: Value) {
-        while self.running.iter().any(|results| results.contains(&value)) {
-            let Some((younger, wait)) = self.due.pop_front() else { return };
-            self.wait(younger, wait);
+    fn wait_for_value(&mut self, value: Value) {
+        while self.in_flight.iter().any(|results| results.contains(&value)) {
+            let Some((younger, wait)) = self.sunk_waits.pop_front() else { return };
+            self.emit_sunk_wait(younger, wait);
         }
     }
 
     /// The late waits that have not come yet.
     pub fn flush_sunk_waits(&mut self) {
-        while let Some((younger, wait)) = self.due.pop_front() {
-            self.wait(younger, wait);
+        while let Some((younger, wait)) = self.sunk_waits.pop_front() {
+            self.emit_sunk_wait(younger, wait);
         }
     }
 
-    fn wait(&mut self, younger: usize, wait: usize) {
-        let finds = self.running.len() > younger;
-        self.waits[wait].finds |= finds;
-        self.land(younger);
+    fn emit_sunk_wait(&mut self, younger: usize, wait: usize) {
+        let finds = self.in_flight.len() > younger;
+        self.mma_waits[wait].is_needed |= finds;
+        self.complete_mmas(younger);
     }
 
-    fn land(&mut self, younger: usize) {
-        self.running.drain(..self.running.len().saturating_sub(younger));
+    fn complete_mmas(&mut self, younger: usize) {
+        self.in_flight.drain(..self.in_flight.len().saturating_sub(younger));
     }
 }

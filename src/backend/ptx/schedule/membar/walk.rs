@@ -1,6 +1,6 @@
 //! Inserts barriers: walks each partition and records the sub-steps of every step.
 
-use super::state::{MembarState, Wait};
+use super::state::{MembarState, MmaWaitUse};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::backend::ptx::schedule::ir::program::{
@@ -14,8 +14,8 @@ impl KernelInfo<'_> {
     /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
     pub fn insert_barriers(&self, schedule: &mut Schedule, shared: &SharedMemory) {
         let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
-        let own = if self.teams > 1 { shared.share(0, self.teams) } else { shared.clone() };
-        schedule.smem_bytes_per_group = if self.teams > 1 { own.budget() - own.start() } else { 0 };
+        let own = if self.pingpong_groups > 1 { shared.share(0, self.pingpong_groups) } else { shared.clone() };
+        schedule.smem_bytes_per_group = if self.pingpong_groups > 1 { own.budget() - own.start() } else { 0 };
         schedule.shared_bytes = shared.used();
         schedule.smem = shared.clone();
         // Who loads meets nobody.
@@ -23,14 +23,14 @@ impl KernelInfo<'_> {
             let mut way = MembarState::new(self, schedule, own.clone());
             for &arg in &self.module.block(self.module.entries[0].body).args {
                 if matches!(self.module.ty(arg), Type::Tile { .. }) {
-                    way.made(arg);
+                    way.define(arg);
                 }
             }
-            way.body(body);
-            let (waits, used) = (std::mem::take(&mut way.waits), way.shared.used());
-            let others = schedule.smem_bytes_per_group * (self.teams - 1);
+            way.walk_sequence(body);
+            let (waits, used) = (std::mem::take(&mut way.mma_waits), way.smem.used());
+            let others = schedule.smem_bytes_per_group * (self.pingpong_groups - 1);
             schedule.shared_bytes = schedule.shared_bytes.max(if used > own.start() { used + others } else { 0 });
-            for Wait { body, at, .. } in waits.into_iter().rev().filter(|wait| !wait.finds) {
+            for MmaWaitUse { body, position: at, .. } in waits.into_iter().rev().filter(|wait| !wait.is_needed) {
                 schedule.sequences[body.0 as usize].remove(at);
             }
         }
@@ -39,23 +39,23 @@ impl KernelInfo<'_> {
 
 impl MembarState<'_, '_> {
     /// The steps of a body.
-    fn body(&mut self, body: SeqId) {
-        let around = (std::mem::take(&mut self.steps), std::mem::take(&mut self.within));
-        let outside = std::mem::replace(&mut self.body, body);
+    fn walk_sequence(&mut self, body: SeqId) {
+        let around = (std::mem::take(&mut self.steps), std::mem::take(&mut self.sub_steps));
+        let outside = std::mem::replace(&mut self.seq, body);
         for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             match &step {
                 Step::Sub(_) => continue,
                 Step::ConsumerWait(_) => {}
                 Step::MmaWait(land) => {
-                    self.due.push_back((land.pending, self.waits.len()));
-                    self.waits.push(Wait { body, at: self.steps.len(), finds: false });
+                    self.sunk_waits.push_back((land.pending, self.mma_waits.len()));
+                    self.mma_waits.push(MmaWaitUse { body, position: self.steps.len(), is_needed: false });
                     if !land.sunk {
                         self.flush_sunk_waits();
                     }
                 }
                 step => {
                     self.step(step);
-                    self.close_within();
+                    self.flush_sub_steps();
                     if !matches!(step, Step::End(_)) {
                         self.flush_sunk_waits();
                     }
@@ -64,13 +64,13 @@ impl MembarState<'_, '_> {
             self.steps.push(step);
         }
         self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, around.0);
-        self.within = around.1;
-        self.body = outside;
+        self.sub_steps = around.1;
+        self.seq = outside;
     }
 
     /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody has to say.
-    fn close_within(&mut self) {
-        let mut within = std::mem::take(&mut self.within);
+    fn flush_sub_steps(&mut self) {
+        let mut within = std::mem::take(&mut self.sub_steps);
         if within.iter().all(|one| matches!(one, SubStep::GlobalAccess(_))) {
             within.clear();
         }
@@ -78,31 +78,31 @@ impl MembarState<'_, '_> {
     }
 
     /// A body that need not run: what it brings is forgotten.
-    fn region(&mut self, body: SeqId) {
-        let mark = self.further.len();
-        self.body(body);
-        self.further.truncate(mark);
+    fn walk_region(&mut self, body: SeqId) {
+        let mark = self.available.len();
+        self.walk_sequence(body);
+        self.available.truncate(mark);
     }
 
     fn step(&mut self, step: &Step) {
         match step {
             &Step::Exec(id) => {
                 self.op(id);
-                self.all_made(id);
+                self.define_results(id);
             }
-            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => self.all_made(id),
+            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => self.define_results(id),
             &Step::PrivatizedAtomic(id) => {
-                self.combine(id);
-                self.all_made(id);
+                self.privatized_atomic(id);
+                self.define_results(id);
             }
-            Step::TmaStore(send) => self.send(send),
-            Step::StripMine(strip) => self.strip(strip),
-            Step::Mma(plan) => self.products(plan),
+            Step::TmaStore(send) => self.tma_store(send),
+            Step::StripMine(strip) => self.strip_mine(strip),
+            Step::Mma(plan) => self.mma_group(plan),
             Step::For(plan) => self.for_loop(plan),
-            Step::Loop(plan) => self.endless_loop(plan),
+            Step::Loop(plan) => self.loop_op(plan),
             Step::If { op, arms, pure: quiet } => self.branches(*op, arms, *quiet),
             &Step::End(id) => self.terminator(id),
-            Step::ConsumerRelease(channels) => self.give(channels),
+            Step::ConsumerRelease(channels) => self.consumer_release(channels),
             Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait(_) | Step::OrderArrive(_) => {}
             Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => {}
             Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => {}
@@ -110,14 +110,14 @@ impl MembarState<'_, '_> {
     }
 
     /// An op has results from now on.
-    fn all_made(&mut self, id: OpId) {
-        let module = self.context.module;
+    fn define_results(&mut self, id: OpId) {
+        let module = self.info.module;
         let tiles = module.op(id).results.iter().filter(|&&result| matches!(module.ty(result), Type::Tile { .. }));
-        tiles.for_each(|&result| self.made(result));
+        tiles.for_each(|&result| self.define(result));
     }
 
-    fn strip(&mut self, strip: &StripMine) {
-        let context = self.context;
+    fn strip_mine(&mut self, strip: &StripMine) {
+        let context = self.info;
         let module = context.module;
         let inside = strip.inside(module);
         let own = self.schedule.layout(strip.layout).clone();
@@ -134,7 +134,7 @@ impl MembarState<'_, '_> {
                 }
             };
             for &value in values.iter().filter(|&value| !inside.contains(value)) {
-                self.get(value, &own.reshape(module.shape(value)));
+                self.require(value, &own.reshape(module.shape(value)));
             }
             match op.code {
                 Opcode::LoadView => self.begin_load(id),
@@ -143,154 +143,156 @@ impl MembarState<'_, '_> {
             }
         }
         for &value in &strip.live_out {
-            self.tiles[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
+            self.own_layouts[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
         }
-        strip.ops().for_each(|id| self.note_access(id));
+        strip.ops().for_each(|id| self.add_global_access(id));
         let last = strip.ops.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
         if let Some(id) = last {
             self.end_reduction(id);
-            self.all_made(id);
+            self.define_results(id);
         }
     }
 
     /// Products that are issued together.
-    fn products(&mut self, plan: &MmaGroup) {
-        self.operands(&plan.ops);
+    fn mma_group(&mut self, plan: &MmaGroup) {
+        self.mma_operands(&plan.ops);
         self.flush_sunk_waits();
-        if self.context.run_on(&plan.ops) {
-            self.running.push(self.context.results_of(&plan.ops));
+        if self.info.is_async(&plan.ops) {
+            self.in_flight.push(self.info.results_of(&plan.ops));
         }
-        plan.ops.iter().for_each(|&id| self.all_made(id));
+        plan.ops.iter().for_each(|&id| self.define_results(id));
     }
 
     /// Carried values and results get what is handed on to them.
     fn assign(&mut self, targets: &[Value], values: &[Value]) {
         for (&target, &value) in targets.iter().zip(values) {
-            if !matches!(self.context.module.ty(target), Type::Tile { .. }) || self.context.adds_up(target, value) {
+            if !matches!(self.info.module.ty(target), Type::Tile { .. })
+                || self.info.is_accumulated_in_place(target, value)
+            {
                 continue;
             }
-            let inference = &self.context.inference;
+            let inference = &self.info.inference;
             match inference.layout(target) {
-                Some(layout) => self.get(value, layout),
-                None => self.get(value, &inference.default_layout(target)),
+                Some(layout) => self.require(value, layout),
+                None => self.require(value, &inference.default_layout(target)),
             }
         }
     }
 
-    fn bind(&mut self, values: &[Value]) {
-        let module = self.context.module;
+    fn define_all(&mut self, values: &[Value]) {
+        let module = self.info.module;
         let tiles = values.iter().filter(|&&value| matches!(module.ty(value), Type::Tile { .. }));
-        tiles.for_each(|&value| self.made(value));
+        tiles.for_each(|&value| self.define(value));
     }
 
     /// Code that a back edge reaches knows little of what threads did. Gives what the copy engine may be reading before.
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
         self.flush_sunk_waits();
-        let before = self.shared.bulk();
-        let context = self.context;
+        let before = self.smem.bulk();
+        let context = self.info;
         let (mut accesses, mut sends) = (Vec::new(), false);
         context.module.walk(body, &mut |id| {
             accesses.extend(context.memory_effect_of(id));
-            self.boxes_stored.extend(self.sent.get(&id));
-            sends |= self.sent_by_block.contains(&id);
+            self.tma_stored_arrays.extend(self.tma_stores.get(&id));
+            sends |= self.block_tma_stores.contains(&id);
         });
-        self.history.may_have_happened(&context.written, accesses);
-        self.shared.unknown(sends);
+        self.global_hazards.add(&context.written_memory, accesses);
+        self.smem.unknown(sends);
         before
     }
 
     /// Nor does code behind a loop, which may have been skipped.
     fn leave_loop(&mut self, body: BlockId, before: &[Buffer]) {
         self.enter_loop(body);
-        self.shared.still_reading(before);
+        self.smem.still_reading(before);
     }
 
-    fn bring_all(&mut self, values: &[(Value, LayoutId)]) {
+    fn convert_hoisted(&mut self, values: &[(Value, LayoutId)]) {
         for &(value, to) in values {
             let layout = self.schedule.layout(to).clone();
-            self.get(value, &layout);
+            self.require(value, &layout);
         }
     }
 
     fn for_loop(&mut self, plan: &For) {
-        let context = self.context;
+        let context = self.info;
         let op = context.module.op(plan.op);
         let body = op.regions[0];
         let args = &context.module.block(body).args;
-        self.bring_all(&plan.hoisted);
+        self.convert_hoisted(&plan.hoisted);
         self.assign(&args[1..], op.group(3));
-        let slab = plan.cp_async.as_ref().and_then(|ahead| self.shared.reserve(ahead.bytes(), ahead.align()));
+        let slab = plan.cp_async.as_ref().and_then(|ahead| self.smem.reserve(ahead.bytes(), ahead.align()));
         if let (Some(ahead), None) = (&plan.cp_async, slab) {
-            self.no_room(ahead.bytes());
+            self.smem_overflow(ahead.bytes());
         }
-        self.write(slab);
+        self.smem_write(slab);
         let before = self.enter_loop(body);
-        self.bind(args);
-        let mark = self.further.len();
+        self.define_all(args);
+        let mark = self.available.len();
         let of_all = plan.cp_async.as_ref().filter(|ahead| ahead.barrier_at_head);
-        self.running = in_orbit(&plan.carried_mmas, |carried| args[carried + 1]);
+        self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| args[carried + 1]);
         if let Some(ahead) = of_all {
-            self.running.clear();
-            self.met();
-            self.staged.extend(ahead.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
+            self.in_flight.clear();
+            self.after_barrier();
+            self.staged_loads.extend(ahead.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
         }
-        self.region(plan.body);
-        self.further.truncate(mark);
-        self.running = in_orbit(&plan.carried_mmas, |carried| op.results[carried]);
+        self.walk_region(plan.body);
+        self.available.truncate(mark);
+        self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| op.results[carried]);
         if let Some(leave) = plan.epilogue {
-            self.body(leave);
+            self.walk_sequence(leave);
         }
         if let Some(ahead) = of_all {
-            self.running.clear();
+            self.in_flight.clear();
             for copy in &ahead.copies {
-                self.staged.remove(&copy.load);
+                self.staged_loads.remove(&copy.load);
             }
         }
         if let Some(slab) = slab {
-            self.shared.release(slab);
+            self.smem.release(slab);
         }
         self.leave_loop(body, &before);
-        self.bind(&op.results);
+        self.define_all(&op.results);
     }
 
-    fn endless_loop(&mut self, plan: &Loop) {
-        let context = self.context;
+    fn loop_op(&mut self, plan: &Loop) {
+        let context = self.info;
         let op = context.module.op(plan.op);
         let body = op.regions[0];
         let args = &context.module.block(body).args;
-        self.bring_all(&plan.hoisted);
+        self.convert_hoisted(&plan.hoisted);
         self.assign(args, op.group(0));
         let before = self.enter_loop(body);
-        self.bind(args);
-        self.region(plan.body);
+        self.define_all(args);
+        self.walk_region(plan.body);
         self.leave_loop(body, &before);
-        self.bind(&op.results);
+        self.define_all(&op.results);
     }
 
     fn branches(&mut self, id: OpId, arms: &[SeqId], _quiet: bool) {
         self.flush_sunk_waits();
-        let before = (self.shared.clone(), self.history.clone());
-        let running = self.running.clone();
+        let before = (self.smem.clone(), self.global_hazards.clone());
+        let running = self.in_flight.clone();
         let mut after = None;
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
-                self.running.clone_from(&running);
-                let history = std::mem::replace(&mut self.history, before.1.clone());
-                after = Some((self.shared.enter_branch(&before.0), history));
+                self.in_flight.clone_from(&running);
+                let history = std::mem::replace(&mut self.global_hazards, before.1.clone());
+                after = Some((self.smem.enter_branch(&before.0), history));
             }
-            self.region(arm);
+            self.walk_region(arm);
             self.flush_sunk_waits();
         }
         if let Some((shared, history)) = after {
-            self.shared.join(&shared);
-            self.history.join(&self.context.written, history);
+            self.smem.join(&shared);
+            self.global_hazards.join(&self.info.written_memory, history);
         }
-        let results = &self.context.module.op(id).results;
-        self.bind(results);
+        let results = &self.info.module.op(id).results;
+        self.define_all(results);
     }
 
     fn terminator(&mut self, id: OpId) {
-        let module = self.context.module;
+        let module = self.info.module;
         let op = module.op(id);
         if op.code == Opcode::Return {
             self.leave_kernel();
@@ -302,11 +304,11 @@ impl MembarState<'_, '_> {
             Opcode::Break => code == Opcode::Loop,
             _ => code == Opcode::If,
         };
-        let mut block = self.context.op_blocks[id.index()];
+        let mut block = self.info.op_blocks[id.index()];
         while let Some(owner) = block.and_then(|block| module.block(block).parent) {
             let around = module.op(owner);
             if !wanted(around.code) {
-                block = self.context.op_blocks[owner.index()];
+                block = self.info.op_blocks[owner.index()];
                 continue;
             }
             let targets = match (op.code, around.code) {
@@ -315,7 +317,7 @@ impl MembarState<'_, '_> {
                 _ => &around.results[..],
             };
             self.assign(targets, &op.operands);
-            let beside = op.code == Opcode::Yield && self.context.is_pure(owner);
+            let beside = op.code == Opcode::Yield && self.info.is_pure(owner);
             if !beside {
                 self.flush_sunk_waits();
             }
@@ -325,6 +327,6 @@ impl MembarState<'_, '_> {
 }
 
 /// Products that the iteration before has issued: the sums of each.
-fn in_orbit(orbits: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
+fn carried_accumulators(orbits: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
     orbits.iter().map(|orbit| orbit.accumulators.iter().map(|&carried| sum(carried)).collect()).collect()
 }

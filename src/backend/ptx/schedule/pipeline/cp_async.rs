@@ -27,18 +27,18 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
 use crate::layout::Side;
 
 /// Most stages, and the bytes above which fewer are better: other tile blocks want shared memory too.
-const MOST_STAGES: usize = 4;
-const PLENTY_BYTES: usize = 112 << 10;
+const MAX_STAGES: usize = 4;
+const MAX_BYTES: usize = 112 << 10;
 
 /// Bytes of the stages of threads' own elements: on sm_90 three tile blocks have room for as much. Elsewhere two should.
-const OWN_BYTES: usize = 72 << 10;
+const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 
 /// Alignment of threads' own elements.
-const OWN_ALIGN: usize = 16;
+const THREAD_PRIVATE_ALIGN: usize = 16;
 
 /// Stages of operands, where there is room.
-fn stages_of(bytes: usize) -> usize {
-    (PLENTY_BYTES / bytes).clamp(2, MOST_STAGES)
+fn operand_stages(bytes: usize) -> usize {
+    (MAX_BYTES / bytes).clamp(2, MAX_STAGES)
 }
 
 impl KernelInfo<'_> {
@@ -54,7 +54,7 @@ impl KernelInfo<'_> {
         if self.ends_early(body) {
             return None;
         }
-        let wish = self.wished_stages(Some(id));
+        let wish = self.requested_stages(Some(id));
         let mut copies: Vec<CpAsync> = Vec::new();
         let mut slice: Vec<OpId> = Vec::new();
         let mut stage_bytes = 0;
@@ -67,7 +67,7 @@ impl KernelInfo<'_> {
             let Some(Ok(plan)) = self.inference.products.get(&product) else { continue };
             asynchronous |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
-                let Some((load, side)) = self.copyable(body, operand, plan) else { continue };
+                let Some((load, side)) = self.operand_copy(body, operand, plan) else { continue };
                 if roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)) {
                     continue;
                 }
@@ -78,17 +78,17 @@ impl KernelInfo<'_> {
             }
         }
         if copies.is_empty() {
-            return self.own_elements_ahead(body, wish, alone, shared);
+            return self.plan_thread_private(body, wish, alone, shared);
         }
         if alone {
-            self.add_own_elements(body, (&mut copies, &mut slice), &mut stage_bytes);
+            self.add_thread_private_copies(body, (&mut copies, &mut slice), &mut stage_bytes);
         }
-        self.in_order(body, &mut slice);
+        self.sort_in_program_order(body, &mut slice);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
-        let others = self.other_shared_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
+        let others = self.other_smem_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
         let room = (self.smem_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
-        let wanted = stages_of(stage_bytes);
-        let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
+        let wanted = operand_stages(stage_bytes);
+        let wish = wish.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(CpAsyncPlan {
             copies,
@@ -100,7 +100,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    fn in_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
+    fn sort_in_program_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
         let ops = &self.module.block(body).ops;
         let order: HashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
         slice.sort_by_key(|op| order[op]);
@@ -108,7 +108,7 @@ impl KernelInfo<'_> {
     }
 
     /// The pipeline of a loop without products, if every thread can copy its own elements of all that it loads.
-    fn own_elements_ahead(
+    fn plan_thread_private(
         &self,
         body: BlockId,
         wish: Option<u32>,
@@ -126,10 +126,10 @@ impl KernelInfo<'_> {
         for load in loads.clone() {
             slice.extend(self.index_slice(body, load)?);
         }
-        self.in_order(body, &mut slice);
+        self.sort_in_program_order(body, &mut slice);
         // What others are found by is loaded where it is needed.
         for load in loads.filter(|load| !slice.contains(load)) {
-            let (copy, bytes) = self.own_elements(load, stage_bytes)?;
+            let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
             stage_bytes += bytes;
             wide |= copy.thread_offsets.first() == Some(&16);
             copies.push(copy);
@@ -139,8 +139,8 @@ impl KernelInfo<'_> {
         }
         let room = self.smem_for_stages(shared) as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
-        let wanted = (OWN_BYTES.min(half) / stage_bytes).min(MOST_STAGES);
-        let wish = wish.or_else(|| self.stages_by_latency(copies.iter().map(|copy| copy.load)));
+        let wanted = (THREAD_PRIVATE_BYTES.min(half) / stage_bytes).min(MAX_STAGES);
+        let wish = wish.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
         (stages >= 2).then_some(CpAsyncPlan {
             copies,
@@ -153,9 +153,9 @@ impl KernelInfo<'_> {
     }
 
     /// The copy of a load by the threads that will hold its elements, at this place of a stage, and the bytes that it takes there.
-    fn own_elements(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+    fn thread_private_copy(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
         let threads = self.inference.num_warps * WARP as usize;
-        let (run, bytes) = self.copied_run(load)?;
+        let (run, bytes) = self.copy_vector(load)?;
         let count = self.inference.accesses.get(&load)?.num_registers() / run;
         let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
         let pieces = places.map(|(slot, offset)| CpAsyncAccess { register: slot, xor: 0, offset }).collect();
@@ -168,11 +168,11 @@ impl KernelInfo<'_> {
             thread_offsets: thread,
             accesses: pieces,
         };
-        Some((copy, (count * threads * bytes).next_multiple_of(OWN_ALIGN)))
+        Some((copy, (count * threads * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
     }
 
     /// To copies of operands those of other tiles of the body, which threads copy for themselves, if operands keep their stages.
-    fn add_own_elements(
+    fn add_thread_private_copies(
         &self,
         body: BlockId,
         (copies, slice): (&mut Vec<CpAsync>, &mut Vec<OpId>),
@@ -185,20 +185,21 @@ impl KernelInfo<'_> {
             let Some(part) = self.index_slice(body, load) else { continue };
             // What many threads hold they would all bring, past the first-level cache.
             let once = self.inference.accesses.get(&load).is_some_and(|layout| layout.replication() == 1);
-            let Some((copy, more)) = self.own_elements(load, bytes).filter(|_| once) else { continue };
+            let Some((copy, more)) = self.thread_private_copy(load, bytes).filter(|_| once) else { continue };
             indices.extend(part);
             bytes += more;
             all.push(copy);
         }
         let bytes = bytes.next_multiple_of(ALIGN);
         // What others are found by is loaded where it is needed.
-        if all.iter().all(|copy| !indices.contains(&copy.load)) && stages_of(bytes) == stages_of(*stage_bytes) {
+        if all.iter().all(|copy| !indices.contains(&copy.load)) && operand_stages(bytes) == operand_stages(*stage_bytes)
+        {
             (*copies, *slice, *stage_bytes) = (all, indices, bytes);
         }
     }
 
     /// Elements and bytes of the accesses with which a thread can copy its part of a load; `None` if it cannot.
-    fn copied_run(&self, load: OpId) -> Option<(usize, usize)> {
+    fn copy_vector(&self, load: OpId) -> Option<(usize, usize)> {
         let module = self.module;
         let view = module.op(load).group(0)[0];
         let Type::PartitionView { padding, .. } = module.ty(view) else { return None };
@@ -222,12 +223,12 @@ impl KernelInfo<'_> {
     }
 
     /// The load behind an operand, and how the threads copy it, if it can be copied ahead.
-    fn copyable(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
+    fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Option<(OpId, Side)> {
         let module = self.module;
         let load = self.source_load(operand)?;
         let op = module.op(load);
         let here = self.op_blocks[load.index()] == Some(body);
-        if !here || !self.is_only_use(operand) {
+        if !here || !self.has_single_use_chain(operand) {
             return None;
         }
         let shape = ViewShape::of(module, op.group(0)[0])?;
@@ -241,7 +242,7 @@ impl KernelInfo<'_> {
             return None;
         }
         contiguous_axis(module, &shape)?;
-        let (vector, _) = self.copied_run(load)?;
+        let (vector, _) = self.copy_vector(load)?;
         let side = plan.shared.accesses(&in_place);
         let fits = side.accesses.iter().all(|access| {
             access.registers.len() == vector && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
@@ -250,7 +251,7 @@ impl KernelInfo<'_> {
     }
 
     /// Is nothing between a load and this value used twice?
-    fn is_only_use(&self, value: Value) -> bool {
+    fn has_single_use_chain(&self, value: Value) -> bool {
         let mut value = value;
         loop {
             if self.use_counts[value.index()] != 1 {

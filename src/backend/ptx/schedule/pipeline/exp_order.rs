@@ -14,16 +14,16 @@ use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
 /// Multiply-adds of 16-bit elements that tensor cores of Hopper do in the time of one exponential: 2048 and 16 a cycle.
-const PRODUCTS_OF_EXPONENTIAL: u64 = 128;
+const MULTIPLY_ADDS_PER_EXP: u64 = 128;
 /// Products of an iteration: one alone has turns of its own, and of many the exponentials are few.
-const LEAST_PRODUCTS: usize = 2;
+const MIN_MMAS: usize = 2;
 /// Exponentials of a row: with fewer, iterations are short, and to hand turns on costs more than they gain.
-const LEAST_ROW: i64 = 128;
+const MIN_ROW: i64 = 128;
 
 impl KernelInfo<'_> {
     /// Has two groups of warps compute exponentials in turn where these take as long as the products of an iteration.
     pub fn order_exponentials(&self, schedule: &mut Schedule) {
-        let of_loop = |plan: &For| Some((plan.body, self.work_of(schedule, plan)?));
+        let of_loop = |plan: &For| Some((plan.body, self.exp_span(schedule, plan)?));
         let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
         for (body, (begin, end, exponentials)) in found {
             let steps = &mut schedule.sequences[body.0 as usize];
@@ -34,12 +34,12 @@ impl KernelInfo<'_> {
     }
 
     /// Where the work of a loop begins that groups do in turn, where it ends, and its exponentials.
-    fn work_of(&self, schedule: &Schedule, plan: &For) -> Option<(usize, usize, Value)> {
+    fn exp_span(&self, schedule: &Schedule, plan: &For) -> Option<(usize, usize, Value)> {
         let steps = schedule.steps(plan.body);
         let products: Vec<OpId> = steps
             .iter()
             .filter_map(|step| if let Step::Mma(plan) = step { Some(plan) } else { None })
-            .filter(|plan| self.run_on(&plan.ops))
+            .filter(|plan| self.is_async(&plan.ops))
             .flat_map(|plan| plan.ops.iter().copied())
             .collect();
         let exponentials: Vec<(usize, Value)> =
@@ -48,8 +48,8 @@ impl KernelInfo<'_> {
             exponentials.iter().max_by_key(|(at, value)| (extent(self.module, *value).0, usize::MAX - at))?;
         let count: u64 = exponentials.iter().map(|&(_, value)| extent(self.module, value).0).sum();
         let multiplied: u64 = products.iter().map(|&id| self.multiply_adds(id)).sum();
-        let worth = products.len() >= LEAST_PRODUCTS && count * PRODUCTS_OF_EXPONENTIAL >= multiplied;
-        let wide = self.module.shape(value).last().is_some_and(|&extent| extent >= LEAST_ROW);
+        let worth = products.len() >= MIN_MMAS && count * MULTIPLY_ADDS_PER_EXP >= multiplied;
+        let wide = self.module.shape(value).last().is_some_and(|&extent| extent >= MIN_ROW);
         let meets = steps.iter().any(|step| matches!(step, Step::Sub(within) if within.is_shared()));
         if !(worth && wide) || meets {
             return None;
@@ -59,7 +59,7 @@ impl KernelInfo<'_> {
         let parts_before = |at: usize| steps[..at].iter().rev().take_while(|step| matches!(step, Step::Sub(_))).count();
         let (begin, end) = (begin - parts_before(begin), steps.len() - 1);
         let end = end - parts_before(end);
-        steps[begin..end].iter().all(may_be_work).then_some((begin, end, value))
+        steps[begin..end].iter().all(may_be_in_exp_span).then_some((begin, end, value))
     }
 
     /// What a step gives, if these are exponentials of 32 bits: none of them is negative, not even what is no number.
@@ -86,7 +86,7 @@ pub fn is_sunk(step: &Step) -> bool {
 }
 
 /// May a group do this in its turn to work? It waits for nothing but its own products.
-pub fn may_be_work(step: &Step) -> bool {
+pub fn may_be_in_exp_span(step: &Step) -> bool {
     match step {
         Step::Deferred(_) | Step::Exec(_) | Step::StripMine(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,
         Step::Sub(within) => !within.is_shared(),

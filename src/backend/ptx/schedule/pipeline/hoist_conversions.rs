@@ -8,11 +8,11 @@ use crate::ir::{BlockId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 /// Registers up to which a value is converted ahead of a loop that uses it in another layout.
-const HOISTED_SLOTS: usize = 32;
+const MAX_HOISTED_REGISTERS: usize = 32;
 
 impl KernelInfo<'_> {
     /// What a loop uses from outside, in which layouts: to be converted once, before it.
-    pub fn hoisted(&self, body: BlockId) -> Vec<(Value, Layout)> {
+    pub fn hoisted_conversions(&self, body: BlockId) -> Vec<(Value, Layout)> {
         let module = self.module;
         let mut inside = HashSet::new();
         let mut wanted = Vec::new();
@@ -43,7 +43,7 @@ impl KernelInfo<'_> {
             }
         });
         wanted.retain(|(value, layout)| {
-            let fits = layout.num_registers() <= HOISTED_SLOTS;
+            let fits = layout.num_registers() <= MAX_HOISTED_REGISTERS;
             fits && !inside.contains(value) && inference.source(*value) != Source::Free
         });
         wanted

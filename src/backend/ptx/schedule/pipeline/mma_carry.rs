@@ -18,30 +18,30 @@ impl KernelInfo<'_> {
         let ops = &module.block(body).ops;
         let Some(&exit) = ops.last() else { return Vec::new() };
         // Where a branch leaves an iteration early, its products have landed.
-        if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.leaves_early(inner)) {
+        if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.has_continue(inner)) {
             return Vec::new();
         }
         let products = steps.iter().filter_map(|step| match step {
             Step::Mma(plan) => Some(&**plan),
             _ => None,
         });
-        products.filter_map(|plan| self.orbit_of(plan, exit, body)).collect()
+        products.filter_map(|plan| self.carried_mma(plan, exit, body)).collect()
     }
 
     /// The way round of some of them, whose loop ends its iterations with `exit`.
-    fn orbit_of(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
+    fn carried_mma(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let product = plan.last()?;
         let runs_on = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
-        if !runs_on(product) || self.bundles.with(product)[..] != plan.ops[..] {
+        if !runs_on(product) || self.mma_groups.with(product)[..] != plan.ops[..] {
             return None;
         }
         let sums = sums(self.module, &plan.ops);
-        let carried = sums.iter().map(|sum| self.carried_sum(sum, body, exit)).collect::<Option<_>>()?;
+        let carried = sums.iter().map(|sum| self.carried_accumulator(sum, body, exit)).collect::<Option<_>>()?;
         Some(CarriedMma { mma: product, accumulators: carried, releases: plan.releases.clone() })
     }
 
     /// The position of the carried value that products add up on in place, from iteration to iteration, if there is one.
-    pub fn carried_sum(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<usize> {
+    pub fn carried_accumulator(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<usize> {
         let module = self.module;
         let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
         let position = module.block(body).args.iter().position(|&arg| arg == argument)?;
@@ -51,11 +51,11 @@ impl KernelInfo<'_> {
     }
 
     /// Does a branch contain a `continue` of the loop around it?
-    fn leaves_early(&self, branch: OpId) -> bool {
+    fn has_continue(&self, branch: OpId) -> bool {
         self.module.op(branch).regions.iter().any(|&region| {
             self.module.block(region).ops.iter().any(|&inner| match self.module.op(inner).code {
                 Opcode::Continue => true,
-                Opcode::If => self.leaves_early(inner),
+                Opcode::If => self.has_continue(inner),
                 _ => false,
             })
         })
@@ -78,19 +78,19 @@ impl KernelInfo<'_> {
     }
 
     /// May threads meet in a step of such a branch, because it asks for a tile that other warps have?
-    pub fn meets(&self, step: &Step) -> bool {
+    pub fn may_need_barrier(&self, step: &Step) -> bool {
         match step {
-            &Step::Exec(id) | &Step::End(id) => self.asks_other_warps(id),
-            Step::StripMine(strip) => strip.ops().any(|id| self.asks_other_warps(id)),
+            &Step::Exec(id) | &Step::End(id) => self.has_cross_warp_conversion(id),
+            Step::StripMine(strip) => strip.ops().any(|id| self.has_cross_warp_conversion(id)),
             _ => false,
         }
     }
 
-    fn asks_other_warps(&self, id: OpId) -> bool {
+    fn has_cross_warp_conversion(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let crosses = |value: Value, result: Value| {
             let own = self.inference.layout(result).cloned();
-            self.crosses_warps(value, own.unwrap_or_else(|| self.inference.default_layout(result)))
+            self.needs_smem_conversion(value, own.unwrap_or_else(|| self.inference.default_layout(result)))
         };
         match op.code {
             Opcode::Yield => {
@@ -107,7 +107,7 @@ impl KernelInfo<'_> {
     }
 
     /// Does a value go through shared memory to come in a layout?
-    fn crosses_warps(&self, value: Value, wanted: Layout) -> bool {
+    fn needs_smem_conversion(&self, value: Value, wanted: Layout) -> bool {
         let mut seen: HashMap<Value, Vec<Layout>> = HashMap::new();
         let mut pending = vec![(value, wanted)];
         while let Some((value, wanted)) = pending.pop() {

@@ -9,7 +9,7 @@ use crate::pass::sums;
 impl KernelInfo<'_> {
     /// Have the products that add up in turn their sum in the same registers? A left operand that goes through registers may
     /// give its rows to other threads than one that does not.
-    pub fn add_up_in_place(&self, members: &[OpId]) -> bool {
+    pub fn has_same_accumulator_layout(&self, members: &[OpId]) -> bool {
         let layout = |id: &OpId| match self.inference.products.get(id) {
             Some(Ok(plan)) => Some(&plan.acc),
             _ => None,
@@ -24,15 +24,15 @@ impl KernelInfo<'_> {
     /// How products that belong together are issued, where the last one stands: together, or, if their sums lie in different
     /// threads or their operands do not find room in so many bytes of shared memory, one after the other. `is_there`: values
     /// that have been fetched.
-    pub fn issued(
+    pub fn plan_mma_groups(
         &self,
         product: OpId,
         roles: Option<&WarpSpecialization>,
         is_there: &dyn Fn(Value) -> bool,
         room: u32,
     ) -> Vec<MmaGroup> {
-        let members = self.bundles.with(product);
-        let together = self.add_up_in_place(&members) && self.operand_bytes(&members, is_there) <= room;
+        let members = self.mma_groups.with(product);
+        let together = self.has_same_accumulator_layout(&members) && self.operand_bytes(&members, is_there) <= room;
         if together || members.len() == 1 {
             return vec![MmaGroup {
                 issue: self.issue_order(&members, roles),
@@ -53,7 +53,7 @@ impl KernelInfo<'_> {
         let mut wide: Vec<Vec<&Vec<usize>>> = Vec::new();
         for sum in &sums {
             let widens = |before: &Vec<usize>| {
-                let step = |(&a, &b): (&usize, &usize)| self.widens(members[a], members[b], roles);
+                let step = |(&a, &b): (&usize, &usize)| self.can_extend_n(members[a], members[b], roles);
                 before.len() == sum.len() && before.iter().zip(sum).all(step)
             };
             match wide.last_mut() {
@@ -72,7 +72,7 @@ impl KernelInfo<'_> {
 
     /// Can one instruction do a product and the next one, both starting from zero or neither? Their left operand is the same,
     /// and of their streamed right operands the second one stands behind the first one.
-    pub fn widens(&self, product: OpId, next: OpId, roles: Option<&WarpSpecialization>) -> bool {
+    pub fn can_extend_n(&self, product: OpId, next: OpId, roles: Option<&WarpSpecialization>) -> bool {
         let (a, b) = (&self.module.op(product).operands, &self.module.op(next).operands);
         let place = |value: Value| roles?.operand_slot(self.source_load(value)?);
         let plan = |id: OpId| self.inference.products.get(&id)?.as_ref().ok();
@@ -86,7 +86,7 @@ impl KernelInfo<'_> {
     }
 
     /// Extents of the operands and the result of products that are issued together, as of one product.
-    pub fn whole_shapes(&self, members: &[OpId]) -> [Vec<i64>; 3] {
+    pub fn combined_shapes(&self, members: &[OpId]) -> [Vec<i64>; 3] {
         let shape = |id: OpId, number: usize| self.module.shape(self.module.op(id).operands[number]);
         let (sums, first) = (sums(self.module, members), members[0]);
         let last = shape(first, 2).len() - 1;

@@ -16,7 +16,7 @@ use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId
 /// Groups that take turns.
 pub const ORDERED_GROUPS: u32 = 2;
 /// Most bands that take turns: each has a barrier.
-const MOST_BANDS: u32 = 8;
+const MAX_ORDERED_PARTITIONS: u32 = 8;
 
 impl KernelInfo<'_> {
     /// Has groups of warps issue products in turn where that keeps the tensor cores busy.
@@ -24,12 +24,13 @@ impl KernelInfo<'_> {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
         }
-        let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|agent| self.has_turns(schedule, agent)) else {
+        let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|agent| self.can_order(schedule, agent)) else {
             return;
         };
         let of_loop = |plan: &For| {
-            let one = self.gap_behind(schedule, plan).map(|at| [at, at]);
-            let span = one.or_else(|| if self.bands > 1 { self.span_of(schedule, plan) } else { None });
+            let one = self.single_mma_position(schedule, plan).map(|at| [at, at]);
+            let span =
+                one.or_else(|| if self.data_partitions > 1 { self.multi_mma_span(schedule, plan) } else { None });
             Some((plan.body, span?))
         };
         let found: Vec<(SeqId, [usize; 2])> = schedule.loops(agent.role).into_iter().filter_map(of_loop).collect();
@@ -42,23 +43,23 @@ impl KernelInfo<'_> {
                 }
             }
         }
-        if self.bands == 1 && !schedule.has_order_barriers() {
+        if self.data_partitions == 1 && !schedule.has_order_barriers() {
             self.order_exponentials(schedule);
         }
     }
 
     /// The places of the first and the last product of a loop of bands, if the products run on beside the work of their band and land in the
     /// iteration that has issued them, and nothing is waited for between.
-    fn span_of(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
+    fn multi_mma_span(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
-        let runs = |step: &Step| matches!(step, Step::Mma(plan) if self.run_on(&plan.ops));
+        let runs = |step: &Step| matches!(step, Step::Mma(plan) if self.is_async(&plan.ops));
         let (first, last) = (steps.iter().position(runs)?, steps.iter().rposition(runs)?);
-        (first < last && plan.carried_mmas.is_empty() && steps[first..last].iter().all(may_be_in_turn))
+        (first < last && plan.carried_mmas.is_empty() && steps[first..last].iter().all(may_be_in_mma_span))
             .then_some([first, last])
     }
 
     /// The place of the one product of a loop, if it lands in the iteration that has issued it.
-    fn gap_behind(&self, schedule: &Schedule, plan: &For) -> Option<usize> {
+    fn single_mma_position(&self, schedule: &Schedule, plan: &For) -> Option<usize> {
         let steps = schedule.steps(plan.body);
         if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.bodies().is_empty()) {
             return None;
@@ -69,21 +70,24 @@ impl KernelInfo<'_> {
         });
         let (at, product) = products.next().filter(|_| products.next().is_none())?;
         let lands = |step: &Step| matches!(step, Step::MmaWait(land) if Some(land.mma) == product.last() && !land.from_previous_iteration);
-        (self.run_on(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
+        (self.is_async(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
     }
 
     /// May the groups of an agent take turns?
-    pub fn has_turns(&self, schedule: &Schedule, agent: &Partition) -> bool {
+    pub fn can_order(&self, schedule: &Schedule, agent: &Partition) -> bool {
         let dealt = schedule.warp_spec.as_ref().is_none_or(|roles| roles.pingpong.is_some());
         let warps = agent.warps.len() as u32;
-        let groups =
-            if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == ORDERED_GROUPS * GROUP_WARPS };
+        let groups = if self.data_partitions > 1 {
+            (2..=MAX_ORDERED_PARTITIONS).contains(&self.data_partitions)
+        } else {
+            warps == ORDERED_GROUPS * GROUP_WARPS
+        };
         agent.role == WarpRole::Consumer && groups && !dealt
     }
 }
 
 /// May a group do this in its turn? Where it waits, others do not have to go on first.
-pub fn may_be_in_turn(step: &Step) -> bool {
+pub fn may_be_in_mma_span(step: &Step) -> bool {
     match step {
         Step::Mma(_) | Step::Deferred(_) | Step::Exec(_) | Step::Advance(_) | Step::ConsumerWait(_) => true,
         Step::Sub(within) => !within.is_shared(),

@@ -14,9 +14,9 @@ use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step, WarpRole
 use crate::ir::{OpId, Opcode, Value};
 
 /// Of a chain of additions this part goes before the wait: as many exponentials as the product takes that runs meanwhile.
-const PART: usize = 4;
+const OVERLAP_FRACTION: usize = 4;
 /// Shorter chains stay where they are.
-const LEAST: usize = 12;
+const MIN_CHAIN: usize = 12;
 /// Narrower products are done before the work on the others begins.
 const OPERAND_BITS: u32 = 16;
 
@@ -25,14 +25,14 @@ impl KernelInfo<'_> {
     /// comes when it is known where they do.
     pub fn overlap_mmas(&self, schedule: &mut Schedule) {
         let bodies: Vec<SeqId> = schedule.loops(WarpRole::Consumer).iter().map(|plan| plan.body).collect();
-        bodies.into_iter().for_each(|body| self.work_beside(schedule, body));
+        bodies.into_iter().for_each(|body| self.overlap_in_loop(schedule, body));
     }
 
-    fn work_beside(&self, schedule: &mut Schedule, body: SeqId) {
+    fn overlap_in_loop(&self, schedule: &mut Schedule, body: SeqId) {
         let steps = schedule.steps(body);
         for at in 0..steps.len() {
-            let Some((before, scaled)) = self.late_wait(schedule, steps, at) else { continue };
-            let Some((last, value)) = self.goes_first(steps, at, scaled) else { continue };
+            let Some((before, scaled)) = self.sunk_wait_at(schedule, steps, at) else { continue };
+            let Some((last, value)) = self.last_step_before_wait(steps, at, scaled) else { continue };
             let steps = &mut schedule.sequences[body.0 as usize];
             if let Step::MmaWait(land) = &mut steps[before] {
                 land.defer_release = true;
@@ -48,7 +48,7 @@ impl KernelInfo<'_> {
 
     /// If here is a wait for a product that was issued behind another one, and the work on that is more than what the product computes: the
     /// wait for the other one, which gives back stages of which there are others, and the op that needs this one.
-    fn late_wait(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
+    fn sunk_wait_at(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
         let (&Step::MmaWait(land), &Step::Exec(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
         let (place, before) = steps[..at].iter().enumerate().rev().find_map(|(place, step)| match step {
             Step::MmaWait(other) if other.pending == 1 && !other.from_previous_iteration && !other.sunk => {
@@ -78,7 +78,7 @@ impl KernelInfo<'_> {
     }
 
     /// The last step that is done before a wait, and what it computes.
-    fn goes_first(&self, steps: &[Step], at: usize, scaled: OpId) -> Option<(usize, Value)> {
+    fn last_step_before_wait(&self, steps: &[Step], at: usize, scaled: OpId) -> Option<(usize, Value)> {
         let module = self.module;
         let Step::MmaWait(land) = &steps[at] else { return None };
         let later: HashSet<Value> =
@@ -97,6 +97,6 @@ impl KernelInfo<'_> {
                 chain.push((place, op.results[0]));
             }
         }
-        (chain.len() >= LEAST).then(|| chain[chain.len() / PART - 1])
+        (chain.len() >= MIN_CHAIN).then(|| chain[chain.len() / OVERLAP_FRACTION - 1])
     }
 }

@@ -5,7 +5,7 @@ use crate::ir::{BlockId, OpId};
 
 impl KernelInfo<'_> {
     /// Of each product of a kernel, in the order of the program, its instruction and what of it each group of warps does.
-    pub fn splits(&self, body: BlockId) -> Vec<(OpId, String)> {
+    pub fn mma_partitions(&self, body: BlockId) -> Vec<(OpId, String)> {
         let mut all = Vec::new();
         self.module.walk(body, &mut |id| {
             if let Some(Ok(plan)) = self.inference.products.get(&id) {

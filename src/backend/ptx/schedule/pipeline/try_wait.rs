@@ -16,12 +16,12 @@ impl KernelInfo<'_> {
     pub fn insert_try_waits(&self, schedule: &mut Schedule) {
         let place = |plan: &&For| {
             let steps = schedule.steps(plan.body);
-            let (at, channel) = place_of_look(steps)?;
-            if self.has_narrow_products(steps) {
+            let (at, channel) = try_wait_position(steps)?;
+            if self.has_narrow_mmas(steps) {
                 return None;
             }
             let others = schedule.warp_spec.as_ref().is_some_and(|roles| !roles.is_single_stage(channel));
-            (others && self.may_look(schedule, plan, channel)).then_some((plan.body, at, channel))
+            (others && self.can_try_wait(schedule, plan, channel)).then_some((plan.body, at, channel))
         };
         let loops = schedule.loops(WarpRole::Consumer);
         let plain =
@@ -34,7 +34,7 @@ impl KernelInfo<'_> {
 
     /// Are there several products, of narrow operands? One is done before the next one has been issued, and to ask takes longer than
     /// to wait.
-    fn has_narrow_products(&self, steps: &[Step]) -> bool {
+    fn has_narrow_mmas(&self, steps: &[Step]) -> bool {
         let products = || steps.iter().filter_map(|step| if let Step::Mma(plan) = step { plan.last() } else { None });
         let narrow = |id: OpId| self.element_type(self.module.op(id).operands[0]).storage_bits() < WIDE_BITS;
         products().count() > 1 && products().all(narrow)
@@ -42,7 +42,7 @@ impl KernelInfo<'_> {
 
     /// Does a loop take one stage of the ring of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
     /// next stage is what it takes next, and who moves on there moves on in every iteration.
-    pub fn may_look(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
+    pub fn can_try_wait(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
         let Some(roles) = &schedule.warp_spec else { return false };
         let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.pipeline);
         let steps = schedule.steps_within(plan.body).into_iter();
@@ -57,7 +57,7 @@ impl KernelInfo<'_> {
 
 /// Where a look stands in a body, if anywhere, and the channel that it is for: behind the last product that lands, for tiles that the
 /// first one of the next iteration waits for.
-fn place_of_look(steps: &[Step]) -> Option<(usize, u32)> {
+fn try_wait_position(steps: &[Step]) -> Option<(usize, u32)> {
     let first = steps.iter().position(|step| matches!(step, Step::Mma(_)))?;
     let channel = steps[..first].iter().find_map(|step| match step {
         Step::ConsumerWait(ConsumerWait { channel, .. }) => Some(*channel),

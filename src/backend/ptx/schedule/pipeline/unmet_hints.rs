@@ -10,7 +10,7 @@ use crate::ir::{BlockId, OpId, Opcode, hint_key};
 
 impl KernelInfo<'_> {
     /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
-    pub fn unmet(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
+    pub fn unmet_loop_hints(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
         let mut loops = Vec::new();
         self.module.walk(body, &mut |id| {
             let is_loop = matches!(self.module.op(id).code, Opcode::For | Opcode::Loop);
@@ -19,35 +19,35 @@ impl KernelInfo<'_> {
         if loops.is_empty() {
             return Vec::new();
         }
-        let structure = self.structure(body);
-        let (streamed, copied) = (self.streamed_stages(schedule, &structure), copied_stages(schedule));
+        let structure = self.region_tree(body);
+        let (streamed, copied) = (self.producer_stages(schedule, &structure), cp_async_stages(schedule));
         let mut unmet = Vec::new();
         for id in loops {
             let stages = streamed.get(&id).or_else(|| copied.get(&id)).copied();
-            if let Some(wished) = self.hinted_number(id, hint_key::NUM_STAGES).filter(|&wished| wished > 1) {
+            if let Some(wished) = self.int_hint(id, hint_key::NUM_STAGES).filter(|&wished| wished > 1) {
                 match stages {
                     Some(stages) if stages < wished => {
                         unmet.push((id, format!("{stages} stages, since shared memory has no space for {wished}")));
                     }
                     Some(_) => {}
-                    None => unmet.push((id, format!("no pipeline, {wished} stages requested: {NOTHING_AHEAD}"))),
+                    None => unmet.push((id, format!("no pipeline, {wished} stages requested: {NO_STAGES}"))),
                 }
             }
             if !streamed.contains_key(&id)
-                && let Some(why) = self.why_not_streamed(body, id, (&structure, unstreamed))
+                && let Some(why) = self.producer_rejection(body, id, (&structure, unstreamed))
             {
                 unmet.push((id, format!("no producer: {why}")));
             }
             let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
-            if self.hinted_flag(id, hint_key::PINGPONG) == Some(true) && dealt.is_none_or(|deal| deal.loop_op != id) {
-                unmet.push((id, format!("no ping-pong: {}", self.why_not_dealt())));
+            if self.bool_hint(id, hint_key::PINGPONG) == Some(true) && dealt.is_none_or(|deal| deal.loop_op != id) {
+                unmet.push((id, format!("no ping-pong: {}", self.pingpong_rejection())));
             }
         }
         unmet
     }
 
     /// Stages of the loads of loops that a producer makes: the fewest.
-    fn streamed_stages(&self, schedule: &Schedule, structure: &RegionTree) -> HashMap<OpId, u32> {
+    fn producer_stages(&self, schedule: &Schedule, structure: &RegionTree) -> HashMap<OpId, u32> {
         let mut found = HashMap::new();
         let Some(roles) = &schedule.warp_spec else { return found };
         for channel in &roles.channels {
@@ -60,7 +60,7 @@ impl KernelInfo<'_> {
     }
 
     /// The reasons why no producer makes the loads of a loop; none for a loop without products, or that has none by its own wish.
-    fn why_not_streamed(
+    fn producer_rejection(
         &self,
         body: BlockId,
         id: OpId,
@@ -73,8 +73,8 @@ impl KernelInfo<'_> {
             let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
             products.extend((multiplies && is_here(op)).then_some(op));
         });
-        let asked = self.hinted_flag(id, hint_key::WARP_SPECIALIZE) == Some(true);
-        let by_wish = self.may_stream(Some(id)).is_err_and(Reason::is_wish);
+        let asked = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
+        let by_wish = self.can_use_producer(Some(id)).is_err_and(Reason::is_wish);
         if !asked && (by_wish || products.is_empty()) {
             return None;
         }
@@ -85,7 +85,7 @@ impl KernelInfo<'_> {
         for &operand in products.iter().flat_map(|&product| &self.module.op(product).operands[..2]) {
             let reason = match (self.source_load(operand), self.module.defining_op(operand)) {
                 (Some(load), _) if is_here(load) => {
-                    unstreamed.loads.get(&load).map(|&reason| self.reason_of_load(load, reason))
+                    unstreamed.loads.get(&load).map(|&reason| self.load_rejection(load, reason))
                 }
                 (Some(_), _) => Some("an operand is loaded outside of the loop".to_owned()),
                 (None, Some(maker)) => {
@@ -102,14 +102,14 @@ impl KernelInfo<'_> {
     }
 
     /// A reason why no producer makes a load, with the user's place if it is of this load alone.
-    fn reason_of_load(&self, load: OpId, reason: Reason) -> String {
+    fn load_rejection(&self, load: OpId, reason: Reason) -> String {
         match self.module.location(self.module.op(load).loc).filter(|_| !reason.is_of_loop()) {
             Some(place) => format!("of the load at {place}: {reason}"),
             None => reason.to_string(),
         }
     }
 
-    fn why_not_dealt(&self) -> &'static str {
+    fn pingpong_rejection(&self) -> &'static str {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return "tile blocks share a multiprocessor";
         }
@@ -121,10 +121,10 @@ impl KernelInfo<'_> {
     }
 }
 
-const NOTHING_AHEAD: &str = "its loads cannot be pipelined, or shared memory has no space for two stages";
+const NO_STAGES: &str = "its loads cannot be pipelined, or shared memory has no space for two stages";
 
 /// Stages of copies ahead, by loop.
-fn copied_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
+fn cp_async_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
     let loops = schedule.sequences.iter().flatten().filter_map(|step| match step {
         Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),
         _ => None,

@@ -5,30 +5,30 @@ use crate::dtype::DType;
 use crate::ir::{OpId, Opcode};
 
 /// Ops up to which the rounds of a loop are written out.
-const MOST_OPS: usize = 4096;
+const MAX_OPS: usize = 4096;
 
 impl KernelInfo<'_> {
     /// The rounds of a loop that its hint wants in a row, if it can have them; one, if even the assembler has to leave them
     /// one by one. `plain`: nothing runs ahead of the loop or over its back edge, and its iterations are not dealt.
     pub fn unroll_factor(&self, id: OpId, plain: bool) -> Option<u32> {
-        let wished = self.hinted_rounds(id)?;
-        (wished == 1 || plain && self.can_write_out(id, wished)).then_some(wished)
+        let wished = self.unroll_hint(id)?;
+        (wished == 1 || plain && self.can_unroll(id, wished)).then_some(wished)
     }
 
     /// Can so many rounds of a loop stand one after another? Its step is a constant, and nothing in it has memory or products
     /// of its own, which would run into the next round.
-    pub fn can_write_out(&self, id: OpId, rounds: u32) -> bool {
+    pub fn can_unroll(&self, id: OpId, rounds: u32) -> bool {
         let (mut ops, mut plain) = (0, true);
         self.module.walk(self.module.op(id).regions[0], &mut |inner| {
             ops += 1;
             let code = self.module.op(inner).code;
             plain &= !matches!(code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled | Opcode::Alloca);
         });
-        plain && rounds > 1 && ops * rounds as usize <= MOST_OPS && self.rounds_apart(id, rounds).is_some()
+        plain && rounds > 1 && ops * rounds as usize <= MAX_OPS && self.last_counter_offset(id, rounds).is_some()
     }
 
     /// From the counter of the first one of so many rounds to that of the last, if that is a constant.
-    pub fn rounds_apart(&self, id: OpId, rounds: u32) -> Option<i64> {
+    pub fn last_counter_offset(&self, id: OpId, rounds: u32) -> Option<i64> {
         let op = self.module.op(id);
         let step = self.inference.facts.constant(op.group(2)[0]).filter(|&step| step > 0)?;
         let most = if self.module.dtype(op.group(0)[0]) == DType::I32 { i64::from(i32::MAX) } else { i64::MAX };

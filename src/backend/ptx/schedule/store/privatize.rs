@@ -83,8 +83,8 @@ impl KernelInfo<'_> {
                 self.defer(id);
             }
         }
-        self.combined = ops.into_iter().collect();
-        self.private = Some(PrivatizedArray { buffer: place, ..private });
+        self.privatized_atomics = ops.into_iter().collect();
+        self.privatized = Some(PrivatizedArray { buffer: place, ..private });
     }
 
     /// The first array with such atomics, and what they do.
@@ -101,7 +101,7 @@ impl KernelInfo<'_> {
             let (root, _) = array_and_offsets(module, pointers)?;
             let worth = self.inference.num_elements(pointers) >= LEAST_ELEMENTS
                 && !self.inference.pointer_runs.contains_key(&id)
-                && self.is_repeated(id);
+                && self.is_in_loop(id);
             (worth && self.only_combines(body, root, mode)).then_some((id, root, mode))
         })
     }
@@ -154,7 +154,7 @@ impl KernelInfo<'_> {
             let [result] = *op.results else { continue };
             let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.use_counts[result.index()]);
             if is_ours && op.code.is_elementwise() && self.inference.source(result) == Source::Concrete {
-                self.deferred.insert(other);
+                self.rematerialized.insert(other);
                 op.operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
             }
         }

@@ -18,7 +18,7 @@ use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
-use crate::backend::ptx::schedule::analysis::memory_effects::is_unknown;
+use crate::backend::ptx::schedule::analysis::memory_effects::has_unknown_root;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
@@ -56,7 +56,7 @@ impl KernelInfo<'_> {
         stores.retain(|&id, _| others.as_ref().is_some_and(|others| !others.contains(&self.stored_array(id))));
         let layouts = stores.iter().map(|(&id, store)| (id, store.layout.clone()));
         self.inference.accesses.extend(layouts);
-        self.boxed = stores;
+        self.tma_stores = stores;
     }
 
     /// The array that a store by the engine is to.
@@ -74,7 +74,7 @@ impl KernelInfo<'_> {
             match op.code {
                 Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
                     let view = op.operand_group("view")[0];
-                    unknown |= is_unknown(module, view);
+                    unknown |= has_unknown_root(module, view);
                     others.extend((!is_sent(id)).then(|| module.base(view)));
                 }
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
@@ -92,7 +92,7 @@ impl KernelInfo<'_> {
             Opcode::AtomicRedView => adds_as_the_engine(self.module, id),
             _ => false,
         };
-        may_be && self.allows_copy_engine(id)
+        may_be && self.allows_tma(id)
     }
 
     /// Are all that the engine does to the array of this op additions? They may come in any order.
@@ -156,22 +156,22 @@ impl KernelInfo<'_> {
     ) {
         if let Some(roles) = roles {
             let fetched = |load| roles.operand_channel.contains_key(&load);
-            let others = self.other_shared_bytes(body, &fetched, false, CONVERSION_BYTES / self.crews());
-            self.part_by_warps(self.crews() * others, roles, shared);
+            let others = self.other_smem_bytes(body, &fetched, false, CONVERSION_BYTES / self.consumer_groups());
+            self.part_by_warps(self.consumer_groups() * others, roles, shared);
         }
     }
 
     /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has
     /// stored before, if it was stored. `others`: bytes of shared memory that are wanted for something else.
     fn part_by_warps(&mut self, others: u32, roles: &WarpSpecialization, shared: &mut SharedMemory) {
-        let mut ids: Vec<OpId> = self.boxed.keys().copied().collect();
+        let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect();
         ids.sort_unstable();
         for &id in &ids {
             let root = self.stored_array(id);
             let alone = ids.iter().filter(|&&other| self.stored_array(other) == root).count() == 1;
             let lent = self.in_lent_stage(id, roles);
             let parted = lent.or_else(|| if alone { self.parted(id, others, shared) } else { None });
-            self.boxed.extend(parted.map(|store| (id, store)));
+            self.tma_stores.extend(parted.map(|store| (id, store)));
         }
     }
 
@@ -182,7 +182,7 @@ impl KernelInfo<'_> {
         let room = self.smem_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / all;
         let parts = StoreSplit::of_warp(&tile, room, warps)?;
         let place = shared.reserve(parts.in_flight * parts.bytes * all, BOX_ALIGN)?;
-        let layout = self.boxed[&id].layout.clone();
+        let layout = self.tma_stores[&id].layout.clone();
         Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer: place, channel: None, split: parts }) })
     }
 
@@ -193,12 +193,12 @@ impl KernelInfo<'_> {
         let parts = StoreSplit::in_stage(&tile, roles.channels[channel as usize].stage_bytes, warps)?;
         let place = Buffer { offset: 0, bytes: parts.in_flight * parts.bytes * warps };
         let outbox = Some(StagingBuffer { buffer: place, channel: Some(channel), split: parts });
-        Some(TmaStorePlan { layout: self.boxed[&id].layout.clone(), tile, staging: outbox })
+        Some(TmaStorePlan { layout: self.tma_stores[&id].layout.clone(), tile, staging: outbox })
     }
 
     /// How the tile of a store stands in boxes of each warp.
     pub fn tile_of_warps(&self, id: OpId) -> Option<BoxedTile> {
-        let TmaStorePlan { layout, tile, .. } = &self.boxed[&id];
+        let TmaStorePlan { layout, tile, .. } = &self.tma_stores[&id];
         let axes = self.axes_of_boxes(self.module.op(id).operand_group("view")[0])?;
         let tile = BoxedTile::of_warps(layout, &axes, tile.shared.element_bytes)?;
         tile.writes(layout)?;

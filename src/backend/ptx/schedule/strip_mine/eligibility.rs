@@ -9,35 +9,39 @@ use crate::layout::Layout;
 use crate::pass;
 
 /// What an op is to a strip.
-pub enum Role {
+pub enum StripEligibility {
     /// Works on tiles of this layout.
-    Tile(Layout),
+    Elementwise(Layout),
     /// Gives a tile another shape: the same elements in the same slots.
-    Name,
+    View,
     /// Has no instructions, or computes scalars: before the pieces.
     Scalar,
     /// Ends the run.
-    Other,
+    Barrier,
 }
 
 impl KernelInfo<'_> {
     /// What an op is to a strip that it may stand in. `fetched`: ops of tiles that stand in stages.
-    pub fn role(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> Role {
+    pub fn strip_eligibility(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> StripEligibility {
         let op = self.module.op(id);
         match op.code {
-            _ if self.deferred.contains(&id) => Role::Other,
-            Opcode::StoreView if self.boxed.contains_key(&id) => Role::Other,
-            Opcode::LoadView | Opcode::FToF if fetched(id) => Role::Other,
-            Opcode::LoadView | Opcode::StoreView if self.is_indexed_access(id) || !is_weak(op) => Role::Other,
+            _ if self.rematerialized.contains(&id) => StripEligibility::Barrier,
+            Opcode::StoreView if self.tma_stores.contains_key(&id) => StripEligibility::Barrier,
+            Opcode::LoadView | Opcode::FToF if fetched(id) => StripEligibility::Barrier,
+            Opcode::LoadView | Opcode::StoreView if self.is_indexed_access(id) || !is_weak(op) => {
+                StripEligibility::Barrier
+            }
             Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
-                Some(layout) => Role::Tile(layout.clone()),
-                None => Role::Other,
+                Some(layout) => StripEligibility::Elementwise(layout.clone()),
+                None => StripEligibility::Barrier,
             },
-            Opcode::Reduce if self.reduces_in_pieces(id) => Role::Tile(self.inference.accesses[&id].clone()),
+            Opcode::Reduce if self.can_strip_reduce(id) => {
+                StripEligibility::Elementwise(self.inference.accesses[&id].clone())
+            }
             Opcode::Reshape | Opcode::Assume | Opcode::WithLayout
                 if self.inference.source(op.results[0]) == Source::Virtual =>
             {
-                Role::Name
+                StripEligibility::View
             }
             Opcode::Constant
             | Opcode::Iota
@@ -50,21 +54,25 @@ impl KernelInfo<'_> {
             | Opcode::MakeStridedView
             | Opcode::MakeGatherScatterView
             | Opcode::MakeToken
-            | Opcode::JoinTokens => Role::Scalar,
+            | Opcode::JoinTokens => StripEligibility::Scalar,
             code if code.is_elementwise() => {
                 let result = op.results[0];
                 match self.inference.source(result) {
-                    Source::Free | Source::Virtual => Role::Scalar,
-                    Source::Concrete if self.inference.num_elements(result) == 1 => Role::Scalar,
-                    Source::Concrete => self.inference.layout(result).cloned().map_or(Role::Other, Role::Tile),
+                    Source::Free | Source::Virtual => StripEligibility::Scalar,
+                    Source::Concrete if self.inference.num_elements(result) == 1 => StripEligibility::Scalar,
+                    Source::Concrete => self
+                        .inference
+                        .layout(result)
+                        .cloned()
+                        .map_or(StripEligibility::Barrier, StripEligibility::Elementwise),
                 }
             }
-            _ => Role::Other,
+            _ => StripEligibility::Barrier,
         }
     }
 
     /// Would the operands of this reduction fill the registers, and may their elements come in any order?
-    fn reduces_in_pieces(&self, id: OpId) -> bool {
+    fn can_strip_reduce(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let Some(layout) = self.inference.accesses.get(&id) else { return false };
         let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();

@@ -20,12 +20,12 @@ impl KernelInfo<'_> {
         let mut reads = |id: OpId| {
             let op = self.module.op(id);
             let values = if op.code == Opcode::StoreView { op.group(0) } else { &op.operands[..] };
-            let read = values.iter().filter_map(|&name| Some((self.registers_behind(name)?, name)));
+            let read = values.iter().filter_map(|&name| Some((self.register_tile(name)?, name)));
             read.map(|(value, name)| *names.entry(value).insert_entry(name).key()).collect::<Vec<Value>>()
         };
         let makes = |id: OpId| {
             let results = self.module.op(id).results.iter().copied();
-            results.filter(|&value| self.registers_behind(value) == Some(value)).collect::<Vec<Value>>()
+            results.filter(|&value| self.register_tile(value) == Some(value)).collect::<Vec<Value>>()
         };
         let turns: Vec<(Vec<Value>, Vec<Value>)> = ops.iter().map(|&id| (reads(id), makes(id))).collect();
         let inside: HashSet<Value> = turns.iter().flat_map(|(_, makes)| makes).copied().collect();
@@ -35,7 +35,7 @@ impl KernelInfo<'_> {
         }
         let stays = |value: &Value| match inside.contains(value) {
             true => gives.contains(value),
-            false => !self.ends_in(names[value], block, &uses),
+            false => !self.is_last_used_in(names[value], block, &uses),
         };
         ends.retain(|value, _| !stays(value));
         let outside: HashSet<Value> =
@@ -51,37 +51,37 @@ impl KernelInfo<'_> {
             most = most.max(live + ended.max(made));
             live += made - sum(&mut makes.iter().copied().filter(|value| ends.get(value) == Some(&turn)));
         }
-        let ahead = self.words_ahead(uses.keys().copied(), layout);
+        let ahead = self.broadcast_words(uses.keys().copied(), layout);
         most > after.max(before + ahead) && plan::fills_registers(most, self.inference.num_warps as u32)
     }
 
     /// The tile of registers that a value is, perhaps under another name; none of what is computed where it is used.
-    fn registers_behind(&self, name: Value) -> Option<Value> {
-        let value = self.without_names(name);
+    fn register_tile(&self, name: Value) -> Option<Value> {
+        let value = self.through_views(name);
         let is_tile = self.module.ty(value).as_tile().is_some() && self.inference.num_elements(value) > 1;
         (is_tile && self.inference.source(value) == Source::Concrete).then_some(value)
     }
 
     /// The value that this is another name of.
-    pub fn without_names(&self, mut value: Value) -> Value {
-        while let Some(id) = self.module.defining_op(value).filter(|_| self.is_other_name(value)) {
+    pub fn through_views(&self, mut value: Value) -> Value {
+        while let Some(id) = self.module.defining_op(value).filter(|_| self.is_view_of_registers(value)) {
             value = self.module.op(id).operands[0];
         }
         value
     }
 
     /// Is it the same elements in the same slots as another value?
-    fn is_other_name(&self, value: Value) -> bool {
+    fn is_view_of_registers(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
             && self.inference.source(value) == Source::Virtual
     }
 
     /// Does the tile of this name end with the ops that use values so often, and is it of their block?
-    fn ends_in(&self, name: Value, block: BlockId, uses: &HashMap<Value, u32>) -> bool {
+    fn is_last_used_in(&self, name: Value, block: BlockId, uses: &HashMap<Value, u32>) -> bool {
         let mut value = name;
         let mut wanted = uses.get(&name).copied();
-        while wanted == Some(self.use_counts[value.index()]) && self.is_other_name(value) {
+        while wanted == Some(self.use_counts[value.index()]) && self.is_view_of_registers(value) {
             let Some(id) = self.module.defining_op(value) else { return false };
             (value, wanted) = (self.module.op(id).operands[0], Some(1));
         }
@@ -93,9 +93,9 @@ impl KernelInfo<'_> {
     }
 
     /// What is stretched or turned to these tiles from outside: all of it is there before the first piece.
-    fn words_ahead(&self, names: impl Iterator<Item = Value>, layout: &Layout) -> u64 {
+    fn broadcast_words(&self, names: impl Iterator<Item = Value>, layout: &Layout) -> u64 {
         let words = |value: Value| {
-            let id = self.module.defining_op(self.without_names(value))?;
+            let id = self.module.defining_op(self.through_views(value))?;
             let op = self.module.op(id);
             let value = op.results[0];
             let stretched = matches!(op.code, Opcode::Broadcast | Opcode::Permute);

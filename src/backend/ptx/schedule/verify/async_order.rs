@@ -17,58 +17,66 @@ use crate::ir::{OpId, Value};
 
 /// Products that may be running.
 #[derive(Clone, PartialEq, Eq)]
-struct Flight {
+struct InFlightMma {
     /// The last one of those that are issued together.
-    product: OpId,
+    mma: OpId,
     /// What they compute.
     results: Vec<Value>,
     /// Has an iteration before this one issued them?
-    carried: bool,
+    from_previous_iteration: bool,
     /// Channels whose stages they read, and those that they give back.
     reads: Vec<u32>,
-    gives: Vec<u32>,
+    releases: Vec<u32>,
 }
 
 /// A stage that is held.
 #[derive(Clone, Copy)]
-struct Stage {
+struct AcquiredStage {
     /// Where it was taken.
-    body: SeqId,
+    seq: SeqId,
     /// Have its tiles been waited for?
-    arrived: bool,
+    is_full: bool,
 }
 
 /// What may be in flight at the end of a body.
 #[derive(Clone, Copy)]
 enum Ending<'a> {
     Nothing,
-    Orbits(&'a For),
+    Carried(&'a For),
     Anything,
     /// The same, beside a branch that only computes.
-    Beside,
+    Overlapped,
 }
 
 /// One agent's way through its program.
-struct Walk<'a, 'm> {
-    context: &'a KernelInfo<'m>,
+struct AsyncOrderVerifier<'a, 'm> {
+    info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
-    acts: WarpRole,
+    role: WarpRole,
     /// In the order in which they were issued.
-    flying: Vec<Flight>,
+    in_flight: Vec<InFlightMma>,
     /// Stages that are held, by channel.
-    held: HashMap<u32, Stage>,
+    acquired: HashMap<u32, AcquiredStage>,
     /// Channels whose products have landed and keep their stages.
-    kept: Vec<u32>,
+    deferred_releases: Vec<u32>,
     /// Channels in whose stages boxes stand that the copy engine may still read.
-    sent: Vec<u32>,
+    staging_channels: Vec<u32>,
 }
 
 impl KernelInfo<'_> {
     /// Is everything waited for in time?
     pub fn verify_async_order(&self, schedule: &Schedule, agent: &Partition) -> VerifyResult {
         let (flying, held, kept, sent) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        let mut walk = Walk { context: self, schedule, acts: agent.role, flying, held, kept, sent };
-        walk.body(agent.body, Ending::Nothing)
+        let mut walk = AsyncOrderVerifier {
+            info: self,
+            schedule,
+            role: agent.role,
+            in_flight: flying,
+            acquired: held,
+            deferred_releases: kept,
+            staging_channels: sent,
+        };
+        walk.sequence(agent.body, Ending::Nothing)
     }
 }
 
@@ -76,27 +84,30 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
-impl<'a> Walk<'a, '_> {
-    fn roles(&self) -> Option<&'a WarpSpecialization> {
+impl<'a> AsyncOrderVerifier<'a, '_> {
+    fn warp_spec(&self) -> Option<&'a WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
     }
 
-    fn body(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
+    fn sequence(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
         let mut late = false;
         for step in self.schedule.steps(body) {
             match step {
-                _ if step.is_wait() && self.acts == WarpRole::Producer => {
+                _ if step.is_wait() && self.role == WarpRole::Producer => {
                     return Err("a wait of an agent that has nothing to wait for".to_owned());
                 }
-                Step::MmaWait(land) => self.land(land)?,
-                Step::ConsumerWait(wait) => self.await_tiles(wait, body)?,
+                Step::MmaWait(land) => self.mma_wait(land)?,
+                Step::ConsumerWait(wait) => self.consumer_wait(wait, body)?,
                 Step::Sub(within) => {
-                    self.part_of_step(within)?;
+                    self.sub_step(within)?;
                     continue;
                 }
                 step => {
                     self.is_ready(step)?;
-                    if matches!(ending, Ending::Beside) && !self.flying.is_empty() && self.context.meets(step) {
+                    if matches!(ending, Ending::Overlapped)
+                        && !self.in_flight.is_empty()
+                        && self.info.may_need_barrier(step)
+                    {
                         return Err(
                             "threads may meet in a branch, and products land there that the other one has".to_owned()
                         );
@@ -114,43 +125,47 @@ impl<'a> Walk<'a, '_> {
 
     /// Are a step's operands there, and has landed what has to land first?
     fn is_ready(&self, step: &Step) -> VerifyResult {
-        if self.is_crowded() {
-            let product = self.flying[self.flying.len() - 2].product;
+        if self.has_unwaited_previous() {
+            let product = self.in_flight[self.in_flight.len() - 2].mma;
             return fault(product, "keeps its stage after the next product was issued");
         }
-        let read = if self.flying.is_empty() { Vec::new() } else { self.context.read_by(step) };
-        for flight in &self.flying {
+        let read = if self.in_flight.is_empty() { Vec::new() } else { self.info.values_read_by(step) };
+        for flight in &self.in_flight {
             if let Some(value) = read.iter().find(|value| flight.results.contains(value)) {
-                return fault(flight.product, &format!("has not landed where %{} is read", value.index()));
+                return fault(flight.mma, &format!("has not landed where %{} is read", value.index()));
             }
         }
-        match self.flying.first() {
-            Some(flight) if self.context.lands_all(self.schedule, step) => {
-                fault(flight.product, "has not landed where everything has to")
+        match self.in_flight.first() {
+            Some(flight) if self.info.waits_for_all_mmas(self.schedule, step) => {
+                fault(flight.mma, "has not landed where everything has to")
             }
             _ => Ok(()),
         }
     }
 
     /// Beside a producer, no other product runs on when one has been issued.
-    fn is_crowded(&self) -> bool {
-        let issued = self.flying.last().is_some_and(|flight| !flight.carried);
-        self.acts == WarpRole::Consumer && self.flying.len() > 1 && issued
+    fn has_unwaited_previous(&self) -> bool {
+        let issued = self.in_flight.last().is_some_and(|flight| !flight.from_previous_iteration);
+        self.role == WarpRole::Consumer && self.in_flight.len() > 1 && issued
     }
 
-    fn land(&mut self, land: &MmaWait) -> VerifyResult {
-        let this = |flight: &Flight| (flight.product, flight.carried) == (land.mma, land.from_previous_iteration);
-        let position = self.flying.len().checked_sub(land.pending + 1);
-        match position.filter(|&position| this(&self.flying[position])) {
-            Some(_) if land.sunk && self.is_crowded() => fault(land.mma, "keeps its stage longer than it needs it"),
+    fn mma_wait(&mut self, land: &MmaWait) -> VerifyResult {
+        let this = |flight: &InFlightMma| {
+            (flight.mma, flight.from_previous_iteration) == (land.mma, land.from_previous_iteration)
+        };
+        let position = self.in_flight.len().checked_sub(land.pending + 1);
+        match position.filter(|&position| this(&self.in_flight[position])) {
+            Some(_) if land.sunk && self.has_unwaited_previous() => {
+                fault(land.mma, "keeps its stage longer than it needs it")
+            }
             Some(position) => {
-                let landed = self.flying.drain(..=position).flat_map(|flight| flight.gives);
+                let landed = self.in_flight.drain(..=position).flat_map(|flight| flight.releases);
                 match (land.defer_release, land.release_after) {
-                    (true, _) => self.kept.extend(landed),
-                    (false, Some(_)) if self.kept.is_empty() => {
+                    (true, _) => self.deferred_releases.extend(landed),
+                    (false, Some(_)) if self.deferred_releases.is_empty() => {
                         return fault(land.mma, "is waited for behind a value, and no stage comes back behind that");
                     }
-                    (false, Some(_)) => self.kept.clear(),
+                    (false, Some(_)) => self.deferred_releases.clear(),
                     (false, None) => {}
                 }
                 Ok(())
@@ -160,29 +175,29 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
-    fn part_of_step(&mut self, within: &SubStep) -> VerifyResult {
-        match (within, self.flying.first()) {
+    fn sub_step(&mut self, within: &SubStep) -> VerifyResult {
+        match (within, self.in_flight.first()) {
             (SubStep::MmaWaitAll, None) => Err("products land where none is in flight".to_owned()),
             (SubStep::MmaWaitAll, _) => {
-                self.flying.clear();
+                self.in_flight.clear();
                 Ok(())
             }
             (SubStep::TmaStoreWait { .. }, _) => {
-                self.sent.clear();
+                self.staging_channels.clear();
                 Ok(())
             }
-            (SubStep::Barrier { .. }, Some(flight)) => fault(flight.product, "has not landed where threads meet"),
+            (SubStep::Barrier { .. }, Some(flight)) => fault(flight.mma, "has not landed where threads meet"),
             _ => Ok(()),
         }
     }
 
-    fn await_tiles(&mut self, wait: &ConsumerWait, body: SeqId) -> VerifyResult {
-        match self.held.get_mut(&wait.channel) {
-            Some(stage) if stage.body == body && !stage.arrived => {
-                stage.arrived = true;
+    fn consumer_wait(&mut self, wait: &ConsumerWait, body: SeqId) -> VerifyResult {
+        match self.acquired.get_mut(&wait.channel) {
+            Some(stage) if stage.seq == body && !stage.is_full => {
+                stage.is_full = true;
                 Ok(())
             }
-            Some(stage) if stage.arrived => Err(format!("channel {} is waited for twice", wait.channel)),
+            Some(stage) if stage.is_full => Err(format!("channel {} is waited for twice", wait.channel)),
             Some(_) => Err(format!("channel {} is waited for elsewhere than its stage was taken", wait.channel)),
             None => Err(format!("channel {} is waited for, and its stage is not held", wait.channel)),
         }
@@ -190,164 +205,172 @@ impl<'a> Walk<'a, '_> {
 
     fn step(&mut self, step: &'a Step, body: SeqId, ending: Ending<'_>) -> VerifyResult {
         match step {
-            &Step::Advance(channel) => self.take(channel, body),
-            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(channel)),
-            Step::Mma(plan) => self.multiply(plan),
-            &Step::LocalLoad(load) => self.get(load),
-            Step::TmaStore(send) => self.send(send),
-            Step::For(step) => self.around_for(step),
-            Step::Loop(step) => self.inside(step.body, Ending::Nothing),
+            &Step::Advance(channel) => self.advance(channel, body),
+            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.consumer_release(channel)),
+            Step::Mma(plan) => self.mma_group(plan),
+            &Step::LocalLoad(load) => self.local_load(load),
+            Step::TmaStore(send) => self.tma_store(send),
+            Step::For(step) => self.for_loop(step),
+            Step::Loop(step) => self.region(step.body, Ending::Nothing),
             Step::If { arms, pure: quiet, .. } => {
-                let ending = if *quiet { Ending::Beside } else { Ending::Nothing };
-                let (before, mut after) = (self.flying.clone(), None);
+                let ending = if *quiet { Ending::Overlapped } else { Ending::Nothing };
+                let (before, mut after) = (self.in_flight.clone(), None);
                 for &arm in arms {
-                    self.flying.clone_from(&before);
-                    self.inside(arm, ending)?;
-                    if after.get_or_insert_with(|| self.flying.clone()) != &self.flying {
+                    self.in_flight.clone_from(&before);
+                    self.region(arm, ending)?;
+                    if after.get_or_insert_with(|| self.in_flight.clone()) != &self.in_flight {
                         return Err("a branch waits for what the other one does not".to_owned());
                     }
                 }
                 Ok(())
             }
-            &Step::End(id) => self.end(id, ending),
+            &Step::End(id) => self.terminator(id, ending),
             _ => Ok(()),
         }
     }
 
     /// A body that need not run: what it takes and waits for is forgotten.
-    fn inside(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
-        let before = self.held.clone();
-        self.body(body, ending)?;
-        self.held = before;
+    fn region(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
+        let before = self.acquired.clone();
+        self.sequence(body, ending)?;
+        self.acquired = before;
         Ok(())
     }
 
     /// There has to be a stage that is not held, nor kept by products that have not landed.
-    fn take(&mut self, channel: u32, body: SeqId) -> VerifyResult {
-        if self.acts != WarpRole::Consumer {
+    fn advance(&mut self, channel: u32, body: SeqId) -> VerifyResult {
+        if self.role != WarpRole::Consumer {
             return Ok(());
         }
-        let Some(roles) = self.roles() else { return Ok(()) };
+        let Some(roles) = self.warp_spec() else { return Ok(()) };
         let ring = |channel: &u32| roles.channels.get(*channel as usize).map(|channel| channel.pipeline);
-        let kept = self.flying.iter().flat_map(|flight| &flight.gives).chain(&self.kept);
-        let busy = self.held.keys().chain(kept).filter(|&other| ring(other) == ring(&channel)).count();
+        let kept = self.in_flight.iter().flat_map(|flight| &flight.releases).chain(&self.deferred_releases);
+        let busy = self.acquired.keys().chain(kept).filter(|&other| ring(other) == ring(&channel)).count();
         let stages = ring(&channel).map_or(0, |ring| roles.pipelines[ring].num_stages as usize);
         if busy >= stages {
             return Err(format!("channel {channel} is taken where all {stages} stages of its ring are held"));
         }
-        self.held.insert(channel, Stage { body, arrived: false });
+        self.acquired.insert(channel, AcquiredStage { seq: body, is_full: false });
         Ok(())
     }
 
     /// Boxes in a stage that is lent to a store.
-    fn send(&mut self, send: &TmaStore) -> VerifyResult {
+    fn tma_store(&mut self, send: &TmaStore) -> VerifyResult {
         let Some(channel) = send.staging.as_ref().and_then(|outbox| outbox.channel) else { return Ok(()) };
-        self.sent.push(channel);
-        match self.held.get(&channel) {
-            Some(stage) if stage.arrived => Ok(()),
+        self.staging_channels.push(channel);
+        match self.acquired.get(&channel) {
+            Some(stage) if stage.is_full => Ok(()),
             _ => fault(send.op, &format!("has its boxes in the stage of channel {channel} before that is there")),
         }
     }
 
-    fn give(&mut self, channel: u32) -> VerifyResult {
-        if self.sent.contains(&channel) {
+    fn consumer_release(&mut self, channel: u32) -> VerifyResult {
+        if self.staging_channels.contains(&channel) {
             return Err(format!(
                 "the stage of channel {channel} is given back while the copy engine may still read it"
             ));
         }
-        match self.held.remove(&channel) {
-            Some(stage) if stage.arrived => Ok(()),
+        match self.acquired.remove(&channel) {
+            Some(stage) if stage.is_full => Ok(()),
             _ => Err(format!("the stage of channel {channel} is given back before its tiles are there")),
         }
     }
 
-    fn multiply(&mut self, plan: &MmaGroup) -> VerifyResult {
+    fn mma_group(&mut self, plan: &MmaGroup) -> VerifyResult {
         let mut reads = Vec::new();
         for &id in &plan.ops {
-            let operands = &self.context.module.op(id).operands[..2];
-            let loads = operands.iter().filter_map(|&value| self.context.source_load(value));
-            reads.extend(loads.filter_map(|load| Some(*self.roles()?.operand_channel.get(&load)? as u32)));
+            let operands = &self.info.module.op(id).operands[..2];
+            let loads = operands.iter().filter_map(|&value| self.info.source_load(value));
+            reads.extend(loads.filter_map(|load| Some(*self.warp_spec()?.operand_channel.get(&load)? as u32)));
         }
         for channel in &reads {
-            if !self.held.get(channel).is_some_and(|stage| stage.arrived) {
+            if !self.acquired.get(channel).is_some_and(|stage| stage.is_full) {
                 let last = plan.ops[plan.ops.len() - 1];
                 return fault(last, &format!("reads tiles of channel {channel} that have not been waited for"));
             }
         }
-        plan.releases.iter().try_for_each(|&channel| self.give(channel))?;
+        plan.releases.iter().try_for_each(|&channel| self.consumer_release(channel))?;
         let Some(product) = plan.last() else { return Ok(()) };
-        if self.context.run_on(&plan.ops) {
-            let results = plan.ops.iter().map(|&id| self.context.module.op(id).results[0]).collect();
-            self.flying.push(Flight { product, results, carried: false, reads, gives: plan.releases.clone() });
+        if self.info.is_async(&plan.ops) {
+            let results = plan.ops.iter().map(|&id| self.info.module.op(id).results[0]).collect();
+            self.in_flight.push(InFlightMma {
+                mma: product,
+                results,
+                from_previous_iteration: false,
+                reads,
+                releases: plan.releases.clone(),
+            });
             return Ok(());
         }
-        match self.flying.iter().find(|flight| flight.reads.iter().any(|channel| plan.releases.contains(channel))) {
-            Some(flight) => fault(flight.product, "has not landed where its stage is given back"),
+        match self.in_flight.iter().find(|flight| flight.reads.iter().any(|channel| plan.releases.contains(channel))) {
+            Some(flight) => fault(flight.mma, "has not landed where its stage is given back"),
             None => Ok(()),
         }
     }
 
     /// A small tile has come with those of its channel, and a product that gives their stage back has not landed.
-    fn get(&self, load: OpId) -> VerifyResult {
-        let channel = self.roles().and_then(|roles| roles.aux_channel.get(&load)).map(|&channel| channel as u32);
-        let kept = |channel: &u32| self.flying.iter().any(|flight| !flight.carried && flight.gives.contains(channel));
-        match channel.map(|channel| (self.held.get(&channel), channel)) {
-            Some((Some(stage), _)) if stage.arrived => Ok(()),
+    fn local_load(&self, load: OpId) -> VerifyResult {
+        let channel = self.warp_spec().and_then(|roles| roles.aux_channel.get(&load)).map(|&channel| channel as u32);
+        let kept = |channel: &u32| {
+            self.in_flight.iter().any(|flight| !flight.from_previous_iteration && flight.releases.contains(channel))
+        };
+        match channel.map(|channel| (self.acquired.get(&channel), channel)) {
+            Some((Some(stage), _)) if stage.is_full => Ok(()),
             Some((None, channel)) if kept(&channel) => Ok(()),
             _ => fault(load, "is read in a stage before its tiles are there"),
         }
     }
 
-    fn around_for(&mut self, step: &'a For) -> VerifyResult {
-        let op = self.context.module.op(step.op);
-        let args = &self.context.module.block(op.regions[0]).args;
-        let in_orbit = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<Flight> {
-            let flight = |orbit: &crate::backend::ptx::schedule::CarriedMma| Flight {
-                product: orbit.mma,
+    fn for_loop(&mut self, step: &'a For) -> VerifyResult {
+        let op = self.info.module.op(step.op);
+        let args = &self.info.module.block(op.regions[0]).args;
+        let in_orbit = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<InFlightMma> {
+            let flight = |orbit: &crate::backend::ptx::schedule::CarriedMma| InFlightMma {
+                mma: orbit.mma,
                 results: orbit.accumulators.iter().filter_map(|&carried| of(carried)).collect(),
-                carried: true,
+                from_previous_iteration: true,
                 reads: Vec::new(),
-                gives: orbit.releases.clone(),
+                releases: orbit.releases.clone(),
             };
             step.carried_mmas.iter().map(flight).collect()
         };
         // Copies that run ahead of the loop for all threads wait at the head, and on the way out, for whatever runs.
         let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
         let ending = match () {
-            () if !step.carried_mmas.is_empty() => Ending::Orbits(step),
-            () if lands_at_head && self.acts == WarpRole::All => Ending::Anything,
+            () if !step.carried_mmas.is_empty() => Ending::Carried(step),
+            () if lands_at_head && self.role == WarpRole::All => Ending::Anything,
             () => Ending::Nothing,
         };
-        self.flying = if lands_at_head { Vec::new() } else { in_orbit(&|carried| args.get(carried + 1).copied()) };
-        self.inside(step.body, ending)?;
-        self.flying = in_orbit(&|carried| op.results.get(carried).copied());
+        self.in_flight = if lands_at_head { Vec::new() } else { in_orbit(&|carried| args.get(carried + 1).copied()) };
+        self.region(step.body, ending)?;
+        self.in_flight = in_orbit(&|carried| op.results.get(carried).copied());
         for wait in step.epilogue.map_or(&[][..], |leave| self.schedule.steps(leave)) {
             match wait {
-                Step::MmaWait(land) if !land.sunk => self.land(land)?,
+                Step::MmaWait(land) if !land.sunk => self.mma_wait(land)?,
                 _ => return fault(step.op, "does more on the way out than wait for products"),
             }
         }
-        match self.flying.first() {
-            Some(flight) => fault(flight.product, "has not landed behind the loop"),
+        match self.in_flight.first() {
+            Some(flight) => fault(flight.mma, "has not landed behind the loop"),
             None => Ok(()),
         }
     }
 
     /// What may run on into the next iteration?
-    fn end(&self, id: OpId, ending: Ending<'_>) -> VerifyResult {
-        let exit = &self.context.module.op(id).operands;
-        let stays = |flight: &Flight| match ending {
+    fn terminator(&self, id: OpId, ending: Ending<'_>) -> VerifyResult {
+        let exit = &self.info.module.op(id).operands;
+        let stays = |flight: &InFlightMma| match ending {
             Ending::Nothing => false,
-            Ending::Anything | Ending::Beside => true,
-            Ending::Orbits(step) => step.carried_mmas.iter().any(|orbit| {
+            Ending::Anything | Ending::Overlapped => true,
+            Ending::Carried(step) => step.carried_mmas.iter().any(|orbit| {
                 let carries = |&carried: &usize| exit.get(carried).is_some_and(|value| flight.results.contains(value));
-                orbit.mma == flight.product && orbit.accumulators.iter().all(carries)
+                orbit.mma == flight.mma && orbit.accumulators.iter().all(carries)
             }),
         };
-        match self.flying.iter().find(|flight| !stays(flight)) {
-            Some(flight) => fault(flight.product, "has not landed at the end of its body"),
-            None if !self.kept.is_empty() && !matches!(ending, Ending::Beside) => {
-                Err(format!("channels {:?} do not get back the stages that products kept", self.kept))
+        match self.in_flight.iter().find(|flight| !stays(flight)) {
+            Some(flight) => fault(flight.mma, "has not landed at the end of its body"),
+            None if !self.deferred_releases.is_empty() && !matches!(ending, Ending::Overlapped) => {
+                Err(format!("channels {:?} do not get back the stages that products kept", self.deferred_releases))
             }
             None => Ok(()),
         }

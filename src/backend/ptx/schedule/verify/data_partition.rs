@@ -12,8 +12,8 @@ impl KernelInfo<'_> {
     /// Can bands run a schedule side by side?
     pub fn verify_data_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let bands = schedule.warp_spec.as_ref().map_or(1, |roles| roles.data_partitions);
-        if bands != self.bands {
-            return Err(format!("{bands} bands of rows instead of {}", self.bands));
+        if bands != self.data_partitions {
+            return Err(format!("{bands} bands of rows instead of {}", self.data_partitions));
         }
         if bands == 1 {
             return Ok(());
@@ -36,35 +36,37 @@ impl KernelInfo<'_> {
             }
         }
         let mut problem = None;
-        self.module.walk(body, &mut |id| problem = problem.take().or(self.differs(body, id).map(|what| (id, what))));
+        self.module.walk(body, &mut |id| {
+            problem = problem.take().or(self.partition_conflict(body, id).map(|what| (id, what)))
+        });
         problem.map_or(Ok(()), |(id, what)| Err(format!("op {} {what}", id.index())))
     }
 
     /// What bands do in another way than each for its own rows.
-    fn differs(&self, body: BlockId, id: OpId) -> Option<&'static str> {
+    fn partition_conflict(&self, body: BlockId, id: OpId) -> Option<&'static str> {
         let op = self.module.op(id);
-        let first = |place: Option<Value>| place.is_none_or(|first| self.is_same_in_bands(first));
+        let first = |place: Option<Value>| place.is_none_or(|first| self.is_partition_uniform(first));
         match op.code {
             Opcode::LoadView => match self.band_place(id) {
                 Some((_, place)) => (!first(place)).then_some("loads the rows of other bands"),
                 None => None,
             },
             Opcode::StoreView => match self.band_place(id) {
-                Some((_, place)) if first(place) && self.stores_apart(body, id, place) => None,
+                Some((_, place)) if first(place) && self.stores_disjoint_tiles(body, id, place) => None,
                 _ => Some("stores what other bands may access"),
             },
             Opcode::For => {
-                let same = (0..3).all(|group| self.is_same_in_bands(op.group(group)[0]));
+                let same = (0..3).all(|group| self.is_partition_uniform(op.group(group)[0]));
                 (!same).then_some("goes round more often in one band")
             }
-            Opcode::If => (!self.is_same_in_bands(op.operands[0])).then_some("goes another way in one band"),
+            Opcode::If => (!self.is_partition_uniform(op.operands[0])).then_some("goes another way in one band"),
             code if matches!(code.spec().effect, Effect::Pure | Effect::Region | Effect::Terminator) => None,
             _ => Some("is done in each band"),
         }
     }
 
     /// Does a value not depend on the band, if ways through loops and branches do not?
-    fn is_same_in_bands(&self, value: Value) -> bool {
+    fn is_partition_uniform(&self, value: Value) -> bool {
         let module = self.module;
         let (mut seen, mut pending) = (HashSet::new(), vec![value]);
         while let Some(value) = pending.pop() {
@@ -73,10 +75,10 @@ impl KernelInfo<'_> {
             }
             match module.def(value) {
                 Def::Result(id, _) if module.op(id).code == Opcode::GetBand => return false,
-                Def::Result(id, position) => pending.extend(self.made_from(id, position as usize)),
+                Def::Result(id, position) => pending.extend(self.result_sources(id, position as usize)),
                 Def::Arg(block, position) => {
                     let owner = module.block(block).parent;
-                    pending.extend(owner.map_or(Vec::new(), |id| self.passed_to(id, position as usize)));
+                    pending.extend(owner.map_or(Vec::new(), |id| self.argument_sources(id, position as usize)));
                 }
             }
         }
@@ -84,21 +86,21 @@ impl KernelInfo<'_> {
     }
 
     /// What a result of an op comes from.
-    fn made_from(&self, id: OpId, position: usize) -> Vec<Value> {
+    fn result_sources(&self, id: OpId, position: usize) -> Vec<Value> {
         let op = self.module.op(id);
         match op.code {
             Opcode::For => vec![self.module.block(op.regions[0]).args[position + 1]],
-            Opcode::Loop => self.left_with(id, Opcode::Break, position),
-            Opcode::If => self.left_with(id, Opcode::Yield, position),
+            Opcode::Loop => self.terminator_operands(id, Opcode::Break, position),
+            Opcode::If => self.terminator_operands(id, Opcode::Yield, position),
             _ => op.operands.clone(),
         }
     }
 
     /// What an argument of a region comes from.
-    fn passed_to(&self, owner: OpId, position: usize) -> Vec<Value> {
+    fn argument_sources(&self, owner: OpId, position: usize) -> Vec<Value> {
         let op = self.module.op(owner);
         let carried = |first: Value, position: usize| {
-            let mut all = self.left_with(owner, Opcode::Continue, position);
+            let mut all = self.terminator_operands(owner, Opcode::Continue, position);
             all.push(first);
             all
         };
@@ -111,7 +113,7 @@ impl KernelInfo<'_> {
     }
 
     /// The operands at this position of all terminators of this kind in the regions of an op.
-    fn left_with(&self, owner: OpId, code: Opcode, position: usize) -> Vec<Value> {
+    fn terminator_operands(&self, owner: OpId, code: Opcode, position: usize) -> Vec<Value> {
         let mut all = Vec::new();
         for &region in &self.module.op(owner).regions {
             self.module.walk(region, &mut |id| {
@@ -123,7 +125,7 @@ impl KernelInfo<'_> {
     }
 
     /// Does nothing else access what a store writes: no other op, and neither the store itself in another band or iteration?
-    fn stores_apart(&self, body: BlockId, store: OpId, first: Option<Value>) -> bool {
+    fn stores_disjoint_tiles(&self, body: BlockId, store: OpId, first: Option<Value>) -> bool {
         let module = self.module;
         let root = self.stored_array(store);
         let mut alone = matches!(module.def(root), Def::Arg(block, _) if block == body);
@@ -132,12 +134,14 @@ impl KernelInfo<'_> {
             alone &= id == store || !accesses || self.stored_array(id) != root;
         });
         let view = module.ty(module.op(store).operand_group("view")[0]);
-        alone && first.is_none_or(|first| self.is_multiple(first)) && matches!(view, Type::PartitionView { .. })
+        alone
+            && first.is_none_or(|first| self.is_multiple_of_partitions(first))
+            && matches!(view, Type::PartitionView { .. })
     }
 
     /// Is an integer a multiple of the number of bands, and not what is left of one that its type has no room for?
-    fn is_multiple(&self, value: Value) -> bool {
-        let (facts, bands) = (&self.inference.facts, i64::from(self.bands));
+    fn is_multiple_of_partitions(&self, value: Value) -> bool {
+        let (facts, bands) = (&self.inference.facts, i64::from(self.data_partitions));
         let multiple = |value: Value| facts.constant(value).filter(|number| number % bands == 0);
         let product = self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == Opcode::MulI);
         let fits = |other: Value, number: i64| {

@@ -3,7 +3,7 @@
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::Step;
-use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_work};
+use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_in_exp_span};
 
 impl KernelInfo<'_> {
     /// Does each turn to work end in the body where it begins, behind exponentials of its own body, with nothing between that waits for others? Turns
@@ -30,7 +30,7 @@ impl KernelInfo<'_> {
                 Step::ExpOrderWait { .. } => return fault("is for what are no exponentials of its body"),
                 Step::ExpOrderArrive(exponentials) if turn == Some(exponentials) => turn = None,
                 Step::ExpOrderArrive(_) => return fault("ends that has not begun"),
-                ref step if turn.is_some() && !may_be_work(step) => {
+                ref step if turn.is_some() && !may_be_in_exp_span(step) => {
                     return fault("does not end before others are waited for");
                 }
                 _ => {}

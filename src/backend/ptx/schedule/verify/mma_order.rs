@@ -3,26 +3,26 @@
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
-use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_turn;
+use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_mma_span;
 
 impl KernelInfo<'_> {
     /// Are turns of as many groups as there are barriers for, and does each end that begins, in the same body, with nothing between that waits for other
     /// groups? How often a group has its turn does not matter: all do the same, and none begins anew (lowering has the first turn begin with the
     /// program).
     pub fn verify_mma_order(&self, schedule: &Schedule) -> VerifyResult {
-        let may_be = schedule.partition(WarpRole::Consumer).is_some_and(|agent| self.has_turns(schedule, agent));
+        let may_be = schedule.partition(WarpRole::Consumer).is_some_and(|agent| self.can_order(schedule, agent));
         for steps in &schedule.sequences {
-            self.verify_exp_order(steps, may_be && self.bands == 1)?;
+            self.verify_exp_order(steps, may_be && self.data_partitions == 1)?;
             let mut has_turn = false;
             for step in steps {
                 let Step::Mma(plan) = step else {
-                    if has_turn && !may_be_in_turn(step) {
+                    if has_turn && !may_be_in_mma_span(step) {
                         return Err(format!("a turn does not end before op {:?}", step.op().map(|id| id.index())));
                     }
                     continue;
                 };
                 let fault = |what: &str| Err(format!("op {} {what}", plan.ops[0].index()));
-                if plan.order.is_some() && !(may_be && self.run_on(&plan.ops)) {
+                if plan.order.is_some() && !(may_be && self.is_async(&plan.ops)) {
                     return fault("is issued in turn, and nobody else has turns");
                 }
                 if plan.order.acquire && has_turn || plan.order.release && !(has_turn || plan.order.acquire) {

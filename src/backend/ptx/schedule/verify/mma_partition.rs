@@ -8,7 +8,7 @@ use crate::ir::BlockId;
 impl KernelInfo<'_> {
     /// Is each product that a step issues split as it is planned?
     pub fn verify_mma_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
-        let planned = self.splits(body);
+        let planned = self.mma_partitions(body);
         if schedule.mma_partitions != planned {
             return Err(format!("products are split as {:?} instead of {planned:?}", schedule.mma_partitions));
         }

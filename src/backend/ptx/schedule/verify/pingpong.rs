@@ -21,13 +21,19 @@ impl KernelInfo<'_> {
                     return fault(plan.op, "not as the roles have it");
                 }
                 found += 1;
-                self.is_dealt_well(body, schedule, plan, way)?;
+                self.verify_pingpong_loop(body, schedule, plan, way)?;
             }
         }
         if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops are dealt")) }
     }
 
-    fn is_dealt_well(&self, body: BlockId, schedule: &Schedule, plan: &For, way: &[PipelineEvent]) -> VerifyResult {
+    fn verify_pingpong_loop(
+        &self,
+        body: BlockId,
+        schedule: &Schedule,
+        plan: &For,
+        way: &[PipelineEvent],
+    ) -> VerifyResult {
         let (module, op) = (self.module, self.module.op(plan.op));
         let Some(PingPong { loop_op: around, stages_per_iteration: takes }) = &plan.pingpong else { return Ok(()) };
         let block = module.block(op.regions[0]);
@@ -43,7 +49,7 @@ impl KernelInfo<'_> {
                 return fault(plan.op, &format!("each team does op {}, too", other.index()));
             }
         }
-        if taken(way, plan.op, takes.len()) != Some(takes.clone()) {
+        if stages_per_iteration(way, plan.op, takes.len()) != Some(takes.clone()) {
             return fault(plan.op, "an iteration takes other stages than are skipped for it");
         }
         for &inner in takes.iter().flat_map(|takes| &takes.per_iteration_of) {
@@ -57,11 +63,11 @@ impl KernelInfo<'_> {
                 return fault(inner, "it goes round more often in one than in another");
             }
         }
-        OrderPoint::ALL.into_iter().try_for_each(|turn| self.takes_turns(schedule, (plan.op, plan.body), turn))
+        OrderPoint::ALL.into_iter().try_for_each(|turn| self.verify_order_span(schedule, (plan.op, plan.body), turn))
     }
 
     /// Is all that teams do in turn between this turn and its end?
-    fn takes_turns(&self, schedule: &Schedule, (around, body): (OpId, SeqId), turn: OrderPoint) -> VerifyResult {
+    fn verify_order_span(&self, schedule: &Schedule, (around, body): (OpId, SeqId), turn: OrderPoint) -> VerifyResult {
         let (mut turns, mut has_turn) = (0, false);
         for step in schedule.steps(body) {
             match step {
@@ -77,7 +83,7 @@ impl KernelInfo<'_> {
                     }
                     has_turn = false;
                 }
-                step => self.is_in_turn(schedule, step, (around, turn, has_turn))?,
+                step => self.verify_step_order(schedule, step, (around, turn, has_turn))?,
             }
         }
         match (turns, has_turn) {
@@ -88,7 +94,7 @@ impl KernelInfo<'_> {
     }
 
     /// Does a step, with its bodies, do nothing that its team may not?
-    fn is_in_turn(
+    fn verify_step_order(
         &self,
         schedule: &Schedule,
         step: &Step,
@@ -107,14 +113,14 @@ impl KernelInfo<'_> {
             if matches!(inner, Step::OrderWait(_) | Step::OrderArrive(_)) {
                 return fault(around, "a turn begins or ends in a loop or branch");
             }
-            self.is_in_turn(schedule, inner, (around, turn, has_turn))?;
+            self.verify_step_order(schedule, inner, (around, turn, has_turn))?;
         }
         Ok(())
     }
 }
 
 /// What an iteration of a loop takes of each of so many rings, if that is known.
-fn taken(way: &[PipelineEvent], around: OpId, rings: usize) -> Option<Vec<StageCount>> {
+fn stages_per_iteration(way: &[PipelineEvent], around: OpId, rings: usize) -> Option<Vec<StageCount>> {
     let mut takes = vec![StageCount::default(); rings];
     let mut within: Vec<OpId> = Vec::new();
     for mark in way {

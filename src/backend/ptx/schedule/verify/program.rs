@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use super::steps;
 use super::{PipelineEvent, VerifyResult};
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_where_used;
+use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
     MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
@@ -51,17 +51,17 @@ impl KernelInfo<'_> {
         self.verify_try_waits(schedule)?;
         let mut ways = Vec::new();
         for agent in &schedule.partitions {
-            let mut walk = Walk::new(self, schedule, agent);
-            walk.body(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.role))?;
-            walk.end()?;
-            ways.push(walk.way);
+            let mut walk = ProgramVerifier::new(self, schedule, agent);
+            walk.sequence(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.role))?;
+            walk.all_channels_visited()?;
+            ways.push(walk.events);
             self.verify_async_order(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.role))?;
         }
         self.verify_barriers(schedule)?;
         let [math, load] = &ways[..] else { return Ok(()) };
         self.verify_pingpong(body, schedule, load)?;
         for ring in 0..schedule.warp_spec.as_ref().map_or(0, |roles| roles.pipelines.len()) {
-            if of_ring(math, ring) != of_ring(load, ring) {
+            if events_of_pipeline(math, ring) != events_of_pipeline(load, ring) {
                 return Err(format!("the agents do not go through ring {ring} in the same order"));
             }
         }
@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
 }
 
 /// The way through one ring: where it is not gone through, it is no matter who goes there.
-fn of_ring(way: &[PipelineEvent], ring: usize) -> Vec<PipelineEvent> {
+fn events_of_pipeline(way: &[PipelineEvent], ring: usize) -> Vec<PipelineEvent> {
     let mut kept: Vec<PipelineEvent> = Vec::new();
     let mut entered = Vec::new();
     for mark in way {
@@ -92,64 +92,64 @@ fn of_ring(way: &[PipelineEvent], ring: usize) -> Vec<PipelineEvent> {
 }
 
 /// One agent's way through its program.
-struct Walk<'a, 'm> {
-    context: &'a KernelInfo<'m>,
+struct ProgramVerifier<'a, 'm> {
+    info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
-    acts: WarpRole,
+    role: WarpRole,
     /// Values that are there.
-    there: HashSet<Value>,
+    defined: HashSet<Value>,
     /// Channels whose stage is held, and the body in which it was taken.
-    held: HashMap<u32, SeqId>,
+    acquired: HashMap<u32, SeqId>,
     /// Channels that were taken or filled.
-    gone_through: HashSet<u32>,
+    visited_channels: HashSet<u32>,
     /// The loads whose tiles the threads have in stages, in the loops around; own elements or not.
-    ahead: HashMap<OpId, bool>,
-    way: Vec<PipelineEvent>,
-    bytes_ahead: u32,
+    cp_async_loads: HashMap<OpId, bool>,
+    events: Vec<PipelineEvent>,
+    cp_async_bytes: u32,
 }
 
-impl<'a, 'm> Walk<'a, 'm> {
-    fn new(context: &'a KernelInfo<'m>, schedule: &'a Schedule, agent: &Partition) -> Walk<'a, 'm> {
-        Walk {
-            context,
+impl<'a, 'm> ProgramVerifier<'a, 'm> {
+    fn new(context: &'a KernelInfo<'m>, schedule: &'a Schedule, agent: &Partition) -> ProgramVerifier<'a, 'm> {
+        ProgramVerifier {
+            info: context,
             schedule,
-            acts: agent.role,
-            there: HashSet::new(),
-            held: HashMap::new(),
-            gone_through: HashSet::new(),
-            ahead: HashMap::new(),
-            way: Vec::new(),
-            bytes_ahead: 0,
+            role: agent.role,
+            defined: HashSet::new(),
+            acquired: HashMap::new(),
+            visited_channels: HashSet::new(),
+            cp_async_loads: HashMap::new(),
+            events: Vec::new(),
+            cp_async_bytes: 0,
         }
     }
 
-    fn roles(&self) -> Option<&'a WarpSpecialization> {
+    fn warp_spec(&self) -> Option<&'a WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
     }
 
     fn channel_of(&self, load: OpId) -> Option<u32> {
-        self.roles().and_then(|roles| roles.operand_channel.get(&load)).map(|&channel| channel as u32)
+        self.warp_spec().and_then(|roles| roles.operand_channel.get(&load)).map(|&channel| channel as u32)
     }
 
     /// Is it the load of a small tile that comes with others?
-    fn rides(&self, load: OpId) -> bool {
-        self.roles().is_some_and(|roles| roles.aux_channel.contains_key(&load))
+    fn is_aux_load(&self, load: OpId) -> bool {
+        self.warp_spec().is_some_and(|roles| roles.aux_channel.contains_key(&load))
     }
 
-    fn end(&self) -> VerifyResult {
-        let channels = self.roles().map_or(0, |roles| roles.channels.len());
-        match self.gone_through.len() == channels {
+    fn all_channels_visited(&self) -> VerifyResult {
+        let channels = self.warp_spec().map_or(0, |roles| roles.channels.len());
+        match self.visited_channels.len() == channels {
             true => Ok(()),
-            false => Err(format!("program {}: not all channels are gone through", self.acts)),
+            false => Err(format!("program {}: not all channels are gone through", self.role)),
         }
     }
 
     /// The steps of a body, which do the ops of a block.
-    fn body(&mut self, block: BlockId, body: SeqId) -> VerifyResult {
-        let ops = &self.context.module.block(block).ops;
+    fn sequence(&mut self, block: BlockId, body: SeqId) -> VerifyResult {
+        let ops = &self.info.module.block(block).ops;
         let places: HashMap<OpId, usize> = ops.iter().enumerate().map(|(place, &id)| (id, place)).collect();
-        let mut before = self.there.clone();
-        self.there.extend(&self.context.module.block(block).args);
+        let mut before = self.defined.clone();
+        self.defined.extend(&self.info.module.block(block).args);
         let mut done: HashSet<OpId> = HashSet::new();
         let mut order: Vec<usize> = Vec::new();
         for step in self.schedule.steps(body) {
@@ -166,22 +166,22 @@ impl<'a, 'm> Walk<'a, 'm> {
         }
         self.is_complete(ops, &done)?;
         self.is_in_order(ops, &order)?;
-        let held = self.held.iter().find(|&(_, &at)| at == body);
+        let held = self.acquired.iter().find(|&(_, &at)| at == body);
         if let Some((channel, _)) = held {
             return Err(format!("the stage of channel {channel} is never given back"));
         }
         // What a body makes is forgotten, since it need not have run.
-        std::mem::swap(&mut self.there, &mut before);
+        std::mem::swap(&mut self.defined, &mut before);
         Ok(())
     }
 
     /// Are all ops done that this agent has to do?
     fn is_complete(&self, ops: &[OpId], done: &HashSet<OpId>) -> VerifyResult {
-        let module = self.context.module;
+        let module = self.info.module;
         for &id in ops {
             let code = module.op(id).code;
             let ends = code.spec().effect == Effect::Terminator || code == Opcode::GdcWait;
-            let wanted = match (self.acts, self.roles()) {
+            let wanted = match (self.role, self.warp_spec()) {
                 (WarpRole::Producer, Some(roles)) => {
                     ends || roles.producer_ops.contains(&id) || roles.is_producer_load(id)
                 }
@@ -214,89 +214,90 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     fn must_keep_order(&self, first: OpId, second: OpId) -> bool {
-        let module = self.context.module;
+        let module = self.info.module;
         // What is only read is the same at any time.
-        let is_invariant_load =
-            |&id: &OpId| module.op(id).code == Opcode::LoadView && self.context.is_invariant_load(id);
+        let is_invariant_load = |&id: &OpId| module.op(id).code == Opcode::LoadView && self.info.is_invariant_load(id);
         if [first, second].iter().any(is_invariant_load) {
             return false;
         }
         let [a, b] = [first, second].map(|id| module.op(id).code.spec().effect);
-        match (self.context.memory_effect_of(first), self.context.memory_effect_of(second)) {
-            (Some(first), Some(second)) => first.conflicts(&second),
+        match (self.info.memory_effect_of(first), self.info.memory_effect_of(second)) {
+            (Some(first), Some(second)) => first.may_race(&second),
             _ => a != Effect::Pure && b != Effect::Pure,
         }
     }
 
     fn step(&mut self, body: SeqId, step: &Step) -> VerifyResult {
         match step {
-            &Step::Advance(channel) | &Step::Produce(channel) => self.go_through(body, step, channel)?,
-            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.give(body, channel))?,
+            &Step::Advance(channel) | &Step::Produce(channel) => self.visit_channel(body, step, channel)?,
+            Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.release(body, channel))?,
             Step::StripMine(strip) => {
-                steps::strip(self.context, self.schedule, strip)?;
+                steps::verify_strip_mine(self.info, self.schedule, strip)?;
                 for &(id, part) in &strip.ops {
                     if part == StripRole::Body {
-                        self.kind_fits(&Step::Exec(id), id)?;
+                        self.step_fits_op(&Step::Exec(id), id)?;
                     }
-                    self.reads(id)?;
-                    self.there.extend(&self.context.module.op(id).results);
+                    self.operands_defined(id)?;
+                    self.defined.extend(&self.info.module.op(id).results);
                 }
             }
             Step::For(step) => {
                 step.carried_mmas
                     .iter()
-                    .try_for_each(|orbit| steps::orbit(self.context, self.schedule, step, orbit))?;
-                steps::rounds(self.context, self.acts, step)?;
+                    .try_for_each(|orbit| steps::verify_carried_mma(self.info, self.schedule, step, orbit))?;
+                steps::verify_unroll(self.info, self.role, step)?;
                 if let Some(ahead) = &step.cp_async {
-                    steps::ahead(self.context, step.op, ahead, self.schedule.steps(step.body))?;
+                    steps::verify_cp_async(self.info, step.op, ahead, self.schedule.steps(step.body))?;
                 }
             }
-            Step::MmaWait(MmaWait { mma: product, release_after: Some(value), .. }) if !self.there.contains(value) => {
+            Step::MmaWait(MmaWait { mma: product, release_after: Some(value), .. })
+                if !self.defined.contains(value) =>
+            {
                 return Err(format!(
                     "op {} is waited for behind %{}, which is not there",
                     product.index(),
                     value.index()
                 ));
             }
-            &Step::If { op, pure: true, .. } if !self.context.is_pure(op) => {
+            &Step::If { op, pure: true, .. } if !self.info.is_pure(op) => {
                 return Err(format!("the branches of op {} do more than compute", op.index()));
             }
             _ => {}
         }
         if let Step::Mma(plan) = step {
-            return self.multiply(body, step, plan);
+            return self.mma_group(body, step, plan);
         }
         if let Some(id) = step.op() {
-            self.kind_fits(step, id)?;
-            self.reads(id)?;
+            self.step_fits_op(step, id)?;
+            self.operands_defined(id)?;
             self.regions(step, id)?;
         }
         for id in ops_of(self.schedule, step) {
-            self.there.extend(&self.context.module.op(id).results);
+            self.defined.extend(&self.info.module.op(id).results);
         }
         Ok(())
     }
 
     /// Products that are issued together, in order; then their stages come back.
-    fn multiply(&mut self, body: SeqId, step: &Step, plan: &MmaGroup) -> VerifyResult {
+    fn mma_group(&mut self, body: SeqId, step: &Step, plan: &MmaGroup) -> VerifyResult {
         for &id in &plan.ops {
-            self.kind_fits(step, id)?;
-            self.reads(id)?;
-            self.there.extend(&self.context.module.op(id).results);
+            self.step_fits_op(step, id)?;
+            self.operands_defined(id)?;
+            self.defined.extend(&self.info.module.op(id).results);
         }
-        let ahead = &self.ahead;
+        let ahead = &self.cp_async_loads;
         let fetched = |load: OpId| self.channel_of(load).is_some() || ahead.get(&load) == Some(&false);
-        steps::together(self.context, self.roles(), plan, (&fetched, self.bytes_ahead))?;
-        plan.releases.iter().try_for_each(|&channel| self.give(body, channel))
+        steps::verify_mma_group(self.info, self.warp_spec(), plan, (&fetched, self.cp_async_bytes))?;
+        plan.releases.iter().try_for_each(|&channel| self.release(body, channel))
     }
 
     /// Is the op one that a step of this kind does?
-    fn kind_fits(&self, step: &Step, id: OpId) -> VerifyResult {
-        let op = self.context.module.op(id);
+    fn step_fits_op(&self, step: &Step, id: OpId) -> VerifyResult {
+        let op = self.info.module.op(id);
         let fits = match step {
-            Step::Deferred(_) => self.makes_nothing(id),
-            Step::LocalLoadThreadPrivate(_) => self.ahead.get(&id) == Some(&true),
-            Step::LocalLoad(_) => self.acts == WarpRole::Consumer && self.rides(id),
+            Step::Deferred(_) => self.needs_no_code(id),
+            Step::LocalLoadThreadPrivate(_) => self.cp_async_loads.get(&id) == Some(&true),
+            Step::LocalLoad(_) => self.role == WarpRole::Consumer && self.is_aux_load(id),
             Step::TmaStore(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::PrivatizedAtomic(_) => op.code == Opcode::AtomicRmw,
             Step::Mma(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
@@ -307,7 +308,8 @@ impl<'a, 'm> Walk<'a, 'm> {
             Step::Exec(_) => {
                 let other = matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop | Opcode::If);
                 let ends = op.code.spec().effect == Effect::Terminator;
-                let fetched = self.channel_of(id).is_some() || self.rides(id) || self.ahead.contains_key(&id);
+                let fetched =
+                    self.channel_of(id).is_some() || self.is_aux_load(id) || self.cp_async_loads.contains_key(&id);
                 !(other || ends || fetched)
             }
             Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => true,
@@ -318,15 +320,15 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Does nobody miss instructions for this op here?
-    fn makes_nothing(&self, id: OpId) -> bool {
-        let op = self.context.module.op(id);
-        let fetched = |load: OpId| self.channel_of(load).is_some() || self.ahead.get(&load) == Some(&false);
+    fn needs_no_code(&self, id: OpId) -> bool {
+        let op = self.info.module.op(id);
+        let fetched = |load: OpId| self.channel_of(load).is_some() || self.cp_async_loads.get(&load) == Some(&false);
         match op.code {
-            Opcode::LoadView => fetched(id) || self.acts == WarpRole::Producer && self.rides(id),
-            _ if self.context.deferred.contains(&id) => true,
+            Opcode::LoadView => fetched(id) || self.role == WarpRole::Producer && self.is_aux_load(id),
+            _ if self.info.rematerialized.contains(&id) => true,
             code => {
-                let behind = op.results.first().and_then(|&result| self.context.source_load(result));
-                is_computed_where_used(self.context, id)
+                let behind = op.results.first().and_then(|&result| self.info.source_load(result));
+                is_computed_at_use(self.info, id)
                     || code == Opcode::FToF && behind.is_some_and(fetched)
                     || matches!(code, Opcode::MakeToken | Opcode::JoinTokens)
             }
@@ -339,47 +341,47 @@ impl<'a, 'm> Walk<'a, 'm> {
         if bodies.is_empty() {
             return Ok(());
         }
-        let regions = &self.context.module.op(id).regions;
+        let regions = &self.info.module.op(id).regions;
         if regions.len() != bodies.len() {
             return Err(format!("op {} has {} regions", id.index(), regions.len()));
         }
-        let before = (self.ahead.clone(), self.bytes_ahead);
+        let before = (self.cp_async_loads.clone(), self.cp_async_bytes);
         if let Step::For(step) = step
             && let Some(ahead) = &step.cp_async
         {
-            self.bytes_ahead += ahead.bytes();
-            self.ahead.extend(ahead.copies.iter().map(|copy| (copy.load, copy.thread_private)));
+            self.cp_async_bytes += ahead.bytes();
+            self.cp_async_loads.extend(ahead.copies.iter().map(|copy| (copy.load, copy.thread_private)));
         }
-        steps::fits(self.context, self.roles(), self.bytes_ahead)?;
-        self.way.push(PipelineEvent::Enter(id));
+        steps::verify_smem_capacity(self.info, self.warp_spec(), self.cp_async_bytes)?;
+        self.events.push(PipelineEvent::Enter(id));
         for (index, (&region, &body)) in regions.iter().zip(bodies).enumerate() {
             if index > 0 {
-                self.way.push(PipelineEvent::Else);
+                self.events.push(PipelineEvent::Else);
             }
-            self.body(region, body)?;
+            self.sequence(region, body)?;
         }
-        self.way.push(PipelineEvent::Leave);
-        (self.ahead, self.bytes_ahead) = before;
+        self.events.push(PipelineEvent::Leave);
+        (self.cp_async_loads, self.cp_async_bytes) = before;
         Ok(())
     }
 
-    fn go_through(&mut self, body: SeqId, step: &Step, channel: u32) -> VerifyResult {
+    fn visit_channel(&mut self, body: SeqId, step: &Step, channel: u32) -> VerifyResult {
         let right = if matches!(step, Step::Advance(_)) { WarpRole::Consumer } else { WarpRole::Producer };
-        let plan = self.roles().and_then(|roles| roles.channels.get(channel as usize));
-        let (Some(plan), true) = (plan, right == self.acts) else { return Err(format!("no channel {channel} here")) };
-        if !self.gone_through.insert(channel) || self.held.contains_key(&channel) {
+        let plan = self.warp_spec().and_then(|roles| roles.channels.get(channel as usize));
+        let (Some(plan), true) = (plan, right == self.role) else { return Err(format!("no channel {channel} here")) };
+        if !self.visited_channels.insert(channel) || self.acquired.contains_key(&channel) {
             return Err(format!("channel {channel} is gone through twice"));
         }
-        self.way.push(PipelineEvent::Stage(plan.pipeline, channel));
-        if self.acts == WarpRole::Consumer {
-            self.held.insert(channel, body);
+        self.events.push(PipelineEvent::Stage(plan.pipeline, channel));
+        if self.role == WarpRole::Consumer {
+            self.acquired.insert(channel, body);
             return Ok(());
         }
-        plan.loads.iter().try_for_each(|load| self.reads(load.load))
+        plan.loads.iter().try_for_each(|load| self.operands_defined(load.load))
     }
 
-    fn give(&mut self, body: SeqId, channel: u32) -> VerifyResult {
-        match self.held.remove(&channel) {
+    fn release(&mut self, body: SeqId, channel: u32) -> VerifyResult {
+        match self.acquired.remove(&channel) {
             Some(taken) if taken == body => Ok(()),
             Some(_) => Err(format!("the stage of channel {channel} is given back elsewhere than it was taken")),
             None => Err(format!("the stage of channel {channel} is given back, and not held")),
@@ -387,31 +389,31 @@ impl<'a, 'm> Walk<'a, 'm> {
     }
 
     /// Is all there that an op reads, also in the regions that are parts of it?
-    fn reads(&mut self, id: OpId) -> VerifyResult {
-        let module = self.context.module;
+    fn operands_defined(&mut self, id: OpId) -> VerifyResult {
+        let module = self.info.module;
         let op = module.op(id);
         let ends = op.code.spec().effect == Effect::Terminator || !op.regions.is_empty();
         for &value in &op.operands {
-            let wanted = match (self.acts, self.roles()) {
+            let wanted = match (self.role, self.warp_spec()) {
                 _ if matches!(module.ty(value), Type::Token) => false,
                 // It carries what the slice needs alone.
                 (WarpRole::Producer, Some(_)) => !ends,
                 _ => true,
             };
-            if wanted && !self.there.contains(&value) {
+            if wanted && !self.defined.contains(&value) {
                 return Err(format!("op {} reads %{}, which is not there", id.index(), value.index()));
             }
-            if self.acts != WarpRole::Producer && matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
-                self.reads_stage(id, value)?;
+            if self.role != WarpRole::Producer && matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
+                self.stage_acquired(id, value)?;
             }
         }
         Ok(())
     }
 
-    fn reads_stage(&self, product: OpId, value: Value) -> VerifyResult {
-        let load = self.context.source_load(value);
+    fn stage_acquired(&self, product: OpId, value: Value) -> VerifyResult {
+        let load = self.info.source_load(value);
         match load.and_then(|load| self.channel_of(load)) {
-            Some(channel) if !self.held.contains_key(&channel) => {
+            Some(channel) if !self.acquired.contains_key(&channel) => {
                 Err(format!("op {} reads the stage of channel {channel}, which is not held", product.index()))
             }
             _ => Ok(()),

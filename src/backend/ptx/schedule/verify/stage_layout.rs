@@ -20,7 +20,7 @@ impl KernelInfo<'_> {
     /// Do the boxes of each channel fill the bytes of a stage where products read them, each once, and as many as are
     /// announced?
     pub fn verify_stage_layout(&self, body: BlockId, roles: &WarpSpecialization) -> VerifyResult {
-        let wanted = self.wanted_panels(body);
+        let wanted = self.required_panels(body);
         for (index, channel) in roles.channels.iter().enumerate() {
             let fault = |what: String| Err(format!("channel {index}: {what}"));
             if roles
@@ -30,21 +30,21 @@ impl KernelInfo<'_> {
             {
                 return fault(format!("ring {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
             }
-            let filled = match self.filled(channel) {
+            let filled = match self.written_ranges(channel) {
                 Ok(filled) => filled,
                 Err(problem) => return fault(problem),
             };
             for load in &channel.loads {
                 let id = load.load.index();
                 if roles.aux_channel.contains_key(&load.load) {
-                    match roles.aux_channel.get(&load.load) == Some(&index) && self.rides_whole(load) {
+                    match roles.aux_channel.get(&load.load) == Some(&index) && self.is_valid_aux_box(load) {
                         true => continue,
                         false => return fault(format!("op {id} does not stand where threads read it")),
                     }
                 }
                 let Some(panels) = wanted.get(&load.load) else { return fault(format!("no product reads op {id}")) };
-                let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.stands_with(load, other));
-                if !comes || !stands(load, *panels, &filled) {
+                let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.is_fused_with(load, other));
+                if !comes || !is_placed_as(load, *panels, &filled) {
                     return fault(format!("op {id} does not stand where it is read"));
                 }
                 if roles.operand_channel.get(&load.load) != Some(&index) {
@@ -56,7 +56,7 @@ impl KernelInfo<'_> {
     }
 
     /// Is the tile of a load one box, where boxes may begin?
-    fn rides_whole(&self, load: &TmaLoad) -> bool {
+    fn is_valid_aux_box(&self, load: &TmaLoad) -> bool {
         let [part] = &load.boxes[..] else { return false };
         let whole = self.ridden(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
         whole
@@ -66,7 +66,7 @@ impl KernelInfo<'_> {
     }
 
     /// How products want the tiles of loads.
-    fn wanted_panels(&self, body: BlockId) -> HashMap<OpId, Panels> {
+    fn required_panels(&self, body: BlockId) -> HashMap<OpId, Panels> {
         let mut wanted = HashMap::new();
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
@@ -83,7 +83,7 @@ impl KernelInfo<'_> {
     }
 
     /// The bytes of a stage that the boxes of a channel fill, in order.
-    fn filled(&self, channel: &Channel) -> Result<Vec<Bytes>, String> {
+    fn written_ranges(&self, channel: &Channel) -> Result<Vec<Bytes>, String> {
         let mut filled: Vec<Bytes> = Vec::new();
         for load in &channel.loads {
             let bytes = box_bytes(load);
@@ -103,10 +103,10 @@ impl KernelInfo<'_> {
     }
 
     /// Does a tile without boxes stand in those of another one, as far behind it as in the array?
-    fn stands_with(&self, load: &TmaLoad, other: &TmaLoad) -> bool {
+    fn is_fused_with(&self, load: &TmaLoad, other: &TmaLoad) -> bool {
         let (span, behind) = (span_of(other), i64::from(load.smem_offset) - i64::from(other.smem_offset));
         let axes = 0..self.module.shape(self.module.op(load.load).results[0]).len();
-        let mut lies = axes.map(|axis| self.lies_behind(load.load, other.load, axis, behind / span.max(1)));
+        let mut lies = axes.map(|axis| self.is_adjacent_after(load.load, other.load, axis, behind / span.max(1)));
         !other.boxes.is_empty() && load.panel_rows == other.panel_rows && behind % span == 0 && lies.any(|lies| lies)
     }
 
@@ -128,7 +128,7 @@ impl KernelInfo<'_> {
         let row =
             |part: &crate::backend::ptx::schedule::TmaBox| part.coord.iter().sum::<i64>() - part.coord[fastest] + high;
         let mut places = Vec::new();
-        for (band, boxes) in (0..).zip(self.boxes_of_bands(load)) {
+        for (band, boxes) in (0..).zip(self.has_partition_boxes(load)) {
             if boxes.iter().map(row).max().is_some_and(|rows| rows != load.panel_rows) {
                 return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
             }
@@ -140,7 +140,7 @@ impl KernelInfo<'_> {
     }
 
     /// The boxes of a load as if each band were the first one.
-    fn boxes_of_bands(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
+    fn has_partition_boxes(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
         let Some(axis) = self.band_axis(load.load).filter(|_| load.partitions > 1) else {
             return vec![load.boxes.clone()];
         };
@@ -173,7 +173,7 @@ fn box_bytes(load: &TmaLoad) -> i64 {
 }
 
 /// Does a tile stand where a product reads it, wholly, and where patterns of swizzles begin?
-fn stands(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
+fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
     let span = wanted.span;
     let first = i64::from(load.smem_offset);
     let places = (0..load.partitions).flat_map(|band| (0..wanted.count).map(move |panel| (i64::from(band), panel)));

@@ -35,7 +35,7 @@ impl KernelInfo<'_> {
                 return fault("others access the array");
             }
             let layout = &schedule.layouts.get(send.layout.0 as usize);
-            match layout.map(|layout| self.has_boxes(send, layout)) {
+            match layout.map(|layout| self.verify_boxes(send, layout)) {
                 Some(Ok(())) => {}
                 Some(Err(problem)) => return fault(&problem),
                 None => return fault("there is no such layout"),
@@ -44,7 +44,7 @@ impl KernelInfo<'_> {
             if schedule.sends().filter(|other| self.stored_array(other.op) == root).count() > 1 {
                 return fault("warps do not wait for each other, and others store to the array");
             }
-            self.is_outbox(schedule, send, outbox).or_else(|problem| fault(&problem))?;
+            self.verify_staging_buffer(schedule, send, outbox).or_else(|problem| fault(&problem))?;
             if outbox.channel.is_some() {
                 continue;
             }
@@ -53,7 +53,7 @@ impl KernelInfo<'_> {
             }
             places.push(outbox.buffer);
         }
-        let in_stage = |store: OpId| schedule.sends().any(|send| send.op == store && in_stage(send));
+        let in_stage = |store: OpId| schedule.sends().any(|send| send.op == store && is_staged_in_channel(send));
         match schedule
             .warp_spec
             .iter()
@@ -67,7 +67,7 @@ impl KernelInfo<'_> {
     }
 
     /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
-    fn has_boxes(&self, send: &TmaStore, layout: &Layout) -> VerifyResult {
+    fn verify_boxes(&self, send: &TmaStore, layout: &Layout) -> VerifyResult {
         let op = self.module.op(send.op);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let tile = &send.tile;
@@ -102,7 +102,7 @@ impl KernelInfo<'_> {
     }
 
     /// Is there a place for the boxes of each warp of each team that is reserved for them?
-    fn is_outbox(&self, schedule: &Schedule, send: &TmaStore, outbox: &StagingBuffer) -> VerifyResult {
+    fn verify_staging_buffer(&self, schedule: &Schedule, send: &TmaStore, outbox: &StagingBuffer) -> VerifyResult {
         let (
             tile,
             &StagingBuffer { buffer: place, channel: stage, split: StoreSplit { count, bytes, in_flight: slots } },
@@ -120,7 +120,7 @@ impl KernelInfo<'_> {
                 channel.staging_for == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
             };
             let begins = place.offset.is_multiple_of(BOX_ALIGN);
-            return match channel.is_some_and(fits) && begins && self.crews() == 1 {
+            return match channel.is_some_and(fits) && begins && self.consumer_groups() == 1 {
                 true => Ok(()),
                 false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
             };
@@ -139,6 +139,6 @@ impl KernelInfo<'_> {
 }
 
 /// Do the boxes of a store stand in a stage?
-fn in_stage(send: &TmaStore) -> bool {
+fn is_staged_in_channel(send: &TmaStore) -> bool {
     send.staging.as_ref().is_some_and(|outbox| outbox.channel.is_some())
 }

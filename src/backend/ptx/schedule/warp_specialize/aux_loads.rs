@@ -32,7 +32,7 @@ const COPIES: usize = 4;
 impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
     pub fn add_aux_loads(&self, structure: &RegionTree, roles: &mut WarpSpecialization, body: BlockId) {
-        if self.bands > 1 {
+        if self.data_partitions > 1 {
             return;
         }
         let mut loads = Vec::new();
@@ -64,13 +64,13 @@ impl KernelInfo<'_> {
     fn ride(&self, load: OpId, structure: &RegionTree, roles: &WarpSpecialization) -> Option<usize> {
         let block = self.op_blocks[load.index()]?;
         let loop_around = self.enclosing_loop(block, structure);
-        if loop_around.is_none() || self.may_stream(loop_around).is_err() || !self.allows_copy_engine(load) {
+        if loop_around.is_none() || self.can_use_producer(loop_around).is_err() || !self.allows_tma(load) {
             return None;
         }
         let ops = &self.module.block(block).ops;
         let place = |id: OpId| ops.iter().position(|&other| other == id);
         let products: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
-        let several = products.iter().map(|&id| self.bundles.last(id)).collect::<HashSet<OpId>>().len() > 1;
+        let several = products.iter().map(|&id| self.mma_groups.last(id)).collect::<HashSet<OpId>>().len() > 1;
         let read = place(self.first_use(ops, load)?)?;
         // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
         // nothing to do but what can be had before.
@@ -79,7 +79,7 @@ impl KernelInfo<'_> {
         roles.channels.iter().enumerate().position(|(number, channel)| {
             let taken = roles.consumer_anchor(number as u32).and_then(place);
             let last = place(channel.last_use);
-            let runs = products.contains(&channel.last_use) && self.run_on(&[channel.last_use]);
+            let runs = products.contains(&channel.last_use) && self.is_async(&[channel.last_use]);
             channel.block == block
                 && !channel.wait_at_acquire
                 && taken.is_some_and(|taken| taken < read)

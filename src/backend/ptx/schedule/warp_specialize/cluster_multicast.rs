@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::analysis::cta_uniformity::{CtaUniformity, known_at_entry};
+use crate::backend::ptx::schedule::analysis::cta_uniformity::{CtaUniformity, is_known_at_entry};
 use crate::backend::ptx::schedule::ir::pipelines::ClusterMulticast;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -29,15 +29,15 @@ impl KernelInfo<'_> {
         for &id in slice {
             let op = module.op(id);
             let in_step = match op.code {
-                Opcode::For if differing.any(op.group(1)) || differing.any(op.group(2)) => false,
-                Opcode::For if differing.any(op.group(0)) => {
+                Opcode::For if differing.any_differs(op.group(1)) || differing.any_differs(op.group(2)) => false,
+                Opcode::For if differing.any_differs(op.group(0)) => {
                     pairs.outer_loops.push(id);
                     let mut bounds = (0..3).map(|group| op.group(group)[0]);
                     self.op_blocks[id.index()] == Some(body)
-                        && differing.mirror(op.group(0)[0], &mut pairs.peer_ops)
-                        && bounds.all(|bound| known_at_entry(module, body, bound, &mut pairs.bound_ops))
+                        && differing.peer_computable(op.group(0)[0], &mut pairs.peer_ops)
+                        && bounds.all(|bound| is_known_at_entry(module, body, bound, &mut pairs.bound_ops))
                 }
-                Opcode::If => !differing.any(&op.operands),
+                Opcode::If => !differing.any_differs(&op.operands),
                 _ => true,
             };
             if !in_step {
@@ -50,8 +50,10 @@ impl KernelInfo<'_> {
             let deciding: Vec<Value> =
                 op.group(1).iter().copied().filter(|value| differing.values.contains(value)).collect();
             let mut ops = HashSet::new();
-            let known = deciding.iter().all(|&index| !differing.always(index) && differing.mirror(index, &mut ops));
-            if known && !differing.any(op.group(0)) {
+            let known = deciding
+                .iter()
+                .all(|&index| !differing.always_differs(index) && differing.peer_computable(index, &mut ops));
+            if known && !differing.any_differs(op.group(0)) {
                 pairs.peer_ops.extend(ops);
                 pairs.multicast_loads.insert(load, deciding);
             }

@@ -17,7 +17,7 @@ impl KernelInfo<'_> {
         };
         let is_band = |value: Value| made_by(value, Opcode::GetBand).is_some();
         let index = self.module.op(access).operand_group("index");
-        (self.bands > 1).then(|| {
+        (self.data_partitions > 1).then(|| {
             index.iter().enumerate().find_map(|(axis, &index)| {
                 match made_by(index, Opcode::AddI).map(|sum| &sum.operands[..]) {
                     Some(&[first, band]) | Some(&[band, first]) if is_band(band) => Some((axis, Some(first))),
@@ -36,7 +36,7 @@ impl KernelInfo<'_> {
     pub fn of_all_bands(&self, one: TmaLoad) -> TmaLoad {
         let Some(axis) = self.band_axis(one.load) else { return one };
         let tile = self.module.shape(self.module.op(one.load).results[0]);
-        let (height, bytes, bands) = (tile[axis], one.bytes, self.bands);
+        let (height, bytes, bands) = (tile[axis], one.bytes, self.data_partitions);
         let of_band = |band: u32| {
             one.boxes.iter().map(move |part| {
                 let mut place = part.coord.clone();

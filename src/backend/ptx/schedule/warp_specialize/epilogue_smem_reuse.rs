@@ -14,10 +14,10 @@ impl KernelInfo<'_> {
     /// The channel that lends a stage to the store of a kernel, if there is one alone and a ring for it: that of the loads which come last before
     /// it, since what comes next is loaded through the others.
     pub fn staging_channel(&self, roles: &WarpSpecialization, structure: &RegionTree) -> Option<Channel> {
-        let mut stores = self.boxed.keys();
+        let mut stores = self.tma_stores.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.op_blocks[store.index()]?;
-        let alone = self.crews() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
+        let alone = self.consumer_groups() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
         // The agent that loads comes to the block.
         if !alone || !roles.channels.iter().any(|channel| channel.block == block) {
             return None;

@@ -19,16 +19,16 @@ const LEAST_ACCUMULATORS: u32 = 64;
 impl KernelInfo<'_> {
     /// How iterations may be dealt to teams, if they may be and should.
     pub fn deal(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
-        let crowded = self.bands > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
+        let crowded = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
         if crowded || !self.can_pingpong() {
             return None;
         }
         let deal = self.possible_pingpong(body, roles)?;
-        if let Some(wanted) = self.hinted_flag(deal.loop_op, hint_key::PINGPONG) {
+        if let Some(wanted) = self.bool_hint(deal.loop_op, hint_key::PINGPONG) {
             return wanted.then_some(deal);
         }
         let products = self.inference.products.keys();
-        let most = products.map(|&id| self.accumulators(id)).max().unwrap_or(0);
+        let most = products.map(|&id| self.accumulator_registers(id)).max().unwrap_or(0);
         if !self.options.teams || most < LEAST_ACCUMULATORS {
             return None;
         }

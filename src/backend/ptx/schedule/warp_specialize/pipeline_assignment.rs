@@ -10,14 +10,14 @@ impl KernelInfo<'_> {
     /// round; best are channels of the same array, such as a loop and what was peeled off it.
     pub fn assign_pipelines(&self, roles: &mut WarpSpecialization, structure: &RegionTree) {
         let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
-        let wish = |block: BlockId| self.own_stages(self.enclosing_loop(block, structure));
+        let wish = |block: BlockId| self.loop_stages(self.enclosing_loop(block, structure));
         // Loops with wishes of their own have rings of their own.
         let agree = |a: BlockId, b: BlockId| wish(a).zip(wish(b)).is_none_or(|(a, b)| a == b);
         let is_inner = |block: BlockId| {
             // A loop that contains another channel's loop is an outer one.
             self.enclosing_loop(block, structure).is_some_and(|around| {
                 let inside = |&other: &BlockId| {
-                    self.enclosing_loop(other, structure).is_some_and(|l| l != around && self.contains(around, l))
+                    self.enclosing_loop(other, structure).is_some_and(|l| l != around && self.contains_op(around, l))
                 };
                 !blocks.iter().any(inside)
             })

@@ -79,7 +79,7 @@ impl KernelInfo<'_> {
     /// do not fit without roles either: so fewer blocks are taken.
     pub fn plan_warp_specialization(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
         let (wished, mut alone, mut unstreamed) = (self.options.occupancy, None, Unstreamed::default());
-        for blocks in (1..=self.blocks_of_roles()).rev() {
+        for blocks in (1..=self.warp_specialized_occupancy()).rev() {
             self.options.occupancy = wished.map(|_| blocks);
             match self.plan_paired_roles(body, shared, &mut alone) {
                 Ok((roles, unstreamed)) => {
@@ -97,12 +97,12 @@ impl KernelInfo<'_> {
         if self.deal(body, &roles).is_none() {
             return roles;
         }
-        self.teams = PINGPONG_GROUPS;
+        self.pingpong_groups = PINGPONG_GROUPS;
         let dealt = self.plan_paired_roles(body, shared, &mut None).ok();
         let dealt =
             dealt.and_then(|(dealt, _)| Some(WarpSpecialization { pingpong: Some(self.deal(body, &dealt)?), ..dealt }));
         dealt.unwrap_or_else(|| {
-            self.teams = 1;
+            self.pingpong_groups = 1;
             roles
         })
     }
@@ -118,7 +118,7 @@ impl KernelInfo<'_> {
         if self.options.num_ctas.unwrap_or(1) < CLUSTER_SIZE {
             return planned;
         }
-        if self.bands > 1 {
+        if self.data_partitions > 1 {
             *alone = Some("bands of rows share what is loaded");
             return planned;
         }
@@ -164,7 +164,7 @@ impl KernelInfo<'_> {
         shared: &SharedMemory,
     ) -> Result<(WarpSpecialization, Unstreamed), Unstreamed> {
         self.can_stream(body).map_err(Unstreamed::all)?;
-        let structure = self.structure(body);
+        let structure = self.region_tree(body);
         let mut roles = WarpSpecialization {
             channels: Vec::new(),
             pipelines: Vec::new(),
@@ -174,7 +174,7 @@ impl KernelInfo<'_> {
             producer_live: HashSet::new(),
             multicast: None,
             pingpong: None,
-            data_partitions: self.bands,
+            data_partitions: self.data_partitions,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
         let (mut loads, mut feeds, mut unstreamed) = (Vec::new(), HashMap::new(), Unstreamed::default());
@@ -193,7 +193,7 @@ impl KernelInfo<'_> {
             roles.producer_ops.extend(slice.ops);
             roles.producer_live.extend(slice.carried);
             // Products that are issued together are done with what they read at the same time.
-            let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.bundles.last(product)).collect();
+            let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.mma_groups.last(product)).collect();
             products.dedup();
             let key = (block, products.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
@@ -239,7 +239,7 @@ impl KernelInfo<'_> {
             () if !self.options.tma => Err(Reason::NoMaps),
             () if count > MOST_THREADS => Err(Reason::Threads { count, most: MOST_THREADS }),
             () if self.has_print(body) => Err(Reason::Prints),
-            () if self.leaves_amid(body) => Err(Reason::Exits),
+            () if self.has_inner_exit(body) => Err(Reason::Exits),
             () => Ok(()),
         }
     }
@@ -251,10 +251,10 @@ impl KernelInfo<'_> {
         block: BlockId,
         (structure, pairs): (&RegionTree, Option<&ClusterMulticast>),
     ) -> Result<Stream, Reason> {
-        if !self.allows_copy_engine(load) {
+        if !self.allows_tma(load) {
             return Err(Reason::LoadHint);
         }
-        self.may_stream(self.enclosing_loop(block, structure))?;
+        self.can_use_producer(self.enclosing_loop(block, structure))?;
         let feed = self.feed_of(load, structure)?;
         let halved = pairs.is_some_and(|pairs| pairs.can_multicast(load));
         if !self.is_invariant_load(load) {
@@ -403,7 +403,7 @@ impl KernelInfo<'_> {
                     && feed.direct
                     && next.direct
                     && step.is_some_and(|step| before + load.panel_rows <= step)
-                    && self.lies_behind(load.load, first.load, axis, before)
+                    && self.is_adjacent_after(load.load, first.load, axis, before)
             };
             match groups.iter_mut().find(fits) {
                 Some(group) => group.push(index),

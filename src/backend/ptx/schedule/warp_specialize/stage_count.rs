@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
-use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
+use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::pipelines::{LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::backend::ptx::shared::SharedMemory;
@@ -45,12 +45,12 @@ impl KernelInfo<'_> {
     ) -> Result<(), Reason> {
         let streamed = |load| roles.operand_channel.contains_key(&load);
         let beside = |boxes: bool, most: u32| {
-            let crews = self.crews();
-            let rest = crews * self.other_shared_bytes(body, &streamed, boxes, most / crews) + SLACK_BYTES;
+            let crews = self.consumer_groups();
+            let rest = crews * self.other_smem_bytes(body, &streamed, boxes, most / crews) + SLACK_BYTES;
             self.smem_for_stages(shared).checked_sub(rest)
         };
-        let rooms = [CONVERSION_BYTES, LEAST_CONVERSION_BYTES].map(|most| beside(true, most));
-        let without_boxes = beside(false, LEAST_CONVERSION_BYTES);
+        let rooms = [CONVERSION_BYTES, MIN_CONVERSION_BYTES].map(|most| beside(true, most));
+        let without_boxes = beside(false, MIN_CONVERSION_BYTES);
         self.assign_pipelines(roles, structure);
         for ring in &mut roles.pipelines {
             ring.num_stages = if ring.nesting == LoopNesting::Innermost { 2 } else { 1 };
@@ -107,13 +107,13 @@ impl KernelInfo<'_> {
     fn wish_for_ring(&self, roles: &WarpSpecialization, ring: usize, structure: &RegionTree) -> Option<u32> {
         let channels =
             roles.channels.iter().filter(|channel| channel.pipeline == ring && channel.staging_for.is_none());
-        channels.filter_map(|channel| self.own_stages(self.enclosing_loop(channel.block, structure))).max()
+        channels.filter_map(|channel| self.loop_stages(self.enclosing_loop(channel.block, structure))).max()
     }
 
     /// Stages that a ring in an innermost loop should have.
     fn stages_of_ring(&self, roles: &WarpSpecialization, ring: usize) -> u32 {
         let channels = roles.channels.iter().filter(|channel| channel.pipeline == ring);
         let loads = channels.flat_map(|channel| channel.loads.iter().map(|streamed| streamed.load));
-        self.options.stages.or_else(|| self.stages_by_latency(loads)).unwrap_or(MOST_STAGES).max(2)
+        self.options.stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MOST_STAGES).max(2)
     }
 }
