@@ -43,7 +43,6 @@ const KNOTS: &[&[&str]] = &[
     &["ir/verify", "ir/verify/scope"],
     &["ops/index", "ops/part", "ops/visit"],
     &["pass/canonicalize", "pass/canonicalize/control"],
-    &["runtime/device", "runtime/gpu", "runtime/stream"],
 ];
 
 /// The names of a module or item, from the root of the crate on.
