@@ -25,6 +25,7 @@ mod flow;
 mod halves;
 mod halving;
 mod lookup;
+mod mma_request;
 mod pieces;
 mod pointer;
 mod repack;

@@ -14,13 +14,14 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::control::{counter_type, unsigned};
-use super::ring::Role;
+use super::loop_counter::{counter_type, num_iterations};
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::LoadRoute;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
-use crate::backend::ptx::schedule::{CLUSTER_SIZE, ClusterMulticast, TmaBox, TmaLoad, WarpSpecialization, box_order};
+use crate::backend::ptx::schedule::{
+    CLUSTER_SIZE, ClusterMulticast, TmaBox, TmaLoad, WarpRole, WarpSpecialization, box_order,
+};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Value};
 use crate::layout::Layout;
@@ -58,7 +59,7 @@ impl Lowering<'_> {
 
     /// After an op of the producer: computes it for the peer, and compares what decides about loads.
     pub fn mirror(&mut self, id: OpId) -> Lowered {
-        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.peer_ops.contains(&id)) {
+        if self.role != WarpRole::Producer || !self.pairs().is_some_and(|pairs| pairs.peer_ops.contains(&id)) {
             return Ok(());
         }
         self.op_of_peer(id)?;
@@ -93,7 +94,7 @@ impl Lowering<'_> {
 
     /// At the head of a loop of the producer: where the peer is.
     pub fn mirror_counter(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
-        if self.role != Role::Producer || !self.pairs().is_some_and(|pairs| pairs.outer_loops.contains(&id)) {
+        if self.role != WarpRole::Producer || !self.pairs().is_some_and(|pairs| pairs.outer_loops.contains(&id)) {
             return Ok(());
         }
         let op = self.module.op(id);
@@ -122,7 +123,7 @@ impl Lowering<'_> {
             let ty = counter_type(module.dtype(start), op.flag(Flag::UnsignedCmp))?;
             let (end, step) = (self.scalar(op.group(1)[0])?, self.scalar(op.group(2)[0])?);
             let (own, other) = self.both(start)?;
-            let [own, other] = [own, other].map(|start| self.num_iterations(start, end, step, ty));
+            let [own, other] = [own, other].map(|start| num_iterations(&mut self.b, start, end, step, ty));
             let mut same = self.b.setp(Cmp::Eq, ty, own, other);
             if let Some(before) = self.peer.in_step {
                 same = self.b.and(Ty::Pred, before, same).reg();
@@ -130,17 +131,6 @@ impl Lowering<'_> {
             self.peer.in_step = Some(same);
         }
         Ok(())
-    }
-
-    /// How often a loop goes round.
-    pub fn num_iterations(&mut self, start: Operand, end: Operand, step: Operand, ty: Ty) -> Operand {
-        let ty_unsigned = unsigned(ty);
-        let some = self.b.setp(Cmp::Lt, ty, start, end);
-        let span = self.b.sub(ty, end, start);
-        let last = self.b.sub(ty, span, 1);
-        let full = self.b.div(ty_unsigned, last, step);
-        let count = self.b.add(ty, full, 1);
-        self.b.select(ty.class(), some, count, 0)
     }
 
     /// Lowers something with the peer's place in the grid.
@@ -235,7 +225,7 @@ impl Lowering<'_> {
     /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
     /// then on nobody writes into the shared memory of this block, nor tells it anything.
     pub fn drain_rings(&mut self) {
-        let Some(rings) = self.rings.as_ref().filter(|_| self.role == Role::Producer) else { return };
+        let Some(rings) = self.rings.as_ref().filter(|_| self.role == WarpRole::Producer) else { return };
         let mut channels = Vec::new();
         for (index, ring) in rings.roles.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
             let channel = rings.roles.channels.iter().position(|channel| channel.pipeline == index);

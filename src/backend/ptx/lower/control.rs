@@ -6,14 +6,14 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use super::loop_counter::counter_type;
 use super::rounds::{Rounds, Turning};
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Steady;
-use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{For, LayoutId, Loop, SeqId};
-use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
@@ -427,24 +427,5 @@ impl Lowering<'_> {
             self.b.bra(label, true);
         }
         Ok(())
-    }
-}
-
-/// The PTX type of a loop counter.
-pub fn counter_type(dtype: DType, is_unsigned: bool) -> Lowered<Ty> {
-    match (dtype, is_unsigned) {
-        (DType::I32, false) => Ok(Ty::S32),
-        (DType::I32, true) => Ok(Ty::U32),
-        (DType::I64, false) => Ok(Ty::S64),
-        (DType::I64, true) => Ok(Ty::U64),
-        (other, _) => Err(format!("a loop counter of type {other}")),
-    }
-}
-
-/// The unsigned type of the same width.
-pub fn unsigned(ty: Ty) -> Ty {
-    match ty {
-        Ty::S64 | Ty::U64 => Ty::U64,
-        _ => Ty::U32,
     }
 }

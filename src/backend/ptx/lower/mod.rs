@@ -50,7 +50,9 @@ mod listed;
 mod lone;
 mod look;
 mod lookup;
+mod loop_counter;
 mod memory;
+mod named_barriers;
 mod order;
 mod own;
 mod partials;
@@ -95,7 +97,7 @@ use super::emit::{self, Function, Param};
 use super::infer::Inference;
 use super::inst::{Operand, ProxyFence, Space, Ty};
 use super::remarks::CodeRemarks;
-use super::schedule::{KernelInfo, Schedule, SubStep};
+use super::schedule::{KernelInfo, Schedule, SubStep, WarpRole};
 use super::shared::{Buffer, SharedMemory};
 use super::source::SourceLines;
 use super::tensor_map::TensorMap;
@@ -144,7 +146,7 @@ pub struct Lowering<'m> {
     /// Products that may still be running.
     flights: flight::Flights,
     /// Who is being lowered.
-    role: ring::Role,
+    role: WarpRole,
     /// Streamed loads, if there are any.
     rings: Option<ring::Rings>,
     /// The team of warps, where there are several.
@@ -194,7 +196,7 @@ fn start<'m>(
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
         flights: flight::Flights::default(),
-        role: ring::Role::All,
+        role: WarpRole::All,
         rings: None,
         team: teams::Team::default(),
         turns: None,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::control::unsigned;
+use super::loop_counter::unsigned;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::remarks::Way;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use super::control::Mark;
 use super::known::Known;
-use super::teams::{TURN_BYTES, TURNS};
+use super::named_barriers::NamedBarrier;
 use super::thread::ThreadCache;
 use super::view::TensorView;
 use super::{Lowered, Lowering, Tile};
@@ -19,27 +19,17 @@ use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{CLUSTER_SIZE, PRODUCER_REGISTERS, PipelineDesc, WarpRole, WarpSpecialization};
+use crate::backend::ptx::schedule::{
+    CLUSTER_SIZE, OrderPoint, PINGPONG_GROUPS, PRODUCER_REGISTERS, PipelineDesc, WarpRole, WarpSpecialization,
+};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
 /// Bytes of the two barriers of a stage: full, empty.
 const BARRIER_BYTES: u32 = 16;
-/// The barrier at which the consumers meet.
-pub const CONSUMER_BARRIER: u32 = 1;
+
 /// From a full barrier to the empty one.
 pub const EMPTY: i64 = 8;
-
-/// Who is being lowered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// All warps do everything.
-    All,
-    /// Streams loads.
-    Producer,
-    /// Everything else.
-    Consumer,
-}
 
 /// Where one role is in a ring.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +96,12 @@ struct Before {
     mark: Mark,
 }
 
+/// Barriers of turns: of each kind one for each team.
+const TURNS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
+
+/// Bytes of the barriers of turns.
+const TURN_BYTES: u32 = 8 * TURNS;
+
 impl Lowering<'_> {
     /// Lowers a body once for each role.
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
@@ -165,10 +161,10 @@ impl Lowering<'_> {
         });
         self.remarks.teams = (teams > 1).then_some(teams);
         self.remarks.bands = (bands > 1).then_some(bands);
-        self.role = Role::Consumer;
+        self.role = WarpRole::Consumer;
         self.consumers(&before, (tid, blocks));
         self.go_back(&before);
-        self.role = Role::Producer;
+        self.role = WarpRole::Producer;
         // That is in registers of theirs.
         let rings = self.rings.as_mut().expect("rings");
         (rings.known, rings.band) = (None, None);
@@ -181,7 +177,7 @@ impl Lowering<'_> {
         self.run(WarpRole::Producer);
         self.b.place(idle);
         self.b.ret();
-        self.role = Role::All;
+        self.role = WarpRole::All;
         Ok(())
     }
 
@@ -268,7 +264,7 @@ impl Lowering<'_> {
         });
         match roles.multicast {
             Some(_) => self.b.cluster_meet(),
-            None => self.b.bar_sync(0, None),
+            None => self.b.bar_sync(NamedBarrier::Cta.id(), None),
         }
     }
 
@@ -305,7 +301,7 @@ impl Lowering<'_> {
     /// Does the role that is lowered need this carried value or result of a region op?
     pub fn role_needs(&self, value: Value) -> bool {
         match &self.rings {
-            Some(rings) if self.role == Role::Producer => rings.roles.producer_live.contains(&value),
+            Some(rings) if self.role == WarpRole::Producer => rings.roles.producer_live.contains(&value),
             _ => true,
         }
     }

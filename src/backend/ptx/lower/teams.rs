@@ -6,16 +6,11 @@
 //! A turn of some kind is two barriers in shared memory. A team waits at its own, which completes a phase each time when the
 //! other team passes its turn, that is when each warp of it has said so.
 
-use super::control::{counter_type, unsigned};
+use super::loop_counter::{counter_type, num_iterations, unsigned};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, StageCount};
 use crate::ir::Flag;
-
-/// Bytes of the barriers of turns.
-pub const TURN_BYTES: u32 = 8 * TURNS;
-/// Barriers of turns: of each kind one for each team.
-pub const TURNS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
 
 /// The team that is lowered.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +67,7 @@ impl Lowering<'_> {
             let op = module.op(id);
             let ty = counter_type(module.dtype(op.group(0)[0]), op.flag(Flag::UnsignedCmp))?;
             let [lower, upper, step] = [0, 1, 2].map(|group| self.scalar(op.group(group)[0]));
-            let count = self.num_iterations(lower?, upper?, step?, ty);
+            let count = num_iterations(&mut self.b, lower?, upper?, step?, ty);
             let rest = self.rest(count, period, unsigned(ty));
             let rest = if unsigned(ty) == Ty::U64 { self.b.unpack(rest).0 } else { rest };
             all = self.b.add(Ty::U32, all, rest);

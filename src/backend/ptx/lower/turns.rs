@@ -8,14 +8,11 @@
 //! Groups are four warps each, of two that have a tile together, or bands of rows.
 
 use super::Lowering;
-use super::ring::{CONSUMER_BARRIER, Role};
+use super::named_barriers::NamedBarrier;
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
-use crate::backend::ptx::schedule::{ORDERED_GROUPS, PINGPONG_GROUPS};
+use crate::backend::ptx::schedule::{ORDERED_GROUPS, WarpRole};
 use crate::ir::Value;
-
-/// The barrier of the first group, behind those at which teams meet.
-const FIRST_BARRIER: u32 = CONSUMER_BARRIER + PINGPONG_GROUPS;
 
 /// The exponential that the end of a turn stands behind, of all of a thread: ptxas puts those behind it, and sums of them, before the barrier, too.
 const LATE: (usize, usize) = (11, 16);
@@ -35,12 +32,12 @@ impl Lowering<'_> {
         }
         let last = self.is_group(self.groups() - 1);
         let threads = self.threads_of_turns();
-        self.b.guarded(last, false, |b| b.bar_arrive(FIRST_BARRIER, threads));
+        self.b.guarded(last, false, |b| b.bar_arrive(NamedBarrier::Order(0).id(), threads));
         if self.context.bands > 1 || self.schedule.orders_exp() {
             let group = self.group();
-            let own = self.b.add(Ty::U32, group, FIRST_BARRIER);
-            let next = self.b.add(Ty::U32, group, FIRST_BARRIER + 1);
-            let next = self.b.select(RegClass::B32, last, FIRST_BARRIER, next);
+            let own = self.b.add(Ty::U32, group, NamedBarrier::Order(0).id());
+            let next = self.b.add(Ty::U32, group, NamedBarrier::Order(1).id());
+            let next = self.b.select(RegClass::B32, last, NamedBarrier::Order(0).id(), next);
             let [own, next] = [own, next].map(|barrier| self.b.reg(barrier, RegClass::B32));
             self.turns = Some(KnownTurns { own, next });
         }
@@ -48,10 +45,10 @@ impl Lowering<'_> {
 
     /// Where it ends: the last turn was the last group's.
     pub fn stop_turns(&mut self) {
-        if self.role == Role::Consumer && self.schedule.has_order_barriers() {
+        if self.role == WarpRole::Consumer && self.schedule.has_order_barriers() {
             let first = self.is_group(0);
             let threads = self.threads_of_turns();
-            self.b.guarded(first, false, |b| b.bar_sync(FIRST_BARRIER, Some(threads)));
+            self.b.guarded(first, false, |b| b.bar_sync(NamedBarrier::Order(0).id(), Some(threads)));
         }
     }
 
@@ -61,7 +58,7 @@ impl Lowering<'_> {
             Some(turns) => turns.own.into(),
             None => {
                 let group = self.group();
-                self.b.add(Ty::U32, group, FIRST_BARRIER)
+                self.b.add(Ty::U32, group, NamedBarrier::Order(0).id())
             }
         };
         let threads = self.threads_of_turns();
@@ -98,7 +95,7 @@ impl Lowering<'_> {
             Some(turns) => turns.next.into(),
             None => {
                 let group = self.group();
-                self.b.sub(Ty::U32, FIRST_BARRIER + 1, group)
+                self.b.sub(Ty::U32, NamedBarrier::Order(1).id(), group)
             }
         }
     }

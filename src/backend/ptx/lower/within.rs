@@ -5,9 +5,10 @@
 
 use std::rc::Rc;
 
-use super::{Lowered, Lowering, ring};
+use super::named_barriers::NamedBarrier;
+use super::{Lowered, Lowering};
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::schedule::{ConversionPlan, ConvertLayout, SubStep};
+use crate::backend::ptx::schedule::{ConversionPlan, ConvertLayout, SubStep, WarpRole};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
@@ -111,11 +112,11 @@ impl Lowering<'_> {
     /// A barrier over the threads of the agent.
     pub fn barrier(&mut self) {
         match self.role {
-            ring::Role::Consumer => {
+            WarpRole::Consumer => {
                 let consumers = self.context.inference.num_warps as u32 * WARP;
-                self.b.bar_sync(ring::CONSUMER_BARRIER + self.team.index, Some(consumers));
+                self.b.bar_sync(NamedBarrier::ConsumerGroup(self.team.index).id(), Some(consumers));
             }
-            ring::Role::All | ring::Role::Producer => self.b.bar_sync(0, None),
+            WarpRole::All | WarpRole::Producer => self.b.bar_sync(NamedBarrier::Cta.id(), None),
         }
     }
 
