@@ -6,7 +6,7 @@
 //! Shared memory that is being read is known to the schedule: who writes there next waits for the copies, and so does the
 //! end of the kernel.
 
-use super::within::OTHERWISE;
+use super::core::OTHERWISE;
 use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::boxed::{WriteKind, Writes};
 use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};

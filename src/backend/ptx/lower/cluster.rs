@@ -11,7 +11,6 @@
 //! Whether a load is shared may depend on the place: the producer computes the indices of its tile for the peer, too
 //! (the *mirrored* ops), and compares.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::loop_counter::{counter_type, num_iterations};
@@ -28,19 +27,6 @@ use crate::layout::Layout;
 
 /// Mask of the blocks that a shared box is written to: both.
 const BOTH: u32 = 0b11;
-
-/// What the producer knows of its peer.
-#[derive(Default)]
-pub struct Peer {
-    /// Results of mirrored ops; while the peer is computed for, the own ones.
-    tiles: HashMap<Value, Option<Tile>>,
-    /// Is the peer computed for?
-    pub active: bool,
-    /// Is this index the peer's, too?
-    same: HashMap<Value, Reg>,
-    /// Do the blocks of the pair go the same way? `None`: always.
-    pub in_step: Option<Reg>,
-}
 
 impl Lowering<'_> {
     fn pairs(&self) -> Option<&ClusterMulticast> {

@@ -6,19 +6,15 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use super::core::{Fixed, Frame, OTHERWISE};
 use super::loop_counter::counter_type;
 use super::rounds::{Rounds, Turning};
-use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::Steady;
-use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, RegClass};
+use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{For, LayoutId, Loop, SeqId};
 use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
-use crate::layout::Layout;
-
-/// Registers of a value that several places write: one for each slot, or a word for each four of them.
-pub type Fixed = (Layout, Vec<Reg>);
 
 /// Bytes of a word.
 const BYTES: usize = 4;
@@ -28,53 +24,11 @@ fn is_packed((layout, registers): &Fixed) -> bool {
     registers.len() * BYTES == layout.num_registers()
 }
 
-/// A region that is being lowered, and where its terminators go.
-pub struct Frame {
-    op: Opcode,
-    /// `continue`: carried registers and label.
-    next: Option<(Vec<Option<Fixed>>, Label)>,
-    /// `break` or `yield`: result registers and label.
-    exit: Option<(Vec<Option<Fixed>>, Label)>,
-    /// A branch that products run on beside: the waits of its end come behind it, as parts of what it stands in.
-    quiet: bool,
-    /// The first of several branches, which says where their results stand.
-    leads: bool,
-}
-
-impl Frame {
-    fn of_loop(op: Opcode, next: (Vec<Option<Fixed>>, Label), exit: Option<(Vec<Option<Fixed>>, Label)>) -> Frame {
-        Frame { op, next: Some(next), exit, quiet: false, leads: false }
-    }
-}
-
-/// A point to which the memory of computed values can be cut back.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    cached: usize,
-    thread: usize,
-}
-
 impl Lowering<'_> {
-    /// Notes what is known now.
-    pub fn mark(&self) -> Mark {
-        Mark { cached: self.cached.len(), thread: self.thread.mark() }
-    }
-
-    /// Forgets what has been computed since.
-    pub fn release(&mut self, mark: Mark) {
-        self.cached.truncate(mark.cached);
-        self.thread.truncate(mark.thread);
-    }
-
     fn region(&mut self, body: SeqId) {
         let mark = self.mark();
         self.body(body);
         self.release(mark);
-    }
-
-    /// Is the code that is emitted now the body of a loop, and no branch in it?
-    pub fn is_in_loop(&self) -> bool {
-        self.loops.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
     }
 
     /// Registers for a value in its layout; tokens have none.

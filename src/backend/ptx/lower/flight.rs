@@ -3,9 +3,9 @@
 //! When that is, the schedule says (`land`, `await`). A wait that it calls late stands where the step after it comes to need
 //! it. And before threads meet, the schedule has whatever runs land: once they have, shared memory that products read is written again.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
-use super::release::Release;
+use super::async_state::{Flight, Release};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Operand, Reg, RegClass};
 use crate::backend::ptx::mma::MmaPlan;
@@ -17,34 +17,6 @@ const OVERLAPPED_LINES: usize = 96;
 /// In a block with more products than so many no block of code ends amid them: what one of them waits for runs beside the others, and
 /// ptxas finds no registers for several that are in flight where a block ends.
 const FEW_PRODUCTS: usize = 2;
-
-/// What runs, and the waits that are to come.
-#[derive(Default)]
-pub struct Flights {
-    /// In the order in which they were issued.
-    running: Vec<Flight>,
-    /// Late waits of the step that is lowered: how many products may still run then.
-    due: VecDeque<usize>,
-    /// Channels whose tiles it waits for.
-    arriving: VecDeque<usize>,
-    /// What products that have landed keep.
-    kept: Vec<Release>,
-    /// A turn to work begins where the next late wait stands.
-    turn: bool,
-}
-
-/// A product that may still be running, or several that were issued together.
-#[derive(Clone, Debug)]
-pub struct Flight {
-    /// What it computes.
-    results: Vec<Value>,
-    /// What it reads.
-    releases: Vec<Release>,
-    /// Lines of code before it was issued; none where no block of code may end before the wait.
-    issued: usize,
-    /// The user's place of it.
-    place: u32,
-}
 
 /// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
 pub struct Orbit {

@@ -1,24 +1,10 @@
 //! What a warp of consumers knows from the start.
 
 use super::Lowering;
+use super::async_state::Known;
 use crate::backend::ptx::inst::{Operand, Reg, RegClass, ShflMode, Special};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
-
-/// What is the same in all lanes of a warp of consumers. It comes from a shuffle, so that ptxas computes it once: made anew before
-/// each product, it would be most of the way from one product to the next.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// Address of shared memory.
-    pub base: Reg,
-    /// Number of the group of four warps.
-    group: Reg,
-    /// Number of the warp's first thread, where warps send boxes of their own.
-    first: Option<Reg>,
-    /// Zero, which ptxas does not know and takes for another number in each lane; of 64 bits, where numbers are loaded one by one
-    /// beside products.
-    nothing: Option<Reg>,
-}
 
 impl Lowering<'_> {
     /// Computes it.

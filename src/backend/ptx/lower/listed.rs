@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::view::TensorView;
+use super::values::TensorView;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::ViewShape;
 use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, Reg, Ty};

@@ -1,7 +1,7 @@
 //! Looks at stages ahead of the wait for them, and work that is kept before a wait.
 
 use super::Lowering;
-use super::ring::Seen;
+use super::async_state::Seen;
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::schedule::Step;
 use crate::ir::Value;

@@ -5,7 +5,7 @@
 //! looks up its own. Numbers are counted there, by atomics: a few copies of the counts keep lanes that count the same number
 //! apart.
 
-use super::within::OTHERWISE;
+use super::core::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{Across, Handing, replica_bits, thread_images};
 use crate::backend::ptx::inst::{AtomOp, Cmp, MemMods, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};

@@ -31,6 +31,7 @@
 
 mod access;
 mod assert;
+mod async_state;
 mod atomic;
 mod atomic_half;
 mod bands;
@@ -39,6 +40,7 @@ mod certain;
 mod cluster;
 mod control;
 mod convert;
+mod core;
 mod elementwise;
 mod extreme;
 mod flight;
@@ -82,6 +84,7 @@ mod tensor_map;
 mod thread;
 mod turns;
 mod value;
+mod values;
 mod vector;
 mod view;
 mod within;
@@ -89,87 +92,24 @@ mod within;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+pub use core::{Lowered, Lowering};
 pub use planned::{lowered, planned};
+use values::Tile;
 
-use super::assertion::Assertion;
 use super::builder::Builder;
 use super::emit::{self, Function, Param};
 use super::infer::Inference;
-use super::inst::{Operand, ProxyFence, Space, Ty};
+use super::inst::{ProxyFence, Space, Ty};
 use super::remarks::CodeRemarks;
-use super::schedule::{KernelInfo, Schedule, SubStep, WarpRole};
-use super::shared::{Buffer, SharedMemory};
+use super::schedule::{KernelInfo, WarpRole};
+use super::shared::SharedMemory;
 use super::source::SourceLines;
-use super::tensor_map::TensorMap;
 use super::{CompileOptions, Compiled, ParamKind};
 use super::{pressure, whole_product, workarounds};
 use crate::error::Diagnostic;
-use crate::ir::{Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Elem, Entry, Module, Op, OpId, Opcode, Type};
 use crate::layout::Layout;
 use crate::target::Target;
-
-/// Why an op could not be lowered: a sentence; the place is added by the caller.
-pub type Lowered<T = ()> = Result<T, String>;
-
-/// The registers of a tile: one operand for each register slot of the layout.
-#[derive(Clone, Debug)]
-pub struct Tile {
-    /// Where the elements are.
-    pub layout: Layout,
-    /// One operand a slot.
-    pub slots: Rc<[Operand]>,
-}
-
-/// State of the lowering of one entry.
-pub struct Lowering<'m> {
-    module: &'m Module,
-    context: KernelInfo<'m>,
-    /// What is lowered.
-    schedule: Rc<Schedule>,
-    b: Builder,
-    /// Concrete values, by value index.
-    tiles: Vec<Option<Tile>>,
-    /// Values in further layouts; cut back when the region that made them ends.
-    cached: value::Cache,
-    views: HashMap<Value, Rc<view::TensorView>>,
-    shared: SharedMemory,
-    /// What the step that is lowered does within, and has not come to.
-    within: VecDeque<SubStep>,
-    /// Memory of the block's own, and where data is in this kernel.
-    own: HashMap<OpId, Buffer>,
-    data_space: Space,
-    loops: Vec<control::Frame>,
-    /// Loads whose tile is in a stage of shared memory, by address.
-    staged: HashMap<Value, Operand>,
-    /// Loads whose elements their threads have in a stage.
-    own_tiles: HashMap<OpId, pipeline::OwnTile>,
-    /// Products that may still be running.
-    flights: flight::Flights,
-    /// Who is being lowered.
-    role: WarpRole,
-    /// Streamed loads, if there are any.
-    rings: Option<ring::Rings>,
-    /// The team of warps, where there are several.
-    team: teams::Team,
-    /// What a band of rows, or a group that works in turn, knows of its turns.
-    turns: Option<turns::KnownTurns>,
-    /// The other tile block of a pair.
-    peer: cluster::Peer,
-    params: Vec<ParamKind>,
-    /// Tensor maps that the kernel takes, and their parameters.
-    tensor_maps: Vec<(TensorMap, Operand)>,
-    thread: thread::ThreadCache,
-    /// The parameter that names the note of a failed assertion, in a kernel that has some, and these so far.
-    failure: Option<Operand>,
-    assertions: Vec<Assertion>,
-    errors: Vec<Diagnostic>,
-    /// Only the schedule is wanted.
-    plans_only: bool,
-    /// There is too much code: no more is made. And that has been said.
-    gave_up: bool,
-    gave_up_said: bool,
-    remarks: CodeRemarks,
-}
 
 /// The state before the first op.
 fn start<'m>(
@@ -185,7 +125,7 @@ fn start<'m>(
         module,
         b: Builder::new(target, name, threads),
         tiles: vec![None; module.num_values()],
-        cached: value::Cache::default(),
+        cached: values::Cache::default(),
         views: HashMap::new(),
         shared: SharedMemory::new(target.max_shared_bytes()),
         within: VecDeque::new(),
@@ -195,15 +135,15 @@ fn start<'m>(
         loops: Vec::new(),
         staged: HashMap::new(),
         own_tiles: HashMap::new(),
-        flights: flight::Flights::default(),
+        flights: async_state::Flights::default(),
         role: WarpRole::All,
         rings: None,
-        team: teams::Team::default(),
+        team: async_state::Team::default(),
         turns: None,
-        peer: cluster::Peer::default(),
+        peer: async_state::Peer::default(),
         params: Vec::new(),
         tensor_maps: Vec::new(),
-        thread: thread::ThreadCache::default(),
+        thread: values::ThreadCache::default(),
         failure: None,
         assertions: Vec::new(),
         errors: Vec::new(),
@@ -309,30 +249,6 @@ impl<'m> Lowering<'m> {
         kinds
     }
 
-    fn report(&mut self, id: OpId, message: String) {
-        let op = self.module.op(id);
-        // That there is too much code is said once, of the op that it came to; all others fail, too. Behind what failed,
-        // steps do other things than their schedule says.
-        let follows = message == within::OTHERWISE && !self.errors.is_empty();
-        if !(follows || self.gave_up && std::mem::replace(&mut self.gave_up_said, true)) {
-            let message = format!("{message} (op `{}`, target {})", op.code.spec().name, self.b.target);
-            self.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
-        }
-        for &result in &op.results {
-            self.poison(result);
-        }
-    }
-
-    /// Gives a failed op's result some value, so that the rest can be checked too.
-    fn poison(&mut self, value: Value) {
-        if matches!(self.module.ty(value), Type::Tile { .. }) && self.tiles[value.index()].is_none() {
-            let layout = self.context.inference.layout(value).cloned();
-            let layout = layout.unwrap_or_else(|| self.context.inference.default_layout(value));
-            let slots = vec![Operand::Imm(0); layout.num_registers()].into();
-            self.tiles[value.index()] = Some(Tile { layout, slots });
-        }
-    }
-
     /// Refuses what is too much for the assembler.
     fn check(&mut self, id: OpId) -> Lowered {
         self.check_length(self.module.op(id))?;
@@ -343,14 +259,6 @@ impl<'m> Lowering<'m> {
     fn op(&mut self, id: OpId) -> Lowered {
         self.check(id)?;
         self.for_op(id, |lowering| lowering.lower_op(id))
-    }
-
-    /// What `work` emits comes from the place of this op.
-    fn for_op<T>(&mut self, id: OpId, work: impl FnOnce(&mut Self) -> T) -> T {
-        let before = self.b.come_from(self.module.op(id).loc.0);
-        let result = work(self);
-        self.b.come_from(before);
-        result
     }
 
     fn lower_op(&mut self, id: OpId) -> Lowered {
@@ -418,11 +326,6 @@ impl<'m> Lowering<'m> {
                 self.b.grid_dependency_launch();
             }
         }
-    }
-
-    fn single(&mut self, value: Value, operand: Operand) {
-        let layout = Layout::replicated(self.module.shape(value), self.context.inference.num_warps);
-        self.tiles[value.index()] = Some(Tile { layout, slots: Rc::from([operand]) });
     }
 
     fn grid(&mut self, op: &Op) -> Lowered {

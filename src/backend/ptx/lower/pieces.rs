@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::within::OTHERWISE;
+use super::core::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{
     block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images,

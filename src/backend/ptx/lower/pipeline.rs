@@ -3,21 +3,13 @@
 use std::rc::Rc;
 
 use super::loop_counter::unsigned;
+use super::values::OwnTile;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::OpId;
-
-/// A tile of which each thread has its own elements in a stage.
-pub struct OwnTile {
-    /// The thread's place in shared memory.
-    address: Operand,
-    run: usize,
-    /// Offsets of the pieces.
-    pieces: Vec<u32>,
-}
 
 /// The registers of a running pipeline.
 pub struct Running {

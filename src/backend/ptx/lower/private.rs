@@ -5,8 +5,8 @@
 //! end.
 
 use super::atomic::form;
+use super::core::OTHERWISE;
 use super::pointer::{Mask, PointerAccess};
-use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};

@@ -4,20 +4,12 @@
 //! in place over a loop is only known in the next iteration: the address of what is to be given back is then
 //! carried in a register ([`Release::Carried`]).
 
-use super::ring::{EMPTY, Rings};
+use super::async_state::{Release, Rings};
+use super::ring::EMPTY;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Reg, Ty};
 use crate::ir::Value;
-
-/// A stage to be given back once a product has landed. The flag: to both tile blocks of a pair.
-#[derive(Clone, Copy, Debug)]
-pub enum Release {
-    /// The one with this full barrier.
-    Stage(Reg, bool),
-    /// The one whose full barrier the register names, if it is not 0.
-    Carried(Reg, bool),
-}
 
 impl Lowering<'_> {
     /// The stages that are held of these channels, to be given back.

@@ -6,23 +6,20 @@
 //!
 //! How stages are given back stands in `release`.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::control::Mark;
-use super::known::Known;
+use super::async_state::{Held, Position, Ring, Rings, Seen};
+use super::core::Before;
 use super::named_barriers::NamedBarrier;
-use super::thread::ThreadCache;
-use super::view::TensorView;
-use super::{Lowered, Lowering, Tile};
+use super::values::ThreadCache;
+use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
+use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{
     CLUSTER_SIZE, OrderPoint, PINGPONG_GROUPS, PRODUCER_REGISTERS, PipelineDesc, WarpRole, WarpSpecialization,
 };
-use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
 /// Bytes of the two barriers of a stage: full, empty.
@@ -30,71 +27,6 @@ const BARRIER_BYTES: u32 = 16;
 
 /// From a full barrier to the empty one.
 pub const EMPTY: i64 = 8;
-
-/// Where one role is in a ring.
-#[derive(Clone, Copy, Debug)]
-struct Position {
-    index: Reg,
-    parity: Reg,
-}
-
-/// A stage that consumers hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Held {
-    /// Address of its full barrier.
-    pub barrier: Reg,
-    /// Its address.
-    stage: Operand,
-    /// Parity to wait for, until it was waited for.
-    awaited: Option<Reg>,
-}
-
-/// A ring in shared memory.
-#[derive(Clone, Copy, Debug)]
-struct Ring {
-    slab: Buffer,
-    barriers: u32,
-}
-
-/// The stage that is taken next, as far as a loop has looked ahead.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen {
-    /// A predicate: have its tiles been seen to be there?
-    pub arrived: Reg,
-    /// Address of its full barrier.
-    pub barrier: Reg,
-    /// Its address.
-    pub stage: Reg,
-}
-
-/// Rings of a kernel and their state.
-pub struct Rings {
-    pub roles: Rc<WarpSpecialization>,
-    rings: Vec<Ring>,
-    positions: Vec<Position>,
-    pub held: Vec<Option<Held>>,
-    /// For each channel that a loop looks ahead for: what it has seen.
-    pub seen: Vec<Option<Seen>>,
-    /// One thread of each consumer warp.
-    pub leader: Option<Reg>,
-    /// A predicate that never holds, and where it would lead.
-    aside: Option<(Reg, Label)>,
-    /// The rank of the other tile block of a pair.
-    pub peer: Option<Reg>,
-    /// The thread of each consumer warp that tells the other block.
-    pub far_leader: Option<Reg>,
-    /// What consumers know from the start.
-    pub known: Option<Known>,
-    /// The band of rows that a consumer makes.
-    pub band: Option<Reg>,
-}
-
-/// What is known before an agent does anything.
-struct Before {
-    tiles: Vec<Option<Tile>>,
-    views: HashMap<Value, Rc<TensorView>>,
-    mark: Mark,
-}
 
 /// Barriers of turns: of each kind one for each team.
 const TURNS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
@@ -179,18 +111,6 @@ impl Lowering<'_> {
         self.b.ret();
         self.role = WarpRole::All;
         Ok(())
-    }
-
-    /// What is known before an agent does anything.
-    fn state(&self) -> Before {
-        Before { tiles: self.tiles.clone(), views: self.views.clone(), mark: self.mark() }
-    }
-
-    /// Knows what was known then.
-    fn go_back(&mut self, before: &Before) {
-        self.tiles.clone_from(&before.tiles);
-        self.views.clone_from(&before.views);
-        self.release(before.mark);
     }
 
     /// The programs of the teams of consumers.

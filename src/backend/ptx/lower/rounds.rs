@@ -2,7 +2,7 @@
 //! load is under way together. A loop of single rounds behind them does what is left.
 
 use super::Lowering;
-use super::control::Fixed;
+use super::core::Fixed;
 use super::loop_counter::unsigned;
 use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, Ty};
 use crate::backend::ptx::schedule::SeqId;

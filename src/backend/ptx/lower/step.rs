@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::within::OTHERWISE;
+use super::core::OTHERWISE;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::schedule::{SeqId, Step, WarpRole, WarpSpecialization};
 use crate::error::Diagnostic;

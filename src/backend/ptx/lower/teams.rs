@@ -12,19 +12,6 @@ use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, StageCount};
 use crate::ir::Flag;
 
-/// The team that is lowered.
-#[derive(Clone, Debug, Default)]
-pub struct Team {
-    /// Which one.
-    pub index: u32,
-    /// Where the barriers of turns are in shared memory.
-    pub barriers: u32,
-    /// The parities to wait for in the next turn of each kind.
-    parities: Vec<Reg>,
-    /// For each ring what an iteration takes of it, but for what brings it to the same stage and parity.
-    takes: Vec<Operand>,
-}
-
 /// The iterations of a team: where its counter begins, how far apart they are, and whether there is one.
 pub struct Dealt {
     pub first: Operand,

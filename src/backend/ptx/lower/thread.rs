@@ -1,33 +1,9 @@
 //! Which element a thread starts at: the thread's part of a layout as index arithmetic.
 
-use std::collections::HashMap;
-
 use super::Lowering;
 use crate::backend::ptx::infer::{AxisBits, thread_images};
 use crate::backend::ptx::inst::{Operand, Special, Ty};
 use crate::layout::Layout;
-
-/// Computed once per kernel: images of the thread-number bits to their value.
-#[derive(Debug, Default)]
-pub struct ThreadCache {
-    linear: HashMap<Vec<u32>, Operand>,
-    /// Instructions may be reused only inside the region that made them.
-    order: Vec<Vec<u32>>,
-}
-
-impl ThreadCache {
-    /// Number of entries, for [`ThreadCache::truncate`].
-    pub fn mark(&self) -> usize {
-        self.order.len()
-    }
-
-    /// Forgets what was computed since `mark`.
-    pub fn truncate(&mut self, mark: usize) {
-        for key in self.order.drain(mark..) {
-            self.linear.remove(&key);
-        }
-    }
-}
 
 impl Lowering<'_> {
     /// The XOR of `images[i]` over the set bits `i` of the thread number, as a B32 operand.

@@ -8,6 +8,7 @@
 //! Groups are four warps each, of two that have a tile together, or bands of rows.
 
 use super::Lowering;
+use super::async_state::KnownTurns;
 use super::named_barriers::NamedBarrier;
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
@@ -16,13 +17,6 @@ use crate::ir::Value;
 
 /// The exponential that the end of a turn stands behind, of all of a thread: ptxas puts those behind it, and sums of them, before the barrier, too.
 const LATE: (usize, usize) = (11, 16);
-
-/// What a band, or a group that works in turn, knows from the start: its own barrier, and that of the next one.
-#[derive(Clone, Copy, Debug)]
-pub struct KnownTurns {
-    own: Reg,
-    next: Reg,
-}
 
 impl Lowering<'_> {
     /// Where the program of the consumers begins: the first group has the first turn.

@@ -1,6 +1,5 @@
 //! Values in the layout that a user asks for.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile};
@@ -10,38 +9,6 @@ use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::layout::Layout;
-
-/// Values in further layouts than their own, in the order in which they came about.
-#[derive(Debug, Default)]
-pub struct Cache {
-    tiles: Vec<(Value, Tile)>,
-    /// Positions of a value's tiles.
-    of: HashMap<Value, Vec<usize>>,
-}
-
-impl Cache {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.tiles.len()
-    }
-
-    /// Forgets all but the first ones.
-    pub fn truncate(&mut self, len: usize) {
-        for (value, _) in self.tiles.drain(len.min(self.tiles.len())..) {
-            self.of.get_mut(&value).and_then(Vec::pop);
-        }
-    }
-
-    fn push(&mut self, value: Value, tile: Tile) {
-        self.of.entry(value).or_default().push(self.tiles.len());
-        self.tiles.push((value, tile));
-    }
-
-    /// The tiles of a value, the latest first.
-    fn of(&self, value: Value) -> impl Iterator<Item = &Tile> {
-        self.of.get(&value).into_iter().flatten().rev().map(|&position| &self.tiles[position].1)
-    }
-}
 
 impl Lowering<'_> {
     /// The slots of `value` in layout `wanted`.

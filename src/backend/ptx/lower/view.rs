@@ -2,33 +2,12 @@
 
 use std::rc::Rc;
 
+use super::values::TensorView;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::infer::ViewShape;
 use crate::backend::ptx::inst::{CvtMods, Operand, RegClass, Ty};
 use crate::dtype::DType;
 use crate::ir::{Op, OpId, Padding, Type, Value};
-
-/// A tensor view of the kernel.
-#[derive(Clone, Debug)]
-pub struct TensorView {
-    /// Element type.
-    pub elem: DType,
-    /// Base address (B64).
-    pub base: Operand,
-    /// Extents in elements, B32 or B64.
-    pub extents: Vec<Operand>,
-    /// Strides in elements, as the extents.
-    pub strides: Vec<Operand>,
-    /// Extents and strides are 64 bits wide.
-    pub wide: bool,
-}
-
-impl TensorView {
-    /// The integer type of offsets.
-    pub fn index_type(&self) -> Ty {
-        if self.wide { Ty::S64 } else { Ty::S32 }
-    }
-}
 
 /// How a view cuts its tensor into tiles.
 #[derive(Clone, Debug)]

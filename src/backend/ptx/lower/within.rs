@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use super::core::OTHERWISE;
 use super::named_barriers::NamedBarrier;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::plan::WARP;
@@ -12,9 +13,6 @@ use crate::backend::ptx::schedule::{ConversionPlan, ConvertLayout, SubStep, Warp
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
-
-/// What is said of a step that does not do what its schedule says.
-pub const OTHERWISE: &str = "a step and its schedule do not say the same, which is a defect of this crate";
 
 impl Lowering<'_> {
     /// All threads meet, here.
