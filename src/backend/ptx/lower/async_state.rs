@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::values::Tile;
 use crate::backend::ptx::inst::{Label, Operand, Reg};
-use crate::backend::ptx::schedule::WarpSpecialization;
+use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, WarpSpecialization};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::Value;
 
@@ -151,3 +151,15 @@ pub struct Peer {
     /// Do the blocks of the pair go the same way? `None`: always.
     pub in_step: Option<Reg>,
 }
+
+/// Bytes of the two barriers of a stage: full, empty.
+pub const BARRIER_BYTES: u32 = 16;
+
+/// Barriers of turns: of each kind one for each team.
+pub const TURNS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
+
+/// Bytes of the barriers of turns.
+pub const TURN_BYTES: u32 = 8 * TURNS;
+
+/// From a full barrier to the empty one.
+pub const EMPTY: i64 = 8;

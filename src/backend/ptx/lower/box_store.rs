@@ -61,8 +61,9 @@ impl Lowering<'_> {
         self.context.sent_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
     }
 
-    /// `store_view_tko` or `atomic_red_view_tko`, by the engine if there is room for its boxes.
-    pub fn send_view(&mut self, send: &TmaStore) -> Lowered {
+    /// `store_view_tko` or `atomic_red_view_tko` by the engine. Returns false, and emits nothing, if the schedule has no
+    /// boxes for it.
+    pub fn send_view(&mut self, send: &TmaStore) -> Lowered<bool> {
         let view = self.module.op(send.op).operand_group("view")[0];
         let layout = self.schedule.layout(send.layout).clone();
         let stage = send.staging.as_ref().and_then(|outbox| outbox.channel);
@@ -77,16 +78,19 @@ impl Lowering<'_> {
             layout,
         };
         match (&send.staging, self.parts()) {
-            (Some(outbox), None) => self.store_by_warps(&store, outbox),
-            (None, Some(parts)) => self.store_boxes(&store, parts),
+            (Some(outbox), None) => self.store_by_warps(&store, outbox)?,
+            (None, Some(parts)) => self.store_boxes(&store, parts)?,
             (None, None) => match self.missing_room() {
-                None => self.lower_op(send.op),
-                Some([bytes, free]) => Err(format!(
-                    "{bytes} bytes of shared memory are needed for a part of this tile, and {free} are free: use smaller tiles"
-                )),
+                None => return Ok(false),
+                Some([bytes, free]) => {
+                    return Err(format!(
+                        "{bytes} bytes of shared memory are needed for a part of this tile, and {free} are free: use smaller tiles"
+                    ));
+                }
             },
-            (Some(_), Some(_)) => Err(OTHERWISE.to_owned()),
+            (Some(_), Some(_)) => return Err(OTHERWISE.to_owned()),
         }
+        Ok(true)
     }
 
     /// A store by the engine, in so many parts, of which so many fit at a time.

@@ -18,9 +18,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::builder::LoadRoute;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
-use crate::backend::ptx::schedule::{
-    CLUSTER_SIZE, ClusterMulticast, TmaBox, TmaLoad, WarpRole, WarpSpecialization, box_order,
-};
+use crate::backend::ptx::schedule::{CLUSTER_SIZE, TmaBox, TmaLoad, WarpRole, WarpSpecialization, box_order};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Value};
 use crate::layout::Layout;
@@ -29,20 +27,6 @@ use crate::layout::Layout;
 const BOTH: u32 = 0b11;
 
 impl Lowering<'_> {
-    fn pairs(&self) -> Option<&ClusterMulticast> {
-        self.rings.as_ref().and_then(|rings| rings.roles.multicast.as_ref())
-    }
-
-    /// Tile blocks of a cluster.
-    pub fn cluster(&self) -> u32 {
-        if self.pairs().is_some() { CLUSTER_SIZE } else { 1 }
-    }
-
-    /// Blocks of the pair that may share the tile of this load.
-    pub fn sharing_blocks(&self, load: OpId) -> u32 {
-        if self.pairs().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
-    }
-
     /// After an op of the producer: computes it for the peer, and compares what decides about loads.
     pub fn mirror(&mut self, id: OpId) -> Lowered {
         if self.role != WarpRole::Producer || !self.pairs().is_some_and(|pairs| pairs.peer_ops.contains(&id)) {
@@ -56,7 +40,7 @@ impl Lowering<'_> {
         for &result in &self.module.op(id).results {
             self.peer.tiles.entry(result).or_default();
         }
-        self.as_peer(|lowering| lowering.op(id))
+        self.as_peer(|lowering| lowering.nested_op(id))
     }
 
     /// Of those among these values that decide about loads: are they the peer's?
@@ -98,7 +82,7 @@ impl Lowering<'_> {
         let Some(pairs) = &roles.multicast else { return Ok(()) };
         let module = self.module;
         for &id in module.block(body).ops.iter().filter(|id| pairs.bound_ops.contains(id)) {
-            self.op(id)?;
+            self.nested_op(id)?;
             if pairs.peer_ops.contains(&id) {
                 self.op_of_peer(id)?;
             }
@@ -206,19 +190,5 @@ impl Lowering<'_> {
     /// Indices that decide whether a load is shared; `None` if it never is.
     pub fn deciding(roles: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
         roles.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
-    }
-
-    /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
-    /// then on nobody writes into the shared memory of this block, nor tells it anything.
-    pub fn drain_rings(&mut self) {
-        let Some(rings) = self.rings.as_ref().filter(|_| self.role == WarpRole::Producer) else { return };
-        let mut channels = Vec::new();
-        for (index, ring) in rings.roles.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
-            let channel = rings.roles.channels.iter().position(|channel| channel.pipeline == index);
-            channels.extend(channel.map(|channel| (channel, ring.num_stages)));
-        }
-        for (channel, stages) in channels {
-            (0..stages).for_each(|_| drop(self.free_stage(channel)));
-        }
     }
 }

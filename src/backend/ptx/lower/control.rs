@@ -27,7 +27,7 @@ fn is_packed((layout, registers): &Fixed) -> bool {
 impl Lowering<'_> {
     fn region(&mut self, body: SeqId) {
         let mark = self.mark();
-        self.body(body);
+        self.nested_sequence(body);
         self.release(mark);
     }
 
@@ -207,7 +207,7 @@ impl Lowering<'_> {
         self.see(schedule.steps(plan.body), false);
         self.leave_orbits(&orbits);
         if let Some(leave) = plan.epilogue {
-            self.body(leave);
+            self.nested_sequence(leave);
         }
         if let Some(running) = &running {
             self.land_pipeline(running);

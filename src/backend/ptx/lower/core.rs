@@ -10,7 +10,7 @@ use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::inst::{Label, Operand, Reg, Space};
 use crate::backend::ptx::remarks::CodeRemarks;
-use crate::backend::ptx::schedule::{KernelInfo, Schedule, SubStep, WarpRole};
+use crate::backend::ptx::schedule::{KernelInfo, Schedule, SeqId, SubStep, WarpRole};
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::error::Diagnostic;
@@ -69,6 +69,17 @@ pub struct Lowering<'m> {
     pub gave_up: bool,
     pub gave_up_said: bool,
     pub remarks: CodeRemarks,
+    /// How ops with regions lower the ops of these.
+    pub dispatch: Dispatch,
+}
+
+/// Entry points of `dispatch`, which knows all lowering functions, for the functions that it calls.
+#[derive(Clone, Copy)]
+pub struct Dispatch {
+    /// Lowers one op.
+    pub op: fn(&mut Lowering<'_>, OpId) -> Lowered,
+    /// Lowers the steps of a sequence.
+    pub sequence: fn(&mut Lowering<'_>, SeqId),
 }
 
 /// Registers of a value that several places write: one for each slot, or a word for each four of them.
@@ -174,5 +185,15 @@ impl<'m> Lowering<'m> {
         self.tiles.clone_from(&before.tiles);
         self.views.clone_from(&before.views);
         self.release(before.mark);
+    }
+
+    /// Lowers an op that is a part of a step.
+    pub fn nested_op(&mut self, id: OpId) -> Lowered {
+        (self.dispatch.op)(self, id)
+    }
+
+    /// Lowers the steps of a region.
+    pub fn nested_sequence(&mut self, sequence: SeqId) {
+        (self.dispatch.sequence)(self, sequence);
     }
 }

@@ -46,7 +46,7 @@ impl Lowering<'_> {
         }
         let (&end, ops) = block.ops.split_last().ok_or("an empty combiner")?;
         for &op in ops {
-            self.op(op)?;
+            self.nested_op(op)?;
         }
         let mut results = Vec::with_capacity(left.len());
         for &value in &module.op(end).operands {

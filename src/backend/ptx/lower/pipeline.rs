@@ -174,7 +174,7 @@ impl Lowering<'_> {
         let before = self.tiles[argument.index()].take();
         self.single(argument, counter);
         for &op in &running.pipeline.address_ops {
-            self.op(op)?;
+            self.nested_op(op)?;
         }
         for (copy, &thread) in running.pipeline.copies.iter().zip(&running.thread) {
             self.for_op(copy.load, |lowering| lowering.copy_tile(copy, running, thread))?;

@@ -1,15 +1,30 @@
 //! A kernel's schedule, and the code of it: first everything is planned, then each agent's program becomes instructions.
 
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use super::{Lowering, start};
-use crate::backend::ptx::CompileOptions;
+use super::async_state::{BARRIER_BYTES, Flights, Peer, Ring, Rings, TURN_BYTES, Team};
+use super::core::{Before, Dispatch};
+use super::values::{Cache, ThreadCache, Tile};
+use super::{Lowered, Lowering, global, vector};
+use crate::backend::ptx::builder::Builder;
+use crate::backend::ptx::compiled::{Compiled, ParamKind};
+use crate::backend::ptx::emit::{self, Function, Param};
 use crate::backend::ptx::infer::Inference;
-use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
+use crate::backend::ptx::inst::{Cmp, Operand, Space, Special, Ty};
+use crate::backend::ptx::options::CompileOptions;
+use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::remarks::CodeRemarks;
+use crate::backend::ptx::schedule::{KernelInfo, PRODUCER_REGISTERS, Schedule, Step, WarpRole, WarpSpecialization};
+use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::source::SourceLines;
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;
+use crate::backend::ptx::{pressure, whole_product, workarounds};
 use crate::error::Diagnostic;
-use crate::ir::{BlockId, Entry, Module};
+use crate::ir::{BlockId, Elem, Entry, Module, Opcode, Type};
+use crate::layout::Layout;
+use crate::target::Target;
 
 /// The state after the last op.
 pub fn lowered<'m>(
@@ -69,6 +84,122 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
 }
 
 /// For who looks at the schedule.
+
+/// The state before the first op.
+pub fn start<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+    options: &CompileOptions,
+) -> Lowering<'m> {
+    let target = inference.target;
+    let threads = inference.num_warps as u32 * WARP;
+    Lowering {
+        module,
+        b: Builder::new(target, name, threads),
+        tiles: vec![None; module.num_values()],
+        cached: Cache::default(),
+        views: HashMap::new(),
+        shared: SharedMemory::new(target.max_shared_bytes()),
+        within: VecDeque::new(),
+        schedule: Rc::default(),
+        own: HashMap::new(),
+        data_space: Space::Global,
+        loops: Vec::new(),
+        staged: HashMap::new(),
+        own_tiles: HashMap::new(),
+        flights: Flights::default(),
+        role: WarpRole::All,
+        rings: None,
+        team: Team::default(),
+        turns: None,
+        peer: Peer::default(),
+        params: Vec::new(),
+        tensor_maps: Vec::new(),
+        thread: ThreadCache::default(),
+        failure: None,
+        assertions: Vec::new(),
+        errors: Vec::new(),
+        plans_only: false,
+        gave_up: false,
+        gave_up_said: false,
+        remarks: CodeRemarks::default(),
+        context: KernelInfo::new(module, entry, inference, options),
+        dispatch: Dispatch {
+            op: |lowering, id| lowering.op(id),
+            sequence: |lowering, sequence| lowering.body(sequence),
+        },
+    }
+}
+
+/// Lowers an entry; the errors name every op that has no lowering.
+pub fn lower<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+    options: &CompileOptions,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let mut lowering = lowered(module, entry, inference, name, options);
+    if !lowering.errors.is_empty() {
+        return Err(lowering.errors);
+    }
+    let mut params = std::mem::take(&mut lowering.params);
+    params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
+    let target = lowering.context.inference.target;
+    let layout = lowering.context.layout_text(entry.body);
+    let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
+    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.cluster());
+    let assertions = lowering.assertions;
+    let (mut remarks, warps) = (lowering.remarks, lowering.context.inference.num_warps as u32);
+    let multiplies = !lowering.context.inference.products.is_empty();
+    let generic = lowering.data_space == Space::Generic;
+    let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.context.options.occupancy);
+    let mut function: Function = lowering.b.finish();
+    workarounds::apply(&mut function);
+    whole_product::merge(&mut function);
+    // Products plan their registers themselves: for one block.
+    if !multiplies && options.occupancy.is_none() {
+        // ptxas keeps generic addresses in more registers than there are in the text.
+        let spare = if generic { GENERIC_SPARE } else { 0 };
+        function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes, spare));
+    }
+    if !streams && let Some(wished) = lowered_wish {
+        function.min_blocks = Some(without_thrashing(&function, wished, target, warps));
+    }
+    let min_blocks = function.min_blocks.unwrap_or(1);
+    remarks.crowded = options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
+    remarks.finish(&function, warps);
+    let threads = function.threads;
+    if options.lines {
+        function.source = Some(SourceLines::of(module, function.places()));
+    }
+    let text = emit::module(target, &global::globals(module), &[function]);
+    Ok(Compiled {
+        text,
+        entry: name.to_owned(),
+        threads,
+        min_blocks,
+        shared_bytes,
+        cluster,
+        params,
+        assertions,
+        layout,
+        schedule,
+        remarks,
+    })
+}
+
+/// Registers that a kernel with generic addresses gets beyond those that it needs.
+const GENERIC_SPARE: u32 = 16;
+
+/// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
+fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
+    let needed = pressure::live_registers(function) * 3 / 4;
+    wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
+}
+
 impl<'m> Lowering<'m> {
     /// What could not be lowered.
     pub fn problems(&self) -> &[Diagnostic] {
@@ -106,5 +237,188 @@ impl<'m> Lowering<'m> {
             |registers| inference.target.multiprocessor().fitting_blocks(warps, registers, self.shared.used() + ahead);
         let most = fits(self.context.least_registers(body)).max(1);
         self.context.options.occupancy.map_or(most, |wished| wished.min(most))
+    }
+
+    /// Declares the entry parameters and loads them.
+    pub fn entry_params(&mut self, entry: &Entry) -> Vec<ParamKind> {
+        let args = &self.module.block(entry.body).args;
+        let layout = Layout::replicated(&[], self.context.inference.num_warps);
+        let mut kinds = Vec::new();
+        for (index, &arg) in args.iter().enumerate() {
+            let Type::Tile { elem, .. } = self.module.ty(arg) else { continue };
+            let (value, bytes) = match elem {
+                Elem::Ptr { .. } => (self.b.param_value(Ty::U64), 8),
+                Elem::Num(dtype) => {
+                    let (raw, bytes) = vector::param(&mut self.b, *dtype);
+                    (raw, bytes)
+                }
+            };
+            kinds.push(ParamKind::Word { index: index as u32, bytes });
+            self.tiles[arg.index()] = Some(Tile { layout: layout.clone(), slots: Rc::from([value]) });
+        }
+        let mut asserts = false;
+        self.module.walk(entry.body, &mut |id| asserts |= self.module.op(id).code == Opcode::Assert);
+        if asserts {
+            self.failure = Some(self.b.param(Param::Scalar(Ty::U64)));
+            kinds.push(ParamKind::Failure);
+        }
+        kinds
+    }
+
+    /// Plans what the agents of the kernel do.
+    pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
+        self.schedule = Rc::new(self.context.schedule(body, roles, &self.shared));
+        if self.context.bands > 1
+            && let Err(problem) = self.context.verify_data_partition(body, &self.schedule)
+        {
+            return self.errors.push(Diagnostic::new(problem, None));
+        }
+        // What is only costed was made, and checked, or will be.
+        if cfg!(debug_assertions)
+            && !self.plans_only
+            && let Err(problem) = self.context.verify_schedule(body, &self.schedule)
+        {
+            let message = format!("the schedule of this kernel is wrong, which is a defect of this crate: {problem}");
+            self.errors.push(Diagnostic::new(message, None));
+        }
+    }
+
+    /// Lowers the program of an agent.
+    pub fn run(&mut self, acts: WarpRole) {
+        let agent = self.schedule.partition(acts).map(|agent| agent.body);
+        self.body(agent.expect("an agent of the schedule"));
+    }
+
+    /// Lowers a body once for each role.
+    pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
+        let (warps, teams) = (self.context.inference.num_warps as u32, self.context.teams);
+        let bands = self.context.bands;
+        let consumers = self.context.consumer_warps() * WARP;
+        let blocks = self.context.blocks_of_roles();
+        self.b.function().threads = consumers + self.context.producer_warps() * WARP;
+        self.b.function().min_blocks = Some(blocks);
+        let count = roles.channels.len();
+        let mut rings = Vec::new();
+        for ring in &roles.pipelines {
+            let bytes = ring.num_stages * ring.stage_bytes;
+            let slab = self.shared.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
+            rings.push(Ring { slab, barriers: 0 });
+        }
+        let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
+        let turns = if teams > 1 { TURN_BYTES } else { 0 };
+        let barriers = self.shared.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
+        let mut next = barriers.offset;
+        for (ring, plan) in rings.iter_mut().zip(&roles.pipelines) {
+            ring.barriers = next;
+            next += plan.num_stages * BARRIER_BYTES;
+        }
+        self.team.barriers = next;
+        self.context.allocate_staging_buffers(body, Some(&roles), &mut self.shared);
+        self.plan(body, Some(Rc::clone(&roles)));
+        self.fetch_store_maps()?;
+        self.compare_ways(body, &roles)?;
+        self.init_barriers(&rings, &roles, warps * bands);
+        let tid = self.b.special(Special::TidX);
+        let producer = self.b.new_label();
+        let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
+        self.b.bra_if(is_producer, false, producer, true);
+
+        if self.plans_only {
+            return Ok(());
+        }
+        if self.context.crews() > 1 {
+            // What depends on the number of a thread is another thing in a team.
+            self.thread = ThreadCache::default();
+        }
+        let before = self.state();
+        let positions = Vec::new();
+        self.rings = Some(Rings {
+            roles,
+            rings,
+            positions,
+            held: vec![None; count],
+            seen: vec![None; count],
+            leader: None,
+            aside: None,
+            peer: None,
+            far_leader: None,
+            known: None,
+            band: None,
+        });
+        self.remarks.teams = (teams > 1).then_some(teams);
+        self.remarks.bands = (bands > 1).then_some(bands);
+        self.role = WarpRole::Consumer;
+        self.consumers(&before, (tid, blocks));
+        self.go_back(&before);
+        self.role = WarpRole::Producer;
+        // That is in registers of theirs.
+        let rings = self.rings.as_mut().expect("rings");
+        (rings.known, rings.band) = (None, None);
+        self.b.place(producer);
+        self.reallocate_registers(false, blocks);
+        let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
+        let idle = self.b.new_label();
+        self.b.bra_if(works, true, idle, false);
+        self.start_rings(None);
+        self.run(WarpRole::Producer);
+        self.b.place(idle);
+        self.b.ret();
+        self.role = WarpRole::All;
+        Ok(())
+    }
+
+    /// The programs of the teams of consumers.
+    pub fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) {
+        let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.teams);
+        if self.context.crews() == 1 {
+            return self.consume(tid, blocks);
+        }
+        self.b.threads_of_team = threads;
+        if teams == 1 {
+            // All bands run the same code.
+            self.consume(tid, blocks);
+            self.b.threads_of_team = 0;
+            return;
+        }
+        for team in 0..teams {
+            let next = self.b.new_label();
+            if team + 1 < teams {
+                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
+                self.b.bra_if(is_later, false, next, true);
+            }
+            self.team.index = team;
+            self.consume(tid, blocks);
+            self.go_back(before);
+            self.b.place(next);
+        }
+        self.b.threads_of_team = 0;
+    }
+
+    /// The program of the consumers.
+    pub fn consume(&mut self, tid: Operand, blocks: u32) {
+        self.reallocate_registers(true, blocks);
+        let lane = self.b.and(Ty::B32, tid, WARP - 1);
+        let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
+        self.start_rings(Some(leader));
+        self.start_band(tid);
+        let known = self.learn();
+        self.rings.as_mut().expect("rings").known = Some(known);
+        let grid = self.b.special(Special::NCtaIdX);
+        let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
+        let aside = self.b.new_label();
+        self.rings.as_mut().expect("rings").aside = Some((never, aside));
+        self.start_turns();
+        self.run(WarpRole::Consumer);
+        self.b.place(aside);
+        self.b.trap();
+    }
+
+    /// Consumers take the registers that the producer gives up.
+    pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
+        let (at_entry, more) = self.context.registers(blocks);
+        let whole_groups = self.context.producer_warps() == 4 && self.context.consumer_warps().is_multiple_of(4);
+        if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
+            self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
+        }
     }
 }

@@ -4,26 +4,13 @@
 //! in place over a loop is only known in the next iteration: the address of what is to be given back is then
 //! carried in a register ([`Release::Carried`]).
 
-use super::async_state::{Release, Rings};
-use super::ring::EMPTY;
+use super::async_state::{EMPTY, Release};
 use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Reg, Ty};
 use crate::ir::Value;
 
 impl Lowering<'_> {
-    /// The stages that are held of these channels, to be given back.
-    pub fn releases_of(&mut self, channels: &[u32]) -> Vec<Release> {
-        let Some(rings) = self.rings.as_mut() else { return Vec::new() };
-        let Rings { roles, held, .. } = rings;
-        let release = |&channel: &u32| {
-            let held = held[channel as usize].take()?;
-            let paired = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
-            Some(Release::Stage(held.barrier, paired))
-        };
-        channels.iter().filter_map(release).collect()
-    }
-
     /// Gives back stages that only regions have used, or that were lent to a store: the boxes of a warp have been read then.
     pub fn give(&mut self, channels: &[u32]) -> Lowered {
         if self
@@ -62,11 +49,5 @@ impl Lowering<'_> {
                 arrive(&mut self.b, far_leader, far, true);
             }
         }
-    }
-
-    /// Has the ring of a channel stages that a pair of tile blocks fills together?
-    pub fn is_paired(&self, channel: u32) -> bool {
-        let roles = self.rings.as_ref().map(|rings| &rings.roles);
-        roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
     }
 }

@@ -8,211 +8,14 @@
 
 use std::rc::Rc;
 
-use super::async_state::{Held, Position, Ring, Rings, Seen};
-use super::core::Before;
-use super::named_barriers::NamedBarrier;
-use super::values::ThreadCache;
-use super::{Lowered, Lowering};
-use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
-use crate::backend::ptx::plan::WARP;
+use super::Lowering;
+use super::async_state::{BARRIER_BYTES, EMPTY, Held, Position, Release, Rings, Seen};
+use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{
-    CLUSTER_SIZE, OrderPoint, PINGPONG_GROUPS, PRODUCER_REGISTERS, PipelineDesc, WarpRole, WarpSpecialization,
-};
-use crate::ir::{BlockId, OpId, Value};
-
-/// Bytes of the two barriers of a stage: full, empty.
-const BARRIER_BYTES: u32 = 16;
-
-/// From a full barrier to the empty one.
-pub const EMPTY: i64 = 8;
-
-/// Barriers of turns: of each kind one for each team.
-const TURNS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
-
-/// Bytes of the barriers of turns.
-const TURN_BYTES: u32 = 8 * TURNS;
+use crate::backend::ptx::schedule::{CLUSTER_SIZE, ClusterMulticast, PipelineDesc, WarpRole};
+use crate::ir::{OpId, Value};
 
 impl Lowering<'_> {
-    /// Lowers a body once for each role.
-    pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
-        let (warps, teams) = (self.context.inference.num_warps as u32, self.context.teams);
-        let bands = self.context.bands;
-        let consumers = self.context.consumer_warps() * WARP;
-        let blocks = self.context.blocks_of_roles();
-        self.b.function().threads = consumers + self.context.producer_warps() * WARP;
-        self.b.function().min_blocks = Some(blocks);
-        let count = roles.channels.len();
-        let mut rings = Vec::new();
-        for ring in &roles.pipelines {
-            let bytes = ring.num_stages * ring.stage_bytes;
-            let slab = self.shared.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
-            rings.push(Ring { slab, barriers: 0 });
-        }
-        let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
-        let turns = if teams > 1 { TURN_BYTES } else { 0 };
-        let barriers = self.shared.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
-        let mut next = barriers.offset;
-        for (ring, plan) in rings.iter_mut().zip(&roles.pipelines) {
-            ring.barriers = next;
-            next += plan.num_stages * BARRIER_BYTES;
-        }
-        self.team.barriers = next;
-        self.context.allocate_staging_buffers(body, Some(&roles), &mut self.shared);
-        self.plan(body, Some(Rc::clone(&roles)));
-        self.fetch_store_maps()?;
-        self.compare_ways(body, &roles)?;
-        self.init_barriers(&rings, &roles, warps * bands);
-        let tid = self.b.special(Special::TidX);
-        let producer = self.b.new_label();
-        let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
-        self.b.bra_if(is_producer, false, producer, true);
-
-        if self.plans_only {
-            return Ok(());
-        }
-        if self.context.crews() > 1 {
-            // What depends on the number of a thread is another thing in a team.
-            self.thread = ThreadCache::default();
-        }
-        let before = self.state();
-        let positions = Vec::new();
-        self.rings = Some(Rings {
-            roles,
-            rings,
-            positions,
-            held: vec![None; count],
-            seen: vec![None; count],
-            leader: None,
-            aside: None,
-            peer: None,
-            far_leader: None,
-            known: None,
-            band: None,
-        });
-        self.remarks.teams = (teams > 1).then_some(teams);
-        self.remarks.bands = (bands > 1).then_some(bands);
-        self.role = WarpRole::Consumer;
-        self.consumers(&before, (tid, blocks));
-        self.go_back(&before);
-        self.role = WarpRole::Producer;
-        // That is in registers of theirs.
-        let rings = self.rings.as_mut().expect("rings");
-        (rings.known, rings.band) = (None, None);
-        self.b.place(producer);
-        self.reallocate_registers(false, blocks);
-        let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
-        let idle = self.b.new_label();
-        self.b.bra_if(works, true, idle, false);
-        self.start_rings(None);
-        self.run(WarpRole::Producer);
-        self.b.place(idle);
-        self.b.ret();
-        self.role = WarpRole::All;
-        Ok(())
-    }
-
-    /// The programs of the teams of consumers.
-    fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) {
-        let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.teams);
-        if self.context.crews() == 1 {
-            return self.consume(tid, blocks);
-        }
-        self.b.threads_of_team = threads;
-        if teams == 1 {
-            // All bands run the same code.
-            self.consume(tid, blocks);
-            self.b.threads_of_team = 0;
-            return;
-        }
-        for team in 0..teams {
-            let next = self.b.new_label();
-            if team + 1 < teams {
-                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
-                self.b.bra_if(is_later, false, next, true);
-            }
-            self.team.index = team;
-            self.consume(tid, blocks);
-            self.go_back(before);
-            self.b.place(next);
-        }
-        self.b.threads_of_team = 0;
-    }
-
-    /// The program of the consumers.
-    fn consume(&mut self, tid: Operand, blocks: u32) {
-        self.reallocate_registers(true, blocks);
-        let lane = self.b.and(Ty::B32, tid, WARP - 1);
-        let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
-        self.start_rings(Some(leader));
-        self.start_band(tid);
-        let known = self.learn();
-        self.rings.as_mut().expect("rings").known = Some(known);
-        let grid = self.b.special(Special::NCtaIdX);
-        let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
-        let aside = self.b.new_label();
-        self.rings.as_mut().expect("rings").aside = Some((never, aside));
-        self.start_turns();
-        self.run(WarpRole::Consumer);
-        self.b.place(aside);
-        self.b.trap();
-    }
-
-    /// One thread prepares all barriers of the rings.
-    fn init_barriers(&mut self, rings: &[Ring], roles: &WarpSpecialization, warps: u32) {
-        let tid = self.b.special(Special::TidX);
-        let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
-        let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let turns = self.team.barriers;
-        let both = match self.peer.in_step {
-            Some(in_step) => self.b.select(RegClass::B32, in_step, warps * CLUSTER_SIZE, warps),
-            None => Operand::from(warps * CLUSTER_SIZE),
-        };
-        self.b.skip_if(others, false, |b| {
-            for (ring, plan) in rings.iter().zip(&roles.pipelines) {
-                for stage in 0..plan.num_stages {
-                    let full = Addr::new(base, i64::from(ring.barriers + stage * BARRIER_BYTES));
-                    b.mbarrier_init(&full, 1u32);
-                    b.mbarrier_init(&full.plus(EMPTY), if plan.clustered { both } else { warps.into() });
-                }
-            }
-            if roles.pingpong.is_some() {
-                (0..TURNS).for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
-            }
-            b.fence_mbarrier_init();
-        });
-        match roles.multicast {
-            Some(_) => self.b.cluster_meet(),
-            None => self.b.bar_sync(NamedBarrier::Cta.id(), None),
-        }
-    }
-
-    /// Consumers take the registers that the producer gives up.
-    fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
-        let (at_entry, more) = self.context.registers(blocks);
-        let whole_groups = self.context.producer_warps() == 4 && self.context.consumer_warps().is_multiple_of(4);
-        if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
-            self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
-        }
-    }
-
-    fn start_rings(&mut self, leader: Option<Reg>) {
-        let rings = self.rings.as_mut().expect("rings");
-        rings.leader = leader;
-        let b = &mut self.b;
-        let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
-        rings.positions = rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
-        if rings.roles.multicast.is_some() {
-            let rank = b.special(Special::ClusterCtaRank);
-            rings.peer = Some(b.xor(Ty::B32, rank, 1u32).reg());
-            rings.far_leader = leader.map(|leader| match self.peer.in_step {
-                Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
-                None => leader,
-            });
-        }
-    }
-
     /// Is this load the producer's?
     pub fn is_streamed(&self, id: OpId) -> bool {
         self.rings.as_ref().is_some_and(|rings| rings.roles.operand_channel.contains_key(&id))
@@ -227,7 +30,7 @@ impl Lowering<'_> {
     }
 
     /// What is known of the loads of a channel, for people.
-    fn remark_channel(&mut self, channel: usize) {
+    pub fn remark_channel(&mut self, channel: usize) {
         let roles = Rc::clone(&self.rings.as_ref().expect("rings").roles);
         let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
         for load in &roles.channels[channel].loads {
@@ -238,7 +41,7 @@ impl Lowering<'_> {
     }
 
     /// Addresses of the present stage of a ring, full barrier first.
-    fn places_of(&mut self, which: usize) -> (Operand, Operand) {
+    pub fn places_of(&mut self, which: usize) -> (Operand, Operand) {
         let rings = self.rings.as_ref().expect("rings");
         let (ring, index) = (rings.rings[which], rings.positions[which].index);
         let PipelineDesc { num_stages: stages, stage_bytes, .. } = rings.roles.pipelines[which];
@@ -256,7 +59,7 @@ impl Lowering<'_> {
 
     /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full; then the ring
     /// moves on.
-    fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
+    pub fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let rings = self.rings.as_ref().expect("rings");
         let which = rings.roles.channels[channel].pipeline;
         let (parity, seen) = (rings.positions[which].parity, rings.seen[channel]);
@@ -272,7 +75,7 @@ impl Lowering<'_> {
     }
 
     /// Goes to the next stage of a ring.
-    fn move_on(&mut self, which: usize) {
+    pub fn move_on(&mut self, which: usize) {
         let rings = self.rings.as_ref().expect("rings");
         let (Position { index, parity }, stages) = (rings.positions[which], rings.roles.pipelines[which].num_stages);
         let b = &mut self.b;
@@ -334,25 +137,6 @@ impl Lowering<'_> {
         (barrier, stage)
     }
 
-    /// Waits for a free stage, and has the loads of a channel copied there.
-    pub fn produce(&mut self, channel: usize) -> Lowered {
-        self.remark_channel(channel);
-        let (barrier, stage) = self.free_stage(channel);
-        let rings = self.rings.take().expect("rings");
-        let this = &rings.roles.channels[channel];
-        self.b.mbarrier_expect_tx(&barrier, this.bytes());
-        let mut result = Ok(());
-        for load in &this.loads {
-            let deciding = Self::deciding(&rings.roles, load.load);
-            result = result.and(self.for_op(load.load, |lowering| match (rings.peer, deciding) {
-                (Some(peer), Some(deciding)) => lowering.issue_shared(load, deciding, stage, &barrier, peer),
-                (peer, _) => lowering.issue(load, stage, &barrier, peer.is_some()),
-            }));
-        }
-        self.rings = Some(rings);
-        result
-    }
-
     /// The consumers learn where the next tiles of a channel will be.
     pub fn acquire(&mut self, channel: usize) {
         self.remark_channel(channel);
@@ -408,5 +192,37 @@ impl Lowering<'_> {
         if let Some((never, aside)) = self.rings.as_ref().and_then(|rings| rings.aside) {
             self.b.bra_if(never, false, aside, true);
         }
+    }
+
+    pub fn pairs(&self) -> Option<&ClusterMulticast> {
+        self.rings.as_ref().and_then(|rings| rings.roles.multicast.as_ref())
+    }
+
+    /// Tile blocks of a cluster.
+    pub fn cluster(&self) -> u32 {
+        if self.pairs().is_some() { CLUSTER_SIZE } else { 1 }
+    }
+
+    /// Blocks of the pair that may share the tile of this load.
+    pub fn sharing_blocks(&self, load: OpId) -> u32 {
+        if self.pairs().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
+    }
+
+    /// The stages that are held of these channels, to be given back.
+    pub fn releases_of(&mut self, channels: &[u32]) -> Vec<Release> {
+        let Some(rings) = self.rings.as_mut() else { return Vec::new() };
+        let Rings { roles, held, .. } = rings;
+        let release = |&channel: &u32| {
+            let held = held[channel as usize].take()?;
+            let paired = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
+            Some(Release::Stage(held.barrier, paired))
+        };
+        channels.iter().filter_map(release).collect()
+    }
+
+    /// Has the ring of a channel stages that a pair of tile blocks fills together?
+    pub fn is_paired(&self, channel: u32) -> bool {
+        let roles = self.rings.as_ref().map(|rings| &rings.roles);
+        roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
     }
 }

@@ -3,36 +3,13 @@
 use std::rc::Rc;
 
 use super::core::OTHERWISE;
+
 use super::{Lowered, Lowering};
-use crate::backend::ptx::schedule::{SeqId, Step, WarpRole, WarpSpecialization};
-use crate::error::Diagnostic;
-use crate::ir::{BlockId, OpId};
+use crate::backend::ptx::inst::{ProxyFence, Ty};
+use crate::backend::ptx::schedule::{SeqId, Step};
+use crate::ir::{Op, OpId, Opcode};
 
 impl Lowering<'_> {
-    /// Plans what the agents of the kernel do.
-    pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
-        self.schedule = Rc::new(self.context.schedule(body, roles, &self.shared));
-        if self.context.bands > 1
-            && let Err(problem) = self.context.verify_data_partition(body, &self.schedule)
-        {
-            return self.errors.push(Diagnostic::new(problem, None));
-        }
-        // What is only costed was made, and checked, or will be.
-        if cfg!(debug_assertions)
-            && !self.plans_only
-            && let Err(problem) = self.context.verify_schedule(body, &self.schedule)
-        {
-            let message = format!("the schedule of this kernel is wrong, which is a defect of this crate: {problem}");
-            self.errors.push(Diagnostic::new(message, None));
-        }
-    }
-
-    /// Lowers the program of an agent.
-    pub fn run(&mut self, acts: WarpRole) {
-        let agent = self.schedule.partition(acts).map(|agent| agent.body);
-        self.body(agent.expect("an agent of the schedule"));
-    }
-
     /// Lowers the steps of a body in order; a failed one is reported and skipped.
     pub fn body(&mut self, body: SeqId) {
         let schedule = Rc::clone(&self.schedule);
@@ -125,7 +102,10 @@ impl Lowering<'_> {
         self.for_op(id, |lowering| match step {
             Step::LocalLoadThreadPrivate(_) => lowering.load_own(id),
             Step::LocalLoad(_) => lowering.load_rider(id),
-            Step::TmaStore(send) => lowering.send_view(send),
+            Step::TmaStore(send) => match lowering.send_view(send)? {
+                true => Ok(()),
+                false => lowering.lower_op(send.op),
+            },
             Step::PrivatizedAtomic(_) => lowering.combine_atomic(id),
             Step::Mma(plan) => lowering.products(plan),
             &Step::Produce(channel) => lowering.produce(channel as usize),
@@ -146,5 +126,102 @@ impl Lowering<'_> {
             Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Ok(()),
             Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => Ok(()),
         })
+    }
+
+    /// Refuses what is too much for the assembler.
+    pub fn check(&mut self, id: OpId) -> Lowered {
+        self.check_length(self.module.op(id))?;
+        self.check_registers(id)
+    }
+
+    /// An op that is a part of a step.
+    pub fn op(&mut self, id: OpId) -> Lowered {
+        self.check(id)?;
+        self.for_op(id, |lowering| lowering.lower_op(id))
+    }
+
+    fn lower_op(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        use Opcode::*;
+        match op.code {
+            // Elementwise ops, and the free and virtual ones, which are computed where they are used.
+            AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
+            | ExtI | Floor | Fma | FToF | FToI | IntToPtr | IToF | Log | Log2 | MaxF | MaxI | MinF | MinI | MulF
+            | MulHiI | MulI | NegF | NegI | Offset | OrI | PowF | PowI | PtrToInt | PtrToPtr | RemF | RemI | Rsqrt
+            | Select | ShlI | ShrI | Sin | Sinh | Sqrt | SubF | SubI | Tan | Tanh | TruncI | XorI | Atan2
+            | InlinePtx => self.elementwise(id),
+            Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
+            GetTileBlockId | GetNumTileBlocks => self.grid(op),
+            GetBand => self.band(op),
+            GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
+            MakeTensorView => self.make_tensor_view(id),
+            MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),
+            LoadView => self.load_view(id),
+            StoreView => self.store_view(id),
+            LoadPtr => self.load_ptr(id),
+            StorePtr => self.store_ptr(id),
+            AtomicRmw => self.atomic_rmw(id),
+            AtomicCas => self.atomic_cas(id),
+            AtomicRedView => self.atomic_red_view(id),
+            MakeToken | JoinTokens => Ok(()),
+            Reduce => self.reduce(id),
+            Scan => self.scan(id),
+            Cat => self.cat(id),
+            Pack | Unpack => self.repack(id),
+            Extract => self.extract(id),
+            Insert => self.insert(id),
+            Gather => self.gather_tile(id),
+            Histogram => self.histogram(id),
+            WithLayout => self.in_chosen_layout(id),
+            Print => self.print(id),
+            GdcWait | GdcLaunchDependents => {
+                self.dependent_launch(op.code);
+                Ok(())
+            }
+            MemoryFenceAlias => {
+                // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
+                self.b.fence_proxy(ProxyFence::Alias);
+                self.meet()
+            }
+            Assert => self.assertion(id),
+            GetGlobal => self.global(op),
+            Alloca => self.own_memory(id),
+            For | Loop | If | Break | Continue | Yield | Return | MmaF | MmaI => {
+                Err("an op that is a step of its own stands within another one".to_owned())
+            }
+            MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+                Err("the ptx back end has no lowering for this op".to_owned())
+            }
+        }
+    }
+
+    /// `griddepcontrol`, from sm_90 on.
+    fn dependent_launch(&mut self, code: Opcode) {
+        match code {
+            _ if self.b.target.arch < 90 => {}
+            Opcode::GdcWait => self.b.grid_dependency_wait(),
+            _ => {
+                // Dependents may see what was stored before only once this grid has ended: nothing else to wait for.
+                self.b.grid_dependency_launch();
+            }
+        }
+    }
+
+    fn grid(&mut self, op: &Op) -> Lowered {
+        use crate::backend::ptx::inst::Special::*;
+        let registers = match op.code {
+            Opcode::GetTileBlockId => [CtaIdX, CtaIdY, CtaIdZ],
+            _ => [NCtaIdX, NCtaIdY, NCtaIdZ],
+        };
+        for (&result, special) in op.results.iter().zip(registers) {
+            if self.context.use_counts[result.index()] > 0 {
+                let mut value = self.b.special(special);
+                if special == CtaIdX && self.peer.active {
+                    value = self.b.xor(Ty::B32, value, 1u32);
+                }
+                self.single(result, value);
+            }
+        }
+        Ok(())
     }
 }

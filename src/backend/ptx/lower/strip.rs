@@ -29,7 +29,7 @@ impl Lowering<'_> {
                 StripRole::Body if op.code == Opcode::StoreView => op.group(0),
                 StripRole::Body => &op.operands,
                 StripRole::View | StripRole::Preheader => {
-                    self.op(id)?;
+                    self.nested_op(id)?;
                     continue;
                 }
             };

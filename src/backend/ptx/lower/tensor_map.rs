@@ -80,7 +80,8 @@ impl Lowering<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Lowering, start};
+    use super::super::Lowering;
+    use super::super::planned::start;
     use super::*;
     use crate::backend::ptx::assemble::assemble;
     use crate::backend::ptx::infer::Inference;
