@@ -169,7 +169,7 @@ impl Lowering<'_> {
         let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
         if let Some(count) = plan.unroll.filter(|&count| count > 1) {
             let apart = self.context.rounds_apart(id, count).ok_or(OTHERWISE)?;
-            self.rounds(&Rounds { count, apart }, &turning);
+            self.rounds(&Rounds { count, apart }, &turning, &mut |lowering| lowering.plain_round(&turning));
         }
         let before = self.b.num_lines();
         self.b.place(head);
@@ -240,7 +240,7 @@ impl Lowering<'_> {
     }
 
     /// One round of a `for` that nothing runs ahead of or behind: the counter and carried values are in registers.
-    pub fn plain_round(&mut self, turning: &Turning<'_>) {
+    fn plain_round(&mut self, turning: &Turning<'_>) {
         let &Turning { block, body, counter, carried, .. } = turning;
         let args = &self.module.block(block).args;
         self.single(args[0], counter.into());

@@ -1,42 +1,14 @@
 //! Elementwise ops: the scalar sequence once for each slot, pairs of halves packed.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
-use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::inst::{Operand, RegClass};
+use super::{Lowered, Lowering};
+use crate::backend::ptx::inst::{CvtMods, Operand, RegClass, Ty};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::dtype::DType;
-use crate::ir::{OpId, Opcode, Rounding};
-use crate::layout::Layout;
+use crate::ir::{Elem, OpId, Opcode, Rounding, Type};
 
 impl Lowering<'_> {
-    /// A concrete elementwise op, in its own layout; a free one waits until it is asked for.
-    pub fn elementwise(&mut self, id: OpId) -> Lowered {
-        let result = self.module.op(id).results[0];
-        if self.context.inference.source(result) == Source::Free {
-            return Ok(());
-        }
-        let layout = match self.context.inference.layout(result) {
-            Some(layout) => layout.clone(),
-            None => Layout::replicated(self.module.shape(result), self.context.inference.num_warps),
-        };
-        let slots = self.elementwise_slots(id, &layout)?;
-        self.tiles[result.index()] = Some(Tile { layout, slots });
-        Ok(())
-    }
-
-    /// The slots of an elementwise op in this layout.
-    pub fn elementwise_slots(&mut self, id: OpId, layout: &Layout) -> Lowered<Rc<[Operand]>> {
-        let mut operands = Vec::with_capacity(3);
-        for &operand in &self.module.op(id).operands {
-            operands.push(self.get(operand, layout)?);
-        }
-        let operands: Vec<&[Operand]> = operands.iter().map(|slots| &slots[..]).collect();
-        Ok(self.apply(id, &operands, layout.num_registers())?.into())
-    }
-
     /// An elementwise op on `count` slots of its operands. Slots with equal operands share a result.
     pub fn apply(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
         let op = self.module.op(id);
@@ -103,6 +75,38 @@ impl Lowering<'_> {
         let word = scalar::pair::lower(&mut self.b, op, dtype, &packed)?;
         let halves = repr::unpack_word(&mut self.b, dtype, word);
         Some((halves[0], halves[1]))
+    }
+
+    /// `offset`: the address plus so many elements.
+    pub fn offset(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
+        let op = self.module.op(id);
+        let Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } = *self.module.ty(op.results[0]) else {
+            return Err("an offset of a number".to_owned());
+        };
+        let bits = i64::from(pointee.storage_bits());
+        let dtype = self.module.dtype(op.operands[1]);
+        let mut slots: Vec<Operand> = Vec::with_capacity(count);
+        for slot in 0..count {
+            let (base, offset) = (operands[0][slot], operands[1][slot]);
+            let same = (0..slot).rev().take(16).find(|&s| operands[0][s] == base && operands[1][s] == offset);
+            if let Some(same) = same {
+                slots.push(slots[same]);
+                continue;
+            }
+            let offset = repr::sign_extended(&mut self.b, dtype, offset);
+            let bytes = match (dtype, bits) {
+                (DType::I64, 8..) => self.b.mul(Ty::S64, offset, bits / 8),
+                (DType::I64, _) => self.b.shr(Ty::S64, offset, 1),
+                (_, 8) => self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), offset),
+                (_, 9..) => self.b.mul_wide(Ty::S32, offset, bits / 8),
+                _ => {
+                    let half = self.b.shr(Ty::S32, offset, 1);
+                    self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), half)
+                }
+            };
+            slots.push(self.b.add(Ty::S64, base, bytes));
+        }
+        Ok(slots)
     }
 }
 

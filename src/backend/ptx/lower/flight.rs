@@ -5,15 +5,12 @@
 
 use std::collections::HashSet;
 
+use super::Lowering;
 use super::async_state::{Flight, Release};
-use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{Operand, Reg, RegClass};
-use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};
 
-/// Lines of code that are worth to be kept beside a running product.
-const OVERLAPPED_LINES: usize = 96;
 /// In a block with more products than so many no block of code ends amid them: what one of them waits for runs beside the others, and
 /// ptxas finds no registers for several that are in flight where a block ends.
 const FEW_PRODUCTS: usize = 2;
@@ -81,50 +78,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// A value is read next: the wait for the product that computes it.
-    pub fn need(&mut self, value: Value) -> Lowered {
-        while self.flights.running.iter().any(|flight| flight.results.contains(&value)) {
-            let due = self.flights.due.pop_front();
-            self.land(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
-        }
-        Ok(())
-    }
-
-    /// The tile of a load is read next: the wait for it.
-    pub fn need_tile(&mut self, load: OpId) -> Lowered {
-        let Some(channel) = self.unawaited(load) else { return Ok(()) };
-        let Some(position) = self.flights.arriving.iter().position(|&other| other == channel) else {
-            return Err("a tile is not waited for where it is read, which is a defect of this crate".to_owned());
-        };
-        self.flights.arriving.remove(position);
-        self.for_op(load, |lowering| lowering.await_channel(channel));
-        Ok(())
-    }
-
-    /// The waits of the step that have not come yet.
-    pub fn come_due(&mut self) {
-        while let Some(channel) = self.flights.arriving.pop_front() {
-            self.await_channel(channel);
-        }
-        while let Some(younger) = self.flights.due.pop_front() {
-            self.land(younger);
-        }
-        if std::mem::take(&mut self.flights.turn) {
-            self.await_turn();
-        }
-    }
-
-    /// Before threads meet: whatever waits were to come later find nothing then.
-    pub fn land_to_meet(&mut self) {
-        self.land(0);
-        self.flights.due.clear();
-    }
-
-    /// May a product be running?
-    pub fn is_flying(&self) -> bool {
-        !self.flights.running.is_empty()
-    }
-
     /// The products that may be running.
     pub fn running(&self) -> Vec<Flight> {
         self.flights.running.clone()
@@ -133,53 +86,6 @@ impl Lowering<'_> {
     /// At the start of another branch these may be running. How many may be at the end of the one before?
     pub fn run_again(&mut self, running: Vec<Flight>) -> usize {
         std::mem::replace(&mut self.flights.running, running).len()
-    }
-
-    /// How many products a wait finds that lets so many run on, if any.
-    fn landed_by(&self, younger: usize) -> Option<usize> {
-        self.flights.running.len().checked_sub(younger).filter(|&landed| landed > 0)
-    }
-
-    /// Waits until at most `younger` of the products that were issued last may be running.
-    fn land(&mut self, younger: usize) {
-        let Some(landed) = self.landed_by(younger) else { return };
-        let issued = self.flights.running[landed - 1].issued;
-        if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
-            // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
-            // product finish before the work that was meant to go on meanwhile.
-            self.end_block();
-        }
-        if std::mem::take(&mut self.flights.turn) {
-            self.await_turn();
-        }
-        self.land_here(younger, false);
-    }
-
-    /// The same, wherever ptxas puts what comes before. `keeps`: their stages come back later.
-    fn land_here(&mut self, younger: usize, keeps: bool) {
-        let Some(landed) = self.landed_by(younger) else { return };
-        let place = self.flights.running[landed - 1].place;
-        // A wait is the affair of the product that it is for.
-        let before = self.b.come_from(place);
-        MmaPlan::wait(&mut self.b, younger as u32);
-        let landed: Vec<Flight> = self.flights.running.drain(..landed).collect();
-        for flight in landed {
-            match keeps {
-                true => self.flights.kept.extend(flight.releases),
-                false => self.give_back(&flight.releases, None),
-            }
-        }
-        self.b.come_from(before);
-    }
-
-    /// Waits for whatever products may run, also those that an earlier iteration issued.
-    pub fn land_all(&mut self) {
-        let before = self.b.come_from(self.flights.running.last().map_or(0, |flight| flight.place));
-        MmaPlan::wait(&mut self.b, 0);
-        self.b.come_from(before);
-        for flight in std::mem::take(&mut self.flights.running) {
-            self.give_back(&flight.releases, None);
-        }
     }
 
     /// Registers for what products that stay in flight have to give back.

@@ -1,10 +1,17 @@
 //! What a warp of consumers knows from the start.
+//!
+//! Numbers that are loaded one by one beside products that run on their own (the scales of the next terms, say): such a number is the
+//! same in all lanes, and ptxas would have it in a uniform register. Where a loop carries it to the next iteration, the instruction that
+//! moves it there waits for memory, and comes before the wait for the product: so the product's work would wait, too. To
+//! the address a zero is added of which ptxas thinks that each lane has another one. Then the number arrives where it is used.
 
 use super::Lowering;
 use super::async_state::Known;
-use crate::backend::ptx::inst::{Operand, Reg, RegClass, ShflMode, Special};
+use super::order::Ordering;
+use crate::backend::ptx::inst::{CvtMods, Operand, Reg, RegClass, ShflMode, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
+use crate::ir::{OpId, Opcode};
 
 impl Lowering<'_> {
     /// Computes it.
@@ -19,20 +26,6 @@ impl Lowering<'_> {
         Known { base, group, first, nothing }
     }
 
-    fn known(&self) -> Option<Known> {
-        self.rings.as_ref().and_then(|rings| rings.known)
-    }
-
-    /// The number of a warp's group of four, where that is known from the start.
-    pub fn known_group(&self) -> Option<Reg> {
-        self.known().map(|known| known.group)
-    }
-
-    /// A zero of 64 bits that ptxas takes for another number in each lane.
-    pub fn known_nothing(&self) -> Option<Reg> {
-        self.known().and_then(|known| known.nothing)
-    }
-
     /// The XOR of `images[i]` over the set bits `i` of a warp's number: the same in all lanes, and ptxas knows it.
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
         let lanes = WARP.trailing_zeros() as usize;
@@ -40,6 +33,43 @@ impl Lowering<'_> {
         match self.known().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0)) {
             Some(first) => self.linear_of(first.into(), &images),
             None => self.linear_in_thread(&images),
+        }
+    }
+
+    /// Does the kernel load such numbers?
+    pub fn loads_lone_numbers(&self) -> bool {
+        self.context.inference.accesses.keys().any(|&id| self.is_lone_number(id))
+    }
+
+    /// Is this a load of one, in a block with such a product?
+    fn is_lone_number(&self, id: OpId) -> bool {
+        let op = self.module.op(id);
+        if op.code != Opcode::LoadView || !Ordering::of(op).is_weak() || !self.context.is_repeated(id) {
+            return false;
+        }
+        let result = op.results[0];
+        let one = self.module.shape(result).iter().product::<i64>() == 1;
+        let block = self.context.op_blocks[id.index()];
+        let beside = || {
+            let ops = block.map(|block| &self.module.block(block).ops);
+            ops.is_some_and(|ops| ops.iter().any(|&other| self.context.inference.runs_alone(other)))
+        };
+        one && self.context.element_type(result).is_float() && beside()
+    }
+
+    /// Zero: no lane has 32 others before it.
+    pub fn nothing_of_lanes(&mut self) -> Reg {
+        let before = self.b.special(Special::LaneMaskLt);
+        let nothing = self.b.shr(Ty::U32, before, 31);
+        let wide = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), nothing);
+        self.b.reg(wide, RegClass::B64)
+    }
+
+    /// Lets ptxas think that lanes load different numbers.
+    pub fn apart_in_lanes(&mut self, id: OpId, base: Operand) -> Operand {
+        match self.known_nothing().filter(|_| self.is_lone_number(id)) {
+            Some(nothing) => self.b.add(Ty::S64, base, Operand::from(nothing)),
+            None => base,
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use super::Lowering;
 use super::async_state::Seen;
-use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::inst::{Addr, Operand, RegClass};
 use crate::backend::ptx::schedule::Step;
-use crate::ir::Value;
 
 impl Lowering<'_> {
     /// At the head of a loop with these steps nothing of what it looks ahead for has been seen, but where the first stage is; behind
@@ -30,21 +29,5 @@ impl Lowering<'_> {
         self.b.mov_to(seen.barrier, barrier);
         self.b.mov_to(seen.stage, stage);
         self.b.mbarrier_test(seen.arrived, &Addr::new(seen.barrier, 0), parity);
-    }
-
-    /// A predicate that always holds. As far as ptxas knows, it depends on this value, so that it is computed before.
-    pub fn has_computed(&mut self, value: Value) -> Option<Reg> {
-        let never = self.never()?;
-        let slots = self.tiles[value.index()].as_ref()?.slots.clone();
-        let mut missing: Option<Reg> = None;
-        for slot in slots.iter() {
-            let &Operand::Reg(slot) = slot else { continue };
-            if matches!(slot.class, RegClass::B32 | RegClass::F32) {
-                let negative = self.b.setp(Cmp::Lt, Ty::S32, slot.as_class(RegClass::B32), 0);
-                missing = Some(missing.map_or(negative, |missing| self.b.or(Ty::Pred, missing, negative).reg()));
-            }
-        }
-        let missing = self.b.and(Ty::Pred, missing?, never);
-        Some(self.b.not(Ty::Pred, missing).reg())
     }
 }

@@ -8,7 +8,7 @@
 use super::core::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::{Across, Handing, replica_bits, thread_images};
-use crate::backend::ptx::inst::{AtomOp, Cmp, MemMods, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::inst::{AtomOp, Cmp, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
 use crate::backend::ptx::schedule::APART;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
@@ -208,13 +208,5 @@ impl Lowering<'_> {
         }
         self.tiles[result.index()] = Some(Tile { layout, slots: counts.into() });
         Ok(())
-    }
-
-    /// Zeros in all of a buffer.
-    pub fn clear(&mut self, buffer: Buffer) {
-        self.each_in_turn(buffer.bytes / 16, 16, &mut |this, offset| {
-            let addr = this.b.address(Operand::Smem, offset).plus(i64::from(buffer.offset));
-            this.b.st_vec(Space::Shared, Ty::B32, &addr, &[Operand::Imm(0); 4], MemMods::default());
-        });
     }
 }

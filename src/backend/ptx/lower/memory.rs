@@ -62,7 +62,8 @@ impl Lowering<'_> {
         self.order(id)?;
         access.mods.nc = self.data_space == Space::Global && self.context.is_invariant_load(id);
         access.mods.cache = self.cache_hint(id);
-        self.apart_in_lanes(id, &mut access);
+        let base = access.base_mut();
+        *base = self.apart_in_lanes(id, *base);
         self.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }

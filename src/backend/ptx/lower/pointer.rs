@@ -7,7 +7,7 @@
 use super::order::Ordering;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::infer::{mask_of, pointers_of, replica_bits};
-use crate::backend::ptx::inst::{Addr, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::leaders;
@@ -282,37 +282,5 @@ impl Lowering<'_> {
             }
             None => self.b.reg(mask, RegClass::Pred),
         })
-    }
-
-    /// `offset`: the address plus so many elements.
-    pub fn offset(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
-        let op = self.module.op(id);
-        let Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } = *self.module.ty(op.results[0]) else {
-            return Err("an offset of a number".to_owned());
-        };
-        let bits = i64::from(pointee.storage_bits());
-        let dtype = self.module.dtype(op.operands[1]);
-        let mut slots: Vec<Operand> = Vec::with_capacity(count);
-        for slot in 0..count {
-            let (base, offset) = (operands[0][slot], operands[1][slot]);
-            let same = (0..slot).rev().take(16).find(|&s| operands[0][s] == base && operands[1][s] == offset);
-            if let Some(same) = same {
-                slots.push(slots[same]);
-                continue;
-            }
-            let offset = repr::sign_extended(&mut self.b, dtype, offset);
-            let bytes = match (dtype, bits) {
-                (DType::I64, 8..) => self.b.mul(Ty::S64, offset, bits / 8),
-                (DType::I64, _) => self.b.shr(Ty::S64, offset, 1),
-                (_, 8) => self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), offset),
-                (_, 9..) => self.b.mul_wide(Ty::S32, offset, bits / 8),
-                _ => {
-                    let half = self.b.shr(Ty::S32, offset, 1);
-                    self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), half)
-                }
-            };
-            slots.push(self.b.add(Ty::S64, base, bytes));
-        }
-        Ok(slots)
     }
 }

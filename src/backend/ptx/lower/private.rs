@@ -10,7 +10,6 @@ use super::pointer::{Mask, PointerAccess};
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
-use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::{BINS, PrivatizedArray, REPLICATED_BINS, array_and_offsets};
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
@@ -229,26 +228,6 @@ impl Lowering<'_> {
             AtomicMode::Xor => self.b.xor(Ty::B32, a, b),
             AtomicMode::UMax => self.b.max(Ty::U32, a, b),
             _ => self.b.add(Ty::U32, a, b),
-        }
-    }
-
-    /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
-    /// offset of the part.
-    pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
-        let threads = self.context.inference.num_warps as u32 * WARP;
-        let tid = self.b.special(Special::TidX);
-        let first = self.b.mul(Ty::U32, tid, bytes);
-        for start in (0..count).step_by(threads as usize) {
-            let rest = (count - start < threads).then(|| self.b.new_label());
-            if let Some(rest) = rest {
-                let has_part = self.b.setp(Cmp::Lt, Ty::U32, tid, count - start);
-                self.b.bra_if(has_part, true, rest, false);
-            }
-            let offset = self.b.add(Ty::U32, first, start * bytes);
-            body(self, offset);
-            if let Some(rest) = rest {
-                self.b.place(rest);
-            }
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use super::Lowering;
-use super::async_state::{BARRIER_BYTES, EMPTY, Held, Position, Release, Rings, Seen};
+use super::async_state::{BARRIER_BYTES, EMPTY, Held, Known, Position, Release, Rings, Seen};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, ClusterMulticast, PipelineDesc, WarpRole};
@@ -224,5 +224,19 @@ impl Lowering<'_> {
     pub fn is_paired(&self, channel: u32) -> bool {
         let roles = self.rings.as_ref().map(|rings| &rings.roles);
         roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
+    }
+
+    pub fn known(&self) -> Option<Known> {
+        self.rings.as_ref().and_then(|rings| rings.known)
+    }
+
+    /// The number of a warp's group of four, where that is known from the start.
+    pub fn known_group(&self) -> Option<Reg> {
+        self.known().map(|known| known.group)
+    }
+
+    /// A zero of 64 bits that ptxas takes for another number in each lane.
+    pub fn known_nothing(&self) -> Option<Reg> {
+        self.known().and_then(|known| known.nothing)
     }
 }

@@ -33,16 +33,16 @@ pub struct Turning<'a> {
 
 impl Lowering<'_> {
     /// The rounds in a row, as long as there are so many. One round at least is to come, here and at `head`.
-    pub fn rounds(&mut self, rounds: &Rounds, turning: &Turning<'_>) {
+    pub fn rounds(&mut self, rounds: &Rounds, turning: &Turning<'_>, round: &mut dyn FnMut(&mut Self)) {
         let &Turning { counter, ty, step, head, end, .. } = turning;
         let all = self.b.new_label();
         let enough = self.are_left(rounds, turning);
         self.b.bra_if(enough, true, head, true);
         self.b.place(all);
         self.b.pragma("nounroll");
-        for round in 1..=rounds.count {
-            self.plain_round(turning);
-            if round < rounds.count {
+        for number in 1..=rounds.count {
+            round(self);
+            if number < rounds.count {
                 let after = self.b.add(ty, counter, step);
                 self.b.mov_to(counter, after);
             }

@@ -4,7 +4,7 @@
 //! Where there are more totals in a row than lanes along the axis, the row has several *segments*, told apart by registers;
 //! a segment is what the lanes take at a time.
 
-use super::scan::{Holds, Part, Run, Scan};
+use super::scan_lanes::{Holds, Part, Run, Scan};
 use super::{Lowered, Lowering, vector};
 use crate::backend::ptx::infer::{AxisBit, replica_bits, thread_images};
 use crate::backend::ptx::inst::{Cmp, MemMods, Operand, Space, Ty};

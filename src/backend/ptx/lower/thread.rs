@@ -2,7 +2,8 @@
 
 use super::Lowering;
 use crate::backend::ptx::infer::{AxisBits, thread_images};
-use crate::backend::ptx::inst::{Operand, Special, Ty};
+use crate::backend::ptx::inst::{Cmp, Operand, Special, Ty};
+use crate::backend::ptx::plan::WARP;
 use crate::layout::Layout;
 
 impl Lowering<'_> {
@@ -94,5 +95,31 @@ impl Lowering<'_> {
         let axis = AxisBits::of(layout.shape(), axis);
         let images: Vec<u32> = thread_images(layout).iter().map(|&image| axis.coordinate(image)).collect();
         self.linear_in_thread(&images)
+    }
+
+    /// The lane number.
+    pub fn lane(&mut self) -> Operand {
+        let tid = self.b.special(Special::TidX);
+        self.b.and(Ty::B32, tid, 31u32)
+    }
+
+    /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
+    /// offset of the part.
+    pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
+        let threads = self.context.inference.num_warps as u32 * WARP;
+        let tid = self.b.special(Special::TidX);
+        let first = self.b.mul(Ty::U32, tid, bytes);
+        for start in (0..count).step_by(threads as usize) {
+            let rest = (count - start < threads).then(|| self.b.new_label());
+            if let Some(rest) = rest {
+                let has_part = self.b.setp(Cmp::Lt, Ty::U32, tid, count - start);
+                self.b.bra_if(has_part, true, rest, false);
+            }
+            let offset = self.b.add(Ty::U32, first, start * bytes);
+            body(self, offset);
+            if let Some(rest) = rest {
+                self.b.place(rest);
+            }
+        }
     }
 }

@@ -207,4 +207,29 @@ impl Lowering<'_> {
         }
         Ok(slots.into())
     }
+
+    /// A concrete elementwise op, in its own layout; a free one waits until it is asked for.
+    pub fn elementwise(&mut self, id: OpId) -> Lowered {
+        let result = self.module.op(id).results[0];
+        if self.context.inference.source(result) == Source::Free {
+            return Ok(());
+        }
+        let layout = match self.context.inference.layout(result) {
+            Some(layout) => layout.clone(),
+            None => Layout::replicated(self.module.shape(result), self.context.inference.num_warps),
+        };
+        let slots = self.elementwise_slots(id, &layout)?;
+        self.tiles[result.index()] = Some(Tile { layout, slots });
+        Ok(())
+    }
+
+    /// The slots of an elementwise op in this layout.
+    pub fn elementwise_slots(&mut self, id: OpId, layout: &Layout) -> Lowered<Rc<[Operand]>> {
+        let mut operands = Vec::with_capacity(3);
+        for &operand in &self.module.op(id).operands {
+            operands.push(self.get(operand, layout)?);
+        }
+        let operands: Vec<&[Operand]> = operands.iter().map(|slots| &slots[..]).collect();
+        Ok(self.apply(id, &operands, layout.num_registers())?.into())
+    }
 }
