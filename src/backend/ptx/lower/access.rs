@@ -86,7 +86,7 @@ impl Lowering<'_> {
         };
         let is_promised = |axis: usize| promised.get(axis) == Some(&true);
         let partition = self.partition(view)?;
-        let shape = ViewShape::at(module, &self.context.inference.facts, view, indices)
+        let shape = ViewShape::at(module, &self.info.inference.facts, view, indices)
             .ok_or("only views of tiles can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
         let ty = tensor.index_type();
@@ -159,10 +159,10 @@ impl Lowering<'_> {
         let mut ragged = None;
         if let Some(axis) = contiguous {
             vector = shape
-                .vector(module, &self.context.inference.facts, axis)
+                .vector(module, &self.info.inference.facts, axis)
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
-            let divisor = shape.extent_divisor(module, &self.context.inference.facts, shape.dim_map[axis]);
+            let divisor = shape.extent_divisor(module, &self.info.inference.facts, shape.dim_map[axis]);
             if vector > 1 && divisor < vector as u64 && !is_promised(axis) {
                 ragged = Some(axis);
             }

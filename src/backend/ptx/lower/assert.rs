@@ -21,15 +21,15 @@ impl Lowering<'_> {
     pub fn assertion(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (condition, args) = (op.group(0)[0], op.group(1));
-        if self.context.always_holds(condition) {
+        if self.info.always_holds(condition) {
             return Ok(());
         }
-        let layout = self.context.inference.natural_or_default(condition);
+        let layout = self.info.inference.natural_or_default(condition);
         let holds = self.get(condition, &layout)?;
         // Before the branch: bringing them may take all threads.
         let mut values: Vec<Rc<[Operand]>> = Vec::with_capacity(args.len());
         for &arg in args {
-            values.push(match self.context.inference.num_elements(arg) {
+            values.push(match self.info.inference.num_elements(arg) {
                 1 => vec![self.scalar(arg)?; holds.len()].into(),
                 _ => self.get(arg, &layout)?,
             });
@@ -40,8 +40,7 @@ impl Lowering<'_> {
         self.b.bra_if(all, false, done, false);
         // The first element of this thread that is false, and what belongs to it.
         let first = self.b.fresh(RegClass::B32);
-        let shown: Vec<Reg> =
-            args.iter().map(|&arg| self.b.fresh(repr::class(self.context.element_type(arg)))).collect();
+        let shown: Vec<Reg> = args.iter().map(|&arg| self.b.fresh(repr::class(self.info.element_type(arg)))).collect();
         for (slot, &hold) in holds.iter().enumerate().rev() {
             let hold = self.b.reg(hold, RegClass::Pred);
             let offset = layout.element(slot, 0, 0);
@@ -52,7 +51,7 @@ impl Lowering<'_> {
             }
         }
         let element = self.b.xor(Ty::B32, thread, first);
-        let dtypes: Vec<DType> = args.iter().map(|&arg| self.context.element_type(arg)).collect();
+        let dtypes: Vec<DType> = args.iter().map(|&arg| self.info.element_type(arg)).collect();
         let shown: Vec<(Reg, DType)> = shown.into_iter().zip(dtypes.iter().copied()).collect();
         self.note(element, &shown, done)?;
         self.b.place(done);
@@ -63,7 +62,7 @@ impl Lowering<'_> {
         };
         let location = self.module.location(op.loc).cloned();
         let shape = self.module.shape(condition).to_vec();
-        self.assertions.push(Assertion { message, location, values: dtypes, shape });
+        self.report.assertions.push(Assertion { message, location, values: dtypes, shape });
         Ok(())
     }
 
@@ -78,7 +77,7 @@ impl Lowering<'_> {
 
     /// Claims the note, unless another thread has it, and writes it.
     fn note(&mut self, element: Operand, values: &[(Reg, DType)], done: crate::backend::ptx::inst::Label) -> Lowered {
-        let parameter = self.failure.ok_or("an assertion in a kernel without a note")?;
+        let parameter = self.params.assert_note.ok_or("an assertion in a kernel without a note")?;
         let plain = MemMods::default();
         let note = self.b.ld(Space::Param, Ty::U64, &parameter.into(), plain);
         let nobody = self.b.setp(Cmp::Eq, Ty::U64, note, 0i64);
@@ -89,7 +88,7 @@ impl Lowering<'_> {
         let before = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, order, &place(NoteField::State), &claim);
         let taken = self.b.setp(Cmp::Ne, Ty::U32, before, 0);
         self.b.bra_if(taken, false, done, false);
-        let site = self.assertions.len() as u32;
+        let site = self.report.assertions.len() as u32;
         self.b.st(Space::Global, Ty::B32, &place(NoteField::Site), site, plain);
         for (axis, special) in [Special::CtaIdX, Special::CtaIdY, Special::CtaIdZ].into_iter().enumerate() {
             let block = self.b.special(special);

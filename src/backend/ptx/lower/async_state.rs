@@ -5,9 +5,149 @@ use std::rc::Rc;
 
 use super::values::Tile;
 use crate::backend::ptx::inst::{Label, Operand, Reg};
-use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, WarpSpecialization};
+use crate::backend::ptx::schedule::{
+    CLUSTER_SIZE, ClusterMulticast, OrderPoint, PINGPONG_GROUPS, WarpRole, WarpSpecialization,
+};
 use crate::backend::ptx::shared::Buffer;
-use crate::ir::Value;
+use crate::ir::{OpId, Value};
+
+/// State of asynchronous operations, and of the partition that is lowered.
+pub struct SyncState {
+    /// Role of the partition.
+    pub role: WarpRole,
+    /// The TMA pipelines of a kernel with warp specialization.
+    pub pipelines: Option<Rings>,
+    /// MMAs in flight, and waits for them.
+    pub mmas: Flights,
+    /// The ping-pong group that is lowered.
+    pub group: Team,
+    /// Named barriers of the consumer group, if they are in registers.
+    pub order: Option<KnownTurns>,
+    /// The other tile block of the cluster.
+    pub peer: Peer,
+}
+
+impl SyncState {
+    /// The state of a kernel without warp specialization.
+    pub fn new() -> SyncState {
+        SyncState {
+            role: WarpRole::All,
+            pipelines: None,
+            mmas: Flights::default(),
+            group: Team::default(),
+            order: None,
+            peer: Peer::default(),
+        }
+    }
+
+    /// Is this load the producer's?
+    pub fn is_streamed(&self, id: OpId) -> bool {
+        self.pipelines.as_ref().is_some_and(|rings| rings.roles.operand_channel.contains_key(&id))
+    }
+
+    /// Does the role that is lowered need this carried value or result of a region op?
+    pub fn role_needs(&self, value: Value) -> bool {
+        match &self.pipelines {
+            Some(rings) if self.role == WarpRole::Producer => rings.roles.producer_live.contains(&value),
+            _ => true,
+        }
+    }
+
+    /// Stages of a ring.
+    pub fn stages_of_ring(&self, ring: usize) -> u32 {
+        self.pipelines.as_ref().map_or(1, |rings| rings.roles.pipelines[ring].num_stages)
+    }
+
+    /// One thread of each warp, beside a producer.
+    pub fn leader(&self) -> Option<Reg> {
+        self.pipelines.as_ref().and_then(|rings| rings.leader)
+    }
+
+    /// Where the stage of a channel begins that is held.
+    pub fn stage_of(&self, channel: u32) -> Option<Operand> {
+        self.pipelines.as_ref()?.held.get(channel as usize)?.map(|held| held.stage)
+    }
+
+    /// A predicate that never holds, which ptxas does not know.
+    pub fn never(&self) -> Option<Reg> {
+        self.pipelines.as_ref()?.aside.map(|(never, _)| never)
+    }
+
+    /// The channel of a load whose tile has not been waited for.
+    pub fn unawaited(&self, load: OpId) -> Option<usize> {
+        let rings = self.pipelines.as_ref()?;
+        let channel = *rings.roles.operand_channel.get(&load)?;
+        rings.held[channel]?.awaited.map(|_| channel)
+    }
+
+    pub fn pairs(&self) -> Option<&ClusterMulticast> {
+        self.pipelines.as_ref().and_then(|rings| rings.roles.multicast.as_ref())
+    }
+
+    /// Tile blocks of a cluster.
+    pub fn cluster(&self) -> u32 {
+        if self.pairs().is_some() { CLUSTER_SIZE } else { 1 }
+    }
+
+    /// Blocks of the pair that may share the tile of this load.
+    pub fn sharing_blocks(&self, load: OpId) -> u32 {
+        if self.pairs().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
+    }
+
+    /// The stages that are held of these channels, to be given back.
+    pub fn releases_of(&mut self, channels: &[u32]) -> Vec<Release> {
+        let Some(rings) = self.pipelines.as_mut() else { return Vec::new() };
+        let Rings { roles, held, .. } = rings;
+        let release = |&channel: &u32| {
+            let held = held[channel as usize].take()?;
+            let paired = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
+            Some(Release::Stage(held.barrier, paired))
+        };
+        channels.iter().filter_map(release).collect()
+    }
+
+    /// Has the ring of a channel stages that a pair of tile blocks fills together?
+    pub fn is_paired(&self, channel: u32) -> bool {
+        let roles = self.pipelines.as_ref().map(|rings| &rings.roles);
+        roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
+    }
+
+    pub fn known(&self) -> Option<Known> {
+        self.pipelines.as_ref().and_then(|rings| rings.known)
+    }
+
+    /// The number of a warp's group of four, where that is known from the start.
+    pub fn known_group(&self) -> Option<Reg> {
+        self.known().map(|known| known.group)
+    }
+
+    /// A zero of 64 bits that ptxas takes for another number in each lane.
+    pub fn known_nothing(&self) -> Option<Reg> {
+        self.known().and_then(|known| known.nothing)
+    }
+}
+
+impl Flights {
+    /// May a product be running?
+    pub fn is_flying(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// How many products a wait finds that lets so many run on, if any.
+    pub fn landed_by(&self, younger: usize) -> Option<usize> {
+        self.running.len().checked_sub(younger).filter(|&landed| landed > 0)
+    }
+
+    /// The products that may be running.
+    pub fn running(&self) -> Vec<Flight> {
+        self.running.clone()
+    }
+
+    /// At the start of another branch these may be running. How many may be at the end of the one before?
+    pub fn run_again(&mut self, running: Vec<Flight>) -> usize {
+        std::mem::replace(&mut self.running, running).len()
+    }
+}
 
 /// Where one role is in a ring.
 #[derive(Clone, Copy, Debug)]

@@ -24,7 +24,7 @@ impl Lowering<'_> {
         let values = self.get(op.operands[1], &layout)?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
-        let is_read = self.context.is_result_used(id);
+        let is_read = self.info.is_result_used(id);
         let ordering = Ordering::of(op);
         let carries =
             !self.is_half_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
@@ -45,7 +45,7 @@ impl Lowering<'_> {
         };
         self.lanes_meet();
         self.note_atomic(id, &access);
-        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
+        self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl Lowering<'_> {
             return Err("an atomic op without a mode".to_owned());
         };
         let value = op.group(2)[0];
-        let dtype = self.context.element_type(value);
+        let dtype = self.info.element_type(value);
         form(*mode, dtype)?;
         let layout = self.access_layout(id)?;
         let slots = self.get(value, &layout)?;
@@ -69,7 +69,7 @@ impl Lowering<'_> {
             this.red(*mode, dtype, order, addr, guard, &slots[range]);
         });
         self.lanes_meet();
-        self.remarks.access(self.module, id, value, access.way());
+        self.report.remarks.access(self.module, id, value, access.way());
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl Lowering<'_> {
             let bits: Vec<Operand> = values.iter().map(|&value| this.b.bitcast(value, ty.class())).collect();
             let dst = this.b.copy(bits[0], ty.class());
             let (sem, scope) = begun.semantics();
-            let space = this.data_space;
+            let space = this.smem.data_space;
             this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, space, (sem, scope), addr, &bits));
             Ok(this.b.bitcast(dst, class))
         })?;
@@ -96,7 +96,7 @@ impl Lowering<'_> {
         self.end_ordered(begun, met)?;
         self.lanes_meet();
         self.note_atomic(id, &access);
-        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
+        self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Lowering<'_> {
     fn note_atomic(&mut self, id: OpId, access: &PointerAccess) {
         let (count, bytes) = (access.layout.num_registers() as u32, vector::run_bytes(access.dtype, 1));
         let tile = self.module.op(id).results[0];
-        self.remarks.access(self.module, id, tile, Way::Threads { count, bytes, ragged: false });
+        self.report.remarks.access(self.module, id, tile, Way::Threads { count, bytes, ragged: false });
     }
 
     /// Something for each slot, with its address, its guard and its operands.
@@ -150,7 +150,7 @@ impl Lowering<'_> {
             Some(_) => self.b.copy(Operand::Imm(0), ty.class()),
             None => self.b.fresh(ty.class()),
         };
-        let space = self.data_space;
+        let space = self.smem.data_space;
         self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, space, order, addr, &[value]));
         Ok(self.b.bitcast(dst, repr::class(dtype)))
     }
@@ -165,7 +165,7 @@ impl Lowering<'_> {
     fn adds_together(&self, mode: AtomicMode, dtype: DType) -> bool {
         let adds = mode == AtomicMode::AddF && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
         // Wide ones are for global memory alone.
-        adds && self.b.target.arch >= WIDE_ADDITIONS && self.data_space == Space::Global
+        adds && self.b.target.arch >= WIDE_ADDITIONS && self.smem.data_space == Space::Global
     }
 
     /// Atomics without results, `width` neighbours at a time.
@@ -202,7 +202,7 @@ impl Lowering<'_> {
         }
         let Ok((op, ty)) = form(mode, dtype) else { return };
         let values: Vec<Operand> = values.iter().map(|&value| self.b.bitcast(value, ty.class())).collect();
-        let space = self.data_space;
+        let space = self.smem.data_space;
         if op == AtomOp::Exch {
             // There is no exchange without result.
             let dst = self.b.fresh(ty.class());

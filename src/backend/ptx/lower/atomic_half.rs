@@ -34,12 +34,12 @@ impl Lowering<'_> {
         }
         let value = self.widened(mode, value);
         let mods = MemMods { sem: Sem::Relaxed, scope, ..MemMods::default() };
-        self.b.ld_to(&[result], self.data_space, Ty::B16, addr, mods, None);
+        self.b.ld_to(&[result], self.smem.data_space, Ty::B16, addr, mods, None);
         self.b.place(again);
         let old = self.b.copy(result, RegClass::B16);
         let new = self.updated(mode, old, value);
         let order = (Sem::Relaxed, scope);
-        self.b.atom_to(result, AtomOp::Cas, Ty::B16, self.data_space, order, addr, &[old.into(), new]);
+        self.b.atom_to(result, AtomOp::Cas, Ty::B16, self.smem.data_space, order, addr, &[old.into(), new]);
         let words = [old, result].map(|half| self.b.pack(half, Operand::Imm(0)));
         let changed = self.b.setp(Cmp::Ne, Ty::B32, words[0], words[1]);
         self.b.bra_if(changed, false, again, false);

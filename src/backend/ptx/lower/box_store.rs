@@ -58,7 +58,7 @@ impl Lowering<'_> {
 
     /// The map of a store.
     fn store_map(&self, send: &TmaStore) -> Lowered<TensorMap> {
-        self.context.sent_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
+        self.info.sent_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
     }
 
     /// `store_view_tko` or `atomic_red_view_tko` by the engine. Returns false, and emits nothing, if the schedule has no
@@ -67,20 +67,20 @@ impl Lowering<'_> {
         let view = self.module.op(send.op).operand_group("view")[0];
         let layout = self.schedule.layout(send.layout).clone();
         let stage = send.staging.as_ref().and_then(|outbox| outbox.channel);
-        let base = stage.map_or(Some(Operand::Smem), |channel| self.stage_of(channel)).ok_or(OTHERWISE)?;
+        let base = stage.map_or(Some(Operand::Smem), |channel| self.sync.stage_of(channel)).ok_or(OTHERWISE)?;
         let store = BoxStore {
             send,
             base,
             map: self.store_map(send)?,
             elem: ViewShape::of(self.module, view).ok_or(OTHERWISE)?.elem,
-            axes: self.context.axes_of_boxes(view).ok_or(OTHERWISE)?,
+            axes: self.info.axes_of_boxes(view).ok_or(OTHERWISE)?,
             writes: send.tile.writes(&layout).ok_or(OTHERWISE)?,
             layout,
         };
-        match (&send.staging, self.parts()) {
+        match (&send.staging, self.smem.parts()) {
             (Some(outbox), None) => self.store_by_warps(&store, outbox)?,
             (None, Some(parts)) => self.store_boxes(&store, parts)?,
-            (None, None) => match self.missing_room() {
+            (None, None) => match self.smem.missing_room() {
                 None => return Ok(false),
                 Some([bytes, free]) => {
                     return Err(format!(
@@ -121,7 +121,7 @@ impl Lowering<'_> {
             self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
         }
         let boxes = parts.count * (parts.bytes / store.send.tile.box_bytes());
-        self.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
+        self.report.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Lowering<'_> {
         let warps: Vec<u32> =
             (0..store.layout.warp_images().len()).map(|warp| outbox.bytes_per_warp() << warp).collect();
         let warp = self.linear_in_warp(&warps);
-        let first = place.offset + self.team.index * (place.bytes / self.context.teams);
+        let first = place.offset + self.sync.group.index * (place.bytes / self.info.teams);
         let store = &BoxStore { base: self.outbox_of_band(store.base, place.bytes), ..store.clone() };
         // The copies of this warp that read its place are its own, and so are those to the same elements.
         self.drain()?;
@@ -161,8 +161,8 @@ impl Lowering<'_> {
             self.b.bar_warp_sync();
             self.issue_part(store, &coords, issues, part, place, warp);
         }
-        let boxes = self.context.inference.num_warps as u32 * (store.send.tile.bytes() / store.send.tile.box_bytes());
-        self.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
+        let boxes = self.info.inference.num_warps as u32 * (store.send.tile.bytes() / store.send.tile.box_bytes());
+        self.report.remarks.access(self.module, store.send.op, stored(op), Way::Boxes { boxes });
         Ok(())
     }
 
@@ -204,7 +204,7 @@ impl Lowering<'_> {
         let partition = self.partition(view)?;
         let mut issues = issuer;
         for (axis, &index) in indices.iter().enumerate() {
-            if self.context.inference.facts.inside(self.module, view, axis, index) {
+            if self.info.inference.facts.inside(self.module, view, axis, index) {
                 continue;
             }
             let wide = partition.tensor.wide;

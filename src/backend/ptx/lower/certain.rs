@@ -17,7 +17,7 @@ impl Lowering<'_> {
     /// A predicate that implies a mask in all elements of a thread that have this layout.
     pub fn implies_all(&mut self, mask: Value, layout: &Layout) -> Lowered<Operand> {
         let mut all: Option<Operand> = None;
-        for comparison in self.context.comparisons(mask).ok_or("a mask that nothing cheaper implies")? {
+        for comparison in self.info.comparisons(mask).ok_or("a mask that nothing cheaper implies")? {
             let holds = match comparison {
                 Comparison::Range { largest, bound, signed } => {
                     let ty = if signed { Ty::S32 } else { Ty::U32 };
@@ -42,12 +42,12 @@ impl Lowering<'_> {
     /// Has everything that deferred ops of this one are made of at hand in this layout, so that no thread needs another
     /// one for them.
     pub fn bring_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
-        self.context.leaves_of(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
+        self.info.leaves_of(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
     }
 
     /// The slots of a value, computed here as far as it was deferred.
     pub fn slots_here(&mut self, value: Value, layout: &Layout) -> Lowered<Rc<[Operand]>> {
-        let Some(id) = self.context.deferred_op(value) else { return self.get(value, layout) };
+        let Some(id) = self.info.deferred_op(value) else { return self.get(value, layout) };
         let mut operands = Vec::new();
         for &operand in &self.module.op(id).operands {
             operands.push(self.slots_here(operand, layout)?);

@@ -29,7 +29,8 @@ const BOTH: u32 = 0b11;
 impl Lowering<'_> {
     /// After an op of the producer: computes it for the peer, and compares what decides about loads.
     pub fn mirror(&mut self, id: OpId) -> Lowered {
-        if self.role != WarpRole::Producer || !self.pairs().is_some_and(|pairs| pairs.peer_ops.contains(&id)) {
+        if self.sync.role != WarpRole::Producer || !self.sync.pairs().is_some_and(|pairs| pairs.peer_ops.contains(&id))
+        {
             return Ok(());
         }
         self.op_of_peer(id)?;
@@ -38,21 +39,21 @@ impl Lowering<'_> {
 
     fn op_of_peer(&mut self, id: OpId) -> Lowered {
         for &result in &self.module.op(id).results {
-            self.peer.tiles.entry(result).or_default();
+            self.sync.peer.tiles.entry(result).or_default();
         }
         self.as_peer(|lowering| lowering.nested_op(id))
     }
 
     /// Of those among these values that decide about loads: are they the peer's?
     fn compare(&mut self, values: &[Value]) -> Lowered {
-        let Some(pairs) = self.pairs() else { return Ok(()) };
+        let Some(pairs) = self.sync.pairs() else { return Ok(()) };
         let decides = |value: &&Value| pairs.multicast_loads.values().any(|deciding| deciding.contains(value));
         let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
         for value in deciding {
             let (own, other) = self.both(value)?;
             let ty = if self.module.dtype(value) == DType::I64 { Ty::U64 } else { Ty::U32 };
             let same = self.b.setp(Cmp::Eq, ty, own, other);
-            self.peer.same.insert(value, same);
+            self.sync.peer.same.insert(value, same);
         }
         Ok(())
     }
@@ -64,7 +65,9 @@ impl Lowering<'_> {
 
     /// At the head of a loop of the producer: where the peer is.
     pub fn mirror_counter(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
-        if self.role != WarpRole::Producer || !self.pairs().is_some_and(|pairs| pairs.outer_loops.contains(&id)) {
+        if self.sync.role != WarpRole::Producer
+            || !self.sync.pairs().is_some_and(|pairs| pairs.outer_loops.contains(&id))
+        {
             return Ok(());
         }
         let op = self.module.op(id);
@@ -72,8 +75,8 @@ impl Lowering<'_> {
         let (own, other) = self.both(op.group(0)[0])?;
         let apart = self.b.sub(ty, other, own);
         let counter = self.b.add(ty, counter, apart);
-        let layout = Layout::replicated(&[], self.context.inference.num_warps);
-        self.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
+        let layout = Layout::replicated(&[], self.info.inference.num_warps);
+        self.sync.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
         self.compare(&[arg])
     }
 
@@ -95,28 +98,28 @@ impl Lowering<'_> {
             let (own, other) = self.both(start)?;
             let [own, other] = [own, other].map(|start| num_iterations(&mut self.b, start, end, step, ty));
             let mut same = self.b.setp(Cmp::Eq, ty, own, other);
-            if let Some(before) = self.peer.in_step {
+            if let Some(before) = self.sync.peer.in_step {
                 same = self.b.and(Ty::Pred, before, same).reg();
             }
-            self.peer.in_step = Some(same);
+            self.sync.peer.in_step = Some(same);
         }
         Ok(())
     }
 
     /// Lowers something with the peer's place in the grid.
     fn as_peer<T>(&mut self, lower: impl FnOnce(&mut Self) -> Lowered<T>) -> Lowered<T> {
-        let cached = std::mem::take(&mut self.cached);
+        let cached = std::mem::take(&mut self.values.conversions);
         self.change_places();
         let result = lower(self);
         self.change_places();
-        self.cached = cached;
+        self.values.conversions = cached;
         result
     }
 
     fn change_places(&mut self) {
-        self.peer.active = !self.peer.active;
-        for (value, tile) in &mut self.peer.tiles {
-            std::mem::swap(&mut self.tiles[value.index()], tile);
+        self.sync.peer.active = !self.sync.peer.active;
+        for (value, tile) in &mut self.sync.peer.tiles {
+            std::mem::swap(&mut self.values.tiles[value.index()], tile);
         }
     }
 
@@ -129,11 +132,12 @@ impl Lowering<'_> {
         barrier: &Addr,
         peer: Reg,
     ) -> Lowered {
-        let same: Vec<Reg> = deciding.iter().filter_map(|value| self.peer.same.get(value).copied()).collect();
+        let same: Vec<Reg> = deciding.iter().filter_map(|value| self.sync.peer.same.get(value).copied()).collect();
         if same.len() != deciding.len() {
             return Err("an index is unknown for the other block".to_owned());
         }
-        let same = same.into_iter().chain(self.peer.in_step).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
+        let same =
+            same.into_iter().chain(self.sync.peer.in_step).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
         let (apart, end) = (self.b.new_label(), self.b.new_label());
         if let Some(same) = same {
             self.b.bra_if(same, true, apart, true);

@@ -33,14 +33,14 @@ impl Lowering<'_> {
 
     /// Registers for a value in its layout; tokens have none.
     fn fixed(&mut self, value: Value) -> Option<Fixed> {
-        if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.role_needs(value) {
+        if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.sync.role_needs(value) {
             return None;
         }
-        let layout = match self.context.inference.layout(value) {
+        let layout = match self.info.inference.layout(value) {
             Some(layout) => layout.clone(),
-            None => self.context.inference.default_layout(value),
+            None => self.info.inference.default_layout(value),
         };
-        let class = repr::class(self.context.element_type(value));
+        let class = repr::class(self.info.element_type(value));
         let registers = self.b.fresh_vec(class, layout.num_registers());
         Some((layout, registers))
     }
@@ -48,7 +48,7 @@ impl Lowering<'_> {
     /// As [`Self::fixed`], for what a loop with this body carries. A tile of bytes that is nothing but an operand of products
     /// travels as the words that these take.
     fn carried_in(&mut self, value: Value, body: BlockId) -> Option<Fixed> {
-        let dtype = self.context.element_type(value);
+        let dtype = self.info.element_type(value);
         let bytes = dtype.storage_bits() == 8 && repr::class(dtype) == RegClass::B32;
         let fixed = self.fixed(value)?;
         if !bytes || !fixed.0.num_registers().is_multiple_of(BYTES) || !self.only_multiplied(value, body) {
@@ -77,20 +77,20 @@ impl Lowering<'_> {
     fn bind(&mut self, value: Value, fixed: &Option<Fixed>) {
         if let Some(fixed) = fixed {
             let slots: Vec<Operand> = if is_packed(fixed) {
-                let dtype = self.context.element_type(value);
+                let dtype = self.info.element_type(value);
                 // Copies, which stay when the next iteration's words are written.
                 let words: Vec<Reg> = fixed.1.iter().map(|&word| self.b.copy(word, RegClass::B32)).collect();
                 words.into_iter().flat_map(|word| repr::unpack_word(&mut self.b, dtype, word.into())).collect()
             } else {
                 fixed.1.iter().map(|&r| r.into()).collect()
             };
-            self.tiles[value.index()] = Some(Tile { layout: fixed.0.clone(), slots: slots.into() });
+            self.values.define(value, Tile { layout: fixed.0.clone(), slots: slots.into() });
         }
     }
 
     /// Is the value in these registers already (and may still be on its way there)?
     fn stands_in(&self, value: Value, registers: &[Reg]) -> bool {
-        self.tiles[value.index()].as_ref().is_some_and(|tile| {
+        self.values.tiles[value.index()].as_ref().is_some_and(|tile| {
             tile.slots.len() == registers.len() && tile.slots.iter().zip(registers).all(|(&s, &r)| s == Operand::Reg(r))
         })
     }
@@ -106,7 +106,7 @@ impl Lowering<'_> {
             }
             let mut slots: Rc<[Operand]> = self.get(value, layout)?;
             if is_packed(fixed) {
-                let dtype = self.context.element_type(value);
+                let dtype = self.info.element_type(value);
                 slots = slots.chunks(BYTES).map(|bytes| repr::pack_word(&mut self.b, dtype, bytes)).collect();
             }
             moves.extend(registers.iter().copied().zip(slots.iter().copied()));
@@ -168,7 +168,7 @@ impl Lowering<'_> {
         self.b.bra_if(enter, true, end, true);
         let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
         if let Some(count) = plan.unroll.filter(|&count| count > 1) {
-            let apart = self.context.rounds_apart(id, count).ok_or(OTHERWISE)?;
+            let apart = self.info.rounds_apart(id, count).ok_or(OTHERWISE)?;
             self.rounds(&Rounds { count, apart }, &turning, &mut |lowering| lowering.plain_round(&turning));
         }
         let before = self.b.num_lines();
@@ -189,9 +189,9 @@ impl Lowering<'_> {
                 self.refill_pipeline(id, running, counter, upper, step, ty)?;
             }
         }
-        self.loops.push(Frame::of_loop(Opcode::For, (carried.clone(), next), None));
+        self.regions.push(Frame::of_loop(Opcode::For, (carried.clone(), next), None));
         self.region(plan.body);
-        self.loops.pop();
+        self.regions.pop();
         self.close_orbits(&orbits);
         self.release(mark);
         self.b.place(next);
@@ -226,12 +226,12 @@ impl Lowering<'_> {
     /// where products take turns, and once a kernel what depends on the number of a thread.
     fn hoist(&mut self, body: SeqId, head: usize) {
         // Bands have no registers for all of it.
-        if self.schedule.orders_mma(body) && self.context.bands == 1 {
+        if self.schedule.orders_mma(body) && self.info.bands == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
-        let outermost = !self.loops.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
+        let outermost = !self.regions.iter().any(|frame| matches!(frame.op, Opcode::For | Opcode::Loop));
         if outermost && self.b.multiplies_since(head) {
-            let what = match self.context.bands {
+            let what = match self.info.bands {
                 1 => Steady::OfThreads,
                 _ => Steady::OfThreadsIn(self.b.threads_of_team),
             };
@@ -249,9 +249,9 @@ impl Lowering<'_> {
         }
         let next = self.b.new_label();
         let mark = self.mark();
-        self.loops.push(Frame::of_loop(Opcode::For, (carried.to_vec(), next), None));
+        self.regions.push(Frame::of_loop(Opcode::For, (carried.to_vec(), next), None));
         self.region(body);
-        self.loops.pop();
+        self.regions.pop();
         self.release(mark);
         self.b.place(next);
     }
@@ -274,9 +274,9 @@ impl Lowering<'_> {
             self.bind(arg, fixed);
         }
         let bound = results.clone();
-        self.loops.push(Frame::of_loop(Opcode::Loop, (carried, head), Some((results, end))));
+        self.regions.push(Frame::of_loop(Opcode::Loop, (carried, head), Some((results, end))));
         self.region(plan.body);
-        self.loops.pop();
+        self.regions.pop();
         self.hoist(plan.body, before);
         self.b.place(end);
         for (&result, fixed) in op.results.iter().zip(&bound) {
@@ -295,17 +295,17 @@ impl Lowering<'_> {
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
-        let running = self.running();
+        let running = self.sync.mmas.running();
         let mut left = running.len();
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
-                left = self.run_again(running.clone());
+                left = self.sync.mmas.run_again(running.clone());
                 self.b.place(otherwise);
             }
             let exit = Some((results.clone(), end));
-            self.loops.push(Frame { op: Opcode::If, next: None, exit, quiet, leads: index == 0 });
+            self.regions.push(Frame { op: Opcode::If, next: None, exit, quiet, leads: index == 0 });
             self.region(arm);
-            if let Some(Frame { exit: Some((led, _)), .. }) = self.loops.pop() {
+            if let Some(Frame { exit: Some((led, _)), .. }) = self.regions.pop() {
                 results = led;
             }
             self.come_due();
@@ -313,7 +313,7 @@ impl Lowering<'_> {
                 self.b.bra(end, true);
             }
         }
-        if self.running().len() != left {
+        if self.sync.mmas.running().len() != left {
             return Err("a product has landed in one branch alone, which is a defect of this crate".to_owned());
         }
         self.b.place(end);
@@ -326,10 +326,10 @@ impl Lowering<'_> {
     /// The first of several branches ends here: what it leaves in registers that nothing else has is not copied to those of the
     /// results, but these are taken for them.
     fn lead(&mut self, position: usize, end: OpId) -> Lowered {
-        let Some((mut results, label)) = self.loops[position].exit.take() else { return Ok(()) };
+        let Some((mut results, label)) = self.regions[position].exit.take() else { return Ok(()) };
         for (fixed, &value) in results.iter_mut().zip(&self.module.op(end).operands) {
             let Some(fixed) = fixed.as_mut().filter(|fixed| !is_packed(fixed)) else { continue };
-            if self.context.is_left_to(end, value) {
+            if self.info.is_left_to(end, value) {
                 let slots = self.get(value, &fixed.0)?;
                 let registers: Vec<Reg> = slots
                     .iter()
@@ -341,7 +341,7 @@ impl Lowering<'_> {
                 }
             }
         }
-        self.loops[position].exit = Some((results, label));
+        self.regions[position].exit = Some((results, label));
         Ok(())
     }
 
@@ -358,16 +358,16 @@ impl Lowering<'_> {
                 self.b.ret();
                 return Ok(());
             }
-            Opcode::Continue => self.loops.iter().rposition(|f| f.next.is_some()),
-            Opcode::Break => self.loops.iter().rposition(|f| f.op == Opcode::Loop),
-            _ => self.loops.iter().rposition(|f| f.op == Opcode::If),
+            Opcode::Continue => self.regions.iter().rposition(|f| f.next.is_some()),
+            Opcode::Break => self.regions.iter().rposition(|f| f.op == Opcode::Loop),
+            _ => self.regions.iter().rposition(|f| f.op == Opcode::If),
         };
         let position = position.ok_or("a terminator outside of its region")?;
-        if self.loops[position].leads {
+        if self.regions[position].leads {
             self.lead(position, id)?;
         }
-        let innermost = position + 1 == self.loops.len();
-        let frame = &self.loops[position];
+        let innermost = position + 1 == self.regions.len();
+        let frame = &self.regions[position];
         let is_continue = op.code == Opcode::Continue;
         let (targets, label) =
             if is_continue { frame.next.clone() } else { frame.exit.clone() }.ok_or("no such exit")?;

@@ -14,7 +14,7 @@ use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side, SumPlan};
 impl Lowering<'_> {
     /// The slots of `tile` in layout `wanted`.
     pub fn convert(&mut self, value: Value, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        let dtype = self.context.element_type(value);
+        let dtype = self.info.element_type(value);
         let count = wanted.num_registers();
         match &*self.change_of(value, wanted)? {
             ConversionPlan::Layout(Conversion::Identity) => Ok(tile.slots.clone()),
@@ -22,15 +22,15 @@ impl Lowering<'_> {
                 Ok(map.iter().map(|&register| tile.slots[register]).collect())
             }
             ConversionPlan::Layout(Conversion::Shuffle(plan)) => {
-                self.remarks.shuffled += 1;
+                self.report.remarks.shuffled += 1;
                 Ok(self.shuffle(dtype, &tile.slots, plan, count))
             }
             ConversionPlan::Layout(Conversion::Shared(plan)) => {
-                self.remarks.through_shared += 1;
+                self.report.remarks.through_shared += 1;
                 self.through_shared(dtype, &tile.slots, plan, count, None)
             }
             ConversionPlan::Affine(plan) => {
-                self.remarks.through_shared += 1;
+                self.report.remarks.through_shared += 1;
                 self.through_sums(dtype, &tile.slots, plan, count)
             }
             ConversionPlan::Unsupported => {

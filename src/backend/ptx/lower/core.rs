@@ -3,14 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use super::async_state::{Flights, KnownTurns, Peer, Rings, Team};
-use super::values::{Cache, OwnTile, TensorView, ThreadCache, Tile};
+use super::async_state::SyncState;
+use super::values::{Mark, Tile, Values};
 use crate::backend::ptx::assertion::Assertion;
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::inst::{Label, Operand, Reg, Space};
 use crate::backend::ptx::remarks::CodeRemarks;
-use crate::backend::ptx::schedule::{KernelInfo, Schedule, SeqId, SubStep, WarpRole};
+use crate::backend::ptx::schedule::{KernelInfo, Schedule, SeqId, SubStep};
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::error::Diagnostic;
@@ -20,57 +20,60 @@ use crate::layout::Layout;
 /// Why an op could not be lowered: a sentence; the place is added by the caller.
 pub type Lowered<T = ()> = Result<T, String>;
 
-/// State of the lowering of one entry.
+/// State of the lowering of one kernel.
 pub struct Lowering<'m> {
     pub module: &'m Module,
-    pub context: KernelInfo<'m>,
-    /// What is lowered.
+    pub info: KernelInfo<'m>,
+    /// The schedule that is lowered.
     pub schedule: Rc<Schedule>,
     pub b: Builder,
-    /// Concrete values, by value index.
-    pub tiles: Vec<Option<Tile>>,
-    /// Values in further layouts; cut back when the region that made them ends.
-    pub cached: Cache,
-    pub views: HashMap<Value, Rc<TensorView>>,
-    pub shared: SharedMemory,
-    /// What the step that is lowered does within, and has not come to.
-    pub within: VecDeque<SubStep>,
-    /// Memory of the block's own, and where data is in this kernel.
-    pub own: HashMap<OpId, Buffer>,
-    pub data_space: Space,
-    pub loops: Vec<Frame>,
-    /// Loads whose tile is in a stage of shared memory, by address.
-    pub staged: HashMap<Value, Operand>,
-    /// Loads whose elements their threads have in a stage.
-    pub own_tiles: HashMap<OpId, OwnTile>,
-    /// Products that may still be running.
-    pub flights: Flights,
-    /// Who is being lowered.
-    pub role: WarpRole,
-    /// Streamed loads, if there are any.
-    pub rings: Option<Rings>,
-    /// The team of warps, where there are several.
-    pub team: Team,
-    /// What a band of rows, or a group that works in turn, knows of its turns.
-    pub turns: Option<KnownTurns>,
-    /// The other tile block of a pair.
-    pub peer: Peer,
-    pub params: Vec<ParamKind>,
-    /// Tensor maps that the kernel takes, and their parameters.
-    pub tensor_maps: Vec<(TensorMap, Operand)>,
-    pub thread: ThreadCache,
-    /// The parameter that names the note of a failed assertion, in a kernel that has some, and these so far.
-    pub failure: Option<Operand>,
-    pub assertions: Vec<Assertion>,
-    pub errors: Vec<Diagnostic>,
-    /// Only the schedule is wanted.
-    pub plans_only: bool,
-    /// There is too much code: no more is made. And that has been said.
-    pub gave_up: bool,
-    pub gave_up_said: bool,
-    pub remarks: CodeRemarks,
+    pub params: Params,
+    pub values: Values,
+    pub smem: Smem,
+    pub sync: SyncState,
+    pub report: Report,
+    /// The regions that contain the current step, outermost first.
+    pub regions: Vec<Frame>,
+    /// The caller needs the schedule alone.
+    pub plan_only: bool,
     /// How ops with regions lower the ops of these.
     pub dispatch: Dispatch,
+}
+
+/// Kernel parameters.
+#[derive(Default)]
+pub struct Params {
+    /// The parameters of the entry, in order.
+    pub kinds: Vec<ParamKind>,
+    /// Tensor maps, and their parameters.
+    pub tensor_maps: Vec<(TensorMap, Operand)>,
+    /// The parameter with the address of the note of a failed assertion, if the kernel has assertions.
+    pub assert_note: Option<Operand>,
+}
+
+/// Shared memory of the tile block.
+pub struct Smem {
+    /// The allocated ranges.
+    pub memory: SharedMemory,
+    /// Block-local arrays, by `alloca`.
+    pub arrays: HashMap<OpId, Buffer>,
+    /// State space of arrays: generic if some of them are block-local.
+    pub data_space: Space,
+    /// Sub-steps of the current step that are not lowered yet.
+    pub sub_steps: VecDeque<SubStep>,
+}
+
+/// Messages of the lowering.
+#[derive(Default)]
+pub struct Report {
+    pub errors: Vec<Diagnostic>,
+    pub remarks: CodeRemarks,
+    /// Assertions, by their number in a note.
+    pub assertions: Vec<Assertion>,
+    /// The code is too long for the assembler: no more ops are lowered.
+    pub over_code_limit: bool,
+    /// `over_code_limit` is reported once.
+    pub over_code_limit_reported: bool,
 }
 
 /// Entry points of `dispatch`, which knows all lowering functions, for the functions that it calls.
@@ -104,38 +107,43 @@ impl Frame {
     }
 }
 
-/// A point to which the memory of computed values can be cut back.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    pub cached: usize,
-    pub thread: usize,
-}
-
 /// What is said of a step that does not do what its schedule says.
 pub const OTHERWISE: &str = "a step and its schedule do not say the same, which is a defect of this crate";
 
-/// What is known before an agent does anything.
-pub struct Before {
-    pub tiles: Vec<Option<Tile>>,
-    pub views: HashMap<Value, Rc<TensorView>>,
-    pub mark: Mark,
+impl Smem {
+    /// In how many parts something goes through shared memory, and how many of them have room side by side.
+    pub fn parts(&mut self) -> Option<[u32; 2]> {
+        let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
+        parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
+    }
+
+    /// Bytes that operands need and that there are, if there are too few.
+    pub fn missing_room(&self) -> Option<[u32; 2]> {
+        match self.sub_steps.front() {
+            Some(&SubStep::SmemOverflow { bytes, of }) => Some([bytes, of]),
+            _ => None,
+        }
+    }
+
+    pub fn next_if(&mut self, is_it: impl FnOnce(&SubStep) -> bool) -> Option<SubStep> {
+        if self.sub_steps.front().is_some_and(is_it) { self.sub_steps.pop_front() } else { None }
+    }
 }
 
 impl<'m> Lowering<'m> {
-    /// Notes what is known now.
+    /// Returns a mark to which [`Self::release`] can reset the computed values.
     pub fn mark(&self) -> Mark {
-        Mark { cached: self.cached.len(), thread: self.thread.mark() }
+        self.values.mark()
     }
 
-    /// Forgets what has been computed since.
+    /// Forgets the values that were computed since the mark.
     pub fn release(&mut self, mark: Mark) {
-        self.cached.truncate(mark.cached);
-        self.thread.truncate(mark.thread);
+        self.values.release(mark);
     }
 
     /// Is the code that is emitted now the body of a loop, and no branch in it?
     pub fn is_in_loop(&self) -> bool {
-        self.loops.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
+        self.regions.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
     }
 
     /// What `work` emits comes from the place of this op.
@@ -147,18 +155,20 @@ impl<'m> Lowering<'m> {
     }
 
     pub fn single(&mut self, value: Value, operand: Operand) {
-        let layout = Layout::replicated(self.module.shape(value), self.context.inference.num_warps);
-        self.tiles[value.index()] = Some(Tile { layout, slots: Rc::from([operand]) });
+        let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
+        self.values.define(value, Tile { layout, slots: Rc::from([operand]) });
     }
 
     pub fn report(&mut self, id: OpId, message: String) {
         let op = self.module.op(id);
         // That there is too much code is said once, of the op that it came to; all others fail, too. Behind what failed,
         // steps do other things than their schedule says.
-        let follows = message == OTHERWISE && !self.errors.is_empty();
-        if !(follows || self.gave_up && std::mem::replace(&mut self.gave_up_said, true)) {
+        let follows = message == OTHERWISE && !self.report.errors.is_empty();
+        if !(follows
+            || self.report.over_code_limit && std::mem::replace(&mut self.report.over_code_limit_reported, true))
+        {
             let message = format!("{message} (op `{}`, target {})", op.code.spec().name, self.b.target);
-            self.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
+            self.report.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
         }
         for &result in &op.results {
             self.poison(result);
@@ -167,24 +177,12 @@ impl<'m> Lowering<'m> {
 
     /// Gives a failed op's result some value, so that the rest can be checked too.
     pub fn poison(&mut self, value: Value) {
-        if matches!(self.module.ty(value), Type::Tile { .. }) && self.tiles[value.index()].is_none() {
-            let layout = self.context.inference.layout(value).cloned();
-            let layout = layout.unwrap_or_else(|| self.context.inference.default_layout(value));
+        if matches!(self.module.ty(value), Type::Tile { .. }) && self.values.tiles[value.index()].is_none() {
+            let layout = self.info.inference.layout(value).cloned();
+            let layout = layout.unwrap_or_else(|| self.info.inference.default_layout(value));
             let slots = vec![Operand::Imm(0); layout.num_registers()].into();
-            self.tiles[value.index()] = Some(Tile { layout, slots });
+            self.values.define(value, Tile { layout, slots });
         }
-    }
-
-    /// What is known before an agent does anything.
-    pub fn state(&self) -> Before {
-        Before { tiles: self.tiles.clone(), views: self.views.clone(), mark: self.mark() }
-    }
-
-    /// Knows what was known then.
-    pub fn go_back(&mut self, before: &Before) {
-        self.tiles.clone_from(&before.tiles);
-        self.views.clone_from(&before.views);
-        self.release(before.mark);
     }
 
     /// Lowers an op that is a part of a step.

@@ -15,8 +15,8 @@ impl Lowering<'_> {
         if op.code == Opcode::Offset {
             return self.offset(id, operands, count);
         }
-        let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.context.element_type(v)).collect();
-        let types = ScalarTypes { operands: &dtypes, result: self.context.element_type(op.results[0]) };
+        let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.info.element_type(v)).collect();
+        let types = ScalarTypes { operands: &dtypes, result: self.info.element_type(op.results[0]) };
         let mut known: HashMap<Vec<OperandKey>, Operand> = HashMap::new();
         let mut slots: Vec<Operand> = Vec::with_capacity(count);
         let args = |slot: usize| -> Vec<Operand> { operands.iter().map(|slots| slots[slot]).collect() };

@@ -92,8 +92,8 @@ impl Lowering<'_> {
     fn extreme_of(&self, body: BlockId, partials: &Partials) -> Option<Extreme> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
-        let target = self.context.inference.target;
-        let beside_products = target.arch == 90 && !self.context.inference.products.is_empty();
+        let target = self.info.inference.target;
+        let beside_products = target.arch == 90 && !self.info.inference.products.is_empty();
         let plain = !op.flag(Flag::PropagateNan) && !op.flag(Flag::FlushToZero);
         if !beside_products || !plain || partials.dtypes != [DType::F32] {
             return None;

@@ -34,15 +34,14 @@ impl Lowering<'_> {
     pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<Release>) {
         let issued = if self.products_beside(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
         let place = self.module.op(last).loc.0;
-        self.flights.running.push(Flight { results, releases, issued, place });
+        self.sync.mmas.running.push(Flight { results, releases, issued, place });
     }
 
     /// How many products stand in a block with this one; those that belong together are one.
     fn products_beside(&self, product: OpId) -> usize {
-        let Some(block) = self.context.op_blocks[product.index()] else { return 0 };
-        let products =
-            self.module.block(block).ops.iter().filter(|id| self.context.inference.products.contains_key(id));
-        let last: HashSet<OpId> = products.map(|&id| self.context.bundles.last(id)).collect();
+        let Some(block) = self.info.op_blocks[product.index()] else { return 0 };
+        let products = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
+        let last: HashSet<OpId> = products.map(|&id| self.info.bundles.last(id)).collect();
         last.len()
     }
 
@@ -52,11 +51,11 @@ impl Lowering<'_> {
             return self.land_here(land.pending, true);
         }
         if let Some(value) = land.release_after {
-            let kept = std::mem::take(&mut self.flights.kept);
+            let kept = std::mem::take(&mut self.sync.mmas.kept);
             self.give_back(&kept, Some(value));
             return self.land_here(land.pending, false);
         }
-        self.flights.due.push_back(land.pending);
+        self.sync.mmas.due.push_back(land.pending);
         if !land.sunk {
             self.come_due();
         }
@@ -65,7 +64,7 @@ impl Lowering<'_> {
     /// Waits for the turn of this group to work; `late`: with the late wait for products that comes next.
     pub fn begin_turn(&mut self, late: bool) {
         match late {
-            true => self.flights.turn = true,
+            true => self.sync.mmas.turn = true,
             false => self.await_turn(),
         }
     }
@@ -73,19 +72,9 @@ impl Lowering<'_> {
     /// A wait for streamed tiles.
     pub fn await_as(&mut self, wait: &ConsumerWait) {
         match wait.sunk {
-            true => self.flights.arriving.push_back(wait.channel as usize),
+            true => self.sync.mmas.arriving.push_back(wait.channel as usize),
             false => self.await_channel(wait.channel as usize),
         }
-    }
-
-    /// The products that may be running.
-    pub fn running(&self) -> Vec<Flight> {
-        self.flights.running.clone()
-    }
-
-    /// At the start of another branch these may be running. How many may be at the end of the one before?
-    pub fn run_again(&mut self, running: Vec<Flight>) -> usize {
-        std::mem::replace(&mut self.flights.running, running).len()
     }
 
     /// Registers for what products that stay in flight have to give back.
@@ -94,7 +83,7 @@ impl Lowering<'_> {
         let body = module.op(id).regions[0];
         let mut orbits = Vec::new();
         for plan in plans {
-            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.is_paired(channel)).collect();
+            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_paired(channel)).collect();
             let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
             let releases = releases.collect();
             let args = &module.block(body).args;
@@ -112,13 +101,13 @@ impl Lowering<'_> {
 
     /// At the head of a loop: the products of the iteration before may still be running.
     pub fn enter_orbits(&mut self, orbits: &[Orbit]) {
-        self.flights.running = orbits.iter().map(|orbit| orbit.flight(&orbit.arguments)).collect();
+        self.sync.mmas.running = orbits.iter().map(|orbit| orbit.flight(&orbit.arguments)).collect();
     }
 
     /// At the end of a body: notes what is to be given back in the next iteration.
     pub fn close_orbits(&mut self, orbits: &[Orbit]) {
         for orbit in orbits {
-            let flight = self.flights.running.iter().find(|flight| flight.results == orbit.results);
+            let flight = self.sync.mmas.running.iter().find(|flight| flight.results == orbit.results);
             let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
             for (place, &(register, _)) in orbit.releases.iter().enumerate() {
                 match releases.get(place) {
@@ -127,12 +116,12 @@ impl Lowering<'_> {
                 }
             }
         }
-        self.flights.running.clear();
+        self.sync.mmas.running.clear();
     }
 
     /// On the way out of a loop: the products of its last iteration may still be running.
     pub fn leave_orbits(&mut self, orbits: &[Orbit]) {
-        self.flights.running = orbits.iter().map(|orbit| orbit.flight(&orbit.after)).collect();
+        self.sync.mmas.running = orbits.iter().map(|orbit| orbit.flight(&orbit.after)).collect();
     }
 }
 

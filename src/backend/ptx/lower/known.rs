@@ -30,7 +30,7 @@ impl Lowering<'_> {
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
         let lanes = WARP.trailing_zeros() as usize;
         let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
-        match self.known().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0)) {
+        match self.sync.known().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0)) {
             Some(first) => self.linear_of(first.into(), &images),
             None => self.linear_in_thread(&images),
         }
@@ -38,23 +38,23 @@ impl Lowering<'_> {
 
     /// Does the kernel load such numbers?
     pub fn loads_lone_numbers(&self) -> bool {
-        self.context.inference.accesses.keys().any(|&id| self.is_lone_number(id))
+        self.info.inference.accesses.keys().any(|&id| self.is_lone_number(id))
     }
 
     /// Is this a load of one, in a block with such a product?
     fn is_lone_number(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        if op.code != Opcode::LoadView || !Ordering::of(op).is_weak() || !self.context.is_repeated(id) {
+        if op.code != Opcode::LoadView || !Ordering::of(op).is_weak() || !self.info.is_repeated(id) {
             return false;
         }
         let result = op.results[0];
         let one = self.module.shape(result).iter().product::<i64>() == 1;
-        let block = self.context.op_blocks[id.index()];
+        let block = self.info.op_blocks[id.index()];
         let beside = || {
             let ops = block.map(|block| &self.module.block(block).ops);
-            ops.is_some_and(|ops| ops.iter().any(|&other| self.context.inference.runs_alone(other)))
+            ops.is_some_and(|ops| ops.iter().any(|&other| self.info.inference.runs_alone(other)))
         };
-        one && self.context.element_type(result).is_float() && beside()
+        one && self.info.element_type(result).is_float() && beside()
     }
 
     /// Zero: no lane has 32 others before it.
@@ -67,7 +67,7 @@ impl Lowering<'_> {
 
     /// Lets ptxas think that lanes load different numbers.
     pub fn apart_in_lanes(&mut self, id: OpId, base: Operand) -> Operand {
-        match self.known_nothing().filter(|_| self.is_lone_number(id)) {
+        match self.sync.known_nothing().filter(|_| self.is_lone_number(id)) {
             Some(nothing) => self.b.add(Ty::S64, base, Operand::from(nothing)),
             None => base,
         }

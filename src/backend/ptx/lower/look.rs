@@ -17,14 +17,14 @@ impl Lowering<'_> {
                 let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32));
                 Seen { arrived: self.b.copy(Operand::Imm(0), RegClass::Pred), barrier, stage }
             });
-            let Some(rings) = self.rings.as_mut() else { continue };
+            let Some(rings) = self.sync.pipelines.as_mut() else { continue };
             rings.seen[channel] = seen;
         }
     }
 
     /// Finds out where the next stage of a channel is, and asks whether its tiles have arrived.
     pub fn look(&mut self, channel: usize) {
-        let Some(seen) = self.rings.as_ref().and_then(|rings| rings.seen[channel]) else { return };
+        let Some(seen) = self.sync.pipelines.as_ref().and_then(|rings| rings.seen[channel]) else { return };
         let (barrier, stage, parity) = self.coming(channel, true);
         self.b.mov_to(seen.barrier, barrier);
         self.b.mov_to(seen.stage, stage);

@@ -21,26 +21,26 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
         let axis = op.dim() as usize;
-        let held = self.context.inference.accesses[&id].clone();
-        let layout = self.context.inference.layout(result).cloned().ok_or("a result without a layout")?;
+        let held = self.info.inference.accesses[&id].clone();
+        let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let slots = self.get(source, &held)?;
         let at = self.get(positions, &layout)?.to_vec();
         let at = self.kept_inside(positions, at, self.module.shape(source)[axis]);
-        let dtype = self.context.element_type(source);
-        let values = match self.parts() {
+        let dtype = self.info.element_type(source);
+        let values = match self.smem.parts() {
             Some([rounds, _]) => self.looked_up(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
             None => {
                 let handing = Handing::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
                 self.handed_over(dtype, &slots, &handing, &at)
             }
         };
-        self.tiles[result.index()] = Some(Tile { layout, slots: values.into() });
+        self.values.define(result, Tile { layout, slots: values.into() });
         Ok(())
     }
 
     /// Positions from 0 to below `extent`: of those outside the nearest one.
     fn kept_inside(&mut self, positions: Value, at: Vec<Operand>, extent: i64) -> Vec<Operand> {
-        let range = self.context.inference.facts.range(positions);
+        let range = self.info.inference.facts.range(positions);
         if range.is_some_and(|range| range.lo >= 0 && range.hi < extent) {
             return at;
         }
@@ -69,7 +69,7 @@ impl Lowering<'_> {
                     .into_iter()
                     .map(|words| words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect());
                 left = all.collect();
-                self.remarks.shuffled += 1;
+                self.report.remarks.shuffled += 1;
             }
             // Each bit of the position halves what is left.
             for &(position, _) in &registers {
@@ -117,7 +117,7 @@ impl Lowering<'_> {
         (axis, rounds): (usize, usize),
         at: &[Operand],
     ) -> Lowered<Vec<Operand>> {
-        self.remarks.through_shared += 1;
+        self.report.remarks.through_shared += 1;
         let size = super::vector::run_bytes(super::vector::shared_type(dtype), 1);
         let side = Side::in_order(held, size as usize, rounds);
         let owner = self.owner_of(side.replicated);
@@ -162,10 +162,10 @@ impl Lowering<'_> {
     pub fn histogram(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let held = self.context.inference.accesses[&id].clone();
-        let layout = self.context.inference.layout(result).cloned().ok_or("a result without a layout")?;
+        let held = self.info.inference.accesses[&id].clone();
+        let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let numbers = self.get(source, &held)?;
-        let [rounds, copies] = self.parts().ok_or(OTHERWISE)?.map(|number| number as usize);
+        let [rounds, copies] = self.smem.parts().ok_or(OTHERWISE)?.map(|number| number as usize);
         let part = layout.num_elements() / rounds;
         let row = (part + APART) * 4;
         let side = Side::in_order(&layout, 4, rounds);
@@ -174,7 +174,7 @@ impl Lowering<'_> {
         let copy = self.b.and(Ty::B32, tid, copies as u32 - 1);
         let copy = self.b.mul(Ty::U32, copy, row as u32);
         let is_inside =
-            self.context.inference.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
+            self.info.inference.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
         let mut counts = vec![Operand::Imm(0); layout.num_registers()];
         for round in 0..rounds {
             let buffer = self.begin_write()?;
@@ -206,7 +206,7 @@ impl Lowering<'_> {
             }
             counts = sum.unwrap_or(counts);
         }
-        self.tiles[result.index()] = Some(Tile { layout, slots: counts.into() });
+        self.values.define(result, Tile { layout, slots: counts.into() });
         Ok(())
     }
 }

@@ -32,14 +32,13 @@ impl Lowering<'_> {
             self.end_ordered(begun, met)?;
             slots
         };
-        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
+        self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
     /// `store_view_tko`.
     pub fn store_view(&mut self, id: OpId) -> Lowered {
-        let layout =
-            self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
+        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let op = self.module.op(id);
         let slots = self.get(op.group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;
@@ -53,31 +52,30 @@ impl Lowering<'_> {
     /// What all vectors of a load share; orders it after earlier stores.
     pub fn begin_load(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
-        let layout = self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
+        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
         let view = op.group(0)[0];
-        let shape = ViewShape::at(self.module, &self.context.inference.facts, view, op.group(1));
+        let shape = ViewShape::at(self.module, &self.info.inference.facts, view, op.group(1));
         let shift = shape.filter(|_| Ordering::of(op).is_weak());
         let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
         self.order(id)?;
-        access.mods.nc = self.data_space == Space::Global && self.context.is_invariant_load(id);
+        access.mods.nc = self.smem.data_space == Space::Global && self.info.is_invariant_load(id);
         access.mods.cache = self.cache_hint(id);
         let base = access.base_mut();
         *base = self.apart_in_lanes(id, *base);
-        self.remarks.access(self.module, id, op.results[0], access.way());
+        self.report.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }
 
     /// What all vectors of a store share; orders it after earlier accesses.
     pub fn begin_store(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
-        let layout =
-            self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
+        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
         self.order(id)?;
         access.mods.cache = self.cache_hint(id);
         access.owner = self.owner_of(replica_bits(&layout));
-        self.remarks.access(self.module, id, op.group(0)[0], access.way());
+        self.report.remarks.access(self.module, id, op.group(0)[0], access.way());
         Ok(access)
     }
 
@@ -105,7 +103,7 @@ impl Lowering<'_> {
         let (dtype, mods) = (access.element_type(), access.mods);
         self.each_vector(access, first..first + slots.len(), &mut |this, range, addr, guard| {
             let run = &slots[range.start - first..range.end - first];
-            vector::store(&mut this.b, this.data_space, dtype, run, addr, mods, guard);
+            vector::store(&mut this.b, this.smem.data_space, dtype, run, addr, mods, guard);
         });
     }
 
@@ -126,7 +124,7 @@ impl Lowering<'_> {
     pub fn begin_reduction_of_view(&mut self, id: OpId) -> Lowered<Access> {
         let op = self.module.op(id);
         let layout =
-            self.context.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
+            self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
         let mut access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
         self.order(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
@@ -142,7 +140,15 @@ impl Lowering<'_> {
         for start in range.step_by(access.vector()) {
             let addr = self.address(access, start);
             let guard = self.mask(access, start, (0, 0)).map(|pred| (pred, access.otherwise));
-            slots.extend(vector::load(&mut self.b, self.data_space, dtype, access.vector(), &addr, access.mods, guard));
+            slots.extend(vector::load(
+                &mut self.b,
+                self.smem.data_space,
+                dtype,
+                access.vector(),
+                &addr,
+                access.mods,
+                guard,
+            ));
         }
         slots
     }

@@ -13,8 +13,8 @@ const OVERLAPPED_LINES: usize = 96;
 impl Lowering<'_> {
     /// A value is read next: the wait for the product that computes it.
     pub fn need(&mut self, value: Value) -> Lowered {
-        while self.flights.running.iter().any(|flight| flight.results.contains(&value)) {
-            let due = self.flights.due.pop_front();
+        while self.sync.mmas.running.iter().any(|flight| flight.results.contains(&value)) {
+            let due = self.sync.mmas.due.pop_front();
             self.land(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
         }
         Ok(())
@@ -22,24 +22,24 @@ impl Lowering<'_> {
 
     /// The tile of a load is read next: the wait for it.
     pub fn need_tile(&mut self, load: OpId) -> Lowered {
-        let Some(channel) = self.unawaited(load) else { return Ok(()) };
-        let Some(position) = self.flights.arriving.iter().position(|&other| other == channel) else {
+        let Some(channel) = self.sync.unawaited(load) else { return Ok(()) };
+        let Some(position) = self.sync.mmas.arriving.iter().position(|&other| other == channel) else {
             return Err("a tile is not waited for where it is read, which is a defect of this crate".to_owned());
         };
-        self.flights.arriving.remove(position);
+        self.sync.mmas.arriving.remove(position);
         self.for_op(load, |lowering| lowering.await_channel(channel));
         Ok(())
     }
 
     /// The waits of the step that have not come yet.
     pub fn come_due(&mut self) {
-        while let Some(channel) = self.flights.arriving.pop_front() {
+        while let Some(channel) = self.sync.mmas.arriving.pop_front() {
             self.await_channel(channel);
         }
-        while let Some(younger) = self.flights.due.pop_front() {
+        while let Some(younger) = self.sync.mmas.due.pop_front() {
             self.land(younger);
         }
-        if std::mem::take(&mut self.flights.turn) {
+        if std::mem::take(&mut self.sync.mmas.turn) {
             self.await_turn();
         }
     }
@@ -47,29 +47,19 @@ impl Lowering<'_> {
     /// Before threads meet: whatever waits were to come later find nothing then.
     pub fn land_to_meet(&mut self) {
         self.land(0);
-        self.flights.due.clear();
-    }
-
-    /// May a product be running?
-    pub fn is_flying(&self) -> bool {
-        !self.flights.running.is_empty()
-    }
-
-    /// How many products a wait finds that lets so many run on, if any.
-    fn landed_by(&self, younger: usize) -> Option<usize> {
-        self.flights.running.len().checked_sub(younger).filter(|&landed| landed > 0)
+        self.sync.mmas.due.clear();
     }
 
     /// Waits until at most `younger` of the products that were issued last may be running.
     pub fn land(&mut self, younger: usize) {
-        let Some(landed) = self.landed_by(younger) else { return };
-        let issued = self.flights.running[landed - 1].issued;
+        let Some(landed) = self.sync.mmas.landed_by(younger) else { return };
+        let issued = self.sync.mmas.running[landed - 1].issued;
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
             // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
             // product finish before the work that was meant to go on meanwhile.
             self.end_block();
         }
-        if std::mem::take(&mut self.flights.turn) {
+        if std::mem::take(&mut self.sync.mmas.turn) {
             self.await_turn();
         }
         self.land_here(younger, false);
@@ -77,15 +67,15 @@ impl Lowering<'_> {
 
     /// The same, wherever ptxas puts what comes before. `keeps`: their stages come back later.
     pub fn land_here(&mut self, younger: usize, keeps: bool) {
-        let Some(landed) = self.landed_by(younger) else { return };
-        let place = self.flights.running[landed - 1].place;
+        let Some(landed) = self.sync.mmas.landed_by(younger) else { return };
+        let place = self.sync.mmas.running[landed - 1].place;
         // A wait is the affair of the product that it is for.
         let before = self.b.come_from(place);
         MmaPlan::wait(&mut self.b, younger as u32);
-        let landed: Vec<Flight> = self.flights.running.drain(..landed).collect();
+        let landed: Vec<Flight> = self.sync.mmas.running.drain(..landed).collect();
         for flight in landed {
             match keeps {
-                true => self.flights.kept.extend(flight.releases),
+                true => self.sync.mmas.kept.extend(flight.releases),
                 false => self.give_back(&flight.releases, None),
             }
         }
@@ -94,10 +84,10 @@ impl Lowering<'_> {
 
     /// Waits for whatever products may run, also those that an earlier iteration issued.
     pub fn land_all(&mut self) {
-        let before = self.b.come_from(self.flights.running.last().map_or(0, |flight| flight.place));
+        let before = self.b.come_from(self.sync.mmas.running.last().map_or(0, |flight| flight.place));
         MmaPlan::wait(&mut self.b, 0);
         self.b.come_from(before);
-        for flight in std::mem::take(&mut self.flights.running) {
+        for flight in std::mem::take(&mut self.sync.mmas.running) {
             self.give_back(&flight.releases, None);
         }
     }
@@ -105,7 +95,7 @@ impl Lowering<'_> {
     /// Tells the producer that these stages may be filled again: not before a value is computed, if one is given.
     pub fn give_back(&mut self, releases: &[Release], behind: Option<Value>) {
         let computed = behind.and_then(|value| self.has_computed(value));
-        let Some(rings) = &self.rings else { return };
+        let Some(rings) = &self.sync.pipelines else { return };
         let (Some(leader), peer) = (rings.leader, rings.peer.zip(rings.far_leader)) else { return };
         let mut now = |teller: Reg| computed.map_or(teller, |computed| self.b.and(Ty::Pred, teller, computed).reg());
         let (leader, peer) = (now(leader), peer.map(|(peer, far_leader)| (peer, now(far_leader))));
@@ -128,8 +118,8 @@ impl Lowering<'_> {
 
     /// A predicate that always holds. As far as ptxas knows, it depends on this value, so that it is computed before.
     pub fn has_computed(&mut self, value: Value) -> Option<Reg> {
-        let never = self.never()?;
-        let slots = self.tiles[value.index()].as_ref()?.slots.clone();
+        let never = self.sync.never()?;
+        let slots = self.values.tiles[value.index()].as_ref()?.slots.clone();
         let mut missing: Option<Reg> = None;
         for slot in slots.iter() {
             let &Operand::Reg(slot) = slot else { continue };

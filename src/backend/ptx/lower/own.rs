@@ -27,17 +27,17 @@ impl Lowering<'_> {
         let mut all = Vec::new();
         module.walk(body, &mut |id| all.extend((module.op(id).code == Opcode::Alloca).then_some(id)));
         for id in all {
-            self.data_space = Space::Generic;
+            self.smem.data_space = Space::Generic;
             let extent = extent(module, id);
-            let buffer = extent.and_then(|(bytes, align)| self.shared.reserve(bytes, align));
+            let buffer = extent.and_then(|(bytes, align)| self.smem.memory.reserve(bytes, align));
             match buffer {
-                Some(buffer) => drop(self.own.insert(id, buffer)),
+                Some(buffer) => drop(self.smem.arrays.insert(id, buffer)),
                 None => {
-                    let (bytes, all) = (extent.map_or(u32::MAX, |(bytes, _)| bytes), self.shared.budget());
+                    let (bytes, all) = (extent.map_or(u32::MAX, |(bytes, _)| bytes), self.smem.memory.budget());
                     let message = format!("there is no room for {bytes} bytes of a tile block's own in shared memory");
                     let place = module.location(module.op(id).loc).cloned();
                     let note = format!("a tile block has {all} bytes of it in all on {}", self.b.target);
-                    self.errors.push(Diagnostic::new(message, place).note(note));
+                    self.report.errors.push(Diagnostic::new(message, place).note(note));
                 }
             }
         }
@@ -46,7 +46,7 @@ impl Lowering<'_> {
     /// `alloca`: the address.
     pub fn own_memory(&mut self, id: OpId) -> Lowered {
         // What has no room has been reported.
-        let Some(buffer) = self.own.get(&id).copied() else { return Ok(()) };
+        let Some(buffer) = self.smem.arrays.get(&id).copied() else { return Ok(()) };
         let place = self.b.add(Ty::U32, Operand::Smem, buffer.offset);
         let place = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), place);
         let address = self.b.generic_of_shared(place);

@@ -29,7 +29,7 @@ impl Lowering<'_> {
     pub fn no_partials(&self, id: OpId, layout: &Layout) -> Partials {
         let operands = &self.module.op(id).operands;
         Partials {
-            dtypes: operands.iter().map(|&v| self.context.element_type(v)).collect(),
+            dtypes: operands.iter().map(|&v| self.info.element_type(v)).collect(),
             slots: Vec::with_capacity(operands.len()),
             images: LayoutBases::of(layout),
         }
@@ -85,7 +85,7 @@ impl Lowering<'_> {
     /// what the other bits tell apart are replicas that count for nothing.
     pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut Partials, lanes: usize) -> bool {
         let Some((how, ty)) = self.redux_of(body) else { return false };
-        if !self.context.folds_at_once(body, &partials.dtypes, (lanes, &partials.images)) {
+        if !self.info.folds_at_once(body, &partials.dtypes, (lanes, &partials.images)) {
             return false;
         }
         for slot in &mut partials.slots[0] {

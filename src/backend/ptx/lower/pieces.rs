@@ -48,16 +48,16 @@ impl Lowering<'_> {
     /// `cat`.
     pub fn cat(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let layout = self.context.inference.accesses[&id].clone();
+        let layout = self.info.inference.accesses[&id].clone();
         let [first, second] = [self.get(op.operands[0], &layout)?, self.get(op.operands[1], &layout)?];
-        let (joined, bit) = match self.context.inference.joins_registers(id) {
+        let (joined, bit) = match self.info.inference.joins_registers(id) {
             true => (doubled_in_registers(&layout, op.dim() as usize), None),
             false => doubled(&layout, op.dim() as usize),
         };
         let slots: Rc<[Operand]> = match bit {
             None => first.iter().chain(second.iter()).copied().collect(),
             Some(bit) => {
-                let class = repr::class(self.context.element_type(op.operands[0]));
+                let class = repr::class(self.info.element_type(op.operands[0]));
                 let upper = self.thread_bit(bit);
                 let pairs = first.iter().zip(second.iter());
                 pairs.map(|(&first, &second)| self.b.select(class, upper, second, first)).collect()
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         // As the elements are in memory: neighbours are packed, accessed and computed together.
         let (layout, sources) = in_order(&joined);
         let slots = sources.into_iter().map(|source| slots[source]).collect();
-        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
+        self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
@@ -86,14 +86,14 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let layout = self.context.inference.accesses[&id].clone();
+        let layout = self.info.inference.accesses[&id].clone();
         let index = self.scalars(&op.operands[1..])?;
         let block = Block { layout: &layout, part: module.shape(result), index };
         let slots = self.get(source, &layout)?.to_vec();
-        let dtype = self.context.element_type(source);
+        let dtype = self.info.element_type(source);
         let slots = self.chosen_registers(&block, slots, repr::class(dtype));
         let held = block_layout(&layout, block.part).canonical();
-        let wanted = self.context.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
+        let wanted = self.info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
         let moves = |images: &[u32]| images.iter().any(|&image| block.bit(image).is_some());
         let slots: Rc<[Operand]> = match (moves(layout.warp_images()), moves(layout.lane_images())) {
             (false, false) => slots.into(),
@@ -114,11 +114,11 @@ impl Lowering<'_> {
                 let ConversionPlan::Layout(Conversion::Shared(plan)) = &*change else {
                     return Err(OTHERWISE.to_owned());
                 };
-                self.remarks.through_shared += 1;
+                self.report.remarks.through_shared += 1;
                 self.through_shared(dtype, &slots, plan, wanted.num_registers(), Some(owner))?
             }
         };
-        self.tiles[result.index()] = Some(Tile { layout: wanted, slots });
+        self.values.define(result, Tile { layout: wanted, slots });
         Ok(())
     }
 
@@ -202,13 +202,13 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let (source, destination, result) = (op.group(0)[0], op.group(1)[0], op.results[0]);
-        let layout = self.context.inference.accesses[&id].clone();
+        let layout = self.info.inference.accesses[&id].clone();
         let index = self.scalars(op.group(2))?;
         let block = Block { layout: &layout, part: module.shape(source), index };
         let within = block_layout(&layout, block.part);
         let part = self.get(source, &within.canonical())?;
         let old = self.get(destination, &layout)?;
-        let class = repr::class(self.context.element_type(source));
+        let class = repr::class(self.info.element_type(source));
         let thread_numbers: Vec<Operand> = (0..block.part.len())
             .map(|axis| {
                 let images = thread_images(&layout);
@@ -241,7 +241,7 @@ impl Lowering<'_> {
                 Condition::Register(inside) => self.b.select(class, inside, new, old),
             });
         }
-        self.tiles[result.index()] = Some(Tile { layout, slots: slots.into() });
+        self.values.define(result, Tile { layout, slots: slots.into() });
         Ok(())
     }
 

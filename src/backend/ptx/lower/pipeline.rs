@@ -32,16 +32,16 @@ impl Lowering<'_> {
     /// A load whose elements their threads have copied: reads them.
     pub fn load_own(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
-        let layout = self.context.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
-        let OwnTile { address, run, pieces } = &self.own_tiles[&load];
+        let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
+        let OwnTile { address, run, pieces } = &self.values.private_tiles[&load];
         let base = self.b.reg(*address, RegClass::B32);
-        let dtype = self.context.element_type(tile);
+        let dtype = self.info.element_type(tile);
         let mut slots = Vec::with_capacity(layout.num_registers());
         for &offset in pieces {
             let place = Addr::new(base, i64::from(offset));
             slots.extend(vector::load(&mut self.b, Space::Shared, dtype, *run, &place, MemMods::default(), None));
         }
-        self.tiles[tile.index()] = Some(Tile { layout, slots: slots.into() });
+        self.values.define(tile, Tile { layout, slots: slots.into() });
         Ok(())
     }
 
@@ -58,9 +58,9 @@ impl Lowering<'_> {
         let slab = self.begin_write()?;
         for copy in &pipeline.copies {
             let tile = self.module.op(copy.load).results[0];
-            let bytes = vector::run_bytes(self.context.element_type(tile), copy.vector);
+            let bytes = vector::run_bytes(self.info.element_type(tile), copy.vector);
             let way = Way::Ahead { bytes, stages: pipeline.stages as u32 };
-            self.remarks.access(self.module, copy.load, tile, way);
+            self.report.remarks.access(self.module, copy.load, tile, way);
         }
         let thread = pipeline.copies.iter().map(|copy| copy.thread_offsets.clone()).collect::<Vec<_>>();
         let thread = thread.iter().map(|images| self.linear_in_thread(images)).collect();
@@ -108,7 +108,7 @@ impl Lowering<'_> {
             let place = self.b.add(Ty::U32, running.compute, offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, place);
-            self.staged.insert(self.module.op(copy.load).results[0], address);
+            self.values.staged.insert(self.module.op(copy.load).results[0], address);
         }
     }
 
@@ -121,7 +121,7 @@ impl Lowering<'_> {
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, place);
             let pieces = copy.accesses.iter().map(|piece| piece.offset).collect();
-            self.own_tiles.insert(copy.load, OwnTile { address, run: copy.vector, pieces });
+            self.values.private_tiles.insert(copy.load, OwnTile { address, run: copy.vector, pieces });
         }
     }
 
@@ -160,8 +160,8 @@ impl Lowering<'_> {
     pub fn stop_pipeline(&mut self, running: Running) {
         self.b.cp_async_wait(0);
         for copy in &running.pipeline.copies {
-            self.staged.remove(&self.module.op(copy.load).results[0]);
-            self.own_tiles.remove(&copy.load);
+            self.values.staged.remove(&self.module.op(copy.load).results[0]);
+            self.values.private_tiles.remove(&copy.load);
         }
     }
 
@@ -171,7 +171,7 @@ impl Lowering<'_> {
         self.b.bra_if(exists, true, skip, true);
         let mark = self.mark();
         let argument = self.module.block(self.module.op(id).regions[0]).args[0];
-        let before = self.tiles[argument.index()].take();
+        let before = self.values.tiles[argument.index()].take();
         self.single(argument, counter);
         for &op in &running.pipeline.address_ops {
             self.nested_op(op)?;
@@ -179,7 +179,7 @@ impl Lowering<'_> {
         for (copy, &thread) in running.pipeline.copies.iter().zip(&running.thread) {
             self.for_op(copy.load, |lowering| lowering.copy_tile(copy, running, thread))?;
         }
-        self.tiles[argument.index()] = before;
+        self.values.tiles[argument.index()] = before;
         self.release(mark);
         self.b.place(skip);
         self.b.cp_async_commit();

@@ -3,9 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use super::async_state::{BARRIER_BYTES, Flights, Peer, Ring, Rings, TURN_BYTES, Team};
-use super::core::{Before, Dispatch};
-use super::values::{Cache, ThreadCache, Tile};
+use super::async_state::SyncState;
+use super::async_state::{BARRIER_BYTES, Ring, Rings, TURN_BYTES};
+use super::core::{Dispatch, Params, Report, Smem};
+use super::values::{Snapshot, Values};
+use super::values::{ThreadCache, Tile};
 use super::{Lowered, Lowering, global, vector};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::compiled::{Compiled, ParamKind};
@@ -14,7 +16,6 @@ use crate::backend::ptx::infer::Inference;
 use crate::backend::ptx::inst::{Cmp, Operand, Space, Special, Ty};
 use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::plan::WARP;
-use crate::backend::ptx::remarks::CodeRemarks;
 use crate::backend::ptx::schedule::{KernelInfo, PRODUCER_REGISTERS, Schedule, Step, WarpRole, WarpSpecialization};
 use crate::backend::ptx::shared::SharedMemory;
 use crate::backend::ptx::source::SourceLines;
@@ -45,41 +46,41 @@ pub fn planned<'m>(
     options: &CompileOptions,
 ) -> Lowering<'m> {
     let lowering = start(module, entry, inference, "kernel", options);
-    made(Lowering { plans_only: true, ..lowering }, entry)
+    made(Lowering { plan_only: true, ..lowering }, entry)
 }
 
 fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
-    lowering.context.options.occupancy = lowering.context.possible_occupancy();
+    lowering.info.options.occupancy = lowering.info.possible_occupancy();
     lowering.b.come_from(entry.loc.0);
-    lowering.params = lowering.entry_params(entry);
+    lowering.params.kinds = lowering.entry_params(entry);
     lowering.reserve_own(entry.body);
-    lowering.context.select_tma_stores(entry.body);
-    let planned = lowering.context.plan_warp_specialization(entry.body, &lowering.shared);
-    lowering.remarks.alone = planned.alone;
+    lowering.info.select_tma_stores(entry.body);
+    let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
+    lowering.report.remarks.alone = planned.alone;
     // Without a number of blocks, ptxas may save registers for more of them than is good.
-    let blocks = lowering.context.options.occupancy.unwrap_or(1);
+    let blocks = lowering.info.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
     match planned.roles {
         Some(roles) => {
             if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
-                lowering.errors.push(Diagnostic::new(message, None));
+                lowering.report.errors.push(Diagnostic::new(message, None));
             }
         }
         None => {
-            lowering.context.allocate_staging_buffers(entry.body, None, &mut lowering.shared);
-            lowering.context.select_privatized_atomics(entry.body, &mut lowering.shared);
+            lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
+            lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
             lowering.plan(entry.body, None);
             if let Err(message) = lowering.fetch_store_maps() {
-                lowering.errors.push(Diagnostic::new(message, None));
+                lowering.report.errors.push(Diagnostic::new(message, None));
             }
             lowering.clear_private();
-            if !lowering.plans_only {
+            if !lowering.plan_only {
                 lowering.run(WarpRole::All);
             }
         }
     }
-    let unmet = lowering.context.unmet(entry.body, &lowering.schedule, &planned.unstreamed);
-    lowering.remarks.unmet(lowering.module, unmet);
+    let unmet = lowering.info.unmet(entry.body, &lowering.schedule, &planned.unstreamed);
+    lowering.report.remarks.unmet(lowering.module, unmet);
     lowering
 }
 
@@ -97,35 +98,21 @@ pub fn start<'m>(
     let threads = inference.num_warps as u32 * WARP;
     Lowering {
         module,
-        b: Builder::new(target, name, threads),
-        tiles: vec![None; module.num_values()],
-        cached: Cache::default(),
-        views: HashMap::new(),
-        shared: SharedMemory::new(target.max_shared_bytes()),
-        within: VecDeque::new(),
         schedule: Rc::default(),
-        own: HashMap::new(),
-        data_space: Space::Global,
-        loops: Vec::new(),
-        staged: HashMap::new(),
-        own_tiles: HashMap::new(),
-        flights: Flights::default(),
-        role: WarpRole::All,
-        rings: None,
-        team: Team::default(),
-        turns: None,
-        peer: Peer::default(),
-        params: Vec::new(),
-        tensor_maps: Vec::new(),
-        thread: ThreadCache::default(),
-        failure: None,
-        assertions: Vec::new(),
-        errors: Vec::new(),
-        plans_only: false,
-        gave_up: false,
-        gave_up_said: false,
-        remarks: CodeRemarks::default(),
-        context: KernelInfo::new(module, entry, inference, options),
+        b: Builder::new(target, name, threads),
+        params: Params::default(),
+        values: Values::new(module.num_values()),
+        smem: Smem {
+            memory: SharedMemory::new(target.max_shared_bytes()),
+            arrays: HashMap::new(),
+            data_space: Space::Global,
+            sub_steps: VecDeque::new(),
+        },
+        sync: SyncState::new(),
+        report: Report::default(),
+        regions: Vec::new(),
+        plan_only: false,
+        info: KernelInfo::new(module, entry, inference, options),
         dispatch: Dispatch {
             op: |lowering, id| lowering.op(id),
             sequence: |lowering, sequence| lowering.body(sequence),
@@ -142,20 +129,20 @@ pub fn lower<'m>(
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let mut lowering = lowered(module, entry, inference, name, options);
-    if !lowering.errors.is_empty() {
-        return Err(lowering.errors);
+    if !lowering.report.errors.is_empty() {
+        return Err(lowering.report.errors);
     }
-    let mut params = std::mem::take(&mut lowering.params);
-    params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
-    let target = lowering.context.inference.target;
-    let layout = lowering.context.layout_text(entry.body);
+    let mut params = std::mem::take(&mut lowering.params.kinds);
+    params.extend(lowering.params.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
+    let target = lowering.info.inference.target;
+    let layout = lowering.info.layout_text(entry.body);
     let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
-    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.cluster());
-    let assertions = lowering.assertions;
-    let (mut remarks, warps) = (lowering.remarks, lowering.context.inference.num_warps as u32);
-    let multiplies = !lowering.context.inference.products.is_empty();
-    let generic = lowering.data_space == Space::Generic;
-    let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.context.options.occupancy);
+    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.sync.cluster());
+    let assertions = lowering.report.assertions;
+    let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
+    let multiplies = !lowering.info.inference.products.is_empty();
+    let generic = lowering.smem.data_space == Space::Generic;
+    let (streams, lowered_wish) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
     whole_product::merge(&mut function);
@@ -203,17 +190,17 @@ fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u3
 impl<'m> Lowering<'m> {
     /// What could not be lowered.
     pub fn problems(&self) -> &[Diagnostic] {
-        &self.errors
+        &self.report.errors
     }
 
     /// The tensor maps that the kernel takes.
     #[cfg(any(test, feature = "_suite"))]
     pub fn maps(&self) -> Vec<TensorMap> {
-        self.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
+        self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
     pub fn context(&self) -> &KernelInfo<'m> {
-        &self.context
+        &self.info
     }
 
     pub fn schedule(&self) -> &Schedule {
@@ -223,9 +210,9 @@ impl<'m> Lowering<'m> {
     /// Tile blocks that fit on a multiprocessor, as far as that is known before there is code.
     pub fn blocks(&self, body: BlockId) -> u32 {
         if self.schedule.warp_spec.is_some() {
-            return self.context.blocks_of_roles();
+            return self.info.blocks_of_roles();
         }
-        let (inference, schedule) = (&self.context.inference, &self.schedule);
+        let (inference, schedule) = (&self.info.inference, &self.schedule);
         let mut ahead = 0;
         for step in schedule.sequences.iter().flatten() {
             if let Step::For(plan) = step {
@@ -233,16 +220,17 @@ impl<'m> Lowering<'m> {
             }
         }
         let warps = inference.num_warps as u32;
-        let fits =
-            |registers| inference.target.multiprocessor().fitting_blocks(warps, registers, self.shared.used() + ahead);
-        let most = fits(self.context.least_registers(body)).max(1);
-        self.context.options.occupancy.map_or(most, |wished| wished.min(most))
+        let fits = |registers| {
+            inference.target.multiprocessor().fitting_blocks(warps, registers, self.smem.memory.used() + ahead)
+        };
+        let most = fits(self.info.least_registers(body)).max(1);
+        self.info.options.occupancy.map_or(most, |wished| wished.min(most))
     }
 
     /// Declares the entry parameters and loads them.
     pub fn entry_params(&mut self, entry: &Entry) -> Vec<ParamKind> {
         let args = &self.module.block(entry.body).args;
-        let layout = Layout::replicated(&[], self.context.inference.num_warps);
+        let layout = Layout::replicated(&[], self.info.inference.num_warps);
         let mut kinds = Vec::new();
         for (index, &arg) in args.iter().enumerate() {
             let Type::Tile { elem, .. } = self.module.ty(arg) else { continue };
@@ -254,12 +242,12 @@ impl<'m> Lowering<'m> {
                 }
             };
             kinds.push(ParamKind::Word { index: index as u32, bytes });
-            self.tiles[arg.index()] = Some(Tile { layout: layout.clone(), slots: Rc::from([value]) });
+            self.values.define(arg, Tile { layout: layout.clone(), slots: Rc::from([value]) });
         }
         let mut asserts = false;
         self.module.walk(entry.body, &mut |id| asserts |= self.module.op(id).code == Opcode::Assert);
         if asserts {
-            self.failure = Some(self.b.param(Param::Scalar(Ty::U64)));
+            self.params.assert_note = Some(self.b.param(Param::Scalar(Ty::U64)));
             kinds.push(ParamKind::Failure);
         }
         kinds
@@ -267,19 +255,19 @@ impl<'m> Lowering<'m> {
 
     /// Plans what the agents of the kernel do.
     pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
-        self.schedule = Rc::new(self.context.schedule(body, roles, &self.shared));
-        if self.context.bands > 1
-            && let Err(problem) = self.context.verify_data_partition(body, &self.schedule)
+        self.schedule = Rc::new(self.info.schedule(body, roles, &self.smem.memory));
+        if self.info.bands > 1
+            && let Err(problem) = self.info.verify_data_partition(body, &self.schedule)
         {
-            return self.errors.push(Diagnostic::new(problem, None));
+            return self.report.errors.push(Diagnostic::new(problem, None));
         }
         // What is only costed was made, and checked, or will be.
         if cfg!(debug_assertions)
-            && !self.plans_only
-            && let Err(problem) = self.context.verify_schedule(body, &self.schedule)
+            && !self.plan_only
+            && let Err(problem) = self.info.verify_schedule(body, &self.schedule)
         {
             let message = format!("the schedule of this kernel is wrong, which is a defect of this crate: {problem}");
-            self.errors.push(Diagnostic::new(message, None));
+            self.report.errors.push(Diagnostic::new(message, None));
         }
     }
 
@@ -291,29 +279,30 @@ impl<'m> Lowering<'m> {
 
     /// Lowers a body once for each role.
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
-        let (warps, teams) = (self.context.inference.num_warps as u32, self.context.teams);
-        let bands = self.context.bands;
-        let consumers = self.context.consumer_warps() * WARP;
-        let blocks = self.context.blocks_of_roles();
-        self.b.function().threads = consumers + self.context.producer_warps() * WARP;
+        let (warps, teams) = (self.info.inference.num_warps as u32, self.info.teams);
+        let bands = self.info.bands;
+        let consumers = self.info.consumer_warps() * WARP;
+        let blocks = self.info.blocks_of_roles();
+        self.b.function().threads = consumers + self.info.producer_warps() * WARP;
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
         let mut rings = Vec::new();
         for ring in &roles.pipelines {
             let bytes = ring.num_stages * ring.stage_bytes;
-            let slab = self.shared.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
+            let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
             rings.push(Ring { slab, barriers: 0 });
         }
         let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
         let turns = if teams > 1 { TURN_BYTES } else { 0 };
-        let barriers = self.shared.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
+        let barriers =
+            self.smem.memory.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
         for (ring, plan) in rings.iter_mut().zip(&roles.pipelines) {
             ring.barriers = next;
             next += plan.num_stages * BARRIER_BYTES;
         }
-        self.team.barriers = next;
-        self.context.allocate_staging_buffers(body, Some(&roles), &mut self.shared);
+        self.sync.group.barriers = next;
+        self.info.allocate_staging_buffers(body, Some(&roles), &mut self.smem.memory);
         self.plan(body, Some(Rc::clone(&roles)));
         self.fetch_store_maps()?;
         self.compare_ways(body, &roles)?;
@@ -323,16 +312,16 @@ impl<'m> Lowering<'m> {
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
         self.b.bra_if(is_producer, false, producer, true);
 
-        if self.plans_only {
+        if self.plan_only {
             return Ok(());
         }
-        if self.context.crews() > 1 {
+        if self.info.crews() > 1 {
             // What depends on the number of a thread is another thing in a team.
-            self.thread = ThreadCache::default();
+            self.values.thread_indices = ThreadCache::default();
         }
-        let before = self.state();
+        let before = self.values.snapshot();
         let positions = Vec::new();
-        self.rings = Some(Rings {
+        self.sync.pipelines = Some(Rings {
             roles,
             rings,
             positions,
@@ -345,14 +334,14 @@ impl<'m> Lowering<'m> {
             known: None,
             band: None,
         });
-        self.remarks.teams = (teams > 1).then_some(teams);
-        self.remarks.bands = (bands > 1).then_some(bands);
-        self.role = WarpRole::Consumer;
+        self.report.remarks.teams = (teams > 1).then_some(teams);
+        self.report.remarks.bands = (bands > 1).then_some(bands);
+        self.sync.role = WarpRole::Consumer;
         self.consumers(&before, (tid, blocks));
-        self.go_back(&before);
-        self.role = WarpRole::Producer;
+        self.values.restore(&before);
+        self.sync.role = WarpRole::Producer;
         // That is in registers of theirs.
-        let rings = self.rings.as_mut().expect("rings");
+        let rings = self.sync.pipelines.as_mut().expect("rings");
         (rings.known, rings.band) = (None, None);
         self.b.place(producer);
         self.reallocate_registers(false, blocks);
@@ -363,14 +352,14 @@ impl<'m> Lowering<'m> {
         self.run(WarpRole::Producer);
         self.b.place(idle);
         self.b.ret();
-        self.role = WarpRole::All;
+        self.sync.role = WarpRole::All;
         Ok(())
     }
 
     /// The programs of the teams of consumers.
-    pub fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) {
-        let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.teams);
-        if self.context.crews() == 1 {
+    pub fn consumers(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
+        let (threads, teams) = (self.info.inference.num_warps as u32 * WARP, self.info.teams);
+        if self.info.crews() == 1 {
             return self.consume(tid, blocks);
         }
         self.b.threads_of_team = threads;
@@ -386,9 +375,9 @@ impl<'m> Lowering<'m> {
                 let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
                 self.b.bra_if(is_later, false, next, true);
             }
-            self.team.index = team;
+            self.sync.group.index = team;
             self.consume(tid, blocks);
-            self.go_back(before);
+            self.values.restore(before);
             self.b.place(next);
         }
         self.b.threads_of_team = 0;
@@ -402,11 +391,11 @@ impl<'m> Lowering<'m> {
         self.start_rings(Some(leader));
         self.start_band(tid);
         let known = self.learn();
-        self.rings.as_mut().expect("rings").known = Some(known);
+        self.sync.pipelines.as_mut().expect("rings").known = Some(known);
         let grid = self.b.special(Special::NCtaIdX);
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
-        self.rings.as_mut().expect("rings").aside = Some((never, aside));
+        self.sync.pipelines.as_mut().expect("rings").aside = Some((never, aside));
         self.start_turns();
         self.run(WarpRole::Consumer);
         self.b.place(aside);
@@ -415,8 +404,8 @@ impl<'m> Lowering<'m> {
 
     /// Consumers take the registers that the producer gives up.
     pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
-        let (at_entry, more) = self.context.registers(blocks);
-        let whole_groups = self.context.producer_warps() == 4 && self.context.consumer_warps().is_multiple_of(4);
+        let (at_entry, more) = self.info.registers(blocks);
+        let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);
         if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
             self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
         }

@@ -56,12 +56,12 @@ impl Lowering<'_> {
         let begun = self.begin_ordered(id, ordering, access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
         let nc = ordering.is_weak()
-            && self.data_space == Space::Global
-            && self.context.written.is_read_only(module, op.operands[0]);
+            && self.smem.data_space == Space::Global
+            && self.info.written.is_read_only(module, op.operands[0]);
         let cache = self.cache_hint(id);
         let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();
-        let otherwise = self.context.constant_padding(padding);
+        let otherwise = self.info.constant_padding(padding);
         let mut slots = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
         if !ordering.is_weak() {
             let (shared, met) = self.share(begun, access.dtype, &access.layout, slots)?;
@@ -73,7 +73,7 @@ impl Lowering<'_> {
             None => slots,
         };
         self.note_way(id, op.results[0], &access);
-        self.tiles[op.results[0].index()] = Some(Tile { layout: access.layout, slots: slots.into() });
+        self.values.define(op.results[0], Tile { layout: access.layout, slots: slots.into() });
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Lowering<'_> {
 
     /// The layout of an access through pointers.
     pub fn access_layout(&self, id: OpId) -> Lowered<Layout> {
-        self.context
+        self.info
             .inference
             .accesses
             .get(&id)
@@ -116,7 +116,7 @@ impl Lowering<'_> {
             return Err(format!("a pointer to one {dtype}: two of them share a byte"));
         }
         let layout = self.access_layout(id)?;
-        let run = self.context.inference.pointer_runs.get(&id).copied();
+        let run = self.info.inference.pointer_runs.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = leaders(&layout, vector);
         // An address that is known is no operand of a memory instruction: ptxas would judge it.
@@ -126,7 +126,7 @@ impl Lowering<'_> {
             Some(mask) if self.is_true(mask) => Mask::None,
             Some(mask) => {
                 let axis = run.map_or(0, |run| run.axis);
-                match self.context.inference.is_same_in_groups(mask, axis, vector) {
+                match self.info.inference.is_same_in_groups(mask, axis, vector) {
                     true => Mask::Vectors(self.get(mask, &leaders)?.to_vec()),
                     false => Mask::Slots(self.get(mask, &layout)?.to_vec()),
                 }
@@ -137,14 +137,14 @@ impl Lowering<'_> {
     }
 
     fn is_true(&self, mask: Value) -> bool {
-        self.context.inference.facts.constant(mask).is_some_and(|value| value != 0)
+        self.info.inference.facts.constant(mask).is_some_and(|value| value != 0)
     }
 
     fn note_way(&mut self, id: OpId, tile: Value, access: &PointerAccess) {
         let count = (access.layout.num_registers() / access.vector) as u32;
         let bytes = vector::run_bytes(access.dtype, access.vector);
         let ragged = access.vector > 1 && matches!(access.mask, Mask::Slots(_));
-        self.remarks.access(self.module, id, tile, Way::Threads { count, bytes, ragged });
+        self.report.remarks.access(self.module, id, tile, Way::Threads { count, bytes, ragged });
     }
 
     /// Puts the padding where the mask is false.
@@ -211,7 +211,15 @@ impl Lowering<'_> {
         for (index, &address) in access.addresses.iter().enumerate() {
             let guard = self.guard(access, index, index).map(|pred| (pred, otherwise));
             let addr = self.b.address(address, 0);
-            slots.extend(vector::load(&mut self.b, self.data_space, access.dtype, access.vector, &addr, mods, guard));
+            slots.extend(vector::load(
+                &mut self.b,
+                self.smem.data_space,
+                access.dtype,
+                access.vector,
+                &addr,
+                mods,
+                guard,
+            ));
         }
         slots
     }
@@ -222,7 +230,7 @@ impl Lowering<'_> {
         for slot in 0..access.layout.num_registers() {
             let guard = self.guard(access, slot / access.vector, slot).map(|pred| (pred, otherwise));
             let addr = self.slot_address(access, slot);
-            slots.extend(vector::load(&mut self.b, self.data_space, access.dtype, 1, &addr, mods, guard));
+            slots.extend(vector::load(&mut self.b, self.smem.data_space, access.dtype, 1, &addr, mods, guard));
         }
         slots
     }
@@ -246,7 +254,7 @@ impl Lowering<'_> {
         for (slot, &value) in slots.iter().enumerate() {
             let guard = self.guard(access, slot / access.vector, slot);
             let addr = self.slot_address(access, slot);
-            vector::store(&mut self.b, self.data_space, access.dtype, &[value], &addr, mods, guard);
+            vector::store(&mut self.b, self.smem.data_space, access.dtype, &[value], &addr, mods, guard);
         }
         self.b.place(done);
     }
@@ -255,7 +263,7 @@ impl Lowering<'_> {
         for (index, run) in slots.chunks(access.vector).enumerate() {
             let guard = self.guard(access, index, index);
             let addr = self.b.address(access.addresses[index], 0);
-            vector::store(&mut self.b, self.data_space, access.dtype, run, &addr, mods, guard);
+            vector::store(&mut self.b, self.smem.data_space, access.dtype, run, &addr, mods, guard);
         }
     }
 

@@ -71,12 +71,12 @@ impl Lowering<'_> {
         for (literal, conversion) in pieces(text) {
             pending.format.push_str(literal);
             let Some(&value) = args.next().filter(|_| !conversion.is_empty()) else { continue };
-            let dtype = self.context.element_type(value);
+            let dtype = self.info.element_type(value);
             if !matches!(dtype, DType::I32 | DType::I64 | DType::F32 | DType::F64) {
                 return Err(format!("numbers of i32, i64, f32 and f64 are printed, and this is {dtype}"));
             }
             let shape = self.module.shape(value).to_vec();
-            match self.context.inference.num_elements(value) {
+            match self.info.inference.num_elements(value) {
                 1 => {
                     let (open, close) = ("[".repeat(shape.len()), "]".repeat(shape.len()));
                     pending.format.push_str(&open);
@@ -176,11 +176,11 @@ impl Lowering<'_> {
     }
 
     fn elements(&mut self, value: Value) -> Lowered<Elements> {
-        let layout = self.context.inference.natural_or_default(value);
+        let layout = self.info.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;
         let thread = self.linear_in_thread(&thread_images(&layout));
         let owner = self.owner_of(replica_bits(&layout));
-        Ok(Elements { tile: Tile { layout, slots }, dtype: self.context.element_type(value), thread, owner })
+        Ok(Elements { tile: Tile { layout, slots }, dtype: self.info.element_type(value), thread, owner })
     }
 
     /// Stores the elements of a tile row-major, or those of one part of it, to `start` of a buffer.
@@ -217,7 +217,7 @@ impl Lowering<'_> {
     /// Prints the elements of a large tile, without the outer brackets.
     fn print_parts(&mut self, value: Value, conversion: &str) -> Lowered {
         let shape = self.module.shape(value).to_vec();
-        let count = self.context.inference.num_elements(value);
+        let count = self.info.inference.num_elements(value);
         let elements = self.elements(value)?;
         let part_elements = count.min(PART);
         let bytes = elements.dtype.storage_bits() / 8;

@@ -34,7 +34,7 @@ impl Lowering<'_> {
         self.combine_in_block(id, (private, offsets), &layout, &values)?;
         self.lanes_meet();
         let slots = vec![Operand::Imm(0); layout.num_registers()].into();
-        self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
+        self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         };
         if anywhere {
             access.addresses = self.slots_here(self.module.op(id).operands[0], layout)?.to_vec();
-            if let Some(mask) = self.context.mask_of(id) {
+            if let Some(mask) = self.info.mask_of(id) {
                 access.mask = Mask::Slots(self.slots_here(mask, layout)?.to_vec());
             }
         }
@@ -94,13 +94,13 @@ impl Lowering<'_> {
     /// A predicate that implies that all elements of the thread are near, and none of them masked; none where nothing
     /// cheaper than the mask itself does.
     fn all_near(&mut self, id: OpId, offsets: Value, layout: &Layout) -> Lowered<Option<Operand>> {
-        let unmasked = match self.context.mask_of(id) {
+        let unmasked = match self.info.mask_of(id) {
             None => None,
-            Some(mask) if self.context.can_imply(mask) => Some(self.implies_all(mask, layout)?),
+            Some(mask) if self.info.can_imply(mask) => Some(self.implies_all(mask, layout)?),
             Some(_) => return Ok(None),
         };
         if self
-            .context
+            .info
             .inference
             .facts
             .range(offsets)

@@ -39,22 +39,22 @@ impl Lowering<'_> {
     /// Products that are issued together.
     pub fn products(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
         let module = self.module;
-        let plan = |id: &OpId| self.context.inference.products.get(id).cloned().ok_or("the product has no plan")?;
+        let plan = |id: &OpId| self.info.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
         // Accumulators that go through shared memory do so before operands lie there.
         let mut registers: Vec<Option<Vec<Reg>>> = Vec::new();
         for (&id, plan) in members.iter().zip(&plans) {
-            let moves = self.context.moves_accumulator(id, members, plan);
+            let moves = self.info.moves_accumulator(id, members, plan);
             registers.push(if moves { Some(self.accumulator(id, module.op(id).operands[2], plan)?) } else { None });
         }
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
-        let wanted: Vec<(Value, bool, OperandPlan)> = self.context.operands_of(members).into_iter().map(own).collect();
+        let wanted: Vec<(Value, bool, OperandPlan)> = self.info.operands_of(members).into_iter().map(own).collect();
         let mut operands: Vec<Brought> = Vec::new();
         for (value, _, plan) in &wanted {
             operands.push(self.bring(*value, plan)?);
         }
         let registers = self.accumulators(members, &plans, registers)?;
-        if let Some([bytes, free]) = self.missing_room() {
+        if let Some([bytes, free]) = self.smem.missing_room() {
             return Err(format!(
                 "{bytes} bytes of shared memory are needed for operands, and {free} are free: use smaller tiles"
             ));
@@ -72,7 +72,7 @@ impl Lowering<'_> {
                 };
                 let plan = &plans[member];
                 let (left, right) = (source(a, true, &plan.a), source(b, false, &plan.b));
-                let accumulate = !self.context.is_zero(acc);
+                let accumulate = !self.info.is_zero(acc);
                 Part { plan, left, right, acc: &registers[member], accumulate, widens }
             })
             .collect();
@@ -82,30 +82,30 @@ impl Lowering<'_> {
             self.await_turn();
         }
         let start = self.b.num_lines();
-        let group = self.known_group();
+        let group = self.sync.known_group();
         MmaPlan::lower_together(&mut self.b, thread, group, &parts);
         if turn.release {
             self.end_turn();
         }
         let (first, last) = (members[0], members[members.len() - 1]);
-        self.remarks.product(module, first, self.context.whole_shapes(members), self.b.lines_from(start));
-        let releases = self.releases_of(gives);
-        if self.context.run_on(members) {
-            self.launch(last, self.context.results_of(members), releases);
+        self.report.remarks.product(module, first, self.info.whole_shapes(members), self.b.lines_from(start));
+        let releases = self.sync.releases_of(gives);
+        if self.info.run_on(members) {
+            self.launch(last, self.info.results_of(members), releases);
         } else {
             self.give_back(&releases, None);
         }
         for ((&id, plan), registers) in members.iter().zip(&plans).zip(registers) {
             let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
             let result = module.op(id).results[0];
-            self.tiles[result.index()] = Some(Tile { layout: plan.acc.clone(), slots: slots.into() });
+            self.values.define(result, Tile { layout: plan.acc.clone(), slots: slots.into() });
         }
         Ok(())
     }
 
     /// Rows of the panels in which a streamed tile stands.
     fn rows_in_stage(&self, load: OpId) -> Option<i64> {
-        Some(self.rings.as_ref()?.roles.operand_slot(load)?.panel_rows)
+        Some(self.sync.pipelines.as_ref()?.roles.operand_slot(load)?.panel_rows)
     }
 
     /// Waits until what was written to shared memory can be read there, and takes its addresses.
@@ -134,12 +134,12 @@ impl Lowering<'_> {
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
     /// threads, else in shared memory.
     fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
-        if let Some(load) = self.context.source_load(value)
-            && let Some(&address) = self.staged.get(&self.module.op(load).results[0])
+        if let Some(load) = self.info.source_load(value)
+            && let Some(&address) = self.values.staged.get(&self.module.op(load).results[0])
         {
             self.need_tile(load)?;
-            let loaded = self.context.element_type(self.module.op(load).results[0]);
-            let as_it_is = loaded == self.context.element_type(value) || self.is_streamed(load);
+            let loaded = self.info.element_type(self.module.op(load).results[0]);
+            let as_it_is = loaded == self.info.element_type(value) || self.sync.is_streamed(load);
             return Ok(match self.rows_in_stage(load) {
                 Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => Brought::Panels(address, rows),
                 _ if as_it_is => Brought::At(address),
@@ -147,7 +147,7 @@ impl Lowering<'_> {
             });
         }
         let dtype = self.module.dtype(value);
-        let layout = self.context.inference.natural_or_default(value);
+        let layout = self.info.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;
         let slots = if dtype == plan.dtype { slots } else { self.exact_cast(&slots, dtype, plan.dtype)? };
         let bits = plan.dtype.storage_bits();
@@ -205,7 +205,7 @@ impl Lowering<'_> {
             registers.push(match (there, before) {
                 (Some(there), _) => there,
                 (None, Some(before)) => registers[before].clone(),
-                (None, None) if self.context.is_zero(acc) => {
+                (None, None) if self.info.is_zero(acc) => {
                     self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
                 }
                 (None, None) => self.accumulator(id, acc, plan)?,
@@ -220,8 +220,8 @@ impl Lowering<'_> {
     /// updated where it stands; anything else is copied, since its registers may be shared.
     fn accumulator(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
         let class = repr::class(self.module.dtype(acc));
-        let in_place = self.context.adds_in_place(id);
-        let slots = match &self.tiles[acc.index()] {
+        let in_place = self.info.adds_in_place(id);
+        let slots = match &self.values.tiles[acc.index()] {
             // Products that run on their own add up in order: what is still on its way may be added to.
             Some(tile) if in_place && plan.is_asynchronous() => tile.slots.clone(),
             _ => self.get(acc, &plan.acc)?,

@@ -37,7 +37,7 @@ impl Lowering<'_> {
     pub fn reduce(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let layout = self.context.inference.accesses[&id].clone();
+        let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let mut partials = self.no_partials(id, &layout);
         for &operand in &op.operands {
@@ -50,9 +50,9 @@ impl Lowering<'_> {
     fn reduce_partials(&mut self, id: OpId, mut partials: Partials, axis: AxisBits) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let (body, layout) = (op.regions[0], self.context.inference.accesses[&id].clone());
-        let ordered = self.context.folds_in_order(id);
-        let folds = self.context.folds(id, partials.images.clone(), axis);
+        let (body, layout) = (op.regions[0], self.info.inference.accesses[&id].clone());
+        let ordered = self.info.folds_in_order(id);
+        let folds = self.info.folds(id, partials.images.clone(), axis);
         let done = self.extremes(body, &mut partials, &folds, axis, ordered)?;
         for fold in folds.into_iter().skip(done) {
             match fold {
@@ -68,14 +68,14 @@ impl Lowering<'_> {
         let reduced = layout.reduce(op.dim() as usize).squeeze(op.dim() as usize);
         for (&result, slots) in op.results.iter().zip(partials.slots) {
             debug_assert_eq!(slots.len(), reduced.num_registers());
-            self.tiles[result.index()] = Some(Tile { layout: reduced.clone(), slots: slots.into() });
+            self.values.define(result, Tile { layout: reduced.clone(), slots: slots.into() });
         }
         Ok(())
     }
 
     /// A reduction whose operands come piece by piece, each of so many slots.
     pub fn begin_reduction(&self, id: OpId, piece: usize) -> RunningReduction {
-        let layout = self.context.inference.accesses[&id].clone();
+        let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
         let kept = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
         RunningReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }

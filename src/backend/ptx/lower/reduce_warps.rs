@@ -29,7 +29,7 @@ impl Lowering<'_> {
         for &warp in warps {
             partials.images.warp[warp] = 0;
         }
-        self.remarks.across_warps += 1;
+        self.report.remarks.across_warps += 1;
         let parts = 1usize << warps.len();
         let images: Vec<u32> = partials.images.lane.iter().chain(&partials.images.warp).copied().collect();
         let mut rows = 1u32;

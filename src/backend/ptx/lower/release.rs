@@ -18,7 +18,7 @@ impl Lowering<'_> {
             self.drain()?;
             self.b.bar_warp_sync();
         }
-        let releases = self.releases_of(channels);
+        let releases = self.sync.releases_of(channels);
         self.give_back(&releases, None);
         Ok(())
     }

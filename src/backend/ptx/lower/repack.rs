@@ -12,8 +12,8 @@ impl Lowering<'_> {
     pub fn repack(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let (from, to) = (self.context.element_type(source), self.context.element_type(result));
-        let layout = self.context.inference.accesses[&id].clone();
+        let (from, to) = (self.info.element_type(source), self.info.element_type(result));
+        let layout = self.info.inference.accesses[&id].clone();
         let (joined, parts) = ratio(from, to);
         let bits = group_bits(&layout, joined).ok_or("the elements of a byte are in several threads")?;
         let old = self.get(source, &layout)?;
@@ -34,7 +34,7 @@ impl Lowering<'_> {
             self.parts_of(to, &words, parts, &mut slots);
         }
         let layout = parted(&groups, parts);
-        self.tiles[result.index()] = Some(Tile { layout, slots: slots.into() });
+        self.values.define(result, Tile { layout, slots: slots.into() });
         Ok(())
     }
 

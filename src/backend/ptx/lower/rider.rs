@@ -13,11 +13,14 @@ impl Lowering<'_> {
     /// (`volatile`): ptxas would fetch early what then stands in registers.
     pub fn load_rider(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
-        let layout = self.context.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
-        let dtype = self.context.element_type(tile);
+        let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
+        let dtype = self.info.element_type(tile);
         let size = dtype.storage_bits() as usize / 8;
-        let start =
-            *self.staged.get(&tile).ok_or("a tile that has come to no stage, which is a defect of this crate")?;
+        let start = *self
+            .values
+            .staged
+            .get(&tile)
+            .ok_or("a tile that has come to no stage, which is a defect of this crate")?;
         let axis = layout.shape().iter().position(|&extent| extent > 1).unwrap_or(0);
         let run = layout.vector_len(axis).min(layout.num_registers()).min(WIDEST / size);
         let thread = self.linear_in_thread(&thread_images(&layout));
@@ -33,7 +36,7 @@ impl Lowering<'_> {
             let at = Addr::new(self.b.reg(at, RegClass::B32), i64::from(offset) * size as i64);
             slots.extend(vector::load(&mut self.b, Space::Shared, dtype, run, &at, mods, None));
         }
-        self.tiles[tile.index()] = Some(Tile { layout, slots: slots.into() });
+        self.values.define(tile, Tile { layout, slots: slots.into() });
         Ok(())
     }
 }

@@ -9,40 +9,26 @@
 use std::rc::Rc;
 
 use super::Lowering;
-use super::async_state::{BARRIER_BYTES, EMPTY, Held, Known, Position, Release, Rings, Seen};
+use super::async_state::{BARRIER_BYTES, EMPTY, Held, Position, Seen};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::remarks::Way;
-use crate::backend::ptx::schedule::{CLUSTER_SIZE, ClusterMulticast, PipelineDesc, WarpRole};
-use crate::ir::{OpId, Value};
+use crate::backend::ptx::schedule::PipelineDesc;
 
 impl Lowering<'_> {
-    /// Is this load the producer's?
-    pub fn is_streamed(&self, id: OpId) -> bool {
-        self.rings.as_ref().is_some_and(|rings| rings.roles.operand_channel.contains_key(&id))
-    }
-
-    /// Does the role that is lowered need this carried value or result of a region op?
-    pub fn role_needs(&self, value: Value) -> bool {
-        match &self.rings {
-            Some(rings) if self.role == WarpRole::Producer => rings.roles.producer_live.contains(&value),
-            _ => true,
-        }
-    }
-
     /// What is known of the loads of a channel, for people.
     pub fn remark_channel(&mut self, channel: usize) {
-        let roles = Rc::clone(&self.rings.as_ref().expect("rings").roles);
+        let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("rings").roles);
         let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
         for load in &roles.channels[channel].loads {
-            let blocks = self.sharing_blocks(load.load);
+            let blocks = self.sync.sharing_blocks(load.load);
             let way = Way::Streamed { boxes: load.boxes.len() as u32, stages, blocks };
-            self.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
+            self.report.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
         }
     }
 
     /// Addresses of the present stage of a ring, full barrier first.
     pub fn places_of(&mut self, which: usize) -> (Operand, Operand) {
-        let rings = self.rings.as_ref().expect("rings");
+        let rings = self.sync.pipelines.as_ref().expect("rings");
         let (ring, index) = (rings.rings[which], rings.positions[which].index);
         let PipelineDesc { num_stages: stages, stage_bytes, .. } = rings.roles.pipelines[which];
         let known = rings.known.map(|known| known.base);
@@ -60,7 +46,7 @@ impl Lowering<'_> {
     /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full; then the ring
     /// moves on.
     pub fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
-        let rings = self.rings.as_ref().expect("rings");
+        let rings = self.sync.pipelines.as_ref().expect("rings");
         let which = rings.roles.channels[channel].pipeline;
         let (parity, seen) = (rings.positions[which].parity, rings.seen[channel]);
         let now = self.b.copy(parity, RegClass::B32).into();
@@ -76,7 +62,7 @@ impl Lowering<'_> {
 
     /// Goes to the next stage of a ring.
     pub fn move_on(&mut self, which: usize) {
-        let rings = self.rings.as_ref().expect("rings");
+        let rings = self.sync.pipelines.as_ref().expect("rings");
         let (Position { index, parity }, stages) = (rings.positions[which], rings.roles.pipelines[which].num_stages);
         let b = &mut self.b;
         if stages == 1 {
@@ -95,28 +81,18 @@ impl Lowering<'_> {
     /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full, for who is about to take
     /// it, or has taken the one before it (`moves_on`).
     pub fn coming(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
-        let which = self.rings.as_ref().expect("rings").roles.channels[channel].pipeline;
+        let which = self.sync.pipelines.as_ref().expect("rings").roles.channels[channel].pipeline;
         if moves_on {
             self.move_on(which);
         }
         let (barrier, stage) = self.places_of(which);
-        (barrier, stage, self.rings.as_ref().expect("rings").positions[which].parity)
-    }
-
-    /// Stages of a ring.
-    pub fn stages_of_ring(&self, ring: usize) -> u32 {
-        self.rings.as_ref().map_or(1, |rings| rings.roles.pipelines[ring].num_stages)
-    }
-
-    /// One thread of each warp, beside a producer.
-    pub fn leader(&self) -> Option<Reg> {
-        self.rings.as_ref().and_then(|rings| rings.leader)
+        (barrier, stage, self.sync.pipelines.as_ref().expect("rings").positions[which].parity)
     }
 
     /// Goes past so many stages of a ring, fewer than two rounds.
     pub fn skip_stages(&mut self, ring: usize, count: Operand) {
-        let stages = self.stages_of_ring(ring);
-        let Position { index, parity } = self.rings.as_ref().expect("rings").positions[ring];
+        let stages = self.sync.stages_of_ring(ring);
+        let Position { index, parity } = self.sync.pipelines.as_ref().expect("rings").positions[ring];
         let all = self.b.add(Ty::U32, index, count);
         let rounds = self.b.div(Ty::U32, all, stages);
         let whole = self.b.mul(Ty::U32, rounds, stages);
@@ -143,7 +119,7 @@ impl Lowering<'_> {
         let (barrier, stage, parity) = self.next_stage_of(channel);
         let barrier = self.b.reg(barrier, RegClass::B32);
         let awaited = Some(self.b.reg(parity, RegClass::B32));
-        let rings = self.rings.as_mut().expect("rings");
+        let rings = self.sync.pipelines.as_mut().expect("rings");
         let this = &rings.roles.channels[channel];
         rings.held[channel] = Some(Held { barrier, stage, awaited });
         for load in &this.loads {
@@ -154,13 +130,13 @@ impl Lowering<'_> {
                 }
                 _ => address,
             };
-            self.staged.insert(self.module.op(load.load).results[0], address);
+            self.values.staged.insert(self.module.op(load.load).results[0], address);
         }
     }
 
     /// Waits until the tiles of a channel have arrived.
     pub fn await_channel(&mut self, channel: usize) {
-        let Some(rings) = self.rings.as_mut() else { return };
+        let Some(rings) = self.sync.pipelines.as_mut() else { return };
         let Some(held) = rings.held[channel].as_mut() else { return };
         let Some(parity) = held.awaited.take() else { return };
         let barrier = Addr::new(held.barrier, 0);
@@ -170,73 +146,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where the stage of a channel begins that is held.
-    pub fn stage_of(&self, channel: u32) -> Option<Operand> {
-        self.rings.as_ref()?.held.get(channel as usize)?.map(|held| held.stage)
-    }
-
-    /// A predicate that never holds, which ptxas does not know.
-    pub fn never(&self) -> Option<Reg> {
-        self.rings.as_ref()?.aside.map(|(never, _)| never)
-    }
-
-    /// The channel of a load whose tile has not been waited for.
-    pub fn unawaited(&self, load: OpId) -> Option<usize> {
-        let rings = self.rings.as_ref()?;
-        let channel = *rings.roles.operand_channel.get(&load)?;
-        rings.held[channel]?.awaited.map(|_| channel)
-    }
-
     /// Ends a block of code: ptxas does not know that the branch is never taken.
     pub fn end_block(&mut self) {
-        if let Some((never, aside)) = self.rings.as_ref().and_then(|rings| rings.aside) {
+        if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|rings| rings.aside) {
             self.b.bra_if(never, false, aside, true);
         }
-    }
-
-    pub fn pairs(&self) -> Option<&ClusterMulticast> {
-        self.rings.as_ref().and_then(|rings| rings.roles.multicast.as_ref())
-    }
-
-    /// Tile blocks of a cluster.
-    pub fn cluster(&self) -> u32 {
-        if self.pairs().is_some() { CLUSTER_SIZE } else { 1 }
-    }
-
-    /// Blocks of the pair that may share the tile of this load.
-    pub fn sharing_blocks(&self, load: OpId) -> u32 {
-        if self.pairs().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
-    }
-
-    /// The stages that are held of these channels, to be given back.
-    pub fn releases_of(&mut self, channels: &[u32]) -> Vec<Release> {
-        let Some(rings) = self.rings.as_mut() else { return Vec::new() };
-        let Rings { roles, held, .. } = rings;
-        let release = |&channel: &u32| {
-            let held = held[channel as usize].take()?;
-            let paired = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
-            Some(Release::Stage(held.barrier, paired))
-        };
-        channels.iter().filter_map(release).collect()
-    }
-
-    /// Has the ring of a channel stages that a pair of tile blocks fills together?
-    pub fn is_paired(&self, channel: u32) -> bool {
-        let roles = self.rings.as_ref().map(|rings| &rings.roles);
-        roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
-    }
-
-    pub fn known(&self) -> Option<Known> {
-        self.rings.as_ref().and_then(|rings| rings.known)
-    }
-
-    /// The number of a warp's group of four, where that is known from the start.
-    pub fn known_group(&self) -> Option<Reg> {
-        self.known().map(|known| known.group)
-    }
-
-    /// A zero of 64 bits that ptxas takes for another number in each lane.
-    pub fn known_nothing(&self) -> Option<Reg> {
-        self.known().and_then(|known| known.nothing)
     }
 }

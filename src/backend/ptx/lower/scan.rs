@@ -17,12 +17,12 @@ impl Lowering<'_> {
     pub fn scan(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let layout = self.context.inference.accesses[&id].clone();
+        let layout = self.info.inference.accesses[&id].clone();
         let axis = op.dim() as usize;
         let order = ScanOrder::of(&layout, axis).ok_or("a scan in a layout without order")?;
         let mut scan = Scan {
             body: op.regions[0],
-            dtypes: op.operands.iter().map(|&v| self.context.element_type(v)).collect(),
+            dtypes: op.operands.iter().map(|&v| self.info.element_type(v)).collect(),
             axis: AxisBits::of(layout.shape(), axis),
             order,
             reverse: op.reverse(),
@@ -71,7 +71,7 @@ impl Lowering<'_> {
             }
         }
         for (&result, slots) in op.results.iter().zip(scan.slots) {
-            self.tiles[result.index()] = Some(Tile { layout: scan.layout.clone(), slots: slots.into() });
+            self.values.define(result, Tile { layout: scan.layout.clone(), slots: slots.into() });
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::backend::ptx::inst::{Cmp, MemMods, Operand, Space, Ty};
 impl Lowering<'_> {
     /// What comes before each run where warps meet.
     pub fn carried_through_shared(&mut self, scan: &Scan, runs: &[Run], totals: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
-        self.remarks.across_warps += 1;
+        self.report.remarks.across_warps += 1;
         let (first, lanes) = scan.order.lanes;
         let (count, low) = (scan.order.outer.len(), scan.order.low());
         let segments = 1usize << (count - low);

@@ -18,14 +18,14 @@ impl Lowering<'_> {
     pub fn shift_of(&self, shape: &ViewShape, index: &[Value], layout: &Layout) -> Option<Shift> {
         let module = self.module;
         let axis = contiguous_axis(module, shape).filter(|_| shape.sparse.is_none())?;
-        let narrow = shape.vector(module, &self.context.inference.facts, axis);
-        let aligned = shape.vector_if_aligned(module, &self.context.inference.facts, axis);
+        let narrow = shape.vector(module, &self.info.inference.facts, axis);
+        let aligned = shape.vector_if_aligned(module, &self.info.inference.facts, axis);
         let vector = aligned.min(layout.vector_len(axis)).min(layout.num_registers());
-        let extent = shape.extent_divisor(module, &self.context.inference.facts, shape.dim_map[axis]);
+        let extent = shape.extent_divisor(module, &self.info.inference.facts, shape.dim_map[axis]);
         if shape.elem.storage_bits() < 8 || shape.steps[axis] != 1 || vector <= narrow || extent < vector as u64 {
             return None;
         }
-        let elements = self.context.inference.facts.residue(module, index[axis], vector as u64)? as usize;
+        let elements = self.info.inference.facts.residue(module, index[axis], vector as u64)? as usize;
         (elements > 0).then_some(Shift { axis, vector, elements })
     }
 
@@ -58,6 +58,6 @@ impl Lowering<'_> {
         let addr = self.address(access, slot).plus(i64::from(vector::run_bytes(dtype, ahead)));
         let guard = self.mask(access, slot, (shift.axis, ahead as u32));
         let guard = guard.map(|pred| (pred, access.otherwise));
-        vector::load(&mut self.b, self.data_space, dtype, shift.vector, &addr, access.mods, guard)
+        vector::load(&mut self.b, self.smem.data_space, dtype, shift.vector, &addr, access.mods, guard)
     }
 }

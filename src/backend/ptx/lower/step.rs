@@ -15,7 +15,7 @@ impl Lowering<'_> {
         let schedule = Rc::clone(&self.schedule);
         for step in schedule.steps(body) {
             if let Step::Sub(within) = step {
-                self.within.push_back(*within);
+                self.smem.sub_steps.push_back(*within);
                 continue;
             }
             let id = self.op_of(step);
@@ -24,7 +24,7 @@ impl Lowering<'_> {
                 self.come_due();
             }
             // A step that fails does not do all that it would.
-            let rest = std::mem::take(&mut self.within);
+            let rest = std::mem::take(&mut self.smem.sub_steps);
             let done = done.and(if rest.is_empty() { Ok(()) } else { Err(OTHERWISE.to_owned()) });
             let Err(message) = done else { continue };
             self.report(id, message);
@@ -214,9 +214,9 @@ impl Lowering<'_> {
             _ => [NCtaIdX, NCtaIdY, NCtaIdZ],
         };
         for (&result, special) in op.results.iter().zip(registers) {
-            if self.context.use_counts[result.index()] > 0 {
+            if self.info.use_counts[result.index()] > 0 {
                 let mut value = self.b.special(special);
-                if special == CtaIdX && self.peer.active {
+                if special == CtaIdX && self.sync.peer.active {
                     value = self.b.xor(Ty::B32, value, 1u32);
                 }
                 self.single(result, value);

@@ -81,7 +81,7 @@ impl Lowering<'_> {
         }
         for (slots, &value) in given.into_iter().zip(&strip.live_out) {
             let layout = of_strip.reshape(module.shape(value));
-            self.tiles[value.index()] = Some(Tile { layout, slots: slots.into() });
+            self.values.define(value, Tile { layout, slots: slots.into() });
         }
         reductions.into_values().try_for_each(|running| self.end_reduction(running))
     }

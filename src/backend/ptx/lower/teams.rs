@@ -22,8 +22,8 @@ pub struct Dealt {
 impl Lowering<'_> {
     /// Before a loop whose iterations are dealt: those of this team.
     pub fn deal(&mut self, deal: &PingPong, [lower, upper, step]: [Operand; 3], ty: Ty) -> Lowered<Dealt> {
-        let index = self.team.index;
-        self.team.takes = deal
+        let index = self.sync.group.index;
+        self.sync.group.takes = deal
             .stages_per_iteration
             .iter()
             .enumerate()
@@ -31,7 +31,7 @@ impl Lowering<'_> {
             .collect::<Lowered<_>>()?;
         // The first turn is the first team's: there is no phase before.
         let first = Operand::from(u32::from(index == 0));
-        self.team.parities = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
+        self.sync.group.parities = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
         let twice = self.b.add(ty, step, step);
         if index == 0 {
@@ -48,7 +48,7 @@ impl Lowering<'_> {
     /// Stages of a ring that an iteration takes, but for what brings it to the same stage and parity.
     fn taken(&mut self, ring: usize, takes: &StageCount) -> Lowered<Operand> {
         let module = self.module;
-        let period = 2 * self.stages_of_ring(ring);
+        let period = 2 * self.sync.stages_of_ring(ring);
         let mut all = Operand::from(takes.fixed);
         for &id in &takes.per_iteration_of {
             let op = module.op(id);
@@ -70,16 +70,16 @@ impl Lowering<'_> {
 
     /// Goes past the stages of an iteration of the other team.
     pub fn skip_iteration(&mut self) {
-        for ring in 0..self.team.takes.len() {
-            let count = self.team.takes[ring];
+        for ring in 0..self.sync.group.takes.len() {
+            let count = self.sync.group.takes[ring];
             self.skip_stages(ring, count);
         }
     }
 
     /// Waits until the other team has passed this turn in the iteration before.
     pub fn take_turn(&mut self, turn: OrderPoint) {
-        let Some(&parity) = self.team.parities.get(turn as usize) else { return };
-        let barrier = self.turn_barrier(turn, self.team.index);
+        let Some(&parity) = self.sync.group.parities.get(turn as usize) else { return };
+        let barrier = self.turn_barrier(turn, self.sync.group.index);
         self.b.mbarrier_wait(&barrier, parity);
         let next = self.b.xor(Ty::B32, parity, 1u32);
         self.b.mov_to(parity, next);
@@ -87,17 +87,17 @@ impl Lowering<'_> {
 
     /// The other team has this turn in the next iteration.
     pub fn pass_turn(&mut self, turn: OrderPoint) {
-        let Some(leader) = self.leader() else { return };
+        let Some(leader) = self.sync.leader() else { return };
         if turn == OrderPoint::SideEffects && self.schedule.sends().next().is_some() {
             self.b.bulk_wait(0, false);
         }
         self.b.bar_warp_sync();
-        let barrier = self.turn_barrier(turn, PINGPONG_GROUPS - 1 - self.team.index);
+        let barrier = self.turn_barrier(turn, PINGPONG_GROUPS - 1 - self.sync.group.index);
         self.b.guarded(leader, false, |b| b.mbarrier_arrive(&barrier, false));
     }
 
     fn turn_barrier(&mut self, turn: OrderPoint, team: u32) -> Addr {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        Addr::new(base, i64::from(self.team.barriers + 8 * (PINGPONG_GROUPS * turn as u32 + team)))
+        Addr::new(base, i64::from(self.sync.group.barriers + 8 * (PINGPONG_GROUPS * turn as u32 + team)))
     }
 }

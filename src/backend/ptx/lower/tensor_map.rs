@@ -21,11 +21,11 @@ impl Lowering<'_> {
     /// The generic address of a map; the kernel takes each map once. Two cheap instructions at each use,
     /// rather than a register from the entry: it is the same in every role and branch.
     pub fn tensor_map_address(&mut self, map: &TensorMap) -> Reg {
-        let param = match self.tensor_maps.iter().find(|(known, _)| known == map) {
+        let param = match self.params.tensor_maps.iter().find(|(known, _)| known == map) {
             Some((_, param)) => *param,
             None => {
                 let param = self.b.param(Param::Bytes { size: MAP_BYTES, align: MAP_ALIGN });
-                self.tensor_maps.push((map.clone(), param));
+                self.params.tensor_maps.push((map.clone(), param));
                 param
             }
         };
@@ -57,7 +57,7 @@ impl Lowering<'_> {
     /// `tile` elements and start every `step`.
     fn near_index(&mut self, index: Value, (step, tile): (i64, i64), whole: i64) -> Lowered<Operand> {
         let dtype = self.module.dtype(index);
-        let range = self.context.inference.facts.range(index);
+        let range = self.info.inference.facts.range(index);
         // The last index before the array, and the first one behind the longest array.
         let (least, most) = (-(tile + step - 1).div_euclid(step), (MAX_EXTENT as i64).div_euclid(step) + 1);
         let (least, most) = (least.div_euclid(whole) * whole, (most + whole - 1).div_euclid(whole) * whole);
@@ -128,18 +128,18 @@ mod tests {
     fn promised_alignment_makes_a_map() {
         let module = matrix(true).finish();
         with_views(&module, Target::SM_90A, true, |lowering, views| {
-            let map = lowering.context.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, false).unwrap();
+            let map = lowering.info.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, false).unwrap();
             let param = |index| Number::Param { index, bytes: 4 };
             assert_eq!((map.base, map.element), (0, MapElement::U16));
             assert_eq!(map.dims[0], Dim { extent: param(2), stride: Number::Constant(1), boxed: 64 });
             assert_eq!(map.dims[1], Dim { extent: param(1), stride: param(3), boxed: 128 });
             // The same array under another order of its dimensions: the same map.
-            let transposed = lowering.context.tma_map((views[1], &[]), &[64, 128], Swizzle::B128, false).unwrap();
+            let transposed = lowering.info.tma_map((views[1], &[]), &[64, 128], Swizzle::B128, false).unwrap();
             assert_eq!(transposed, map);
             // Boxes that the hardware does not have, and a type that is not f32.
-            assert!(lowering.context.tma_map((views[0], &[]), &[128, 128], Swizzle::B128, false).is_none());
-            assert!(lowering.context.tma_map((views[0], &[]), &[512, 64], Swizzle::B128, false).is_none());
-            assert!(lowering.context.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, true).is_none());
+            assert!(lowering.info.tma_map((views[0], &[]), &[128, 128], Swizzle::B128, false).is_none());
+            assert!(lowering.info.tma_map((views[0], &[]), &[512, 64], Swizzle::B128, false).is_none());
+            assert!(lowering.info.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, true).is_none());
         });
     }
 
@@ -154,7 +154,7 @@ mod tests {
             k.partition(&array, &[128, columns], &[0, 1]);
             let module = k.finish();
             with_views(&module, Target::SM_90A, true, |lowering, views| {
-                lowering.context.tma_map((views[0], &[row, column]), &[128, 16], Swizzle::None, false).is_some()
+                lowering.info.tma_map((views[0], &[row, column]), &[128, 16], Swizzle::None, false).is_some()
             })
         };
         assert!(has_map(DType::F16, 40, 1), "80 bytes");
@@ -185,7 +185,7 @@ mod tests {
         let map = |aligned, target, tma| {
             let module = matrix(aligned).finish();
             with_views(&module, target, tma, |lowering, views| {
-                lowering.context.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, false)
+                lowering.info.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, false)
             })
         };
         assert!(map(true, Target::SM_90A, true).is_some());
@@ -205,8 +205,8 @@ mod tests {
         k.b.simple(Opcode::MakePartitionView, &[array.view], vec![], ty);
         let module = k.finish();
         with_views(&module, Target::SM_90A, true, |lowering, views| {
-            assert!(lowering.context.tma_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_none());
-            assert!(lowering.context.tma_store_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_some());
+            assert!(lowering.info.tma_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_none());
+            assert!(lowering.info.tma_store_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_some());
         });
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let module = k.finish();
         let text = with_views(&module, Target::SM_90A, true, |lowering, views| {
             assert_eq!(views, [plain, transposed]);
-            let map = lowering.context.tma_map((plain, &[]), &[128, 64], Swizzle::B128, false).unwrap();
+            let map = lowering.info.tma_map((plain, &[]), &[128, 64], Swizzle::B128, false).unwrap();
             let coords = lowering.tma_coords(plain, &[row, column], &[0, 0]).unwrap();
             let further = lowering.tma_coords(transposed, &[column, row], &[0, 64]).unwrap();
             for coords in [coords, further] {
@@ -229,7 +229,7 @@ mod tests {
                 let source = Addr::new(lowering.b.reg(Operand::Smem, RegClass::B32), 1024);
                 lowering.b.tma_store(address, &coords, &source);
             }
-            assert_eq!(lowering.tensor_maps.len(), 1, "equal maps are one parameter");
+            assert_eq!(lowering.params.tensor_maps.len(), 1, "equal maps are one parameter");
             emit::module(Target::SM_90A, &[], std::slice::from_ref(lowering.b.function()))
         });
         assert!(text.contains(".param .align 64 .b8 arg5[128]"), "{text}");

@@ -14,13 +14,13 @@ impl Lowering<'_> {
         if images.iter().all(|&image| image == 0) {
             return Operand::Imm(0);
         }
-        if let Some(&value) = self.thread.linear.get(images) {
+        if let Some(&value) = self.values.thread_indices.linear.get(images) {
             return value;
         }
         let tid = self.b.special(Special::TidX);
         let value = self.linear_of(tid, images);
-        self.thread.linear.insert(images.to_vec(), value);
-        self.thread.order.push(images.to_vec());
+        self.values.thread_indices.linear.insert(images.to_vec(), value);
+        self.values.thread_indices.order.push(images.to_vec());
         value
     }
 
@@ -61,7 +61,7 @@ impl Lowering<'_> {
     pub fn sum_in_thread(&mut self, weights: &[u32]) -> Operand {
         // No images of that length.
         let key = [weights, &[u32::MAX]].concat();
-        if let Some(&value) = self.thread.linear.get(&key) {
+        if let Some(&value) = self.values.thread_indices.linear.get(&key) {
             return value;
         }
         let tid = self.b.special(Special::TidX);
@@ -79,8 +79,8 @@ impl Lowering<'_> {
             bit += length;
         }
         let value = total.unwrap_or(Operand::Imm(0));
-        self.thread.linear.insert(key.clone(), value);
-        self.thread.order.push(key);
+        self.values.thread_indices.linear.insert(key.clone(), value);
+        self.values.thread_indices.order.push(key);
         value
     }
 
@@ -106,7 +106,7 @@ impl Lowering<'_> {
     /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
     /// offset of the part.
     pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
-        let threads = self.context.inference.num_warps as u32 * WARP;
+        let threads = self.info.inference.num_warps as u32 * WARP;
         let tid = self.b.special(Special::TidX);
         let first = self.b.mul(Ty::U32, tid, bytes);
         for start in (0..count).step_by(threads as usize) {

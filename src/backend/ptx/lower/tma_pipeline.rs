@@ -14,8 +14,8 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let turns = self.team.barriers;
-        let both = match self.peer.in_step {
+        let turns = self.sync.group.barriers;
+        let both = match self.sync.peer.in_step {
             Some(in_step) => self.b.select(RegClass::B32, in_step, warps * CLUSTER_SIZE, warps),
             None => Operand::from(warps * CLUSTER_SIZE),
         };
@@ -39,7 +39,7 @@ impl Lowering<'_> {
     }
 
     pub fn start_rings(&mut self, leader: Option<Reg>) {
-        let rings = self.rings.as_mut().expect("rings");
+        let rings = self.sync.pipelines.as_mut().expect("rings");
         rings.leader = leader;
         let b = &mut self.b;
         let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
@@ -47,7 +47,7 @@ impl Lowering<'_> {
         if rings.roles.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
             rings.peer = Some(b.xor(Ty::B32, rank, 1u32).reg());
-            rings.far_leader = leader.map(|leader| match self.peer.in_step {
+            rings.far_leader = leader.map(|leader| match self.sync.peer.in_step {
                 Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
                 None => leader,
             });
@@ -58,7 +58,7 @@ impl Lowering<'_> {
     pub fn produce(&mut self, channel: usize) -> Lowered {
         self.remark_channel(channel);
         let (barrier, stage) = self.free_stage(channel);
-        let rings = self.rings.take().expect("rings");
+        let rings = self.sync.pipelines.take().expect("rings");
         let this = &rings.roles.channels[channel];
         self.b.mbarrier_expect_tx(&barrier, this.bytes());
         let mut result = Ok(());
@@ -69,14 +69,14 @@ impl Lowering<'_> {
                 (peer, _) => lowering.issue(load, stage, &barrier, peer.is_some()),
             }));
         }
-        self.rings = Some(rings);
+        self.sync.pipelines = Some(rings);
         result
     }
 
     /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
     /// then on nobody writes into the shared memory of this block, nor tells it anything.
     pub fn drain_rings(&mut self) {
-        let Some(rings) = self.rings.as_ref().filter(|_| self.role == WarpRole::Producer) else { return };
+        let Some(rings) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else { return };
         let mut channels = Vec::new();
         for (index, ring) in rings.roles.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
             let channel = rings.roles.channels.iter().position(|channel| channel.pipeline == index);

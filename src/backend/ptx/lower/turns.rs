@@ -27,19 +27,19 @@ impl Lowering<'_> {
         let last = self.is_group(self.groups() - 1);
         let threads = self.threads_of_turns();
         self.b.guarded(last, false, |b| b.bar_arrive(NamedBarrier::Order(0).id(), threads));
-        if self.context.bands > 1 || self.schedule.orders_exp() {
+        if self.info.bands > 1 || self.schedule.orders_exp() {
             let group = self.group();
             let own = self.b.add(Ty::U32, group, NamedBarrier::Order(0).id());
             let next = self.b.add(Ty::U32, group, NamedBarrier::Order(1).id());
             let next = self.b.select(RegClass::B32, last, NamedBarrier::Order(0).id(), next);
             let [own, next] = [own, next].map(|barrier| self.b.reg(barrier, RegClass::B32));
-            self.turns = Some(KnownTurns { own, next });
+            self.sync.order = Some(KnownTurns { own, next });
         }
     }
 
     /// Where it ends: the last turn was the last group's.
     pub fn stop_turns(&mut self) {
-        if self.role == WarpRole::Consumer && self.schedule.has_order_barriers() {
+        if self.sync.role == WarpRole::Consumer && self.schedule.has_order_barriers() {
             let first = self.is_group(0);
             let threads = self.threads_of_turns();
             self.b.guarded(first, false, |b| b.bar_sync(NamedBarrier::Order(0).id(), Some(threads)));
@@ -48,7 +48,7 @@ impl Lowering<'_> {
 
     /// Waits for the turn of this group.
     pub fn await_turn(&mut self) {
-        let own = match self.turns {
+        let own = match self.sync.order {
             Some(turns) => turns.own.into(),
             None => {
                 let group = self.group();
@@ -69,7 +69,7 @@ impl Lowering<'_> {
     /// The same, when these exponentials have been computed. None of them has its sign set (nor has what is no number: of instructions
     /// for 32 bits that is 0x7fffffff), which ptxas does not know: to it the barrier depends on one of them, so that it stands behind them.
     pub fn end_turn_behind(&mut self, exponentials: Value) {
-        let slots = self.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
+        let slots = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
         let slot = slots.as_ref().and_then(|slots| slots.get(slots.len() * LATE.0 / LATE.1));
         let next = self.next_turn();
         let behind = match slot {
@@ -85,7 +85,7 @@ impl Lowering<'_> {
 
     /// The barrier of the group that has the next turn.
     fn next_turn(&mut self) -> Operand {
-        match self.turns {
+        match self.sync.order {
             Some(turns) => turns.next.into(),
             None => {
                 let group = self.group();
@@ -95,12 +95,12 @@ impl Lowering<'_> {
     }
 
     fn groups(&self) -> u32 {
-        if self.context.bands > 1 { self.context.bands } else { ORDERED_GROUPS }
+        if self.info.bands > 1 { self.info.bands } else { ORDERED_GROUPS }
     }
 
     /// Threads at a barrier: those of two groups.
     fn threads_of_turns(&self) -> u32 {
-        let each = if self.context.bands > 1 { self.context.inference.num_warps as u32 } else { GROUP_WARPS };
+        let each = if self.info.bands > 1 { self.info.inference.num_warps as u32 } else { GROUP_WARPS };
         2 * each * WARP
     }
 
@@ -111,7 +111,7 @@ impl Lowering<'_> {
 
     /// The group of this thread: only consumers have turns, and they know it.
     fn group(&self) -> Operand {
-        let band = self.rings.as_ref().and_then(|rings| rings.band);
-        band.or(self.known_group()).expect("the group of a consumer").into()
+        let band = self.sync.pipelines.as_ref().and_then(|rings| rings.band);
+        band.or(self.sync.known_group()).expect("the group of a consumer").into()
     }
 }

@@ -15,11 +15,11 @@ impl Lowering<'_> {
     pub fn get(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         self.need(value)?;
         debug_assert_eq!(self.module.shape(value), wanted.shape());
-        if let Some(tile) = self.held(value, wanted) {
+        if let Some(tile) = self.values.in_layout(value, wanted) {
             return Ok(tile);
         }
         self.get_operands(value, wanted)?;
-        let slots = match self.context.inference.source(value) {
+        let slots = match self.info.inference.source(value) {
             Source::Concrete => {
                 let tile = self.concrete(value)?;
                 if tile.layout.num_elements() == 1 {
@@ -31,7 +31,7 @@ impl Lowering<'_> {
             Source::Virtual => self.renamed(value, wanted)?,
             Source::Free => self.computed(value, wanted)?,
         };
-        self.cached.push(value, Tile { layout: wanted.clone(), slots: slots.clone() });
+        self.values.conversions.push(value, Tile { layout: wanted.clone(), slots: slots.clone() });
         Ok(slots)
     }
 
@@ -58,14 +58,14 @@ impl Lowering<'_> {
             op.code,
             Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume | Opcode::WithLayout
         );
-        let operands = op.operands.iter().rev().filter(|&&operand| self.context.inference.num_elements(operand) > 1);
-        match self.context.inference.source(value) {
+        let operands = op.operands.iter().rev().filter(|&&operand| self.info.inference.num_elements(operand) > 1);
+        match self.info.inference.source(value) {
             Source::Concrete => return Vec::new(),
             Source::Free | Source::Virtual => {}
         }
-        let layout = if renames { self.context.inference.demand(id, wanted) } else { wanted.clone() };
+        let layout = if renames { self.info.inference.demand(id, wanted) } else { wanted.clone() };
         let missing = operands.filter(|&&operand| {
-            self.context.inference.source(operand) != Source::Concrete && self.held(operand, &layout).is_none()
+            self.info.inference.source(operand) != Source::Concrete && self.values.in_layout(operand, &layout).is_none()
         });
         missing.map(|&operand| (operand, layout.clone())).collect()
     }
@@ -73,9 +73,9 @@ impl Lowering<'_> {
     /// `with_layout`: the tile in the layout that the user has chosen.
     pub fn in_chosen_layout(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let Some(layout) = self.context.inference.chosen(op) else {
+        let Some(layout) = self.info.inference.chosen(op) else {
             let threads = op.distribution().map_or(0, |layout| layout.num_threads());
-            let warps = self.context.inference.num_warps as u64;
+            let warps = self.info.inference.num_warps as u64;
             let more = (32 * warps).checked_div(threads).filter(|&more| more > 1);
             let replicas =
                 more.map_or(String::new(), |more| format!(", or replicas of the threads (`.replicate({more})`)"));
@@ -86,27 +86,21 @@ impl Lowering<'_> {
                 threads / 32
             ));
         };
-        if self.context.inference.source(op.results[0]) == Source::Concrete {
+        if self.info.inference.source(op.results[0]) == Source::Concrete {
             let slots = self.get(op.operands[0], &layout)?;
-            self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
+            self.values.define(op.results[0], Tile { layout, slots });
         }
         Ok(())
     }
 
-    /// The value, if it is there in exactly this layout.
-    fn held(&self, value: Value, wanted: &Layout) -> Option<Rc<[Operand]>> {
-        let own = self.tiles[value.index()].iter();
-        own.chain(self.cached.of(value)).find(|tile| tile.layout.is_same(wanted)).map(|tile| tile.slots.clone())
-    }
-
     /// A concrete value in its own layout.
     pub fn concrete(&self, value: Value) -> Lowered<Tile> {
-        self.tiles[value.index()].clone().ok_or_else(|| "an operand has no registers".to_owned())
+        self.values.tiles[value.index()].clone().ok_or_else(|| "an operand has no registers".to_owned())
     }
 
     /// A scalar, or the only element of a one-element tile.
     pub fn scalar(&mut self, value: Value) -> Lowered<Operand> {
-        let layout = Layout::replicated(self.module.shape(value), self.context.inference.num_warps);
+        let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
         Ok(self.get(value, &layout)?[0])
     }
 
@@ -114,7 +108,7 @@ impl Lowering<'_> {
     fn renamed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("virtual values have an op");
         let operand = self.module.op(id).operands[0];
-        let demand = self.context.inference.demand(id, wanted);
+        let demand = self.info.inference.demand(id, wanted);
         let slots = self.get(operand, &demand)?;
         if self.module.op(id).code != Opcode::Broadcast {
             return Ok(slots);
@@ -135,7 +129,7 @@ impl Lowering<'_> {
             Opcode::Constant => self.constant(id, wanted),
             Opcode::Iota => self.iota(value, wanted),
             Opcode::Broadcast | Opcode::Reshape | Opcode::Permute
-                if self.context.inference.num_elements(op.operands[0]) == 1 =>
+                if self.info.inference.num_elements(op.operands[0]) == 1 =>
             {
                 let scalar = self.scalar(op.operands[0])?;
                 Ok(vec![scalar; wanted.num_registers()].into())
@@ -211,15 +205,15 @@ impl Lowering<'_> {
     /// A concrete elementwise op, in its own layout; a free one waits until it is asked for.
     pub fn elementwise(&mut self, id: OpId) -> Lowered {
         let result = self.module.op(id).results[0];
-        if self.context.inference.source(result) == Source::Free {
+        if self.info.inference.source(result) == Source::Free {
             return Ok(());
         }
-        let layout = match self.context.inference.layout(result) {
+        let layout = match self.info.inference.layout(result) {
             Some(layout) => layout.clone(),
-            None => Layout::replicated(self.module.shape(result), self.context.inference.num_warps),
+            None => Layout::replicated(self.module.shape(result), self.info.inference.num_warps),
         };
         let slots = self.elementwise_slots(id, &layout)?;
-        self.tiles[result.index()] = Some(Tile { layout, slots });
+        self.values.define(result, Tile { layout, slots });
         Ok(())
     }
 

@@ -5,8 +5,85 @@ use std::rc::Rc;
 
 use crate::backend::ptx::inst::{Operand, Ty};
 use crate::dtype::DType;
-use crate::ir::Value;
+use crate::ir::{OpId, Value};
 use crate::layout::Layout;
+
+/// Values of the kernel, as far as they are computed.
+pub struct Values {
+    /// Tiles in registers, by value index.
+    pub tiles: Vec<Option<Tile>>,
+    /// The same values in further layouts.
+    pub conversions: Cache,
+    /// Bit fields of the thread number, as sums that layouts need.
+    pub thread_indices: ThreadCache,
+    pub views: HashMap<Value, Rc<TensorView>>,
+    /// Loaded tiles in pipeline stages, by address.
+    pub staged: HashMap<Value, Operand>,
+    /// Loads whose elements the threads have in a stage, each its own.
+    pub private_tiles: HashMap<OpId, OwnTile>,
+}
+
+/// A point to which the memory of computed values can be cut back.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    conversions: usize,
+    thread_indices: usize,
+}
+
+/// The values before the program of a partition.
+pub struct Snapshot {
+    tiles: Vec<Option<Tile>>,
+    views: HashMap<Value, Rc<TensorView>>,
+    mark: Mark,
+}
+
+impl Values {
+    /// No values yet, of a module with `count` values.
+    pub fn new(count: usize) -> Values {
+        Values {
+            tiles: vec![None; count],
+            conversions: Cache::default(),
+            thread_indices: ThreadCache::default(),
+            views: HashMap::new(),
+            staged: HashMap::new(),
+            private_tiles: HashMap::new(),
+        }
+    }
+
+    /// Defines a value: its registers in its layout.
+    pub fn define(&mut self, value: Value, tile: Tile) {
+        self.tiles[value.index()] = Some(tile);
+    }
+
+    /// Returns a mark to which [`Values::release`] can reset conversions and thread indices.
+    pub fn mark(&self) -> Mark {
+        Mark { conversions: self.conversions.len(), thread_indices: self.thread_indices.mark() }
+    }
+
+    /// Forgets conversions and thread indices that were computed since the mark.
+    pub fn release(&mut self, mark: Mark) {
+        self.conversions.truncate(mark.conversions);
+        self.thread_indices.truncate(mark.thread_indices);
+    }
+
+    /// Returns the values that all partitions share.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { tiles: self.tiles.clone(), views: self.views.clone(), mark: self.mark() }
+    }
+
+    /// Forgets all values that were computed since the snapshot.
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        self.tiles.clone_from(&snapshot.tiles);
+        self.views.clone_from(&snapshot.views);
+        self.release(snapshot.mark);
+    }
+
+    /// Returns the registers of a value, if they are known in exactly this layout.
+    pub fn in_layout(&self, value: Value, layout: &Layout) -> Option<Rc<[Operand]>> {
+        let own = self.tiles[value.index()].iter();
+        own.chain(self.conversions.of(value)).find(|tile| tile.layout.is_same(layout)).map(|tile| tile.slots.clone())
+    }
+}
 
 /// The registers of a tile: one operand for each register slot of the layout.
 #[derive(Clone, Debug)]

@@ -56,20 +56,20 @@ impl Lowering<'_> {
         let extents = take(shape);
         let strides = take(strides);
         let view = TensorView { elem: *elem, base, extents, strides, wide };
-        self.views.insert(op.results[0], Rc::new(view));
+        self.values.views.insert(op.results[0], Rc::new(view));
         Ok(())
     }
 
     /// An op that cuts a tensor view: the tensor under another name; the cut is in the type.
     pub fn alias_view(&mut self, op: &Op) -> Lowered {
-        let view = self.views.get(&op.operands[0]).cloned().ok_or("the tensor view is unknown")?;
-        self.views.insert(op.results[0], view);
+        let view = self.values.views.get(&op.operands[0]).cloned().ok_or("the tensor view is unknown")?;
+        self.values.views.insert(op.results[0], view);
         Ok(())
     }
 
     /// The cut that a view value describes.
     pub fn partition(&self, view: Value) -> Lowered<Partition> {
-        let tensor = self.views.get(&view).cloned().ok_or("the view is unknown")?;
+        let tensor = self.values.views.get(&view).cloned().ok_or("the view is unknown")?;
         let ViewShape { tile, steps, dim_map, sparse, .. } =
             ViewShape::of(self.module, view).ok_or("an array has no tiles before it is cut")?;
         let (Type::PartitionView { padding, .. }
@@ -86,12 +86,12 @@ impl Lowering<'_> {
         let module = self.module;
         let view = op.operands[0];
         let counts: Vec<Operand> = if matches!(module.ty(view), Type::TensorView { .. }) {
-            self.views.get(&view).ok_or("the view is unknown")?.extents.clone()
+            self.values.views.get(&view).ok_or("the view is unknown")?.extents.clone()
         } else {
             let partition = self.partition(view)?;
             (0..partition.tile.len()).map(|axis| self.num_tiles(&partition, axis)).collect()
         };
-        let wide = self.views[&view].wide;
+        let wide = self.values.views[&view].wide;
         for (&result, count) in op.results.iter().zip(counts) {
             let count = match (wide, module.dtype(result)) {
                 (false, DType::I64) => self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), count),

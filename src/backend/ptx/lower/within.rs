@@ -17,7 +17,7 @@ use crate::layout::Layout;
 impl Lowering<'_> {
     /// All threads meet, here.
     pub fn meet(&mut self) -> Lowered {
-        while let Some(within) = self.within.pop_front() {
+        while let Some(within) = self.smem.sub_steps.pop_front() {
             match within {
                 SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronise(within)?,
                 SubStep::Barrier { .. } => return self.synchronise(within),
@@ -29,7 +29,7 @@ impl Lowering<'_> {
 
     /// Waits for the copy engine, if that has to be here.
     pub fn drain(&mut self) -> Lowered {
-        while let Some(within) = self.next_if(|within| matches!(within, SubStep::TmaStoreWait { .. })) {
+        while let Some(within) = self.smem.next_if(|within| matches!(within, SubStep::TmaStoreWait { .. })) {
             self.synchronise(within)?;
         }
         Ok(())
@@ -56,30 +56,16 @@ impl Lowering<'_> {
 
     /// An access begins: behind a meeting, if other threads of the block may still be at work on the same elements.
     pub fn order(&mut self, id: OpId) -> Lowered {
-        let next = self.within.iter().find(|within| !within.synchronizes());
+        let next = self.smem.sub_steps.iter().find(|within| !within.synchronizes());
         if next == Some(&SubStep::GlobalAccess(id)) {
             self.behind_meetings()?;
         }
         Ok(())
     }
 
-    /// In how many parts something goes through shared memory, and how many of them have room side by side.
-    pub fn parts(&mut self) -> Option<[u32; 2]> {
-        let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
-        parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
-    }
-
-    /// Bytes that operands need and that there are, if there are too few.
-    pub fn missing_room(&self) -> Option<[u32; 2]> {
-        match self.within.front() {
-            Some(&SubStep::SmemOverflow { bytes, of }) => Some([bytes, of]),
-            _ => None,
-        }
-    }
-
     /// How a value comes to a layout.
     pub fn change_of(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<ConversionPlan>> {
-        match self.within.pop_front() {
+        match self.smem.sub_steps.pop_front() {
             Some(SubStep::ConvertLayout(ConvertLayout { value: brought, to, plan, .. }))
                 if brought == value && self.schedule.layout(to).is_same(wanted) =>
             {
@@ -91,17 +77,17 @@ impl Lowering<'_> {
 
     /// Goes on behind what comes first of waits and meetings: to what is next.
     fn behind_meetings(&mut self) -> Lowered<Option<SubStep>> {
-        while let Some(within) = self.next_if(|within| within.synchronizes()) {
+        while let Some(within) = self.smem.next_if(|within| within.synchronizes()) {
             self.synchronise(within)?;
         }
-        Ok(self.within.pop_front())
+        Ok(self.smem.sub_steps.pop_front())
     }
 
     fn synchronise(&mut self, within: SubStep) -> Lowered {
         match within {
             SubStep::MmaWaitAll => self.land_to_meet(),
             SubStep::TmaStoreWait { written } => self.b.bulk_wait(0, !written),
-            _ if self.is_flying() => return Err(OTHERWISE.to_owned()),
+            _ if self.sync.mmas.is_flying() => return Err(OTHERWISE.to_owned()),
             _ => self.barrier(),
         }
         Ok(())
@@ -109,21 +95,17 @@ impl Lowering<'_> {
 
     /// A barrier over the threads of the agent.
     pub fn barrier(&mut self) {
-        match self.role {
+        match self.sync.role {
             WarpRole::Consumer => {
-                let consumers = self.context.inference.num_warps as u32 * WARP;
-                self.b.bar_sync(NamedBarrier::ConsumerGroup(self.team.index).id(), Some(consumers));
+                let consumers = self.info.inference.num_warps as u32 * WARP;
+                self.b.bar_sync(NamedBarrier::ConsumerGroup(self.sync.group.index).id(), Some(consumers));
             }
             WarpRole::All | WarpRole::Producer => self.b.bar_sync(NamedBarrier::Cta.id(), None),
         }
     }
 
-    fn next_if(&mut self, is_it: impl FnOnce(&SubStep) -> bool) -> Option<SubStep> {
-        if self.within.front().is_some_and(is_it) { self.within.pop_front() } else { None }
-    }
-
     /// Where a buffer is of the team that is lowered.
     fn of_team(&self, buffer: Buffer) -> Buffer {
-        Buffer { offset: buffer.offset + self.team.index * self.schedule.smem_bytes_per_group, ..buffer }
+        Buffer { offset: buffer.offset + self.sync.group.index * self.schedule.smem_bytes_per_group, ..buffer }
     }
 }
