@@ -11,6 +11,7 @@
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
+mod compiled;
 #[allow(dead_code)]
 mod cost;
 mod device_assert;
@@ -35,6 +36,7 @@ pub mod tensor_map;
 pub(crate) mod tests;
 mod workarounds;
 
+pub use compiled::{Compiled, ParamKind};
 pub(crate) use cost::{CostInput, LaunchInfo, weights};
 pub use device_assert::{Assertion, NoteField, note_words};
 pub use isa::emit::global_symbol;
@@ -51,59 +53,11 @@ use crate::ir::{Entry, Module};
 use crate::pass;
 use crate::target::Target;
 use device_assert as assertion;
-use isa::{builder, emit, inst, loc_directives as source};
 use layout_inference as infer;
 use opt::{mul_wide as whole_product, register_pressure as pressure};
 use plan::prepare::{build_with, in_the_end};
 use plan::{plan_search, rematerialize};
-#[cfg(test)]
-use ptxas_test as assemble;
-use remarks::CodeRemarks;
 use smem::{allocation as shared, tma_box as boxed};
-use tensor_map::TensorMap;
-
-/// Where the bytes of one kernel parameter come from at launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ParamKind {
-    /// Entry parameter `index`, `bytes` wide.
-    Word {
-        /// Position among the entry's parameters.
-        index: u32,
-        /// Width in bytes: 1, 2, 4 or 8.
-        bytes: u32,
-    },
-    /// The address of the note of a failed assertion (see [`Assertion`]): 8 bytes.
-    Failure,
-    /// A tensor map, made at each launch: 128 bytes, aligned to 64.
-    TensorMap(TensorMap),
-}
-
-/// A kernel as PTX text, and what a launch has to know about it.
-#[derive(Clone, Debug)]
-pub struct Compiled {
-    /// PTX of one entry.
-    pub text: String,
-    /// Name of the entry in the text.
-    pub entry: String,
-    /// Threads of a tile block.
-    pub threads: u32,
-    /// Tile blocks for which the assembler is to save registers, so that they fit on a multiprocessor.
-    pub min_blocks: u32,
-    /// Dynamic shared memory in bytes.
-    pub shared_bytes: u32,
-    /// Tile blocks of a cluster (1: none).
-    pub cluster: u32,
-    /// Kernel parameters in order.
-    pub params: Vec<ParamKind>,
-    /// Its assertions, by their numbers in a note.
-    pub assertions: Vec<Assertion>,
-    /// The register layouts, as text for people.
-    pub layout: String,
-    /// What the threads do, step by step, as text for people, if it was wanted.
-    pub schedule: String,
-    /// What became of the kernel, for people.
-    pub remarks: CodeRemarks,
-}
 
 /// Compiles the only entry of a verified and optimised module.
 ///
@@ -188,7 +142,7 @@ pub(crate) struct Scheduled<'a> {
     pub body: crate::ir::BlockId,
     pub schedule: &'a schedule::Schedule,
     /// The maps that it takes.
-    pub maps: Vec<TensorMap>,
+    pub maps: Vec<tensor_map::TensorMap>,
 }
 
 /// Shows `look` the schedule that [`compile`] generates code from; but lines of PTX keep their meanings, and none are put in place of

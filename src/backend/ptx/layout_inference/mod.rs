@@ -27,6 +27,7 @@ mod coalesce;
 mod control_flow;
 mod deferred_load;
 mod gather;
+mod mma_request;
 mod pack;
 mod pointer_access;
 mod scan_order;

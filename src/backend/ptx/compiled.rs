@@ -1,0 +1,48 @@
+//! Compiled kernels: the PTX text, and the data that a launch needs.
+
+use super::assertion::Assertion;
+use super::remarks::CodeRemarks;
+use super::tensor_map::TensorMap;
+
+/// Where the bytes of one kernel parameter come from at launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// Entry parameter `index`, `bytes` wide.
+    Word {
+        /// Position among the entry's parameters.
+        index: u32,
+        /// Width in bytes: 1, 2, 4 or 8.
+        bytes: u32,
+    },
+    /// The address of the note of a failed assertion (see [`Assertion`]): 8 bytes.
+    Failure,
+    /// A tensor map, made at each launch: 128 bytes, aligned to 64.
+    TensorMap(TensorMap),
+}
+
+/// A kernel as PTX text, and what a launch has to know about it.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// PTX of one entry.
+    pub text: String,
+    /// Name of the entry in the text.
+    pub entry: String,
+    /// Threads of a tile block.
+    pub threads: u32,
+    /// Tile blocks for which the assembler is to save registers, so that they fit on a multiprocessor.
+    pub min_blocks: u32,
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: u32,
+    /// Tile blocks of a cluster (1: none).
+    pub cluster: u32,
+    /// Kernel parameters in order.
+    pub params: Vec<ParamKind>,
+    /// Its assertions, by their numbers in a note.
+    pub assertions: Vec<Assertion>,
+    /// The register layouts, as text for people.
+    pub layout: String,
+    /// What the threads do, step by step, as text for people, if it was wanted.
+    pub schedule: String,
+    /// What became of the kernel, for people.
+    pub remarks: CodeRemarks,
+}

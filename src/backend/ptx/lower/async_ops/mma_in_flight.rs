@@ -1,0 +1,133 @@
+//! Products that run on their own until a wait for them, and what they give back then.
+//!
+//! When that is, the schedule says (`land`, `await`). A wait that it calls late stands where the step after it comes to need
+//! it. And before threads meet, the schedule has whatever runs land: once they have, shared memory that products read is written again.
+
+use std::collections::HashSet;
+
+use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass};
+use crate::backend::ptx::lower::Lowering;
+use crate::backend::ptx::lower::state::sync_state::{Flight, Release};
+use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
+use crate::ir::{OpId, Value};
+
+/// In a block with more products than so many no block of code ends amid them: what one of them waits for runs beside the others, and
+/// ptxas finds no registers for several that are in flight where a block ends.
+const FEW_PRODUCTS: usize = 2;
+
+/// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
+pub struct Orbit {
+    /// The carried values that it accumulates on.
+    arguments: Vec<Value>,
+    /// Its results, which are carried on.
+    results: Vec<Value>,
+    /// The loop's results.
+    after: Vec<Value>,
+    /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
+    releases: Vec<(Reg, bool)>,
+    /// The user's place of the product.
+    place: u32,
+}
+
+impl Lowering<'_> {
+    /// Notes products that have been issued, the last of them by this op.
+    pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<Release>) {
+        let issued = if self.products_beside(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
+        let place = self.module.op(last).loc.0;
+        self.sync.mmas.running.push(Flight { results, releases, issued, place });
+    }
+
+    /// How many products stand in a block with this one; those that belong together are one.
+    fn products_beside(&self, product: OpId) -> usize {
+        let Some(block) = self.info.op_blocks[product.index()] else { return 0 };
+        let products = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
+        let last: HashSet<OpId> = products.map(|&id| self.info.mma_groups.last(id)).collect();
+        last.len()
+    }
+
+    /// A wait for products.
+    pub fn land_as(&mut self, land: &MmaWait) {
+        if land.defer_release {
+            return self.land_here(land.pending, true);
+        }
+        if let Some(value) = land.release_after {
+            let kept = std::mem::take(&mut self.sync.mmas.kept);
+            self.give_back(&kept, Some(value));
+            return self.land_here(land.pending, false);
+        }
+        self.sync.mmas.due.push_back(land.pending);
+        if !land.sunk {
+            self.come_due();
+        }
+    }
+
+    /// Waits for the turn of this group to work; `late`: with the late wait for products that comes next.
+    pub fn begin_turn(&mut self, late: bool) {
+        match late {
+            true => self.sync.mmas.turn = true,
+            false => self.await_turn(),
+        }
+    }
+
+    /// A wait for streamed tiles.
+    pub fn await_as(&mut self, wait: &ConsumerWait) {
+        match wait.sunk {
+            true => self.sync.mmas.arriving.push_back(wait.channel as usize),
+            false => self.await_channel(wait.channel as usize),
+        }
+    }
+
+    /// Registers for what products that stay in flight have to give back.
+    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<Orbit> {
+        let module = self.module;
+        let body = module.op(id).regions[0];
+        let mut orbits = Vec::new();
+        for plan in plans {
+            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_paired(channel)).collect();
+            let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
+            let releases = releases.collect();
+            let args = &module.block(body).args;
+            let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
+            orbits.push(Orbit {
+                arguments: plan.accumulators.iter().map(|&carried| args[carried + 1]).collect(),
+                results: plan.accumulators.iter().map(|&carried| exit.operands[carried]).collect(),
+                after: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
+                releases,
+                place: module.op(plan.mma).loc.0,
+            });
+        }
+        orbits
+    }
+
+    /// At the head of a loop: the products of the iteration before may still be running.
+    pub fn enter_orbits(&mut self, orbits: &[Orbit]) {
+        self.sync.mmas.running = orbits.iter().map(|orbit| orbit.flight(&orbit.arguments)).collect();
+    }
+
+    /// At the end of a body: notes what is to be given back in the next iteration.
+    pub fn close_orbits(&mut self, orbits: &[Orbit]) {
+        for orbit in orbits {
+            let flight = self.sync.mmas.running.iter().find(|flight| flight.results == orbit.results);
+            let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
+            for (place, &(register, _)) in orbit.releases.iter().enumerate() {
+                match releases.get(place) {
+                    Some(&Release::Stage(barrier, _)) => self.b.mov_to(register, barrier),
+                    _ => self.b.mov_to(register, Operand::Imm(0)),
+                }
+            }
+        }
+        self.sync.mmas.running.clear();
+    }
+
+    /// On the way out of a loop: the products of its last iteration may still be running.
+    pub fn leave_orbits(&mut self, orbits: &[Orbit]) {
+        self.sync.mmas.running = orbits.iter().map(|orbit| orbit.flight(&orbit.after)).collect();
+    }
+}
+
+impl Orbit {
+    fn flight(&self, results: &[Value]) -> Flight {
+        let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
+        Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place }
+    }
+}

@@ -1,0 +1,89 @@
+//! TMA pipelines: the producer and its barriers.
+
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
+use crate::backend::ptx::lower::Lowered;
+use crate::backend::ptx::lower::Lowering;
+use crate::backend::ptx::lower::named_barriers::NamedBarrier;
+use crate::backend::ptx::lower::state::sync_state::{BARRIER_BYTES, EMPTY, Position, Ring, TURNS};
+use crate::backend::ptx::schedule::{CLUSTER_SIZE, WarpRole, WarpSpecialization};
+
+impl Lowering<'_> {
+    /// One thread prepares all barriers of the rings.
+    pub fn init_barriers(&mut self, rings: &[Ring], roles: &WarpSpecialization, warps: u32) {
+        let tid = self.b.special(Special::TidX);
+        let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
+        let base = self.b.reg(Operand::Smem, RegClass::B32);
+        let turns = self.sync.group.barriers;
+        let both = match self.sync.peer.in_step {
+            Some(in_step) => self.b.select(RegClass::B32, in_step, warps * CLUSTER_SIZE, warps),
+            None => Operand::from(warps * CLUSTER_SIZE),
+        };
+        self.b.skip_if(others, false, |b| {
+            for (ring, plan) in rings.iter().zip(&roles.pipelines) {
+                for stage in 0..plan.num_stages {
+                    let full = Addr::new(base, i64::from(ring.barriers + stage * BARRIER_BYTES));
+                    b.mbarrier_init(&full, 1u32);
+                    b.mbarrier_init(&full.plus(EMPTY), if plan.clustered { both } else { warps.into() });
+                }
+            }
+            if roles.pingpong.is_some() {
+                (0..TURNS).for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
+            }
+            b.fence_mbarrier_init();
+        });
+        match roles.multicast {
+            Some(_) => self.b.cluster_meet(),
+            None => self.b.bar_sync(NamedBarrier::Cta.id(), None),
+        }
+    }
+
+    pub fn start_rings(&mut self, leader: Option<Reg>) {
+        let rings = self.sync.pipelines.as_mut().expect("rings");
+        rings.leader = leader;
+        let b = &mut self.b;
+        let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
+        rings.positions = rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
+        if rings.roles.multicast.is_some() {
+            let rank = b.special(Special::ClusterCtaRank);
+            rings.peer = Some(b.xor(Ty::B32, rank, 1u32).reg());
+            rings.far_leader = leader.map(|leader| match self.sync.peer.in_step {
+                Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
+                None => leader,
+            });
+        }
+    }
+
+    /// Waits for a free stage, and has the loads of a channel copied there.
+    pub fn produce(&mut self, channel: usize) -> Lowered {
+        self.remark_channel(channel);
+        let (barrier, stage) = self.free_stage(channel);
+        let rings = self.sync.pipelines.take().expect("rings");
+        let this = &rings.roles.channels[channel];
+        self.b.mbarrier_expect_tx(&barrier, this.bytes());
+        let mut result = Ok(());
+        for load in &this.loads {
+            let deciding = Self::deciding(&rings.roles, load.load);
+            result = result.and(self.for_op(load.load, |lowering| match (rings.peer, deciding) {
+                (Some(peer), Some(deciding)) => lowering.issue_shared(load, deciding, stage, &barrier, peer),
+                (peer, _) => lowering.issue(load, stage, &barrier, peer.is_some()),
+            }));
+        }
+        self.sync.pipelines = Some(rings);
+        result
+    }
+
+    /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
+    /// then on nobody writes into the shared memory of this block, nor tells it anything.
+    pub fn drain_rings(&mut self) {
+        let Some(rings) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else { return };
+        let mut channels = Vec::new();
+        for (index, ring) in rings.roles.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
+            let channel = rings.roles.channels.iter().position(|channel| channel.pipeline == index);
+            channels.extend(channel.map(|channel| (channel, ring.num_stages)));
+        }
+        for (channel, stages) in channels {
+            (0..stages).for_each(|_| drop(self.free_stage(channel)));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! `cat`, `extract`, `insert`: registers under other names where the layouts allow it; choices by the thread number
+//! or a shuffle within warps; shared memory only where a piece lies in other warps.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
+use crate::backend::ptx::layout_inference::{
+    block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images,
+};
+use crate::backend::ptx::lower::state::core::OTHERWISE;
+use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
+use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::ConversionPlan;
+use crate::ir::OpId;
+use crate::layout::{Conversion, Layout};
+
+/// A condition that may be known.
+#[derive(Clone, Copy)]
+enum Condition {
+    Known(bool),
+    Register(Reg),
+}
+
+/// A block of a tile: its extents, and its number along each axis.
+struct Block<'a> {
+    layout: &'a Layout,
+    part: &'a [i64],
+    index: Vec<Operand>,
+}
+
+impl Block<'_> {
+    /// The number of the block that an image leads to, along an axis.
+    fn number(&self, image: u32, axis: usize) -> u32 {
+        block_number(self.layout, self.part, image, axis)
+    }
+
+    /// Axis and bit of the block number that this image of a plain layout changes.
+    fn bit(&self, image: u32) -> Option<(usize, u32)> {
+        (0..self.part.len()).find_map(|axis| match self.number(image, axis) {
+            0 => None,
+            number => Some((axis, number.trailing_zeros())),
+        })
+    }
+}
+
+impl Lowering<'_> {
+    /// `cat`.
+    pub fn cat(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let layout = self.info.inference.accesses[&id].clone();
+        let [first, second] = [self.get(op.operands[0], &layout)?, self.get(op.operands[1], &layout)?];
+        let (joined, bit) = match self.info.inference.joins_registers(id) {
+            true => (doubled_in_registers(&layout, op.dim() as usize), None),
+            false => doubled(&layout, op.dim() as usize),
+        };
+        let slots: Rc<[Operand]> = match bit {
+            None => first.iter().chain(second.iter()).copied().collect(),
+            Some(bit) => {
+                let class = repr::class(self.info.element_type(op.operands[0]));
+                let upper = self.thread_bit(bit);
+                let pairs = first.iter().zip(second.iter());
+                pairs.map(|(&first, &second)| self.b.select(class, upper, second, first)).collect()
+            }
+        };
+        // As the elements are in memory: neighbours are packed, accessed and computed together.
+        let (layout, sources) = in_order(&joined);
+        let slots = sources.into_iter().map(|source| slots[source]).collect();
+        self.values.define(op.results[0], Tile { layout, slots });
+        Ok(())
+    }
+
+    /// Is this bit of the thread number set?
+    fn thread_bit(&mut self, bit: usize) -> Reg {
+        let tid = self.b.special(Special::TidX);
+        let field = self.b.and(Ty::B32, tid, 1u32 << bit);
+        self.b.setp(Cmp::Ne, Ty::B32, field, 0)
+    }
+
+    fn scalars(&mut self, values: &[crate::ir::Value]) -> Lowered<Vec<Operand>> {
+        values.iter().map(|&value| self.scalar(value)).collect()
+    }
+
+    /// `extract`.
+    pub fn extract(&mut self, id: OpId) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let (source, result) = (op.operands[0], op.results[0]);
+        let layout = self.info.inference.accesses[&id].clone();
+        let index = self.scalars(&op.operands[1..])?;
+        let block = Block { layout: &layout, part: module.shape(result), index };
+        let slots = self.get(source, &layout)?.to_vec();
+        let dtype = self.info.element_type(source);
+        let slots = self.chosen_registers(&block, slots, repr::class(dtype));
+        let held = block_layout(&layout, block.part).canonical();
+        let wanted = self.info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
+        let moves = |images: &[u32]| images.iter().any(|&image| block.bit(image).is_some());
+        let slots: Rc<[Operand]> = match (moves(layout.warp_images()), moves(layout.lane_images())) {
+            (false, false) => slots.into(),
+            (false, true) => {
+                let lane = self.lane_of_block(&block);
+                let mut received = Vec::with_capacity(slots.len());
+                for value in slots {
+                    let words = self.pack_words(dtype, &[value]);
+                    let words: Vec<Operand> =
+                        words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect();
+                    received.push(self.unpack_words(dtype, &words, 1)[0]);
+                }
+                received.into()
+            }
+            (true, _) => {
+                let owner = self.owner_of_block(&block);
+                let change = self.change_of(result, &wanted)?;
+                let ConversionPlan::Layout(Conversion::Shared(plan)) = &*change else {
+                    return Err(OTHERWISE.to_owned());
+                };
+                self.report.remarks.smem_conversions += 1;
+                self.through_shared(dtype, &slots, plan, wanted.num_registers(), Some(owner))?
+            }
+        };
+        self.values.define(result, Tile { layout: wanted, slots });
+        Ok(())
+    }
+
+    /// Of registers that differ in the block those of the block that is asked for.
+    fn chosen_registers(
+        &mut self,
+        block: &Block<'_>,
+        slots: Vec<Operand>,
+        class: crate::backend::ptx::isa::inst::RegClass,
+    ) -> Vec<Operand> {
+        let mut slots = slots;
+        for (register, &image) in block.layout.register_images().iter().enumerate().rev() {
+            let Some((axis, bit)) = block.bit(image) else { continue };
+            let half = slots.len() / 2;
+            let low = |slot: usize| (slot >> register << (register + 1)) | (slot & ((1 << register) - 1));
+            slots = match self.bit_of(block.index[axis], bit) {
+                Condition::Known(set) => {
+                    (0..half).map(|slot| slots[low(slot) | usize::from(set) << register]).collect()
+                }
+                Condition::Register(set) => (0..half)
+                    .map(|slot| self.b.select(class, set, slots[low(slot) | 1 << register], slots[low(slot)]))
+                    .collect(),
+            };
+        }
+        slots
+    }
+
+    fn bit_of(&mut self, number: Operand, bit: u32) -> Condition {
+        if let Some(number) = number.as_imm() {
+            return Condition::Known(number >> bit & 1 == 1);
+        }
+        let field = self.b.and(Ty::B32, number, 1u32 << bit);
+        Condition::Register(self.b.setp(Cmp::Ne, Ty::B32, field, 0))
+    }
+
+    /// The lane like this one that holds elements of the block.
+    fn lane_of_block(&mut self, block: &Block<'_>) -> Operand {
+        let mut mask = 0u32;
+        let mut lane = Operand::Imm(0);
+        for (position, &image) in block.layout.lane_images().iter().enumerate() {
+            let Some((axis, bit)) = block.bit(image) else { continue };
+            mask |= 1 << position;
+            let part = match block.index[axis].as_imm() {
+                Some(number) => Operand::from(((number >> bit & 1) as u32) << position),
+                None => {
+                    let field = self.b.shr(Ty::U32, block.index[axis], bit);
+                    let field = self.b.and(Ty::B32, field, 1u32);
+                    self.b.shl(Ty::B32, field, position as u32)
+                }
+            };
+            lane = self.b.or(Ty::B32, lane, part);
+        }
+        let tid = self.b.special(Special::TidX);
+        let kept = self.b.and(Ty::B32, tid, 31 & !mask);
+        self.b.or(Ty::B32, kept, lane)
+    }
+
+    /// The threads that hold elements of the block, of replicas one.
+    fn owner_of_block(&mut self, block: &Block<'_>) -> Reg {
+        let images = thread_images(block.layout);
+        let mut owner = self.owner_of(replica_bits(block.layout));
+        for axis in 0..block.part.len() {
+            let numbers: Vec<u32> = images.iter().map(|&image| block.number(image, axis)).collect();
+            let mask = numbers.iter().fold(0, |all, number| all | number);
+            if mask == 0 {
+                continue;
+            }
+            let own = self.linear_in_thread(&numbers);
+            let wanted = self.b.and(Ty::B32, block.index[axis], mask);
+            let holds = self.b.setp(Cmp::Eq, Ty::B32, own, wanted);
+            owner = Some(match owner {
+                Some(other) => self.b.and(Ty::Pred, other, holds).reg(),
+                None => holds,
+            });
+        }
+        owner.expect("warps tell blocks apart")
+    }
+
+    /// `insert`.
+    pub fn insert(&mut self, id: OpId) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let (source, destination, result) = (op.group(0)[0], op.group(1)[0], op.results[0]);
+        let layout = self.info.inference.accesses[&id].clone();
+        let index = self.scalars(op.group(2))?;
+        let block = Block { layout: &layout, part: module.shape(source), index };
+        let within = block_layout(&layout, block.part);
+        let part = self.get(source, &within.canonical())?;
+        let old = self.get(destination, &layout)?;
+        let class = repr::class(self.info.element_type(source));
+        let thread_numbers: Vec<Operand> = (0..block.part.len())
+            .map(|axis| {
+                let images = thread_images(&layout);
+                let numbers: Vec<u32> = images.into_iter().map(|image| block.number(image, axis)).collect();
+                self.linear_in_thread(&numbers)
+            })
+            .collect();
+        let mut known: HashMap<Vec<u32>, Condition> = HashMap::new();
+        let mut slots = Vec::with_capacity(old.len());
+        for (slot, &old) in old.iter().enumerate() {
+            let element = layout.element(slot, 0, 0);
+            let numbers: Vec<u32> = (0..block.part.len()).map(|axis| block.number(element, axis)).collect();
+            let condition = match known.get(&numbers) {
+                Some(&condition) => condition,
+                None => {
+                    let condition = self.is_in_block(&block, &thread_numbers, &numbers);
+                    known.insert(numbers, condition);
+                    condition
+                }
+            };
+            let new = part[within.canonical_register(slot)];
+            slots.push(match condition {
+                Condition::Known(inside) => {
+                    if inside {
+                        new
+                    } else {
+                        old
+                    }
+                }
+                Condition::Register(inside) => self.b.select(class, inside, new, old),
+            });
+        }
+        self.values.define(result, Tile { layout, slots: slots.into() });
+        Ok(())
+    }
+
+    /// Are the elements of a register, whose part of the block numbers this is, in the block?
+    fn is_in_block(&mut self, block: &Block<'_>, threads: &[Operand], registers: &[u32]) -> Condition {
+        let mut all: Option<Reg> = None;
+        for ((&thread, &register), &index) in threads.iter().zip(registers).zip(&block.index) {
+            // thread ^ register == index
+            let wanted = match index.as_imm() {
+                Some(number) => Operand::from(number as u32 ^ register),
+                None => self.b.xor(Ty::B32, index, register),
+            };
+            if let (Some(thread), Some(wanted)) = (thread.as_imm(), wanted.as_imm()) {
+                if thread != wanted {
+                    return Condition::Known(false);
+                }
+                continue;
+            }
+            let here = self.b.setp(Cmp::Eq, Ty::B32, thread, wanted);
+            all = Some(match all {
+                Some(others) => self.b.and(Ty::Pred, others, here).reg(),
+                None => here,
+            });
+        }
+        all.map_or(Condition::Known(true), Condition::Register)
+    }
+}

@@ -1,0 +1,21 @@
+//! Ops that compute tiles from tiles.
+//!
+//! * Input: operands in the layouts of layout inference.
+//! * Output: the registers of the results.
+//! * Order: `mma`; then reductions (`reduce_partials`, `minmax3`, `reduce_warps`, `reduce`), scans (`scan_lanes`, `scan_warps`,
+//!   `scan`), rearrangements, and the debugging ops `assert` and `printf`.
+//! * The folder knows neither control flow nor the producer.
+
+pub mod assert;
+pub mod cat_extract_insert;
+pub mod gather_histogram;
+pub mod minmax3;
+pub mod mma;
+pub mod pack_unpack;
+pub mod printf;
+pub mod reduce;
+pub mod reduce_partials;
+pub mod reduce_warps;
+pub mod scan;
+pub mod scan_lanes;
+pub mod scan_warps;

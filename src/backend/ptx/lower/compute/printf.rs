@@ -1,0 +1,326 @@
+//! `print_tko`: one thread calls the driver's `vprintf`.
+//!
+//! A call has room for 32 values, so a message is cut into as few calls as its numbers need. Tiles come to that thread
+//! through shared memory: small ones with what stands around them, large ones part by part, in a loop.
+
+use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::layout_inference::{replica_bits, thread_images};
+use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
+use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART, SMALL_TILE, format_pieces};
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::dtype::DType;
+use crate::ir::{Attr, AttrKind, OpId, Value};
+
+/// Values of one call.
+const MOST_VALUES: usize = 32;
+
+/// Where a number to be printed is.
+#[derive(Clone, Copy)]
+enum Place {
+    Register(Operand),
+    /// Bytes from the start of the buffer.
+    Shared(u32),
+}
+
+/// What one thread will print next.
+#[derive(Default)]
+struct Pending {
+    format: String,
+    values: Vec<(Place, DType)>,
+    /// Calls that are complete.
+    calls: Vec<(String, Vec<(Place, DType)>)>,
+    /// Tiles that have to be in shared memory, and where.
+    tiles: Vec<(Value, u32)>,
+    /// Bytes that they take.
+    bytes: u32,
+}
+
+impl Pending {
+    fn value(&mut self, conversion: &str, place: Place, dtype: DType) {
+        if self.values.len() == MOST_VALUES {
+            self.end_call();
+        }
+        self.format.push_str(conversion);
+        self.values.push((place, dtype));
+    }
+
+    fn end_call(&mut self) {
+        if !self.format.is_empty() {
+            self.calls.push((std::mem::take(&mut self.format), std::mem::take(&mut self.values)));
+        }
+    }
+}
+
+/// A tile whose elements are stored row-major.
+struct Elements {
+    tile: Tile,
+    dtype: DType,
+    /// Number of the first element within the tile, by thread.
+    thread: Operand,
+    owner: Option<Reg>,
+}
+
+impl Lowering<'_> {
+    /// `print_tko`.
+    pub fn print(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".to_owned()) };
+        let mut args = op.group(0).iter();
+        let mut pending = Pending::default();
+        for (literal, conversion) in format_pieces(text) {
+            pending.format.push_str(literal);
+            let Some(&value) = args.next().filter(|_| !conversion.is_empty()) else { continue };
+            let dtype = self.info.element_type(value);
+            if !matches!(dtype, DType::I32 | DType::I64 | DType::F32 | DType::F64) {
+                return Err(format!("numbers of i32, i64, f32 and f64 are printed, and this is {dtype}"));
+            }
+            let shape = self.module.shape(value).to_vec();
+            match self.info.inference.num_elements(value) {
+                1 => {
+                    let (open, close) = ("[".repeat(shape.len()), "]".repeat(shape.len()));
+                    pending.format.push_str(&open);
+                    let scalar = self.scalar(value)?;
+                    pending.value(conversion, Place::Register(scalar), dtype);
+                    pending.format.push_str(&close);
+                }
+                count if count <= SMALL_TILE => {
+                    let bytes = (count as u32) * dtype.storage_bits() / 8;
+                    if pending.bytes + bytes > PRINT_BYTES {
+                        self.print_pending(&mut pending)?;
+                    }
+                    let start = pending.bytes;
+                    pending.tiles.push((value, start));
+                    pending.bytes += bytes;
+                    for index in 0..count {
+                        pending.format.push_str(&separator(&shape, index));
+                        let offset = start + index as u32 * dtype.storage_bits() / 8;
+                        pending.value(conversion, Place::Shared(offset), dtype);
+                    }
+                    pending.format.push_str(&"]".repeat(shape.len()));
+                }
+                _ => {
+                    pending.format.push_str(&"[".repeat(shape.len()));
+                    self.print_pending(&mut pending)?;
+                    self.print_parts(value, conversion)?;
+                    pending.format.push_str(&"]".repeat(shape.len()));
+                }
+            }
+        }
+        self.print_pending(&mut pending)
+    }
+
+    /// Brings the tiles of a message to shared memory, and prints it.
+    fn print_pending(&mut self, pending: &mut Pending) -> Lowered {
+        let Pending { calls, tiles, .. } = {
+            pending.end_call();
+            std::mem::take(pending)
+        };
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let mut buffer = Buffer { offset: 0, bytes: 0 };
+        if !tiles.is_empty() {
+            let mut stored = Vec::new();
+            for (value, start) in tiles {
+                stored.push((self.elements(value)?, start));
+            }
+            buffer = self.begin_write()?;
+            for (elements, start) in stored {
+                self.store_elements(&elements, buffer, start, None);
+            }
+            self.begin_read()?;
+        }
+        let skip = self.others_go_on();
+        for (format, values) in calls {
+            let text = self.b.text(&format);
+            let values: Vec<Operand> =
+                values.into_iter().map(|(place, dtype)| self.argument(place, dtype, buffer)).collect();
+            self.b.printf(text, &values);
+        }
+        self.meet_again(skip);
+        Ok(())
+    }
+
+    /// Only the first thread goes on here.
+    fn others_go_on(&mut self) -> Label {
+        let skip = self.b.new_label();
+        let thread = self.b.special(Special::TidX);
+        let others = self.b.setp(Cmp::Ne, Ty::U32, thread, 0);
+        self.b.bra_if(others, false, skip, false);
+        skip
+    }
+
+    fn meet_again(&mut self, skip: Label) {
+        self.b.place(skip);
+        self.b.bar_warp_sync();
+    }
+
+    /// A number as `vprintf` takes it.
+    fn argument(&mut self, place: Place, dtype: DType, buffer: Buffer) -> Operand {
+        let value = match place {
+            Place::Register(operand) => operand,
+            Place::Shared(offset) => {
+                let address = Addr::new(Operand::Smem, i64::from(buffer.offset + offset));
+                self.b.ld(Space::Shared, repr::memory_ty(dtype), &address, MemMods::default()).into()
+            }
+        };
+        self.promoted(value, dtype)
+    }
+
+    fn promoted(&mut self, value: Operand, dtype: DType) -> Operand {
+        match dtype {
+            DType::F32 => self.b.cvt(Ty::F64, Ty::F32, CvtMods::default(), value),
+            _ => self.b.reg(value, repr::class(dtype)).into(),
+        }
+    }
+
+    fn elements(&mut self, value: Value) -> Lowered<Elements> {
+        let layout = self.info.inference.natural_or_default(value);
+        let slots = self.get(value, &layout)?;
+        let thread = self.linear_in_thread(&thread_images(&layout));
+        let owner = self.owner_of(replica_bits(&layout));
+        Ok(Elements { tile: Tile { layout, slots }, dtype: self.info.element_type(value), thread, owner })
+    }
+
+    /// Stores the elements of a tile row-major, or those of one part of it, to `start` of a buffer.
+    fn store_elements(&mut self, elements: &Elements, buffer: Buffer, start: u32, part: Option<Reg>) {
+        let (ty, bytes) = (repr::memory_ty(elements.dtype), elements.dtype.storage_bits() / 8);
+        let mut stored = vec![false; elements.tile.layout.num_elements()];
+        for (register, &slot) in elements.tile.slots.iter().enumerate() {
+            let offset = elements.tile.layout.element(register, 0, 0);
+            // A thread may hold an element twice.
+            if std::mem::replace(&mut stored[offset as usize], true) {
+                continue;
+            }
+            let index = self.b.xor(Ty::B32, elements.thread, offset);
+            let mut guard = elements.owner;
+            let mut place = index;
+            if let Some(part) = part {
+                let own = self.b.shr(Ty::U32, index, PART.trailing_zeros());
+                let now = self.b.setp(Cmp::Eq, Ty::B32, own, part);
+                guard = Some(guard.map_or(now, |guard| self.b.and(Ty::Pred, guard, now).reg()));
+                place = self.b.and(Ty::B32, index, PART as u32 - 1);
+            }
+            let place = self.b.mul(Ty::U32, place, bytes);
+            let address = self.b.address(Operand::Smem, place).plus(i64::from(buffer.offset + start));
+            let value = self.b.reg(slot, repr::class(elements.dtype));
+            match guard {
+                Some(guard) => {
+                    self.b.guarded(guard, false, |b| b.st(Space::Shared, ty, &address, value, MemMods::default()));
+                }
+                None => self.b.st(Space::Shared, ty, &address, value, MemMods::default()),
+            }
+        }
+    }
+
+    /// Prints the elements of a large tile, without the outer brackets.
+    fn print_parts(&mut self, value: Value, conversion: &str) -> Lowered {
+        let shape = self.module.shape(value).to_vec();
+        let count = self.info.inference.num_elements(value);
+        let elements = self.elements(value)?;
+        let part_elements = count.min(PART);
+        let bytes = elements.dtype.storage_bits() / 8;
+        let buffer = self.begin_write()?;
+        let part = self.b.copy(0, RegClass::B32);
+        let again = self.b.new_label();
+        self.b.place(again);
+        self.store_elements(&elements, buffer, 0, (count > PART).then_some(part));
+        self.begin_read()?;
+        let skip = self.others_go_on();
+        let first = self.b.copy(0, RegClass::B32);
+        let next = self.b.new_label();
+        self.b.place(next);
+        let before = self.b.mul(Ty::U32, part, PART as u32);
+        let number = self.b.add(Ty::U32, before, first);
+        let text = self.part_text(&shape, conversion, number);
+        let place = self.b.mul(Ty::U32, first, bytes);
+        let start = self.b.address(Operand::Smem, place).plus(i64::from(buffer.offset));
+        let mut values = Vec::with_capacity(MOST_VALUES);
+        for index in 0..MOST_VALUES {
+            let address = start.plus(index as i64 * i64::from(bytes));
+            let raw = self.b.ld(Space::Shared, repr::memory_ty(elements.dtype), &address, MemMods::default());
+            values.push(self.promoted(raw.into(), elements.dtype));
+        }
+        self.b.printf(text, &values);
+        let after = self.b.add(Ty::U32, first, MOST_VALUES as u32);
+        self.b.mov_to(first, after);
+        let more = self.b.setp(Cmp::Lt, Ty::U32, first, part_elements as u32);
+        self.b.bra_if(more, false, next, false);
+        self.meet_again(skip);
+        self.meet()?;
+        if count > PART {
+            let after = self.b.add(Ty::U32, part, 1);
+            self.b.mov_to(part, after);
+            let more = self.b.setp(Cmp::Lt, Ty::U32, part, (count / PART) as u32);
+            self.b.bra_if(more, false, again, true);
+        }
+        Ok(())
+    }
+
+    /// The format of the 32 elements from element `number` on. What stands before the first of them depends on how many
+    /// rows of how many axes end there.
+    fn part_text(&mut self, shape: &[i64], conversion: &str, number: Operand) -> Reg {
+        let format = |before: String| {
+            let mut format = before;
+            for index in 0..MOST_VALUES {
+                if index > 0 {
+                    format.push_str(&separator(shape, index));
+                }
+                format.push_str(conversion);
+            }
+            format
+        };
+        let text = self.b.text(&format(separator(shape, MOST_VALUES)));
+        let text = self.b.copy(text, RegClass::B64);
+        let count: i64 = shape.iter().product();
+        let mut period = MOST_VALUES as i64 * 2;
+        // Periods of rows are powers of two.
+        while period <= count {
+            if period == count || separator(shape, period as usize) != separator(shape, period as usize / 2) {
+                let before = if period == count { String::new() } else { separator(shape, period as usize) };
+                let other = self.b.text(&format(before));
+                let rest = self.b.and(Ty::B32, number, (period - 1) as u32);
+                let ends = self.b.setp(Cmp::Eq, Ty::B32, rest, 0);
+                self.b.guarded(ends, false, |b| b.mov_to(text, other));
+            }
+            period *= 2;
+        }
+        text
+    }
+}
+
+/// What stands before element `index` (row-major) of a tile, inside of its outer brackets where `index` is not 0.
+fn separator(shape: &[i64], index: usize) -> String {
+    if index == 0 {
+        return "[".repeat(shape.len());
+    }
+    let mut row = 1;
+    let mut ended = 0;
+    for &extent in shape.iter().skip(1).rev() {
+        row *= extent as usize;
+        if !index.is_multiple_of(row) {
+            break;
+        }
+        ended += 1;
+    }
+    format!("{}, {}", "]".repeat(ended), "[".repeat(ended))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_nest() {
+        let text = |shape: &[i64]| -> String {
+            let count: i64 = shape.iter().product();
+            let all = (0..count as usize).map(|i| format!("{}{i}", separator(shape, i))).collect::<String>();
+            all + &"]".repeat(shape.len())
+        };
+        assert_eq!(text(&[4]), "[0, 1, 2, 3]");
+        assert_eq!(text(&[2, 2]), "[[0, 1], [2, 3]]");
+        assert_eq!(text(&[2, 1, 2]), "[[[0, 1]], [[2, 3]]]");
+        assert_eq!(text(&[1, 2, 1]), "[[[0], [1]]]");
+    }
+}

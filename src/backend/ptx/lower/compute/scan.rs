@@ -1,0 +1,113 @@
+//! Scans: serially along the registers of a thread, across lanes by shuffles, across warps through shared memory.
+//!
+//! A *run* is what a thread holds of neighbouring elements. Each thread scans its runs and is left with their
+//! totals; lanes scan those; where the axis goes on over warps (and over registers above them), the totals of the
+//! lanes meet in shared memory (`scan_warps`). Then each run knows what comes before it, and combines that with its
+//! elements. Elements are combined in order, the earlier ones on
+//! the left; the identity takes no part.
+
+use super::scan_lanes::{Holds, Part, Run, Scan};
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Ty};
+use crate::backend::ptx::layout_inference::{AxisBits, ScanOrder};
+use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
+use crate::ir::OpId;
+
+impl Lowering<'_> {
+    /// `scan`.
+    pub fn scan(&mut self, id: OpId) -> Lowered {
+        let module = self.module;
+        let op = module.op(id);
+        let layout = self.info.inference.accesses[&id].clone();
+        let axis = op.dim() as usize;
+        let order = ScanOrder::of(&layout, axis).ok_or("a scan in a layout without order")?;
+        let mut scan = Scan {
+            body: op.regions[0],
+            dtypes: op.operands.iter().map(|&v| self.info.element_type(v)).collect(),
+            axis: AxisBits::of(layout.shape(), axis),
+            order,
+            reverse: op.reverse(),
+            slots: Vec::with_capacity(op.operands.len()),
+            layout,
+        };
+        for &operand in &op.operands {
+            scan.slots.push(self.get(operand, &scan.layout)?.to_vec());
+        }
+        let runs = scan.runs();
+        let mut totals = Vec::with_capacity(runs.len());
+        for run in &runs {
+            let mut total = scan.at(run.slots[0]);
+            for &slot in &run.slots[1..] {
+                total = self.combine(scan.body, &total, &scan.at(slot))?;
+                scan.put(slot, &total);
+            }
+            totals.push(total);
+        }
+        let (first, lanes) = scan.order.lanes;
+        self.scan_lanes(&scan, &mut totals, lanes)?;
+        let before_lane: Vec<Vec<Operand>> = match lanes {
+            0 => vec![Vec::new(); totals.len()],
+            _ => {
+                let source = self.neighbour(first, lanes, scan.reverse);
+                totals.iter().map(|total| self.exchanged(&scan.dtypes, total, source)).collect()
+            }
+        };
+        let before_run = match scan.order.meets() {
+            false => self.carried(&scan, &runs, &totals)?,
+            true => self.carried_through_shared(&scan, &runs, &totals)?,
+        };
+        let lane_holds = match lanes {
+            0 => Holds::Never,
+            _ => {
+                let mask = ((1u32 << lanes) - 1) << first;
+                self.thread_field(mask, Cmp::Ne, if scan.reverse { mask } else { 0 })
+            }
+        };
+        for ((run, lane), outer) in runs.iter().zip(before_lane).zip(before_run) {
+            let before = self.joined(&scan, outer, Part { values: lane, holds: lane_holds })?;
+            for &slot in &run.slots {
+                let own = Part { values: scan.at(slot), holds: Holds::Always };
+                let joined = self.joined(&scan, Part { values: before.values.clone(), holds: before.holds }, own)?;
+                scan.put(slot, &joined.values);
+            }
+        }
+        for (&result, slots) in op.results.iter().zip(scan.slots) {
+            self.values.define(result, Tile { layout: scan.layout.clone(), slots: slots.into() });
+        }
+        Ok(())
+    }
+
+    /// The lane before this one along the axis (behind it, if reversed); any for the first one.
+    fn neighbour(&mut self, first: usize, count: usize, reverse: bool) -> Operand {
+        let lane = self.lane();
+        let step = 1u32 << first;
+        let moved = if reverse { self.b.add(Ty::U32, lane, step) } else { self.b.sub(Ty::U32, lane, step) };
+        self.with_lane_field(lane, moved, first, count)
+    }
+
+    /// What comes before each run where the axis goes on over registers alone: the runs before it, of all lanes.
+    fn carried(&mut self, scan: &Scan, runs: &[Run], totals: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
+        let (first, lanes) = scan.order.lanes;
+        let mut parts: Vec<Part> = Vec::with_capacity(runs.len());
+        let mut before = Part { values: Vec::new(), holds: Holds::Never };
+        for (position, total) in totals.iter().enumerate() {
+            if position == 0 || runs[position].row != runs[position - 1].row {
+                before = Part { values: Vec::new(), holds: Holds::Never };
+            }
+            parts.push(Part { values: before.values.clone(), holds: before.holds });
+            let goes_on = runs.get(position + 1).is_some_and(|next| next.row == runs[position].row);
+            if goes_on {
+                let last = match lanes {
+                    0 => total.clone(),
+                    _ => {
+                        let lane = self.lane();
+                        let end = Operand::Imm(if scan.reverse { 0 } else { 31 });
+                        let source = self.with_lane_field(lane, end, first, lanes);
+                        self.exchanged(&scan.dtypes, total, source)
+                    }
+                };
+                before = self.joined(scan, before, Part { values: last, holds: Holds::Always })?;
+            }
+        }
+        Ok(parts)
+    }
+}

@@ -1,0 +1,227 @@
+//! The walk through a schedule: each step of an agent's program becomes instructions.
+
+use std::rc::Rc;
+
+use super::state::core::OTHERWISE;
+
+use super::{Lowered, Lowering};
+use crate::backend::ptx::isa::inst::{ProxyFence, Ty};
+use crate::backend::ptx::schedule::{SeqId, Step};
+use crate::ir::{Op, OpId, Opcode};
+
+impl Lowering<'_> {
+    /// Lowers the steps of a body in order; a failed one is reported and skipped.
+    pub fn body(&mut self, body: SeqId) {
+        let schedule = Rc::clone(&self.schedule);
+        for step in schedule.steps(body) {
+            if let Step::Sub(within) = step {
+                self.smem.sub_steps.push_back(*within);
+                continue;
+            }
+            let id = self.op_of(step);
+            let done = self.step(step, id).and_then(|()| self.mirror(id));
+            if !(step.is_wait() || matches!(step, Step::End(_) | Step::ExpOrderWait { sunk: true, .. })) {
+                self.come_due();
+            }
+            // A step that fails does not do all that it would.
+            let rest = std::mem::take(&mut self.smem.sub_steps);
+            let done = done.and(if rest.is_empty() { Ok(()) } else { Err(OTHERWISE.to_owned()) });
+            let Err(message) = done else { continue };
+            self.report(id, message);
+            let ops: Vec<OpId> = match step {
+                Step::StripMine(strip) => strip.ops().collect(),
+                Step::Mma(plan) => plan.ops.clone(),
+                _ => continue,
+            };
+            ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.poison(result));
+        }
+    }
+
+    /// The op that a step is for; of several, the one at whose place its code comes.
+    fn op_of(&self, step: &Step) -> OpId {
+        let roles = || self.schedule.warp_spec.as_ref().expect("roles");
+        match step {
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => id,
+            &Step::PrivatizedAtomic(id) | &Step::End(id) => id,
+            Step::TmaStore(send) => send.op,
+            Step::StripMine(strip) => strip.ops[0].0,
+            Step::Mma(plan) => plan.ops[plan.ops.len() - 1],
+            &Step::If { op, .. } => op,
+            &Step::Produce(channel) => roles().producer_anchor_or_store(channel).expect("an op"),
+            &Step::Advance(channel) => roles().consumer_anchor_or_store(channel).expect("an op"),
+            Step::MmaWait(land) => land.mma,
+            &Step::ConsumerTryWait(channel) => roles().consumer_anchor(channel).expect("a load"),
+            Step::ConsumerWait(wait) => roles().consumer_anchor_or_store(wait.channel).expect("an op"),
+            Step::OrderWait(_) | Step::OrderArrive(_) => roles().pingpong.as_ref().expect("teams").loop_op,
+            Step::ConsumerRelease(channels) => roles().channels[channels[0] as usize].last_use,
+            &Step::ExpOrderWait { exponentials, .. } | &Step::ExpOrderArrive(exponentials) => {
+                self.module.defining_op(exponentials).expect("an op")
+            }
+            Step::Sub(_) => unreachable!("parts of steps are no steps"),
+            Step::For(plan) => plan.op,
+            Step::Loop(plan) => plan.op,
+        }
+    }
+
+    fn step(&mut self, step: &Step, id: OpId) -> Lowered {
+        match step {
+            Step::End(_) => return self.for_op(id, |lowering| lowering.terminator(id)),
+            Step::StripMine(strip) => return self.strip(strip),
+            Step::ConsumerRelease(channels) => return self.give(channels),
+            Step::OrderWait(turn) => {
+                self.take_turn(*turn);
+                return Ok(());
+            }
+            Step::OrderArrive(turn) => {
+                self.pass_turn(*turn);
+                return Ok(());
+            }
+            &Step::ExpOrderWait { sunk: late, .. } => {
+                self.begin_turn(late);
+                return Ok(());
+            }
+            &Step::ExpOrderArrive(exponentials) => {
+                self.end_turn_behind(exponentials);
+                return Ok(());
+            }
+            Step::MmaWait(land) => {
+                self.land_as(land);
+                return Ok(());
+            }
+            &Step::ConsumerTryWait(channel) => {
+                self.for_op(id, |lowering| lowering.look(channel as usize));
+                return Ok(());
+            }
+            Step::ConsumerWait(wait) => {
+                self.for_op(id, |lowering| lowering.await_as(wait));
+                return Ok(());
+            }
+            Step::Mma(plan) => plan.ops.iter().try_for_each(|&id| self.check(id))?,
+            _ => self.check(id)?,
+        }
+        self.for_op(id, |lowering| match step {
+            Step::LocalLoadThreadPrivate(_) => lowering.load_own(id),
+            Step::LocalLoad(_) => lowering.load_rider(id),
+            Step::TmaStore(send) => match lowering.send_view(send)? {
+                true => Ok(()),
+                false => lowering.lower_op(send.op),
+            },
+            Step::PrivatizedAtomic(_) => lowering.combine_atomic(id),
+            Step::Mma(plan) => lowering.products(plan),
+            &Step::Produce(channel) => lowering.produce(channel as usize),
+            &Step::Advance(channel) => {
+                lowering.acquire(channel as usize);
+                Ok(())
+            }
+            Step::For(plan) => lowering.for_loop(plan),
+            Step::Loop(plan) => lowering.endless_loop(plan),
+            Step::If { arms, pure: quiet, .. } => lowering.branches(id, arms, *quiet),
+            Step::Exec(_) => lowering.lower_op(id),
+            Step::Deferred(_)
+            | Step::StripMine(_)
+            | Step::ConsumerRelease(_)
+            | Step::End(_)
+            | Step::MmaWait(_)
+            | Step::ConsumerWait(_) => Ok(()),
+            Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Ok(()),
+            Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => Ok(()),
+        })
+    }
+
+    /// Refuses what is too much for the assembler.
+    pub fn check(&mut self, id: OpId) -> Lowered {
+        self.check_length(self.module.op(id))?;
+        self.check_registers(id)
+    }
+
+    /// An op that is a part of a step.
+    pub fn op(&mut self, id: OpId) -> Lowered {
+        self.check(id)?;
+        self.for_op(id, |lowering| lowering.lower_op(id))
+    }
+
+    fn lower_op(&mut self, id: OpId) -> Lowered {
+        let op = self.module.op(id);
+        use Opcode::*;
+        match op.code {
+            // Elementwise ops, and the free and virtual ones, which are computed where they are used.
+            AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
+            | ExtI | Floor | Fma | FToF | FToI | IntToPtr | IToF | Log | Log2 | MaxF | MaxI | MinF | MinI | MulF
+            | MulHiI | MulI | NegF | NegI | Offset | OrI | PowF | PowI | PtrToInt | PtrToPtr | RemF | RemI | Rsqrt
+            | Select | ShlI | ShrI | Sin | Sinh | Sqrt | SubF | SubI | Tan | Tanh | TruncI | XorI | Atan2
+            | InlinePtx => self.elementwise(id),
+            Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
+            GetTileBlockId | GetNumTileBlocks => self.grid(op),
+            GetBand => self.band(op),
+            GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
+            MakeTensorView => self.make_tensor_view(id),
+            MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),
+            LoadView => self.load_view(id),
+            StoreView => self.store_view(id),
+            LoadPtr => self.load_ptr(id),
+            StorePtr => self.store_ptr(id),
+            AtomicRmw => self.atomic_rmw(id),
+            AtomicCas => self.atomic_cas(id),
+            AtomicRedView => self.atomic_red_view(id),
+            MakeToken | JoinTokens => Ok(()),
+            Reduce => self.reduce(id),
+            Scan => self.scan(id),
+            Cat => self.cat(id),
+            Pack | Unpack => self.repack(id),
+            Extract => self.extract(id),
+            Insert => self.insert(id),
+            Gather => self.gather_tile(id),
+            Histogram => self.histogram(id),
+            WithLayout => self.in_chosen_layout(id),
+            Print => self.print(id),
+            GdcWait | GdcLaunchDependents => {
+                self.dependent_launch(op.code);
+                Ok(())
+            }
+            MemoryFenceAlias => {
+                // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
+                self.b.fence_proxy(ProxyFence::Alias);
+                self.meet()
+            }
+            Assert => self.assertion(id),
+            GetGlobal => self.global(op),
+            Alloca => self.own_memory(id),
+            For | Loop | If | Break | Continue | Yield | Return | MmaF | MmaI => {
+                Err("an op that is a step of its own stands within another one".to_owned())
+            }
+            MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
+                Err("the ptx back end has no lowering for this op".to_owned())
+            }
+        }
+    }
+
+    /// `griddepcontrol`, from sm_90 on.
+    fn dependent_launch(&mut self, code: Opcode) {
+        match code {
+            _ if self.b.target.arch < 90 => {}
+            Opcode::GdcWait => self.b.grid_dependency_wait(),
+            _ => {
+                // Dependents may see what was stored before only once this grid has ended: nothing else to wait for.
+                self.b.grid_dependency_launch();
+            }
+        }
+    }
+
+    fn grid(&mut self, op: &Op) -> Lowered {
+        use crate::backend::ptx::isa::inst::Special::*;
+        let registers = match op.code {
+            Opcode::GetTileBlockId => [CtaIdX, CtaIdY, CtaIdZ],
+            _ => [NCtaIdX, NCtaIdY, NCtaIdZ],
+        };
+        for (&result, special) in op.results.iter().zip(registers) {
+            if self.info.use_counts[result.index()] > 0 {
+                let mut value = self.b.special(special);
+                if special == CtaIdX && self.sync.peer.active {
+                    value = self.b.xor(Ty::B32, value, 1u32);
+                }
+                self.single(result, value);
+            }
+        }
+        Ok(())
+    }
+}

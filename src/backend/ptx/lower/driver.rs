@@ -1,0 +1,416 @@
+//! A kernel's schedule, and the code of it: first everything is planned, then each agent's program becomes instructions.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use super::memory::global_symbol;
+use super::state::core::{Dispatch, Params, Report, Smem};
+use super::state::sync_state::SyncState;
+use super::state::sync_state::{BARRIER_BYTES, Ring, Rings, TURN_BYTES};
+use super::state::values::{Snapshot, Values};
+use super::state::values::{ThreadCache, Tile};
+use super::state::vector_access;
+use super::{Lowered, Lowering};
+use crate::backend::ptx::compiled::{Compiled, ParamKind};
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::emit::{self, Function, Param};
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Space, Special, Ty};
+use crate::backend::ptx::isa::loc_directives::SourceLines;
+use crate::backend::ptx::layout_inference::Inference;
+use crate::backend::ptx::options::CompileOptions;
+use crate::backend::ptx::plan::num_warps::WARP;
+use crate::backend::ptx::schedule::{KernelInfo, PRODUCER_REGISTERS, Schedule, Step, WarpRole, WarpSpecialization};
+use crate::backend::ptx::smem::allocation::SharedMemory;
+#[cfg(any(test, feature = "_suite"))]
+use crate::backend::ptx::tensor_map::TensorMap;
+use crate::backend::ptx::{pressure, whole_product, workarounds};
+use crate::error::Diagnostic;
+use crate::ir::{BlockId, Elem, Entry, Module, Opcode, Type};
+use crate::layout::Layout;
+use crate::target::Target;
+
+/// The state after the last op.
+pub fn lowered<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+    options: &CompileOptions,
+) -> Lowering<'m> {
+    made(start(module, entry, inference, name, options), entry)
+}
+
+/// The state when everything is planned: a schedule, and no code of it.
+pub fn planned<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    options: &CompileOptions,
+) -> Lowering<'m> {
+    let lowering = start(module, entry, inference, "kernel", options);
+    made(Lowering { plan_only: true, ..lowering }, entry)
+}
+
+fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
+    lowering.info.options.occupancy = lowering.info.possible_occupancy();
+    lowering.b.come_from(entry.loc.0);
+    lowering.params.kinds = lowering.entry_params(entry);
+    lowering.reserve_own(entry.body);
+    lowering.info.select_tma_stores(entry.body);
+    let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
+    lowering.report.remarks.cluster_rejected = planned.alone;
+    // Without a number of blocks, ptxas may save registers for more of them than is good.
+    let blocks = lowering.info.options.occupancy.unwrap_or(1);
+    lowering.b.function().min_blocks = Some(blocks);
+    match planned.roles {
+        Some(roles) => {
+            if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
+                lowering.report.errors.push(Diagnostic::new(message, None));
+            }
+        }
+        None => {
+            lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
+            lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
+            lowering.plan(entry.body, None);
+            if let Err(message) = lowering.fetch_store_maps() {
+                lowering.report.errors.push(Diagnostic::new(message, None));
+            }
+            lowering.clear_private();
+            if !lowering.plan_only {
+                lowering.run(WarpRole::All);
+            }
+        }
+    }
+    let unmet = lowering.info.unmet_loop_hints(entry.body, &lowering.schedule, &planned.unstreamed);
+    lowering.report.remarks.unmet(lowering.module, unmet);
+    lowering
+}
+
+/// For who looks at the schedule.
+
+/// The state before the first op.
+pub fn start<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+    options: &CompileOptions,
+) -> Lowering<'m> {
+    let target = inference.target;
+    let threads = inference.num_warps as u32 * WARP;
+    Lowering {
+        module,
+        schedule: Rc::default(),
+        b: Builder::new(target, name, threads),
+        params: Params::default(),
+        values: Values::new(module.num_values()),
+        smem: Smem {
+            memory: SharedMemory::new(target.max_shared_bytes()),
+            arrays: HashMap::new(),
+            data_space: Space::Global,
+            sub_steps: VecDeque::new(),
+        },
+        sync: SyncState::new(),
+        report: Report::default(),
+        regions: Vec::new(),
+        plan_only: false,
+        info: KernelInfo::new(module, entry, inference, options),
+        dispatch: Dispatch {
+            op: |lowering, id| lowering.op(id),
+            sequence: |lowering, sequence| lowering.body(sequence),
+        },
+    }
+}
+
+/// Lowers an entry; the errors name every op that has no lowering.
+pub fn lower<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+    options: &CompileOptions,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let mut lowering = lowered(module, entry, inference, name, options);
+    if !lowering.report.errors.is_empty() {
+        return Err(lowering.report.errors);
+    }
+    let mut params = std::mem::take(&mut lowering.params.kinds);
+    params.extend(lowering.params.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
+    let target = lowering.info.inference.target;
+    let layout = lowering.info.layout_text(entry.body);
+    let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
+    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.sync.cluster());
+    let assertions = lowering.report.assertions;
+    let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
+    let multiplies = !lowering.info.inference.products.is_empty();
+    let generic = lowering.smem.data_space == Space::Generic;
+    let (streams, lowered_wish) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
+    let mut function: Function = lowering.b.finish();
+    workarounds::apply(&mut function);
+    whole_product::merge(&mut function);
+    // Products plan their registers themselves: for one block.
+    if !multiplies && options.occupancy.is_none() {
+        // ptxas keeps generic addresses in more registers than there are in the text.
+        let spare = if generic { GENERIC_SPARE } else { 0 };
+        function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes, spare));
+    }
+    if !streams && let Some(wished) = lowered_wish {
+        function.min_blocks = Some(without_thrashing(&function, wished, target, warps));
+    }
+    let min_blocks = function.min_blocks.unwrap_or(1);
+    remarks.occupancy_limited =
+        options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
+    remarks.finish(&function, warps);
+    let threads = function.threads;
+    if options.lines {
+        function.source = Some(SourceLines::of(module, function.places()));
+    }
+    let text = emit::module(target, &global_symbol::globals(module), &[function]);
+    Ok(Compiled {
+        text,
+        entry: name.to_owned(),
+        threads,
+        min_blocks,
+        shared_bytes,
+        cluster,
+        params,
+        assertions,
+        layout,
+        schedule,
+        remarks,
+    })
+}
+
+/// Registers that a kernel with generic addresses gets beyond those that it needs.
+const GENERIC_SPARE: u32 = 16;
+
+/// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
+fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
+    let needed = pressure::live_registers(function) * 3 / 4;
+    wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
+}
+
+impl<'m> Lowering<'m> {
+    /// What could not be lowered.
+    pub fn problems(&self) -> &[Diagnostic] {
+        &self.report.errors
+    }
+
+    /// The tensor maps that the kernel takes.
+    #[cfg(any(test, feature = "_suite"))]
+    pub fn maps(&self) -> Vec<TensorMap> {
+        self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
+    }
+
+    pub fn context(&self) -> &KernelInfo<'m> {
+        &self.info
+    }
+
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Tile blocks that fit on a multiprocessor, as far as that is known before there is code.
+    pub fn blocks(&self, body: BlockId) -> u32 {
+        if self.schedule.warp_spec.is_some() {
+            return self.info.warp_specialized_occupancy();
+        }
+        let (inference, schedule) = (&self.info.inference, &self.schedule);
+        let mut ahead = 0;
+        for step in schedule.sequences.iter().flatten() {
+            if let Step::For(plan) = step {
+                ahead = ahead.max(plan.cp_async.as_ref().map_or(0, |ahead| ahead.bytes()));
+            }
+        }
+        let warps = inference.num_warps as u32;
+        let fits = |registers| {
+            inference.target.multiprocessor().fitting_blocks(warps, registers, self.smem.memory.used() + ahead)
+        };
+        let most = fits(self.info.min_registers(body)).max(1);
+        self.info.options.occupancy.map_or(most, |wished| wished.min(most))
+    }
+
+    /// Declares the entry parameters and loads them.
+    pub fn entry_params(&mut self, entry: &Entry) -> Vec<ParamKind> {
+        let args = &self.module.block(entry.body).args;
+        let layout = Layout::replicated(&[], self.info.inference.num_warps);
+        let mut kinds = Vec::new();
+        for (index, &arg) in args.iter().enumerate() {
+            let Type::Tile { elem, .. } = self.module.ty(arg) else { continue };
+            let (value, bytes) = match elem {
+                Elem::Ptr { .. } => (self.b.param_value(Ty::U64), 8),
+                Elem::Num(dtype) => {
+                    let (raw, bytes) = vector_access::param(&mut self.b, *dtype);
+                    (raw, bytes)
+                }
+            };
+            kinds.push(ParamKind::Word { index: index as u32, bytes });
+            self.values.define(arg, Tile { layout: layout.clone(), slots: Rc::from([value]) });
+        }
+        let mut asserts = false;
+        self.module.walk(entry.body, &mut |id| asserts |= self.module.op(id).code == Opcode::Assert);
+        if asserts {
+            self.params.assert_note = Some(self.b.param(Param::Scalar(Ty::U64)));
+            kinds.push(ParamKind::Failure);
+        }
+        kinds
+    }
+
+    /// Plans what the agents of the kernel do.
+    pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
+        self.schedule = Rc::new(self.info.schedule(body, roles, &self.smem.memory));
+        if self.info.data_partitions > 1
+            && let Err(problem) = self.info.verify_data_partition(body, &self.schedule)
+        {
+            return self.report.errors.push(Diagnostic::new(problem, None));
+        }
+        // What is only costed was made, and checked, or will be.
+        if cfg!(debug_assertions)
+            && !self.plan_only
+            && let Err(problem) = self.info.verify_schedule(body, &self.schedule)
+        {
+            let message = format!("the schedule of this kernel is wrong, which is a defect of this crate: {problem}");
+            self.report.errors.push(Diagnostic::new(message, None));
+        }
+    }
+
+    /// Lowers the program of an agent.
+    pub fn run(&mut self, acts: WarpRole) {
+        let agent = self.schedule.partition(acts).map(|agent| agent.body);
+        self.body(agent.expect("an agent of the schedule"));
+    }
+
+    /// Lowers a body once for each role.
+    pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
+        let (warps, teams) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
+        let bands = self.info.data_partitions;
+        let consumers = self.info.consumer_warps() * WARP;
+        let blocks = self.info.warp_specialized_occupancy();
+        self.b.function().threads = consumers + self.info.producer_warps() * WARP;
+        self.b.function().min_blocks = Some(blocks);
+        let count = roles.channels.len();
+        let mut rings = Vec::new();
+        for ring in &roles.pipelines {
+            let bytes = ring.num_stages * ring.stage_bytes;
+            let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
+            rings.push(Ring { slab, barriers: 0 });
+        }
+        let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
+        let turns = if teams > 1 { TURN_BYTES } else { 0 };
+        let barriers =
+            self.smem.memory.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
+        let mut next = barriers.offset;
+        for (ring, plan) in rings.iter_mut().zip(&roles.pipelines) {
+            ring.barriers = next;
+            next += plan.num_stages * BARRIER_BYTES;
+        }
+        self.sync.group.barriers = next;
+        self.info.allocate_staging_buffers(body, Some(&roles), &mut self.smem.memory);
+        self.plan(body, Some(Rc::clone(&roles)));
+        self.fetch_store_maps()?;
+        self.compare_ways(body, &roles)?;
+        self.init_barriers(&rings, &roles, warps * bands);
+        let tid = self.b.special(Special::TidX);
+        let producer = self.b.new_label();
+        let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
+        self.b.bra_if(is_producer, false, producer, true);
+
+        if self.plan_only {
+            return Ok(());
+        }
+        if self.info.consumer_groups() > 1 {
+            // What depends on the number of a thread is another thing in a team.
+            self.values.thread_indices = ThreadCache::default();
+        }
+        let before = self.values.snapshot();
+        let positions = Vec::new();
+        self.sync.pipelines = Some(Rings {
+            roles,
+            rings,
+            positions,
+            held: vec![None; count],
+            seen: vec![None; count],
+            leader: None,
+            aside: None,
+            peer: None,
+            far_leader: None,
+            known: None,
+            band: None,
+        });
+        self.report.remarks.pingpong_groups = (teams > 1).then_some(teams);
+        self.report.remarks.data_partitions = (bands > 1).then_some(bands);
+        self.sync.role = WarpRole::Consumer;
+        self.consumers(&before, (tid, blocks));
+        self.values.restore(&before);
+        self.sync.role = WarpRole::Producer;
+        // That is in registers of theirs.
+        let rings = self.sync.pipelines.as_mut().expect("rings");
+        (rings.known, rings.band) = (None, None);
+        self.b.place(producer);
+        self.reallocate_registers(false, blocks);
+        let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
+        let idle = self.b.new_label();
+        self.b.bra_if(works, true, idle, false);
+        self.start_rings(None);
+        self.run(WarpRole::Producer);
+        self.b.place(idle);
+        self.b.ret();
+        self.sync.role = WarpRole::All;
+        Ok(())
+    }
+
+    /// The programs of the teams of consumers.
+    pub fn consumers(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
+        let (threads, teams) = (self.info.inference.num_warps as u32 * WARP, self.info.pingpong_groups);
+        if self.info.consumer_groups() == 1 {
+            return self.consume(tid, blocks);
+        }
+        self.b.threads_of_team = threads;
+        if teams == 1 {
+            // All bands run the same code.
+            self.consume(tid, blocks);
+            self.b.threads_of_team = 0;
+            return;
+        }
+        for team in 0..teams {
+            let next = self.b.new_label();
+            if team + 1 < teams {
+                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
+                self.b.bra_if(is_later, false, next, true);
+            }
+            self.sync.group.index = team;
+            self.consume(tid, blocks);
+            self.values.restore(before);
+            self.b.place(next);
+        }
+        self.b.threads_of_team = 0;
+    }
+
+    /// The program of the consumers.
+    pub fn consume(&mut self, tid: Operand, blocks: u32) {
+        self.reallocate_registers(true, blocks);
+        let lane = self.b.and(Ty::B32, tid, WARP - 1);
+        let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
+        self.start_rings(Some(leader));
+        self.start_band(tid);
+        let known = self.learn();
+        self.sync.pipelines.as_mut().expect("rings").known = Some(known);
+        let grid = self.b.special(Special::NCtaIdX);
+        let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
+        let aside = self.b.new_label();
+        self.sync.pipelines.as_mut().expect("rings").aside = Some((never, aside));
+        self.start_turns();
+        self.run(WarpRole::Consumer);
+        self.b.place(aside);
+        self.b.trap();
+    }
+
+    /// Consumers take the registers that the producer gives up.
+    pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
+        let (at_entry, more) = self.info.registers_per_thread(blocks);
+        let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);
+        if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
+            self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Layout changes: renamed registers, shuffles within warps, or a swizzled buffer in shared memory.
+
+use std::rc::Rc;
+
+use super::core::{Lowered, Lowering};
+use super::values::Tile;
+use super::vector_access;
+use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, Reg, RegClass, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::scalar::repr;
+use crate::backend::ptx::schedule::ConversionPlan;
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::dtype::DType;
+use crate::ir::Value;
+use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side, SumPlan};
+
+impl Lowering<'_> {
+    /// The slots of `tile` in layout `wanted`.
+    pub fn convert(&mut self, value: Value, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+        let dtype = self.info.element_type(value);
+        let count = wanted.num_registers();
+        match &*self.change_of(value, wanted)? {
+            ConversionPlan::Layout(Conversion::Identity) => Ok(tile.slots.clone()),
+            ConversionPlan::Layout(Conversion::Registers(map)) => {
+                Ok(map.iter().map(|&register| tile.slots[register]).collect())
+            }
+            ConversionPlan::Layout(Conversion::Shuffle(plan)) => {
+                self.report.remarks.shuffle_conversions += 1;
+                Ok(self.shuffle(dtype, &tile.slots, plan, count))
+            }
+            ConversionPlan::Layout(Conversion::Shared(plan)) => {
+                self.report.remarks.smem_conversions += 1;
+                self.through_shared(dtype, &tile.slots, plan, count, None)
+            }
+            ConversionPlan::Affine(plan) => {
+                self.report.remarks.smem_conversions += 1;
+                self.through_sums(dtype, &tile.slots, plan, count)
+            }
+            ConversionPlan::Unsupported => {
+                Err(format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape()))
+            }
+        }
+    }
+
+    fn shuffle(&mut self, dtype: DType, slots: &[Operand], plan: &ShufflePlan, count: usize) -> Rc<[Operand]> {
+        let mut units: Vec<Vec<Operand>> = Vec::with_capacity(plan.source_units.len());
+        for unit in &plan.source_units {
+            let values: Vec<Operand> = unit.iter().map(|&register| slots[register]).collect();
+            units.push(self.pack_words(dtype, &values));
+        }
+        self.select_by_thread(&mut units, &plan.source_select);
+        let lane_map = self.linear_in_thread(&plan.lane_map);
+        let mut received = Vec::with_capacity(plan.rounds.len());
+        for round in &plan.rounds {
+            let words = units[round.unit].clone();
+            if !round.shuffle {
+                received.push(words);
+                continue;
+            }
+            let lane = self.b.xor(Ty::B32, lane_map, round.lane);
+            received.push(words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect());
+        }
+        self.select_by_thread(&mut received, &plan.destination_select);
+        let mut result = vec![Operand::Imm(0); count];
+        for (unit, words) in plan.destination_units.iter().zip(received) {
+            let values = self.unpack_words(dtype, &words, unit.len());
+            for (&register, value) in unit.iter().zip(values) {
+                result[register] = value;
+            }
+        }
+        result.into()
+    }
+
+    /// Replaces `units[u]` by `units[u ^ S]`, S being the XOR of `select` over the set thread bits.
+    fn select_by_thread(&mut self, units: &mut Vec<Vec<Operand>>, select: &[u32]) {
+        for (bit, &swap) in select.iter().enumerate() {
+            if swap == 0 {
+                continue;
+            }
+            let tid = self.b.special(Special::TidX);
+            let field = self.b.and(Ty::B32, tid, 1u32 << bit);
+            let set = self.b.setp(Cmp::Ne, Ty::B32, field, 0);
+            *units = (0..units.len())
+                .map(|unit| {
+                    let pairs = units[unit ^ swap as usize].iter().zip(&units[unit]);
+                    pairs.map(|(&there, &here)| self.b.select(RegClass::B32, set, there, here)).collect()
+                })
+                .collect();
+        }
+    }
+
+    /// Elements as 32-bit words, for shuffles.
+    pub fn pack_words(&mut self, dtype: DType, values: &[Operand]) -> Vec<Operand> {
+        match dtype.storage_bits() {
+            64 => {
+                let mut words = Vec::with_capacity(2 * values.len());
+                for &value in values {
+                    let whole = self.b.reg(value, repr::class(dtype)).as_class(RegClass::B64);
+                    let (lo, hi) = self.b.unpack(whole);
+                    words.extend([lo, hi]);
+                }
+                words
+            }
+            32 => values.iter().map(|&value| self.b.bitcast(value, RegClass::B32)).collect(),
+            _ => vector_access::words(&mut self.b, dtype, values),
+        }
+    }
+
+    /// The inverse of [`Lowering::pack_words`].
+    pub fn unpack_words(&mut self, dtype: DType, words: &[Operand], count: usize) -> Vec<Operand> {
+        let class = repr::class(dtype);
+        match dtype.storage_bits() {
+            64 => words
+                .chunks(2)
+                .map(|pair| {
+                    let whole = self.b.pack(pair[0], pair[1]);
+                    self.b.bitcast(whole, class)
+                })
+                .collect(),
+            32 => words.iter().map(|&word| self.b.bitcast(word, class)).collect(),
+            _ if count == 1 => vec![repr::from_word(&mut self.b, dtype, words[0], 0)],
+            _ => vector_access::elements(&mut self.b, dtype, words, count),
+        }
+    }
+
+    /// A trip through shared memory. The elements are `owner`'s; of those that hold replicas one stores, if nobody is
+    /// said to.
+    pub fn through_shared(
+        &mut self,
+        dtype: DType,
+        slots: &[Operand],
+        plan: &SharedPlan,
+        count: usize,
+        owner: Option<Reg>,
+    ) -> Lowered<Rc<[Operand]>> {
+        let owner = owner.or_else(|| self.owner_of(plan.store.replicated));
+        let mut result = vec![Operand::Imm(0); count];
+        for round in 0..plan.rounds {
+            let buffer = self.begin_write()?;
+            self.store_side(buffer, dtype, slots, &plan.store, round, owner);
+            self.begin_read()?;
+            self.load_side(buffer, dtype, &mut result, &plan.load, round);
+        }
+        Ok(result.into())
+    }
+
+    /// The stores of a round, by `owner` alone if there is one.
+    pub fn store_side(
+        &mut self,
+        buffer: Buffer,
+        dtype: DType,
+        slots: &[Operand],
+        side: &Side,
+        round: usize,
+        owner: Option<Reg>,
+    ) {
+        let dtype = vector_access::shared_type(dtype);
+        let [base, own_round] = [&side.thread, &side.round].map(|images| self.linear_in_thread(images));
+        for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
+            let values: Vec<Operand> = access.registers.iter().map(|&register| slots[register]).collect();
+            let addr = self.shared_place(buffer, base, access.xor, access.offset);
+            let guard = self.in_round(own_round, access.round, round, owner);
+            vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), guard);
+        }
+    }
+
+    /// The loads of a round, into slots of `result`.
+    pub fn load_side(&mut self, buffer: Buffer, dtype: DType, result: &mut [Operand], side: &Side, round: usize) {
+        let dtype = vector_access::shared_type(dtype);
+        let [base, own_round] = [&side.thread, &side.round].map(|images| self.linear_in_thread(images));
+        for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
+            let addr = self.shared_place(buffer, base, access.xor, access.offset);
+            let guard = self.in_round(own_round, access.round, round, None);
+            let old: Vec<Operand> = access.registers.iter().map(|&register| result[register]).collect();
+            let values = self.loaded(dtype, &addr, guard, &old);
+            for (&register, value) in access.registers.iter().zip(values) {
+                result[register] = value;
+            }
+            for &(held, copy) in &access.copies {
+                result[copy] = result[held];
+            }
+        }
+    }
+
+    /// A run of elements of shared memory; where `guard` does not hold, what was there before.
+    pub fn loaded(&mut self, dtype: DType, addr: &Addr, guard: Option<Reg>, old: &[Operand]) -> Vec<Operand> {
+        let otherwise = guard.map(|guard| (guard, 0));
+        let new =
+            vector_access::load(&mut self.b, Space::Shared, dtype, old.len(), addr, MemMods::default(), otherwise);
+        match guard {
+            None => new,
+            Some(guard) => {
+                let class = repr::class(dtype);
+                old.iter().zip(new).map(|(&old, new)| self.b.select(class, guard, new, old)).collect()
+            }
+        }
+    }
+
+    /// A trip through shared memory whose addresses are sums: registers count in the immediate part.
+    fn through_sums(
+        &mut self,
+        dtype: DType,
+        slots: &[Operand],
+        plan: &SumPlan,
+        count: usize,
+    ) -> Lowered<Rc<[Operand]>> {
+        let dtype = vector_access::shared_type(dtype);
+        let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
+        let buffer = self.begin_write()?;
+        for (registers, offset) in &plan.store.accesses {
+            let values: Vec<Operand> = registers.iter().map(|&register| slots[register]).collect();
+            let addr = self.shared_place(buffer, store, 0, *offset);
+            vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
+        }
+        self.begin_read()?;
+        let mut result = vec![Operand::Imm(0); count];
+        for (registers, offset) in &plan.load.accesses {
+            let addr = self.shared_place(buffer, load, 0, *offset);
+            let run = registers.len();
+            let values = vector_access::load(&mut self.b, Space::Shared, dtype, run, &addr, MemMods::default(), None);
+            for (&register, value) in registers.iter().zip(values) {
+                result[register] = value;
+            }
+        }
+        Ok(result.into())
+    }
+
+    /// The address at the thread's offset XOR `xor` plus `offset` of a buffer.
+    pub fn shared_place(&mut self, buffer: Buffer, thread: Operand, xor: u32, offset: u32) -> Addr {
+        self.place_from(Operand::Smem, buffer, thread, [xor, offset])
+    }
+
+    /// The same, of a buffer whose place is counted from a base.
+    pub fn place_from(&mut self, base: Operand, buffer: Buffer, thread: Operand, [xor, offset]: [u32; 2]) -> Addr {
+        let swizzled = self.b.xor(Ty::B32, thread, xor);
+        self.b.address(base, swizzled).plus(i64::from(buffer.offset + offset))
+    }
+
+    /// The threads that store, where several hold the same element.
+    pub fn owner_of(&mut self, replicated: u32) -> Option<Reg> {
+        if replicated == 0 {
+            return None;
+        }
+        let tid = self.b.special(Special::TidX);
+        let field = self.b.and(Ty::B32, tid, replicated);
+        Some(self.b.setp(Cmp::Eq, Ty::B32, field, 0))
+    }
+
+    /// The predicate under which an access of `own` round happens in `round`, if it depends on the thread.
+    fn in_round(&mut self, thread: Operand, own: usize, round: usize, owner: Option<Reg>) -> Option<Reg> {
+        if thread == Operand::Imm(0) {
+            return owner;
+        }
+        let now = self.b.setp(Cmp::Eq, Ty::B32, thread, (own ^ round) as u32);
+        Some(match owner {
+            Some(owner) => self.b.and(Ty::Pred, owner, now).reg(),
+            None => now,
+        })
+    }
+
+    /// Zeros in all of a buffer.
+    pub fn clear(&mut self, buffer: Buffer) {
+        self.each_in_turn(buffer.bytes / 16, 16, &mut |this, offset| {
+            let addr = this.b.address(Operand::Smem, offset).plus(i64::from(buffer.offset));
+            this.b.st_vec(Space::Shared, Ty::B32, &addr, &[Operand::Imm(0); 4], MemMods::default());
+        });
+    }
+}
+
+/// Can an access of this round happen in `round`, in some thread?
+fn takes_part(side: &Side, own: usize, round: usize) -> bool {
+    let free = side.round.iter().fold(0, |all, &bits| all | bits) as usize;
+    (own ^ round) & !free == 0
+}

@@ -1,0 +1,197 @@
+//! Core state of the lowering of one kernel.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use super::sync_state::SyncState;
+use super::values::{Mark, Tile, Values};
+use crate::backend::ptx::compiled::ParamKind;
+use crate::backend::ptx::device_assert::Assertion;
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::inst::{Label, Operand, Reg, Space};
+use crate::backend::ptx::remarks::CodeRemarks;
+use crate::backend::ptx::schedule::{KernelInfo, Schedule, SeqId, SubStep};
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
+use crate::backend::ptx::tensor_map::TensorMap;
+use crate::error::Diagnostic;
+use crate::ir::{Module, OpId, Opcode, Type, Value};
+use crate::layout::Layout;
+
+/// Why an op could not be lowered: a sentence; the place is added by the caller.
+pub type Lowered<T = ()> = Result<T, String>;
+
+/// State of the lowering of one kernel.
+pub struct Lowering<'m> {
+    pub module: &'m Module,
+    pub info: KernelInfo<'m>,
+    /// The schedule that is lowered.
+    pub schedule: Rc<Schedule>,
+    pub b: Builder,
+    pub params: Params,
+    pub values: Values,
+    pub smem: Smem,
+    pub sync: SyncState,
+    pub report: Report,
+    /// The regions that contain the current step, outermost first.
+    pub regions: Vec<Frame>,
+    /// The caller needs the schedule alone.
+    pub plan_only: bool,
+    /// How ops with regions lower the ops of these.
+    pub dispatch: Dispatch,
+}
+
+/// Kernel parameters.
+#[derive(Default)]
+pub struct Params {
+    /// The parameters of the entry, in order.
+    pub kinds: Vec<ParamKind>,
+    /// Tensor maps, and their parameters.
+    pub tensor_maps: Vec<(TensorMap, Operand)>,
+    /// The parameter with the address of the note of a failed assertion, if the kernel has assertions.
+    pub assert_note: Option<Operand>,
+}
+
+/// Shared memory of the tile block.
+pub struct Smem {
+    /// The allocated ranges.
+    pub memory: SharedMemory,
+    /// Block-local arrays, by `alloca`.
+    pub arrays: HashMap<OpId, Buffer>,
+    /// State space of arrays: generic if some of them are block-local.
+    pub data_space: Space,
+    /// Sub-steps of the current step that are not lowered yet.
+    pub sub_steps: VecDeque<SubStep>,
+}
+
+/// Messages of the lowering.
+#[derive(Default)]
+pub struct Report {
+    pub errors: Vec<Diagnostic>,
+    pub remarks: CodeRemarks,
+    /// Assertions, by their number in a note.
+    pub assertions: Vec<Assertion>,
+    /// The code is too long for the assembler: no more ops are lowered.
+    pub over_code_limit: bool,
+    /// `over_code_limit` is reported once.
+    pub over_code_limit_reported: bool,
+}
+
+/// Entry points of `dispatch`, which knows all lowering functions, for the functions that it calls.
+#[derive(Clone, Copy)]
+pub struct Dispatch {
+    /// Lowers one op.
+    pub op: fn(&mut Lowering<'_>, OpId) -> Lowered,
+    /// Lowers the steps of a sequence.
+    pub sequence: fn(&mut Lowering<'_>, SeqId),
+}
+
+/// Registers of a value that several places write: one for each slot, or a word for each four of them.
+pub type Fixed = (Layout, Vec<Reg>);
+
+/// A region that is being lowered, and where its terminators go.
+pub struct Frame {
+    pub op: Opcode,
+    /// `continue`: carried registers and label.
+    pub next: Option<(Vec<Option<Fixed>>, Label)>,
+    /// `break` or `yield`: result registers and label.
+    pub exit: Option<(Vec<Option<Fixed>>, Label)>,
+    /// A branch that products run on beside: the waits of its end come behind it, as parts of what it stands in.
+    pub quiet: bool,
+    /// The first of several branches, which says where their results stand.
+    pub leads: bool,
+}
+
+impl Frame {
+    pub fn of_loop(op: Opcode, next: (Vec<Option<Fixed>>, Label), exit: Option<(Vec<Option<Fixed>>, Label)>) -> Frame {
+        Frame { op, next: Some(next), exit, quiet: false, leads: false }
+    }
+}
+
+/// What is said of a step that does not do what its schedule says.
+pub const OTHERWISE: &str = "a step and its schedule do not say the same, which is a defect of this crate";
+
+impl Smem {
+    /// In how many parts something goes through shared memory, and how many of them have room side by side.
+    pub fn parts(&mut self) -> Option<[u32; 2]> {
+        let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
+        parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
+    }
+
+    /// Bytes that operands need and that there are, if there are too few.
+    pub fn missing_room(&self) -> Option<[u32; 2]> {
+        match self.sub_steps.front() {
+            Some(&SubStep::SmemOverflow { bytes, of }) => Some([bytes, of]),
+            _ => None,
+        }
+    }
+
+    pub fn next_if(&mut self, is_it: impl FnOnce(&SubStep) -> bool) -> Option<SubStep> {
+        if self.sub_steps.front().is_some_and(is_it) { self.sub_steps.pop_front() } else { None }
+    }
+}
+
+impl<'m> Lowering<'m> {
+    /// Returns a mark to which [`Self::release`] can reset the computed values.
+    pub fn mark(&self) -> Mark {
+        self.values.mark()
+    }
+
+    /// Forgets the values that were computed since the mark.
+    pub fn release(&mut self, mark: Mark) {
+        self.values.release(mark);
+    }
+
+    /// Is the code that is emitted now the body of a loop, and no branch in it?
+    pub fn is_in_loop(&self) -> bool {
+        self.regions.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
+    }
+
+    /// What `work` emits comes from the place of this op.
+    pub fn for_op<T>(&mut self, id: OpId, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.b.come_from(self.module.op(id).loc.0);
+        let result = work(self);
+        self.b.come_from(before);
+        result
+    }
+
+    pub fn single(&mut self, value: Value, operand: Operand) {
+        let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
+        self.values.define(value, Tile { layout, slots: Rc::from([operand]) });
+    }
+
+    pub fn report(&mut self, id: OpId, message: String) {
+        let op = self.module.op(id);
+        // That there is too much code is said once, of the op that it came to; all others fail, too. Behind what failed,
+        // steps do other things than their schedule says.
+        let follows = message == OTHERWISE && !self.report.errors.is_empty();
+        if !(follows
+            || self.report.over_code_limit && std::mem::replace(&mut self.report.over_code_limit_reported, true))
+        {
+            let message = format!("{message} (op `{}`, target {})", op.code.spec().name, self.b.target);
+            self.report.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
+        }
+        for &result in &op.results {
+            self.poison(result);
+        }
+    }
+
+    /// Gives a failed op's result some value, so that the rest can be checked too.
+    pub fn poison(&mut self, value: Value) {
+        if matches!(self.module.ty(value), Type::Tile { .. }) && self.values.tiles[value.index()].is_none() {
+            let layout = self.info.inference.layout(value).cloned();
+            let layout = layout.unwrap_or_else(|| self.info.inference.default_layout(value));
+            let slots = vec![Operand::Imm(0); layout.num_registers()].into();
+            self.values.define(value, Tile { layout, slots });
+        }
+    }
+
+    /// Lowers an op that is a part of a step.
+    pub fn nested_op(&mut self, id: OpId) -> Lowered {
+        (self.dispatch.op)(self, id)
+    }
+
+    /// Lowers the steps of a region.
+    pub fn nested_sequence(&mut self, sequence: SeqId) {
+        (self.dispatch.sequence)(self, sequence);
+    }
+}

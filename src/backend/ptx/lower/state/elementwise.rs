@@ -1,0 +1,141 @@
+//! Elementwise ops: the scalar sequence once for each slot, pairs of halves packed.
+
+use std::collections::HashMap;
+
+use super::core::{Lowered, Lowering};
+use crate::backend::ptx::isa::inst::{CvtMods, Operand, RegClass, Ty};
+use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
+use crate::dtype::DType;
+use crate::ir::{Elem, OpId, Opcode, Rounding, Type};
+
+impl Lowering<'_> {
+    /// An elementwise op on `count` slots of its operands. Slots with equal operands share a result.
+    pub fn apply(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
+        let op = self.module.op(id);
+        if op.code == Opcode::Offset {
+            return self.offset(id, operands, count);
+        }
+        let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.info.element_type(v)).collect();
+        let types = ScalarTypes { operands: &dtypes, result: self.info.element_type(op.results[0]) };
+        let mut known: HashMap<Vec<OperandKey>, Operand> = HashMap::new();
+        let mut slots: Vec<Operand> = Vec::with_capacity(count);
+        let args = |slot: usize| -> Vec<Operand> { operands.iter().map(|slots| slots[slot]).collect() };
+        for slot in 0..count {
+            let key = OperandKey::list(&args(slot));
+            if !known.contains_key(&key) {
+                let next = (slot + 1 < count).then(|| args(slot + 1));
+                let next = next.filter(|next| !known.contains_key(&OperandKey::list(next)));
+                match next.and_then(|next| Some((self.apply_pair(id, types, &args(slot), &next)?, next))) {
+                    Some(((first, second), next)) => {
+                        known.insert(OperandKey::list(&next), second);
+                        known.insert(key.clone(), first);
+                    }
+                    None => {
+                        let value = scalar::lower(&mut self.b, op, types, &args(slot)).map_err(|e| e.0)?;
+                        known.insert(key.clone(), value);
+                    }
+                }
+            }
+            slots.push(known[&key]);
+        }
+        Ok(slots)
+    }
+
+    /// Two elements at once, where halves have a packed form.
+    fn apply_pair(
+        &mut self,
+        id: OpId,
+        types: ScalarTypes<'_>,
+        first: &[Operand],
+        second: &[Operand],
+    ) -> Option<(Operand, Operand)> {
+        let op = self.module.op(id);
+        let dtype = types.result;
+        if op.code == Opcode::FToF && op.rounding() == Rounding::NearestEven && types.operands == [DType::F32] {
+            // The assembler follows packed conversions of accumulators past a branch, single ones it does not.
+            let registers = matches!((first[0], second[0]), (Operand::Reg(_), Operand::Reg(_)));
+            if registers && dtype.storage_bits() == 8 {
+                let codes = scalar::f16x2::narrow_bytes(&mut self.b, dtype, first[0], second[0])?;
+                return Some((codes[0], codes[1]));
+            }
+            let word = registers.then(|| scalar::f16x2::narrow(&mut self.b, dtype, first[0], second[0]))??;
+            let halves = repr::unpack_word(&mut self.b, dtype, word);
+            return Some((halves[0], halves[1]));
+        }
+        if repr::class(dtype) != RegClass::B16 || types.operands.iter().any(|&other| other != dtype) {
+            return None;
+        }
+        if !scalar::f16x2::exists(op, dtype) {
+            return None;
+        }
+        let mut packed = Vec::with_capacity(first.len());
+        for (&lo, &hi) in first.iter().zip(second) {
+            packed.push(repr::pack_word(&mut self.b, dtype, &[lo, hi]));
+        }
+        let word = scalar::f16x2::lower(&mut self.b, op, dtype, &packed)?;
+        let halves = repr::unpack_word(&mut self.b, dtype, word);
+        Some((halves[0], halves[1]))
+    }
+
+    /// `offset`: the address plus so many elements.
+    pub fn offset(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
+        let op = self.module.op(id);
+        let Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } = *self.module.ty(op.results[0]) else {
+            return Err("an offset of a number".to_owned());
+        };
+        let bits = i64::from(pointee.storage_bits());
+        let dtype = self.module.dtype(op.operands[1]);
+        let mut slots: Vec<Operand> = Vec::with_capacity(count);
+        for slot in 0..count {
+            let (base, offset) = (operands[0][slot], operands[1][slot]);
+            let same = (0..slot).rev().take(16).find(|&s| operands[0][s] == base && operands[1][s] == offset);
+            if let Some(same) = same {
+                slots.push(slots[same]);
+                continue;
+            }
+            let offset = repr::sign_extended(&mut self.b, dtype, offset);
+            let bytes = match (dtype, bits) {
+                (DType::I64, 8..) => self.b.mul(Ty::S64, offset, bits / 8),
+                (DType::I64, _) => self.b.shr(Ty::S64, offset, 1),
+                (_, 8) => self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), offset),
+                (_, 9..) => self.b.mul_wide(Ty::S32, offset, bits / 8),
+                _ => {
+                    let half = self.b.shr(Ty::S32, offset, 1);
+                    self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), half)
+                }
+            };
+            slots.push(self.b.add(Ty::S64, base, bytes));
+        }
+        Ok(slots)
+    }
+}
+
+/// An operand by its bits, to be a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum OperandKey {
+    Imm(i64),
+    Float(u64),
+    Other(u8, u64),
+}
+
+impl OperandKey {
+    fn list(operands: &[Operand]) -> Vec<OperandKey> {
+        operands.iter().map(|&operand| OperandKey::of(operand)).collect()
+    }
+
+    fn of(operand: Operand) -> OperandKey {
+        match operand {
+            Operand::Imm(value) => OperandKey::Imm(value),
+            Operand::F32(value) => OperandKey::Float(u64::from(value.to_bits())),
+            Operand::F64(value) => OperandKey::Float(value.to_bits()),
+            Operand::Reg(reg) => OperandKey::Other(reg.class.bits() as u8, u64::from(reg.id)),
+            Operand::Special(special) => OperandKey::Other(128, special as u64),
+            Operand::Smem => OperandKey::Other(129, 0),
+            Operand::Param(index) => OperandKey::Other(130, u64::from(index)),
+            Operand::Text(index) => OperandKey::Other(132, u64::from(index)),
+            Operand::Frame => OperandKey::Other(133, 0),
+            Operand::Global(index) => OperandKey::Other(134, u64::from(index)),
+            Operand::Table(table) => OperandKey::Other(131, table.name.as_ptr() as u64),
+        }
+    }
+}

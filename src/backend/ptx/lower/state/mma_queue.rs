@@ -1,0 +1,134 @@
+//! MMAs in flight: waits for them, and the releases that follow.
+
+use super::core::{Lowered, Lowering};
+use super::sync_state::{EMPTY, Flight, Release};
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::mma::MmaPlan;
+use crate::ir::{OpId, Value};
+
+/// Lines of code that are worth to be kept beside a running product.
+const OVERLAPPED_LINES: usize = 96;
+
+impl Lowering<'_> {
+    /// A value is read next: the wait for the product that computes it.
+    pub fn need(&mut self, value: Value) -> Lowered {
+        while self.sync.mmas.running.iter().any(|flight| flight.results.contains(&value)) {
+            let due = self.sync.mmas.due.pop_front();
+            self.land(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
+        }
+        Ok(())
+    }
+
+    /// The tile of a load is read next: the wait for it.
+    pub fn need_tile(&mut self, load: OpId) -> Lowered {
+        let Some(channel) = self.sync.unawaited(load) else { return Ok(()) };
+        let Some(position) = self.sync.mmas.arriving.iter().position(|&other| other == channel) else {
+            return Err("a tile is not waited for where it is read, which is a defect of this crate".to_owned());
+        };
+        self.sync.mmas.arriving.remove(position);
+        self.for_op(load, |lowering| lowering.await_channel(channel));
+        Ok(())
+    }
+
+    /// The waits of the step that have not come yet.
+    pub fn come_due(&mut self) {
+        while let Some(channel) = self.sync.mmas.arriving.pop_front() {
+            self.await_channel(channel);
+        }
+        while let Some(younger) = self.sync.mmas.due.pop_front() {
+            self.land(younger);
+        }
+        if std::mem::take(&mut self.sync.mmas.turn) {
+            self.await_turn();
+        }
+    }
+
+    /// Before threads meet: whatever waits were to come later find nothing then.
+    pub fn land_to_meet(&mut self) {
+        self.land(0);
+        self.sync.mmas.due.clear();
+    }
+
+    /// Waits until at most `younger` of the products that were issued last may be running.
+    pub fn land(&mut self, younger: usize) {
+        let Some(landed) = self.sync.mmas.landed_by(younger) else { return };
+        let issued = self.sync.mmas.running[landed - 1].issued;
+        if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
+            // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
+            // product finish before the work that was meant to go on meanwhile.
+            self.end_block();
+        }
+        if std::mem::take(&mut self.sync.mmas.turn) {
+            self.await_turn();
+        }
+        self.land_here(younger, false);
+    }
+
+    /// The same, wherever ptxas puts what comes before. `keeps`: their stages come back later.
+    pub fn land_here(&mut self, younger: usize, keeps: bool) {
+        let Some(landed) = self.sync.mmas.landed_by(younger) else { return };
+        let place = self.sync.mmas.running[landed - 1].place;
+        // A wait is the affair of the product that it is for.
+        let before = self.b.come_from(place);
+        MmaPlan::wait(&mut self.b, younger as u32);
+        let landed: Vec<Flight> = self.sync.mmas.running.drain(..landed).collect();
+        for flight in landed {
+            match keeps {
+                true => self.sync.mmas.kept.extend(flight.releases),
+                false => self.give_back(&flight.releases, None),
+            }
+        }
+        self.b.come_from(before);
+    }
+
+    /// Waits for whatever products may run, also those that an earlier iteration issued.
+    pub fn land_all(&mut self) {
+        let before = self.b.come_from(self.sync.mmas.running.last().map_or(0, |flight| flight.place));
+        MmaPlan::wait(&mut self.b, 0);
+        self.b.come_from(before);
+        for flight in std::mem::take(&mut self.sync.mmas.running) {
+            self.give_back(&flight.releases, None);
+        }
+    }
+
+    /// Tells the producer that these stages may be filled again: not before a value is computed, if one is given.
+    pub fn give_back(&mut self, releases: &[Release], behind: Option<Value>) {
+        let computed = behind.and_then(|value| self.has_computed(value));
+        let Some(rings) = &self.sync.pipelines else { return };
+        let (Some(leader), peer) = (rings.leader, rings.peer.zip(rings.far_leader)) else { return };
+        let mut now = |teller: Reg| computed.map_or(teller, |computed| self.b.and(Ty::Pred, teller, computed).reg());
+        let (leader, peer) = (now(leader), peer.map(|(peer, far_leader)| (peer, now(far_leader))));
+        for &release in releases {
+            let (barrier, paired, there) = match release {
+                Release::Stage(barrier, paired) => (barrier, paired, None),
+                Release::Carried(barrier, paired) => (barrier, paired, Some(self.b.setp(Cmp::Ne, Ty::U32, barrier, 0))),
+            };
+            let arrive = |b: &mut Builder, leader: Reg, bar: Reg, remote: bool| {
+                let arrives = there.map_or(leader, |there| b.and(Ty::Pred, there, leader).reg());
+                b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY), remote));
+            };
+            arrive(&mut self.b, leader, barrier, false);
+            if let Some((peer, far_leader)) = peer.filter(|_| paired) {
+                let far = self.b.mapa(barrier, peer).reg();
+                arrive(&mut self.b, far_leader, far, true);
+            }
+        }
+    }
+
+    /// A predicate that always holds. As far as ptxas knows, it depends on this value, so that it is computed before.
+    pub fn has_computed(&mut self, value: Value) -> Option<Reg> {
+        let never = self.sync.never()?;
+        let slots = self.values.tiles[value.index()].as_ref()?.slots.clone();
+        let mut missing: Option<Reg> = None;
+        for slot in slots.iter() {
+            let &Operand::Reg(slot) = slot else { continue };
+            if matches!(slot.class, RegClass::B32 | RegClass::F32) {
+                let negative = self.b.setp(Cmp::Lt, Ty::S32, slot.as_class(RegClass::B32), 0);
+                missing = Some(missing.map_or(negative, |missing| self.b.or(Ty::Pred, missing, negative).reg()));
+            }
+        }
+        let missing = self.b.and(Ty::Pred, missing?, never);
+        Some(self.b.not(Ty::Pred, missing).reg())
+    }
+}

@@ -1,0 +1,23 @@
+//! State of the lowering of one kernel, and the operations on it that all lowering functions share.
+//!
+//! * Input: the schedule, its sub-steps, values of earlier steps.
+//! * Output: operands of values in the layouts that users ask for; instructions that wait, convert and synchronize.
+//! * Order: `core`, `values` and `sync_state` are data. `pipeline`, `order_barrier` and `mma_queue` wait for asynchronous
+//!   operations. `sub_steps` executes barriers and allocates scratch buffers. `thread_index`, `convert_layout`, `elementwise` and
+//!   `materialize` compute values.
+//! * The folder knows no op but those that are rematerialized.
+
+pub mod convert_layout;
+pub mod core;
+pub mod elementwise;
+pub mod materialize;
+pub mod memory_order;
+pub mod mma_queue;
+pub mod order_barrier;
+pub mod pipeline;
+pub mod sub_steps;
+pub mod sync_state;
+pub mod thread_index;
+pub mod values;
+pub mod vector_access;
+pub mod warp_uniform;

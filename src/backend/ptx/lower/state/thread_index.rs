@@ -1,0 +1,125 @@
+//! Which element a thread starts at: the thread's part of a layout as index arithmetic.
+
+use super::core::Lowering;
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Special, Ty};
+use crate::backend::ptx::layout_inference::{AxisBits, thread_images};
+use crate::backend::ptx::plan::num_warps::WARP;
+use crate::layout::Layout;
+
+impl Lowering<'_> {
+    /// The XOR of `images[i]` over the set bits `i` of the thread number, as a B32 operand.
+    ///
+    /// Runs of neighbouring bits whose images are neighbouring bits move together: a shift and a mask.
+    pub fn linear_in_thread(&mut self, images: &[u32]) -> Operand {
+        if images.iter().all(|&image| image == 0) {
+            return Operand::Imm(0);
+        }
+        if let Some(&value) = self.values.thread_indices.linear.get(images) {
+            return value;
+        }
+        let tid = self.b.special(Special::TidX);
+        let value = self.linear_of(tid, images);
+        self.values.thread_indices.linear.insert(images.to_vec(), value);
+        self.values.thread_indices.order.push(images.to_vec());
+        value
+    }
+
+    /// The same over the bits of another number.
+    pub fn linear_of(&mut self, number: Operand, images: &[u32]) -> Operand {
+        let mut total: Option<Operand> = None;
+        let mut bit = 0;
+        while bit < images.len() {
+            let image = images[bit];
+            if image == 0 {
+                bit += 1;
+                continue;
+            }
+            let mut length = 1;
+            if image.is_power_of_two() {
+                while images.get(bit + length) == Some(&(image << length)) {
+                    length += 1;
+                }
+            }
+            let part = self.field(number, bit, length, images.len());
+            let part = if image.is_power_of_two() {
+                self.b.shl(Ty::B32, part, image.trailing_zeros())
+            } else {
+                self.b.mul(Ty::U32, part, image)
+            };
+            total = Some(match total {
+                Some(sum) => self.b.xor(Ty::B32, sum, part),
+                None => part,
+            });
+            bit += length;
+        }
+        total.unwrap_or(Operand::Imm(0))
+    }
+
+    /// The sum of `weights[i]` over the set bits `i` of the thread number, as a B32 operand. No weight is 0.
+    ///
+    /// Runs of neighbouring bits whose weights double count together.
+    pub fn sum_in_thread(&mut self, weights: &[u32]) -> Operand {
+        // No images of that length.
+        let key = [weights, &[u32::MAX]].concat();
+        if let Some(&value) = self.values.thread_indices.linear.get(&key) {
+            return value;
+        }
+        let tid = self.b.special(Special::TidX);
+        let mut total: Option<Operand> = None;
+        let mut bit = 0;
+        while bit < weights.len() {
+            let run = (1..).take_while(|&i| weights.get(bit + i) == Some(&(weights[bit] << i)));
+            let length = 1 + run.count();
+            let field = self.field(tid, bit, length, weights.len());
+            let part = self.b.mul(Ty::U32, field, weights[bit]);
+            total = Some(match total {
+                Some(sum) => self.b.add(Ty::U32, sum, part),
+                None => part,
+            });
+            bit += length;
+        }
+        let value = total.unwrap_or(Operand::Imm(0));
+        self.values.thread_indices.linear.insert(key.clone(), value);
+        self.values.thread_indices.order.push(key);
+        value
+    }
+
+    /// Bits `bit..bit + length` of the thread number, which has `width` bits.
+    fn field(&mut self, tid: Operand, bit: usize, length: usize, width: usize) -> Operand {
+        let shifted = if bit > 0 { self.b.shr(Ty::U32, tid, bit as u32) } else { tid };
+        if bit + length >= width { shifted } else { self.b.and(Ty::B32, shifted, (1u32 << length) - 1) }
+    }
+
+    /// The thread's coordinate along `axis` at register slot 0.
+    pub fn thread_coordinate(&mut self, layout: &Layout, axis: usize) -> Operand {
+        let axis = AxisBits::of(layout.shape(), axis);
+        let images: Vec<u32> = thread_images(layout).iter().map(|&image| axis.coordinate(image)).collect();
+        self.linear_in_thread(&images)
+    }
+
+    /// The lane number.
+    pub fn lane(&mut self) -> Operand {
+        let tid = self.b.special(Special::TidX);
+        self.b.and(Ty::B32, tid, 31u32)
+    }
+
+    /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
+    /// offset of the part.
+    pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
+        let threads = self.info.inference.num_warps as u32 * WARP;
+        let tid = self.b.special(Special::TidX);
+        let first = self.b.mul(Ty::U32, tid, bytes);
+        for start in (0..count).step_by(threads as usize) {
+            let rest = (count - start < threads).then(|| self.b.new_label());
+            if let Some(rest) = rest {
+                let has_part = self.b.setp(Cmp::Lt, Ty::U32, tid, count - start);
+                self.b.bra_if(has_part, true, rest, false);
+            }
+            let offset = self.b.add(Ty::U32, first, start * bytes);
+            body(self, offset);
+            if let Some(rest) = rest {
+                self.b.place(rest);
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Values of the kernel in registers and shared memory.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::backend::ptx::isa::inst::{Operand, Ty};
+use crate::dtype::DType;
+use crate::ir::{OpId, Value};
+use crate::layout::Layout;
+
+/// Values of the kernel, as far as they are computed.
+pub struct Values {
+    /// Tiles in registers, by value index.
+    pub tiles: Vec<Option<Tile>>,
+    /// The same values in further layouts.
+    pub conversions: Cache,
+    /// Bit fields of the thread number, as sums that layouts need.
+    pub thread_indices: ThreadCache,
+    pub views: HashMap<Value, Rc<TensorView>>,
+    /// Loaded tiles in pipeline stages, by address.
+    pub staged: HashMap<Value, Operand>,
+    /// Loads whose elements the threads have in a stage, each its own.
+    pub private_tiles: HashMap<OpId, OwnTile>,
+}
+
+/// A point to which the memory of computed values can be cut back.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    conversions: usize,
+    thread_indices: usize,
+}
+
+/// The values before the program of a partition.
+pub struct Snapshot {
+    tiles: Vec<Option<Tile>>,
+    views: HashMap<Value, Rc<TensorView>>,
+    mark: Mark,
+}
+
+impl Values {
+    /// No values yet, of a module with `count` values.
+    pub fn new(count: usize) -> Values {
+        Values {
+            tiles: vec![None; count],
+            conversions: Cache::default(),
+            thread_indices: ThreadCache::default(),
+            views: HashMap::new(),
+            staged: HashMap::new(),
+            private_tiles: HashMap::new(),
+        }
+    }
+
+    /// Defines a value: its registers in its layout.
+    pub fn define(&mut self, value: Value, tile: Tile) {
+        self.tiles[value.index()] = Some(tile);
+    }
+
+    /// Returns a mark to which [`Values::release`] can reset conversions and thread indices.
+    pub fn mark(&self) -> Mark {
+        Mark { conversions: self.conversions.len(), thread_indices: self.thread_indices.mark() }
+    }
+
+    /// Forgets conversions and thread indices that were computed since the mark.
+    pub fn release(&mut self, mark: Mark) {
+        self.conversions.truncate(mark.conversions);
+        self.thread_indices.truncate(mark.thread_indices);
+    }
+
+    /// Returns the values that all partitions share.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { tiles: self.tiles.clone(), views: self.views.clone(), mark: self.mark() }
+    }
+
+    /// Forgets all values that were computed since the snapshot.
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        self.tiles.clone_from(&snapshot.tiles);
+        self.views.clone_from(&snapshot.views);
+        self.release(snapshot.mark);
+    }
+
+    /// Returns the registers of a value, if they are known in exactly this layout.
+    pub fn in_layout(&self, value: Value, layout: &Layout) -> Option<Rc<[Operand]>> {
+        let own = self.tiles[value.index()].iter();
+        own.chain(self.conversions.of(value)).find(|tile| tile.layout.is_same(layout)).map(|tile| tile.slots.clone())
+    }
+}
+
+/// The registers of a tile: one operand for each register slot of the layout.
+#[derive(Clone, Debug)]
+pub struct Tile {
+    /// Where the elements are.
+    pub layout: Layout,
+    /// One operand a slot.
+    pub slots: Rc<[Operand]>,
+}
+
+/// Values in further layouts than their own, in the order in which they came about.
+#[derive(Debug, Default)]
+pub struct Cache {
+    tiles: Vec<(Value, Tile)>,
+    /// Positions of a value's tiles.
+    of: HashMap<Value, Vec<usize>>,
+}
+
+impl Cache {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tiles.len()
+    }
+
+    /// Forgets all but the first ones.
+    pub fn truncate(&mut self, len: usize) {
+        for (value, _) in self.tiles.drain(len.min(self.tiles.len())..) {
+            self.of.get_mut(&value).and_then(Vec::pop);
+        }
+    }
+
+    pub fn push(&mut self, value: Value, tile: Tile) {
+        self.of.entry(value).or_default().push(self.tiles.len());
+        self.tiles.push((value, tile));
+    }
+
+    /// The tiles of a value, the latest first.
+    pub fn of(&self, value: Value) -> impl Iterator<Item = &Tile> {
+        self.of.get(&value).into_iter().flatten().rev().map(|&position| &self.tiles[position].1)
+    }
+}
+
+/// Computed once per kernel: images of the thread-number bits to their value.
+#[derive(Debug, Default)]
+pub struct ThreadCache {
+    pub linear: HashMap<Vec<u32>, Operand>,
+    /// Instructions may be reused only inside the region that made them.
+    pub order: Vec<Vec<u32>>,
+}
+
+impl ThreadCache {
+    /// Number of entries, for [`ThreadCache::truncate`].
+    pub fn mark(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Forgets what was computed since `mark`.
+    pub fn truncate(&mut self, mark: usize) {
+        for key in self.order.drain(mark..) {
+            self.linear.remove(&key);
+        }
+    }
+}
+
+/// A tensor view of the kernel.
+#[derive(Clone, Debug)]
+pub struct TensorView {
+    /// Element type.
+    pub elem: DType,
+    /// Base address (B64).
+    pub base: Operand,
+    /// Extents in elements, B32 or B64.
+    pub extents: Vec<Operand>,
+    /// Strides in elements, as the extents.
+    pub strides: Vec<Operand>,
+    /// Extents and strides are 64 bits wide.
+    pub wide: bool,
+}
+
+impl TensorView {
+    /// The integer type of offsets.
+    pub fn index_type(&self) -> Ty {
+        if self.wide { Ty::S64 } else { Ty::S32 }
+    }
+}
+
+/// A tile of which each thread has its own elements in a stage.
+pub struct OwnTile {
+    /// The thread's place in shared memory.
+    pub address: Operand,
+    pub run: usize,
+    /// Offsets of the pieces.
+    pub pieces: Vec<u32>,
+}
