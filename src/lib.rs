@@ -73,7 +73,7 @@
 //! ```
 //!
 //! Where to look: [`ops`] for everything that can be done with tiles, [`mod@pointer`] for what arrays cannot say, [`element`] for the element types,
-//! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`code_ir`] and [`code_ptx`]
+//! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`inspect`]
 //! for the code of a kernel without a device, [`layout`] for how tiles lie in registers, [`guide`] for everything else: a list of
 //! all operations, coming from other languages, debugging, a glossary.
 
@@ -113,9 +113,9 @@ pub use ir::{Padding, Rounding};
 pub use kernel::{ArrivesAs, Constant, RawPtr};
 pub use launch::{
     Ahead, ArrayExpr, Bundle, BundledKernel, Bundler, CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam,
-    Format, Fused, GpuCheck, Grid, Kernels, Launch, LoadedKernel, Map, MapWith, Measured, Progress, Random,
-    RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip, bench, code_ir, code_passes, code_picture, code_ptx,
-    code_schedule, code_tiled, compile, compile_all, doctor, export, launch, launch_returning, load,
+    Format, Fused, GpuCheck, Grid, Inspection, Kernels, Launch, LoadedKernel, Map, MapWith, Measured, Progress, Random,
+    RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip, bench, compile, compile_all, doctor, export, inspect, launch,
+    launch_returning, load,
 };
 pub use narrow::{
     FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3, f6e3m2,

@@ -357,13 +357,14 @@ fn promises_become_assertions() {
     }
     let x = ct::ArraySpec::<f32, 2>::new([100, 100]);
     let at = ct::ArraySpec::<i32, 1>::new([100]);
-    let bounds = ct::Launch::new(1).check("bounds".parse().unwrap());
     for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-        let plain = ct::code_ptx(kernel, (x, at, x.mutable(), 8), target).unwrap();
-        let checked = bounds.code_ptx(kernel, (x, at, x.mutable(), 8), target).unwrap();
+        let plain = ct::inspect(kernel, (x, at, x.mutable(), 8)).target(target).ptx().unwrap();
+        let code = ct::inspect(kernel, (x, at, x.mutable(), 8)).target(target);
+        let checked = code.checks("bounds".parse().unwrap()).ptx().unwrap();
         assert!(!plain.contains("atom.") && checked.matches("atom.").count() >= 5, "{checked}");
     }
-    let refused = all(1).code_ptx(kernel, (x, at, x.mutable(), 8), ct::Target::SM_80).unwrap_err().to_string();
+    let code = ct::inspect(kernel, (x, at, x.mutable(), 8)).checks(ct::Checks::all());
+    let refused = code.ptx().unwrap_err().to_string();
     assert!(refused.contains("the ptx back end checks promises"), "{refused}");
 }
 

@@ -412,7 +412,7 @@ fn nested_launches_are_errors_cold_or_warm() -> ct::Result<()> {
         let mut other = ct::Device::cpu().zeros::<i32, 1>([16]).unwrap();
         assert_nested(ct::compile(fill, (&mut other, 3)).map(|_| ()).map_err(|error| error.to_string()));
         let spec = ct::ArraySpec::<i32, 1>::new([16]);
-        assert_nested(ct::code_ir(fill, (spec.mutable(), 3)).map(|_| ()).map_err(|error| error.to_string()));
+        assert_nested(ct::inspect(fill, (spec.mutable(), 3)).ir().map(|_| ()).map_err(|error| error.to_string()));
         y.store([0], ct::full::<i32, 1>([16], 1));
     }
     fn itself(y: ct::ArrayMut<i32, 1>) {
@@ -645,7 +645,7 @@ fn arrays_without_dimensions() -> ct::Result<()> {
     assert_eq!((y.to_vec()?, z.to_vec()?), (vec![3.5], vec![12.5; 6]));
     let (x, n) = (ct::ArraySpec::<f32, 0>::new([]), ct::ArraySpec::<i64, 0>::new([]));
     for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-        ct::code_ptx(kernel, (x, n, x.mutable(), ct::ArraySpec::<f32, 1>::new([6]).mutable()), target)?;
+        ct::inspect(kernel, (x, n, x.mutable(), ct::ArraySpec::<f32, 1>::new([6]).mutable())).target(target).ptx()?;
     }
     Ok(())
 }

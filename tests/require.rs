@@ -86,7 +86,7 @@ fn a_trace_still_has_its_conditions() {
     let module = trace(copy, (input::<f32, 1>(), output::<f32, 1>(), 3));
     assert_eq!(module.required.len(), 1);
     // Passes of a launch take them out.
-    let text = ct::code_ir(copy, (input::<f32, 1>(), output::<f32, 1>(), 3)).unwrap();
+    let text = ct::inspect(copy, (input::<f32, 1>(), output::<f32, 1>(), 3)).ir().unwrap();
     assert!(!text.contains("assert"), "{text}");
 }
 
@@ -103,14 +103,14 @@ fn doubled<const RELY: bool>(x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Scalar<i3
 fn the_compiler_relies_on_it() {
     let spec = ct::ArraySpec::<f32, 1>::new([1003]);
     let code = |kernel: fn(Array<f32, 1>, ArrayMut<f32, 1>, Scalar<i32>)| {
-        ct::code_ptx(kernel, (spec, spec.mutable(), 3), ct::Target::SM_90A).unwrap()
+        ct::inspect(kernel, (spec, spec.mutable(), 3)).target(ct::Target::SM_90A).ptx().unwrap()
     };
     let (plain, relying) = (code(doubled::<false>), code(doubled::<true>));
     assert!(relying.len() < plain.len(), "{relying}");
     // One access of 16 bytes and no element by itself.
     assert!(plain.contains("ld.global.nc.b32") || plain.contains("ld.global.nc.f32"), "{plain}");
     assert!(!relying.contains("ld.global.nc.b32") && !relying.contains("ld.global.nc.f32"), "{relying}");
-    let text = ct::code_ir(doubled::<true>, (spec, spec.mutable(), 3)).unwrap();
+    let text = ct::inspect(doubled::<true>, (spec, spec.mutable(), 3)).ir().unwrap();
     assert!(text.contains("div_by<256>") && text.contains("bounded<?, 1000>"), "{text}");
 }
 

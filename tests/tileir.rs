@@ -117,7 +117,7 @@ fn kernels_are_no_longer_than_those_of_cutile_python() {
 fn text_and_bytecode_of_a_kernel_say_the_same() {
     let x = ArraySpec::<f32, 1>::new([4096]);
     let args = || (x, x, x.mutable(), Constant(1024));
-    let text = ct::code_tiled(vadd, args(), target("sm_90")).expect("a kernel");
+    let text = ct::inspect(vadd, args()).target(target("sm_90")).tile_ir().expect("a kernel");
     assert_eq!(text, module(&vadd_file(None)).to_string());
     let parsed = Module::parse("vadd", &text).expect("what was printed");
     verify(&parsed).expect("a well-formed module");
@@ -195,7 +195,7 @@ fn indices_that_are_promised_to_be_inside_need_no_guard() {
             y.store_with([i], x.load_with([i], [128], load), store);
         };
         let x = ArraySpec::<f32, 1>::new([4096]);
-        ct::code_tiled(kernel, (ArraySpec::new([1]), x, x.mutable()), target("sm_100")).expect("a kernel")
+        ct::inspect(kernel, (ArraySpec::new([1]), x, x.mutable())).target(target("sm_100")).tile_ir().expect("a kernel")
     };
     let (checked, promised) = (code(true), code(false));
     assert!(checked.contains("cmpi") && checked.contains("if "), "{checked}");

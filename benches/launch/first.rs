@@ -74,9 +74,9 @@ where
         return Ok(());
     }
     let target = device.target().expect("a GPU has a target");
-    let generated = nanoseconds(|| ct::code_ptx(kernel, first, target))?;
+    let generated = nanoseconds(|| ct::inspect(kernel, first).target(target).ptx())?;
     let compiled = nanoseconds(|| ct::compile(kernel, second))?;
-    let again = nanoseconds(|| ct::code_ptx(kernel, third, target))?;
+    let again = nanoseconds(|| ct::inspect(kernel, third).target(target).ptx())?;
     let launched = nanoseconds(|| launch(grid, fourth))?;
     println!("{generated} {} {launched}", compiled.saturating_sub(again));
     Ok(())

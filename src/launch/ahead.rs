@@ -139,8 +139,7 @@ impl Kernels {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        let args = Arguments::of(args);
-        self.with_call(launch, &Bound::new(&kernel, &args).call())
+        self.with_call(launch, &Bound::new(&kernel, &Arguments::of(args)).call())
     }
 
     #[track_caller]

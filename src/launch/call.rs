@@ -115,8 +115,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        let args = Arguments::of(args);
-        self.launch_call(&Bound::new(&kernel, &args).call())
+        self.launch_call(&Bound::new(&kernel, &Arguments::of(args)).call())
     }
 
     /// Runs the kernel and gives its new arrays back: see [`launch_returning`].

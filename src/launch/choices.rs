@@ -101,10 +101,9 @@ impl<'s> Launch<'s> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let hints = ct::Hints::new().num_warps(4);
-    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
-    /// let text = ct::Launch::new(1).hints(hints).code_ptx(double, (x.mutable(),), ct::Target::SM_90A)?;
-    /// assert!(text.contains(".reqntid 128") || text.contains(".maxntid 128"));
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// ct::Launch::new(1).hints(hints).launch(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn hints(mut self, hints: Hints) -> Launch<'s> {

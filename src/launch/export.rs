@@ -16,7 +16,7 @@ use crate::backend::ptx::{self, ParamKind};
 use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
-use crate::ir::{Module, PrintOptions};
+use crate::ir::Module;
 use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel};
 use crate::runtime::Backend;
 use crate::target::Target;
@@ -222,35 +222,6 @@ where
     Launch::new(1).export(kernel, args, target, format)
 }
 
-/// The Tile IR of a kernel as the tileir back end writes it for a target: with the order of memory
-/// accesses as tokens. Arguments as for [`export`].
-///
-/// # Errors
-/// As [`export`].
-///
-/// # Panics
-/// As [`export`].
-///
-/// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
-/// assert!(ct::code_tiled(fill, (x.mutable(),), ct::Target::SM_90A)?.contains("store_view_tko"));
-/// # Ok::<(), ct::Error>(())
-/// ```
-#[track_caller]
-pub fn code_tiled<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    let args = Arguments::of(args);
-    let (module, _) = traced(&Bound::new(&kernel, &args).call())?;
-    let compiled = tileir::compile(&module, target, &tileir::CompileOptions::default())?;
-    Ok(compiled.module.to_text(PrintOptions::default()))
-}
-
 impl Launch<'_> {
     /// [`export`] with the hints of this launch. Its grid does not matter.
     ///
@@ -275,8 +246,7 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        let args = Arguments::of(args);
-        self.export_call(&Bound::new(&kernel, &args).call(), target, format)
+        self.export_call(&Bound::new(&kernel, &Arguments::of(args)).call(), target, format)
     }
 
     /// As [`Launch::export`].

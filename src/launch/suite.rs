@@ -1,6 +1,7 @@
 //! Launches without the types of kernel and arguments: the tests of `tests/suite` compile their harness once.
 
 use super::choices::Launch;
+use super::code::Inspection;
 use super::export::{Exported, Format};
 use crate::error::Result;
 use crate::kernel::Call;
@@ -27,13 +28,18 @@ impl Launch<'_> {
         self.export_call(call, target, format)
     }
 
-    /// [`Launch::code_ptx`] of a call.
+    /// PTX of a call, by [`crate::inspect`].
     ///
     /// # Errors
-    /// As [`Launch::code_ptx`].
+    /// As for [`crate::Inspection`].
     #[doc(hidden)]
     #[track_caller]
     pub fn ptx_of_call(&self, call: &Call<'_>, target: Target) -> Result<String> {
-        self.code_ptx_call(call, target)
+        let code = Inspection::of_call(call).target(target).hints(self.hints);
+        let code = match self.checks {
+            Some(checks) => code.checks(checks),
+            None => code,
+        };
+        code.ptx()
     }
 }

@@ -39,8 +39,7 @@ impl Launch<'_> {
     {
         let generator = self.backend.unwrap_or(Backend::Ptx);
         let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
-        let args = Arguments::of(args);
-        self.work_over(grid, &Bound::new(&kernel, &args).call())
+        self.work_over(grid, &Bound::new(&kernel, &Arguments::of(args)).call())
     }
 
     #[track_caller]

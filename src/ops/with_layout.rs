@@ -173,7 +173,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// assert_eq!(y.to_vec()?[16 * 9 + 3], 13.5);
     ///
     /// let array = ct::ArraySpec::<f32, 2>::new([16, 16]);
-    /// let ptx = ct::code_ptx(scaled, (array, array.mutable()), ct::Target::SM_90A)?;
+    /// let ptx = ct::inspect(scaled, (array, array.mutable())).target(ct::Target::SM_90A).ptx()?;
     /// assert!(ptx.contains("ld.global.nc.v4") && ptx.contains(".reqntid 32"), "{ptx}");
     /// # Ok::<(), ct::Error>(())
     /// ```

@@ -331,7 +331,7 @@ impl<F: Narrow, const R: usize> fmt::Debug for PackedDeviceArray<F, R> {
     }
 }
 
-/// A packed array that does not exist: what [`code_ir`](crate::code_ir) and [`code_ptx`](crate::code_ptx) take in its place.
+/// A packed array that does not exist: an argument of [`inspect`](crate::inspect) and [`export`](crate::export).
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSpec<F, const R: usize> {
     shape: [usize; R],
@@ -354,7 +354,7 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     /// }
     ///
     /// let y = ct::ArraySpec::new([1024]).mutable();
-    /// assert!(ct::code_ir(unpack, (ct::PackedSpec::new([1024]), y))?.contains("store_view_tko"));
+    /// assert!(ct::inspect(unpack, (ct::PackedSpec::new([1024]), y)).ir()?.contains("store_view_tko"));
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn new(shape: [usize; R]) -> PackedSpec<F, R> {
@@ -372,7 +372,7 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     /// }
     ///
     /// let y = ct::PackedSpec::new([1024]).mutable();
-    /// assert!(ct::code_ir(pack, (ct::ArraySpec::new([1024]), y))?.contains("store_view_tko"));
+    /// assert!(ct::inspect(pack, (ct::ArraySpec::new([1024]), y)).ir()?.contains("store_view_tko"));
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn mutable(self) -> PackedSpecMut<F, R> {

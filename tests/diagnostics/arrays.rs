@@ -250,7 +250,7 @@ fn large_scratch_memory_is_refused_where_there_is_none() {
         own.store(ct::bid(0), ct::full::<f32, 1>([256], 1.5));
         y.store(ct::bid(0), own.load(ct::bid(0), [256]));
     }
-    match ct::code_ptx(kernel, (ct::ArraySpec::<f32, 1>::new([256]).mutable(),), ct::Target::SM_90A) {
+    match ct::inspect(kernel, (ct::ArraySpec::<f32, 1>::new([256]).mutable(),)).target(ct::Target::SM_90A).ptx() {
         Err(ct::Error::Unsupported(problems)) => {
             assert_eq!(
                 with_source(&problems[0].to_string()),

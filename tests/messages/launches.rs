@@ -70,7 +70,7 @@ fn large_grid() -> String {
     fn kernel(c: ArrayMut<i32, 1>) {
         ct::if_then(ct::bid(0).ge(1 << 24), || c.store(0, ct::full([1], 7)));
     }
-    let code = ct::code_ir(kernel, (ct::ArraySpec::<i32, 1>::new([1]).mutable(),)).unwrap();
+    let code = ct::inspect(kernel, (ct::ArraySpec::<i32, 1>::new([1]).mutable(),)).ir().unwrap();
     format!("works; the code stores: {}", code.contains("store_view_tko"))
 }
 

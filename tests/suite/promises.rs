@@ -21,14 +21,15 @@ where
     K: Kernel<P>,
     A: ArrivesAs<P>,
 {
-    let launch = ct::Launch::new(1).check(ct::Checks { bounds: true, ..ct::Checks::none() });
+    let checks = ct::Checks { bounds: true, ..ct::Checks::none() };
     match session {
         Session::Run(device) => {
-            let result = launch.launch(kernel, args).and_then(|()| device.synchronize());
+            let result = ct::Launch::new(1).check(checks).launch(kernel, args).and_then(|()| device.synchronize());
             Ok(Some(result.err().map_or_else(String::new, |error| error.to_string())))
         }
         Session::Assemble(target, demand) => {
-            ptxas::assemble(&launch.code_ptx(kernel, args, target)?, &target.to_string(), demand)?;
+            let code = ct::inspect(kernel, args).target(target).checks(checks);
+            ptxas::assemble(&code.ptx()?, &target.to_string(), demand)?;
             Ok(None)
         }
         _ => Ok(None),

@@ -117,9 +117,9 @@ mod tests {
     fn generates<T: Number>() -> ct::Result<()> {
         let x = ct::ArraySpec::<T, 4>::new([1, 2, 30, 1024]);
         for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-            ct::code_ptx(rows::<T>, (x, x.mutable(), ct::Constant(1024)), target)?;
-            ct::code_ptx(rows::<T>, (x, x.mutable(), ct::Constant(LONGEST_TILE)), target)?;
-            ct::code_ptx(long_rows::<T>, (x, x.mutable(), ct::Constant(TILE)), target)?;
+            ct::inspect(rows::<T>, (x, x.mutable(), ct::Constant(1024))).target(target).ptx()?;
+            ct::inspect(rows::<T>, (x, x.mutable(), ct::Constant(LONGEST_TILE))).target(target).ptx()?;
+            ct::inspect(long_rows::<T>, (x, x.mutable(), ct::Constant(TILE))).target(target).ptx()?;
         }
         Ok(())
     }

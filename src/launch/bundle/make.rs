@@ -184,8 +184,7 @@ impl Bundler {
         K: Kernel<P>,
         A: ArrivesAs<P>,
     {
-        let args = Arguments::of(args);
-        self.add_call(launch.hints, name, &Bound::new(&kernel, &args).call())?;
+        self.add_call(launch.hints, name, &Bound::new(&kernel, &Arguments::of(args)).call())?;
         Ok(self)
     }
 
