@@ -6,7 +6,7 @@ use cutlet as ct;
 use cutlet::backend::ptx::{self, CompileOptions, Compiled};
 use cutlet::layout::{Layout, Modes, column_local, local, spatial};
 use cutlet::prelude::*;
-use cutlet::{ArraySpec, Constant, Hints, Launch, Target};
+use cutlet::{ArraySpec, Constant, Hints, Target};
 
 fn array<T: Element>() -> ArraySpec<T, 2> {
     ArraySpec::new([1 << 10, 1 << 10])
@@ -72,7 +72,7 @@ fn the_tile_is_held_as_wished() {
 fn compiled<K, A, P>(kernel: K, args: A, target: Target, hints: Hints) -> Compiled
 where
     K: cutlet::kernel::Kernel<P>,
-    A: cutlet::ArrivesAs<P>,
+    A: cutlet::IntoKernelArg<P>,
 {
     let mut module = traced::trace(kernel, args);
     cutlet::pass::optimize(&mut module);

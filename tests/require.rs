@@ -188,7 +188,7 @@ fn an_axis_that_i32_does_not_count_is_refused_where_it_is_counted() {
     let line = line!() + 3;
     let tiles = |x: Array<u8, 2>, y: ArrayMut<i64, 1>, tile: usize| {
         ct::fold(..2, (), |(), i| {
-            let count = x.tiles([tile, 2]).order([1, 0]).num_tiles(0);
+            let count = x.tiled([tile, 2]).order([1, 0]).num_tiles(0);
             y.store_scalar(i, count.cast::<i64>());
         });
     };
@@ -202,7 +202,7 @@ fn an_axis_that_i32_does_not_count_is_refused_where_it_is_counted() {
 #[test]
 fn more_tiles_than_i32_counts_are_refused() {
     fn kernel(x: Array<u8, 2>, y: ArrayMut<i32, 1>) {
-        ct::fold(x.tiles([1, 2]).indices(), (), |(), [i, j]| y.store_scalar(0, i + j));
+        ct::fold(x.tiled([1, 2]).indices(), (), |(), [i, j]| y.store_scalar(0, i + j));
     }
     let array = ct::ArraySpec::<u8, 2>::new;
     let conditions = |shape| trace(kernel, (array(shape), output())).required.len();
@@ -283,7 +283,7 @@ fn a_part_that_only_the_kernel_knows_is_asserted() {
         y.store_scalar(1, x.extent(0));
     }
     let x = device.zeros([1]).unwrap();
-    let checked = ct::Launch::new(1).check(ct::Checks::all());
+    let checked = ct::Launch::new(1).checks(ct::Checks::all());
     checked.launch(pointed, (&x, &mut y, i64::from(i32::MAX))).unwrap();
     let text = checked.launch(pointed, (&x, &mut y, 1 << 31)).unwrap_err().to_string();
     assert!(text.contains("2147483648") && text.contains("i32"), "{text}");

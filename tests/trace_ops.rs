@@ -295,7 +295,7 @@ fn tiles_are_added_several_neighbours_at_a_time() {
 fn views_order_loads_and_stores_each_for_itself() {
     let module = trace(
         |x: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>| {
-            let (x, y) = (x.tiles([8]).acquire(ct::Scope::Block), y.tiles([8]).relaxed(ct::Scope::System));
+            let (x, y) = (x.tiled([8]).acquire(ct::Scope::Block), y.tiled([8]).relaxed(ct::Scope::System));
             x.store(0, x.load(0));
             y.release(ct::Scope::Device).store(0, y.load(0));
         },

@@ -1,6 +1,6 @@
 //! What a kernel and its arguments have to be: the traits between `launch` and the front end.
 //!
-//! [`ArrivesAs`] relates what the host gives to what the kernel takes. It turns the arguments into those that a
+//! [`IntoKernelArg`] relates what the host gives to what the kernel takes. It turns the arguments into those that a
 //! launch handles: [`LaunchArg`]s, which a launch asks three things: their part of the specialisation key, their
 //! parameter words, and (only when nothing compiled fits) their traced value. All three visit the entry's
 //! parameters in the same order. Arrays implement it in `runtime`; numbers, [`Constant`], tuples and lists here.
@@ -8,8 +8,8 @@
 //!
 //! A launch hands addresses to code that was compiled for what [`LaunchArg::key`] said, so `LaunchArg` is sealed:
 //! parameter words, declared parameters and memory of an argument agree because they are written here and in
-//! `runtime`. `ArrivesAs` is open: whatever takes a value apart into such arguments, once for each launch, and makes
-//! another one of what they arrive as, needs no unsafe code and can do no harm. [`args!`](crate::args) writes it for
+//! `runtime`. `IntoKernelArg` is open: whatever takes a value apart into such arguments, once for each launch, and makes
+//! another one of what they arrive as, needs no unsafe code and can do no harm. [`impl_kernel_args!`](crate::impl_kernel_args) writes it for
 //! structs.
 
 mod argument;
@@ -24,7 +24,7 @@ mod words;
 pub(crate) use argument::sealed;
 pub use argument::{Constant, ConstantValue, LaunchArg, StoredConstant};
 pub(crate) use arrive::arrives_as_it_is;
-pub use arrive::{Arguments, ArrivesAs};
+pub use arrive::{Arguments, IntoKernelArg};
 #[doc(hidden)]
 pub use arrive::{FromFields, Way};
 #[cfg(not(feature = "_suite"))]

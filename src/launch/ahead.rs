@@ -11,7 +11,7 @@ use super::specialise::{Prepared, prepare};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::PrintOptions;
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, refuse_nested};
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, refuse_nested};
 use crate::runtime::{Device, limited};
 
 /// Kernels to compile before they are launched: see [`compile_all`].
@@ -116,7 +116,7 @@ impl Kernels {
     pub fn add<K, A, P>(self, kernel: K, args: A) -> Kernels
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         self.add_with(&Launch::new(1), kernel, args)
     }
@@ -137,7 +137,7 @@ impl Kernels {
     pub fn add_with<K, A, P>(self, launch: &Launch<'_>, kernel: K, args: A) -> Kernels
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         self.with_call(launch, &Bound::new(&kernel, &Arguments::of(args)).call())
     }
@@ -255,11 +255,11 @@ pub struct Progress<'a> {
     pub error: Option<&'a Error>,
 }
 
-/// What [`compile_all`] did.
+/// Summary of [`compile_all`].
 #[derive(Debug, Default)]
 #[must_use]
 #[non_exhaustive]
-pub struct Ahead {
+pub struct CompileSummary {
     /// Kernels compiled.
     pub compiled: usize,
     /// Kernels that were there before.
@@ -268,7 +268,7 @@ pub struct Ahead {
     pub failed: Vec<(String, Error)>,
 }
 
-impl Ahead {
+impl CompileSummary {
     /// The first failure, if there is one.
     ///
     /// # Errors
@@ -310,14 +310,18 @@ impl Ahead {
 ///
 /// # Panics
 /// When `progress` does.
-pub fn compile_all(kernels: Kernels, progress: impl FnMut(Progress<'_>)) -> Ahead {
+pub fn compile_all(kernels: Kernels, progress: impl FnMut(Progress<'_>)) -> CompileSummary {
     compile_each(kernels, None, progress)
 }
 
 /// [`compile_all`], each kernel within a limit of time.
-pub(super) fn compile_each(kernels: Kernels, limit: Option<Duration>, mut progress: impl FnMut(Progress<'_>)) -> Ahead {
+pub(super) fn compile_each(
+    kernels: Kernels,
+    limit: Option<Duration>,
+    mut progress: impl FnMut(Progress<'_>),
+) -> CompileSummary {
     let Kernels { jobs, failed, found, .. } = kernels;
-    let mut ahead = Ahead { compiled: 0, found, failed };
+    let mut ahead = CompileSummary { compiled: 0, found, failed };
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         let jobs = &jobs;

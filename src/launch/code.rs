@@ -12,7 +12,7 @@ use crate::backend::cpu::Checks;
 use crate::backend::{Hints, tileir};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel};
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -40,7 +40,7 @@ use crate::target::Target;
 pub fn inspect<K, A, P>(kernel: K, args: A) -> Inspection
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
     Inspection::of_call(&Bound::new(&kernel, &Arguments::of(args)).call())
 }

@@ -6,7 +6,7 @@ use super::hints::check_hints;
 use super::ptx::{Plan, plans};
 use crate::backend::ptx::Launched;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Bound, Kernel, WordWriter};
+use crate::kernel::{Arguments, Bound, IntoKernelArg, Kernel, WordWriter};
 use crate::runtime::Backend;
 use crate::target::Target;
 
@@ -21,7 +21,7 @@ impl Launch<'_> {
     pub fn plans<K, A, P>(&self, kernel: K, args: A, target: Target, all: bool) -> Result<Vec<Plan>>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         check_hints(self.hints)?;
         let grid = self.grid.checked(Backend::Ptx)?;

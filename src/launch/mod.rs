@@ -56,19 +56,21 @@ mod ways;
 mod whole;
 mod work;
 
-pub use ahead::{Ahead, Kernels, Progress, compile_all};
-pub use bench::{Measured, bench};
+pub use ahead::{CompileSummary, Kernels, Progress, compile_all};
+pub use bench::{Measurement, bench};
 pub use bundle::{Bundle, BundledKernel, Bundler};
-pub use call::{launch, launch_returning};
+pub use call::{launch, launch_with_outputs};
 pub use choices::Launch;
 pub use code::{Inspection, inspect};
 pub use compiled::{CompiledKernel, compile};
-pub use doctor::{CacheCheck, Checkup, GpuCheck, doctor};
-pub use export::{Exported, ExportedParam, Format, export};
+pub use doctor::{CacheCheck, DoctorReport, GpuCheck, doctor};
+pub use export::{ExportedKernel, ExportedParam, Format, export};
 pub use grid::Grid;
 pub use loaded::{LoadedKernel, load};
 pub use random::{Random, RandomElement};
 pub use raw::RawLaunch;
 pub use remarks::Remarks;
-pub use tune::{Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuned, Tuner, space};
-pub use whole::{ArrayExpr, Fused, Map, MapWith, Zip};
+pub use tune::{
+    Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuner, TuningResult, space,
+};
+pub use whole::{ArrayExpr, FusedExpr, Map, MapWith, Zip};

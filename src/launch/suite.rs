@@ -2,7 +2,7 @@
 
 use super::choices::Launch;
 use super::code::Inspection;
-use super::export::{Exported, Format};
+use super::export::{ExportedKernel, Format};
 use crate::error::Result;
 use crate::kernel::Call;
 use crate::target::Target;
@@ -24,7 +24,7 @@ impl Launch<'_> {
     /// As [`Launch::export`].
     #[doc(hidden)]
     #[track_caller]
-    pub fn exported_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
+    pub fn exported_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<ExportedKernel> {
         self.export_call(call, target, format)
     }
 

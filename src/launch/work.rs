@@ -4,7 +4,7 @@ use super::choices::Launch;
 use super::code::traced;
 use super::remarks::Remarks;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, WordWriter};
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, WordWriter};
 use crate::pass::Work;
 use crate::runtime::{Backend, Device};
 
@@ -35,7 +35,7 @@ impl Launch<'_> {
     pub fn work<K, A, P>(&self, kernel: K, args: A) -> Result<Work>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let generator = self.backend.unwrap_or(Backend::Ptx);
         let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };

@@ -9,7 +9,7 @@ use super::order::{Order, Scope};
 use super::places::{Component, GatherIndex, Places, Request, Target};
 use super::visit::Visit;
 use crate::dtype::DType;
-use crate::element::{Int, Number, Whole, bf16, f16};
+use crate::element::{ByteSized, Int, Number, bf16, f16};
 use crate::ir::table::Effect;
 use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, record};
@@ -602,7 +602,7 @@ impl<T: AtomicXchg, const R: usize> ArrayMut<T, R> {
     }
 }
 
-impl<T: Whole, const R: usize> ArrayMut<T, R> {
+impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     #[track_caller]
     fn atomic<const N: usize>(
         self,
@@ -620,7 +620,7 @@ impl<T: Whole, const R: usize> ArrayMut<T, R> {
 
 /// Records an atomic operation on what the target names, with a result of rank `N`.
 #[track_caller]
-pub(super) fn atomic_on<T: Whole, const N: usize>(
+pub(super) fn atomic_on<T: ByteSized, const N: usize>(
     name: &'static str,
     target: Target<'_>,
     deed: Deed,

@@ -7,10 +7,10 @@ use super::access::{Access, StoreOptions};
 use super::atomic::{Atomic, AtomicAdd, AtomicBits, AtomicMinMax, Deed};
 use super::construct::{extents, full};
 use super::index::{Component, TileIndex};
-use super::memory::Stores;
+use super::memory::StoreValue;
 use super::operand::Operand;
 use super::places;
-use super::tiles::Tiles;
+use super::tiles::TiledView;
 use super::visit::Visit;
 use crate::ir::table::Effect;
 use crate::ir::{Attr, MemOrder, MemScope, Opcode, Type};
@@ -76,7 +76,7 @@ macro_rules! atomic_stores {
             ///
             #[doc = example!("", stringify!($name), "ct::full([1], 3)"; $after)]
             #[track_caller]
-            pub fn $name(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
+            pub fn $name(self, index: impl TileIndex<R>, tile: impl StoreValue<T, R>) {
                 let (place, tile) = (here(), tile.stored());
                 record(|t| {
                     let (shape, access) = (t.shape(tile), Access::default());
@@ -86,13 +86,13 @@ macro_rules! atomic_stores {
             }
         }
 
-        impl<T: $bound, const R: usize> Tiles<ArrayMut<T, R>, R> {
+        impl<T: $bound, const R: usize> TiledView<ArrayMut<T, R>, R> {
             #[doc = concat!(
                 "[`ArrayMut::", stringify!($name), "`] of a tile of this view; a scalar or a host value fills it. Relaxed, \
                 whatever the view says of orders."
             )]
             ///
-            #[doc = example!(".tiles([1])", stringify!($name), "3"; $after)]
+            #[doc = example!(".tiled([1])", stringify!($name), "3"; $after)]
             #[track_caller]
             pub fn $name(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
                 let place = here();

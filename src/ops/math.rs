@@ -3,7 +3,7 @@
 //! They work on f16, bf16, f32 and f64; the two 16-bit types are computed in f32 and rounded.
 
 use super::mode::scoped;
-use super::operand::{Beside, beside, elementwise, methods, uniform, value};
+use super::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
 use crate::element::{Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
 use crate::ops::compare::mask;
@@ -198,7 +198,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn pow(self, exponent: impl Beside<Self>) -> Self {
+    pub fn pow(self, exponent: impl BroadcastOperand<Self>) -> Self {
         uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
     }
 
@@ -215,7 +215,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn atan2(self, x: impl Beside<Self>) -> Self {
+    pub fn atan2(self, x: impl BroadcastOperand<Self>) -> Self {
         uniform(here(), "atan2", Opcode::Atan2, vec![], &[value(self), beside::<Self>(x)])
     }
 

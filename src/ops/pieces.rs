@@ -4,7 +4,7 @@ use super::construct::extents;
 use super::index::{Component, TileIndex};
 use super::operand::Operand;
 use crate::dtype::DType;
-use crate::element::{Element, Whole};
+use crate::element::{ByteSized, Element};
 use crate::ir::table::Effect;
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Sign, Type, Value};
 use crate::tile::{Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
@@ -458,7 +458,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// One element. An index known only when the kernel runs, and outside of the tile, stands for the nearest
     /// element.
     ///

@@ -10,7 +10,7 @@
 //!   36, 1981). The coefficients interpolate at Chebyshev's points, computed with 50 digits.
 
 use super::calc::{Calc, float_formula, functions};
-use super::operand::{Beside, beside, methods, value};
+use super::operand::{BroadcastOperand, beside, methods, value};
 use crate::dtype::DType;
 use crate::element::Float;
 use crate::ir::{CmpPred, Value};
@@ -186,7 +186,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn hypot(self, other: impl Beside<Self>) -> Self {
+    pub fn hypot(self, other: impl BroadcastOperand<Self>) -> Self {
         float_formula(here(), "hypot", &[value(self), beside::<Self>(other)], |c, v| {
             let (a, b) = (c.abs(v[0]), c.abs(v[1]));
             let (large, small) = (c.larger(a, b), c.smaller(a, b));

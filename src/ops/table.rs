@@ -2,7 +2,7 @@
 
 use super::index::{Component, IntoIndex};
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::table::Effect;
 use crate::ir::{Attr, CmpPred, ConstData, MemOrder, Opcode, Overflow, Predicate, Sign, Type, Value};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Arrays, ArraysMut, Handle, Place, Scalar, TableHandle, Trace};
@@ -74,7 +74,7 @@ impl Trace {
 
 macro_rules! tables {
     ($($arrays:ident $array:ident $host:literal;)+) => {$(
-        impl<T: Whole, const R: usize> $arrays<T, R> {
+        impl<T: ByteSized, const R: usize> $arrays<T, R> {
             /// The array at an index, a number or scalar. Where there is none it has no elements: all extents are 0, loads
             /// read padding, and nothing can be written.
             ///

@@ -1,7 +1,7 @@
 //! A tile in a layout that the user chooses.
 
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::{Attr, Distribution, Opcode, Value};
 use crate::layout::{Layout, Modes};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
@@ -142,7 +142,7 @@ fn fitting(own: &[i64], shape: &[i64]) -> String {
     }
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// The same tile, held by the threads of the tile block as `layout` says.
     ///
     /// A layout tells which thread has which elements, in which of its slots: a product of `local` (slots of a thread) and

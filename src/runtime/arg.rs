@@ -141,9 +141,9 @@ macro_rules! array_argument {
 
         impl<T: Element, const R: usize> LaunchArg for $ty {
             type Traced = $traced<T, R>;
-            type Back = ();
+            type Output = ();
 
-            fn back(self) {}
+            fn into_output(self) {}
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
@@ -296,9 +296,9 @@ impl<T: Element, const R: usize> Sealed for ArraySpec<T, R> {}
 
 impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     type Traced = Array<T, R>;
-    type Back = ();
+    type Output = ();
 
-    fn back(self) {}
+    fn into_output(self) {}
 
     fn key(&self, key: &mut WordWriter) {
         key.push(facts_word(self.facts()));
@@ -336,9 +336,9 @@ impl<T: Element, const R: usize> Sealed for ArraySpecMut<T, R> {}
 
 impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
     type Traced = ArrayMut<T, R>;
-    type Back = ();
+    type Output = ();
 
-    fn back(self) {}
+    fn into_output(self) {}
 
     fn key(&self, key: &mut WordWriter) {
         self.0.key(key);

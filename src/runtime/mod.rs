@@ -52,14 +52,14 @@ pub use bench::{Bench, Times};
 pub use by_pointer::ByPointer;
 pub use compare::Comparison;
 pub use complex::{ComplexDeviceArray, Interleaved};
-pub use cut::Cut;
+pub use cut::Partition;
 pub(crate) use deadline::{in_user_code, launch_end, limited};
 pub use device::{Backend, Device};
 pub(crate) use driver::Driver;
 pub(crate) use failure::{FailureNote, Note};
-pub use finish::Finished;
+pub use finish::StreamFuture;
 pub(crate) use gpu::{Gpu, GpuStream, Seen, StreamHandle, driver_build};
-pub use graph::{Graph, Held};
+pub use graph::{Graph, GraphResource};
 pub(crate) use limit::{compile_limit, within};
 pub use memory::{ALIGNMENT, Memory, MemoryUse};
 pub(crate) use module::{

@@ -14,7 +14,7 @@ use super::strided::Strided;
 use super::view::{DeviceView, DeviceViewMut};
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
-use crate::kernel::{ArrivesAs, Constant, LaunchArg};
+use crate::kernel::{Constant, IntoKernelArg, LaunchArg};
 use crate::narrow::{Narrow, pack_row, row_bytes, unpack_row};
 use crate::ops::{PackedArray, PackedArrayMut, PackedFacts};
 
@@ -399,18 +399,18 @@ pub(super) fn row<const R: usize>(shape: [usize; R], words: &Strided<R>) -> (i32
 macro_rules! packed_argument {
     ($([$($generics:tt)*] $ty:ty => $array:ident, $words:ty, |$this:ident| $give:expr, $shape:expr;)+) => {$(
         #[diagnostic::do_not_recommend]
-        impl<$($generics)* F: Narrow, const R: usize> ArrivesAs<$array<F, R>> for $ty {
-            type Given = ($words, i32, Constant<PackedFacts>);
+        impl<$($generics)* F: Narrow, const R: usize> IntoKernelArg<$array<F, R>> for $ty {
+            type Arg = ($words, i32, Constant<PackedFacts>);
 
             #[inline]
-            fn give(self) -> Self::Given {
+            fn into_arg(self) -> Self::Arg {
                 let $this = self;
                 let (shape, words) = ($shape, $give);
                 let (extent, facts) = row(shape, &words.layout());
                 (words, extent, facts)
             }
 
-            fn arrive((words, extent, facts): <Self::Given as LaunchArg>::Traced) -> $array<F, R> {
+            fn from_traced((words, extent, facts): <Self::Arg as LaunchArg>::Traced) -> $array<F, R> {
                 $array::new(words, extent, facts)
             }
         }

@@ -13,12 +13,12 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     (
         "kernel/mod.rs",
         "pub use arrive::{FromFields, Way}",
-        "`args!`; a `Way` of a program's own is `own` or made of fields",
+        "`impl_kernel_args!`; a `Way` of a program's own is `own` or made of fields",
     ),
     ("launch/estimate.rs", "pub fn plans<", "measurements of the cost model: compiles alone"),
     ("launch/ptx.rs", "pub struct Plan ", "the same"),
     ("ops/memory.rs", "pub fn store<", "the error of a store to an array that is read only"),
-    ("runtime/foreign/cudarc.rs", "pub struct Held<", "a sealed trait mentions it; its fields are private"),
+    ("runtime/foreign/cudarc.rs", "pub struct BorrowedArray<", "a sealed trait mentions it; its fields are private"),
 ];
 
 #[test]

@@ -191,7 +191,7 @@ fn reductions_into_arrays() {
         let tile = ct::zeros::<f32, 2>([8, 16]);
         out.atomic_store_add((ct::at(ids), ct::at(ids)), tile);
         out.atomic_store_max((0, ct::at(ids)), tile);
-        out.tiles([8, 8]).order([0, 0]).atomic_store_add((0, 0), 1.0);
+        out.tiled([8, 8]).order([0, 0]).atomic_store_add((0, 0), 1.0);
     });
     assert_eq!(
         text,
@@ -269,7 +269,7 @@ fn indices_and_parts_of_arrays() {
         let ids = ct::arange(8, 0, 1);
         let _ = a.load((ct::at(ids), ct::at(ids)), [8, 8]);
         let _ = a.load((0, ct::at(ids)), [8, 16]);
-        let _ = a.tiles([8, 8]).step([8, 0]).load((0, 0));
+        let _ = a.tiled([8, 8]).step([8, 0]).load((0, 0));
         let _ = a.slice(2, ..7);
         let _ = a.slice(0, ct::at(3)..ct::at(5));
         let _ = a.step(0, -1);

@@ -86,7 +86,7 @@ fn float_literal() -> String {
 
 /// Without checks: defined and harmless. With `CUTLET_CHECK=all`, or so:
 fn checked(grid: usize) -> ct::Launch<'static> {
-    ct::Launch::new(grid).check(ct::Checks::all())
+    ct::Launch::new(grid).checks(ct::Checks::all())
 }
 
 fn index_out_of_bounds() -> String {

@@ -69,7 +69,7 @@ fn launch<T: Number>(
         return Ok(());
     }
     let launch = ct::Launch::new(place.grid()).stream(stream);
-    match ct::next_extent(place.shape[3]) {
+    match place.shape[3].next_power_of_two() {
         tile if tile <= LONGEST_TILE => launch.launch(rows::<T>, (x, weight, y, epsilon, ct::Constant(tile))),
         _ => launch.launch(long_rows::<T>, (x, weight, y, epsilon, ct::Constant(TILE))),
     }

@@ -56,7 +56,7 @@ fn launch<T: Number>(stream: &Stream, x: DeviceView<T, 4>, y: DeviceViewMut<T, 4
         return Ok(());
     }
     let launch = ct::Launch::new(place.grid()).stream(stream);
-    match ct::next_extent(place.shape[3]) {
+    match place.shape[3].next_power_of_two() {
         tile if tile <= LONGEST_TILE => launch.launch(rows::<T>, (x, y, ct::Constant(tile))),
         _ => launch.launch(long_rows::<T>, (x, y, ct::Constant(TILE))),
     }

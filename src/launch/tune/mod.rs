@@ -24,4 +24,4 @@ pub use key::TuneKey;
 pub use options::Tuner;
 pub use record::{Record, Records, Trial};
 pub use space::{Ranges, space};
-pub use tuned::{Chosen, Origin, Outcome, TuneStep, Tuned};
+pub use tuned::{Chosen, Origin, Outcome, TuneStep, TuningResult};

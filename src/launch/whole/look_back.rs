@@ -4,7 +4,7 @@
 
 use super::board::{Board, Levels, blank};
 use super::combine::Combine;
-use super::fused::{Code, Fused};
+use super::fused::{Code, FusedExpr};
 use super::launched::launched;
 use super::plan::counts;
 use super::reduce::{CutLines, Lines};
@@ -18,7 +18,7 @@ use crate::tile::{ArrayMut, Scalar};
 
 /// Each tile of the lines is a part of its own.
 #[track_caller]
-pub fn scan_long<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+pub fn scan_long<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     device: Device,
     lines: &Lines<R>,

@@ -18,4 +18,4 @@ mod store;
 mod tests;
 
 pub use expr::ArrayExpr;
-pub use fused::{Fused, Map, MapWith, Zip};
+pub use fused::{FusedExpr, Map, MapWith, Zip};

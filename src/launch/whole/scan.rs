@@ -2,7 +2,7 @@
 //! from its first element to its last.
 
 use super::combine::Combine;
-use super::fused::{Code, Fused, surveyed};
+use super::fused::{Code, FusedExpr, surveyed};
 use super::launched::launched;
 use super::look_back::scan_long;
 use super::plan::Survey;
@@ -14,7 +14,7 @@ use crate::runtime::DeviceArray;
 use crate::tile::{ArrayMut, Scalar};
 
 #[track_caller]
-pub fn scan<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+pub fn scan<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     axis: usize,
     identity: E::Elem,
@@ -33,7 +33,7 @@ pub fn scan<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
 
 /// A block for each line, or tile of lines.
 #[track_caller]
-fn scan_alone<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+fn scan_alone<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     survey: &Survey<R>,
     lines: &Lines<R>,

@@ -4,7 +4,7 @@ use super::super::construct::full;
 use super::super::mma::{MatrixRank, Rank, matmul, mma};
 use super::super::operand::Operand;
 use super::super::reduce::Axes;
-use super::super::state::{State, Values};
+use super::super::state::{LoopState, Values};
 use crate::complex::{Complex, ComplexPart, Sealed};
 use crate::element::{Element, Float, MatmulInput, MmaInput};
 use crate::tile::{Scalar, Tile};
@@ -44,13 +44,13 @@ macro_rules! parts {
 parts! { [, const R: usize] Tile<T, R>; [] Scalar<T>; }
 
 /// What goes through loops and branches.
-impl<X: State> State for Complex<X> {
+impl<X: LoopState> LoopState for Complex<X> {
     fn flatten(&self, out: &mut Values) {
         self.re.flatten(out);
         self.im.flatten(out);
     }
-    fn rebuild(&self, from: &mut Values) -> Self {
-        Complex { re: self.re.rebuild(from), im: self.im.rebuild(from) }
+    fn unflatten(&self, from: &mut Values) -> Self {
+        Complex { re: self.re.unflatten(from), im: self.im.unflatten(from) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use cutlet::backend::tileir::Version;
-use cutlet::kernel::{ArrivesAs, Kernel};
+use cutlet::kernel::{IntoKernelArg, Kernel};
 use cutlet::{Backend, Checks, Device, Format, Grid, Hints, Inspection, Launch, Target};
 
 use similar::TextDiff;
@@ -170,7 +170,7 @@ impl Options {
         let [x, y, z] = grid.into().extents();
         let mut launch = Launch::new([x, y, if self.twice { 2 * z } else { z }]).hints(self.hints());
         if let Some(checks) = self.check {
-            launch = launch.check(checks);
+            launch = launch.checks(checks);
         }
         self.backend.map_or(launch, |backend| launch.backend(backend))
     }
@@ -179,7 +179,7 @@ impl Options {
     fn inspect<K, A, P>(&self, kernel: K, args: A) -> Inspection
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let code = cutlet::inspect(kernel, args).target(self.target).hints(self.hints());
         match self.check {
@@ -192,7 +192,7 @@ impl Options {
     pub fn emit<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let code = match self.emit {
             None => return Ok(()),
