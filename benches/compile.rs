@@ -91,7 +91,7 @@ fn compile(form: Form, size: usize, target: ct::Target, tile: usize) -> ct::Resu
     let array = ct::ArraySpec::<f32, 1>::new([1024]).mutable();
     let start = Instant::now();
     let kernel = move |y: ArrayMut<f32, 1>, size: usize, tile: usize| form(y, size, tile);
-    let text = ct::code_ptx(kernel, (array, Constant(size), Constant(tile)), target)?;
+    let text = ct::inspect(kernel, (array, Constant(size), Constant(tile))).target(target).ptx()?;
     Ok((start.elapsed(), text.len()))
 }
 

@@ -1,4 +1,4 @@
-//! Awaiting a GPU: `Stream::finished` is a future for any executor; here one of a few lines.
+//! Awaiting a GPU: `Stream::completion` is a future for any executor; here one of a few lines.
 //! `cargo run --release --example future`
 
 use std::pin::pin;
@@ -21,7 +21,7 @@ async fn sum_of_squares(device: ct::Device, numbers: &[f32]) -> ct::Result<f32> 
     let mut y = device.zeros([numbers.len()])?;
     let blocks = numbers.len().div_ceil(1024);
     ct::Launch::new(blocks).stream(&stream).launch(square, (&x, &mut y))?;
-    stream.finished().await?;
+    stream.completion().await?;
     Ok(y.to_vec()?.iter().sum())
 }
 

@@ -23,7 +23,7 @@ pub fn scaled_matmul(
     let tiles = [c.num_tiles(0, [tm, tn]), c.num_tiles(1, [tm, tn])];
     let blocks = a.num_tiles(1, [tm, BLOCK]);
     // A tile of the result meets few blocks of columns. Those come with whole grains of 16 bytes, among which they begin anywhere.
-    let columns = columns.tiles([1, (GRAIN + tn.div_ceil(BLOCK)).next_power_of_two()]).step([1, GRAIN]);
+    let columns = columns.tiled([1, (GRAIN + tn.div_ceil(BLOCK)).next_power_of_two()]).step([1, GRAIN]);
     ct::fold(ct::range(ct::bid(0), tiles[0] * tiles[1]).step(ct::num_blocks(0)), (), |(), index| {
         let [i, j] = ct::swizzle_2d(index, tiles[0], tiles[1], 16);
         // What so many terms are scaled by: rows by numbers of their own, pieces by those of the blocks that they lie in.

@@ -39,7 +39,7 @@ pub fn main() -> anyhow::Result<()> {
             kernels.add_with(&launch(size, c), transpose, (&*x, y, ct::Constant(c.tile)))
         })
         .check(|(_, y)| Ok(y.to_vec()?.into_iter().map(f64::from).collect()), 0.0)
-        .progress(|step| println!("{step}"));
+        .on_progress(|step| println!("{step}"));
     let mut arrays = (x, y);
     let tuned = tuner.run(device, &mut arrays, space, |(x, y), c| {
         launch(size, c).launch(transpose, (&*x, y, ct::Constant(c.tile)))

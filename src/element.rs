@@ -167,7 +167,7 @@ pub trait Bits: Comparable {}
     message = "`{Self}` tiles cannot be compared",
     note = "comparisons work on f16, bf16, f32, f64, integers and bool; `.cast::<f32>()` first"
 )]
-pub trait Comparable: Whole {}
+pub trait Comparable: ByteSized {}
 
 /// Every floating-point type, also those without arithmetic (tf32 and the 8- and 4-bit floats).
 ///
@@ -185,13 +185,13 @@ pub trait Comparable: Whole {}
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a floating-point type")]
 pub trait AnyFloat: Element {}
 
-/// Types that one tile value may hold without a partner: all but the packed 4-bit float.
+/// Element types whose size is a number of whole bytes: all but the packed 4-bit float.
 ///
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn first<T: Whole>(x: Tile<T, 1>) -> Scalar<T> {
+/// fn first<T: ByteSized>(x: Tile<T, 1>) -> Scalar<T> {
 ///     x.get(0)
 /// }
 /// ct::assert!(first(ct::astile([7u16, 9])).eq(7));
@@ -199,7 +199,7 @@ pub trait AnyFloat: Element {}
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(message = "a single `{Self}` cannot be handled: four-bit elements come in pairs")]
-pub trait Whole: Element {}
+pub trait ByteSized: Element {}
 
 /// A left operand of `mma` together with the type of the right one and of the accumulator.
 ///
@@ -528,7 +528,7 @@ macro_rules! impl_for {
 }
 impl_for!(Sealed: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64);
 impl_for!(Signed: i8 i16 i32 i64);
-impl_for!(Whole: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu);
+impl_for!(ByteSized: i8 i16 i32 i64 u8 u16 u32 u64 bool f16 bf16 f32 f64 tf32 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu);
 
 macro_rules! mma_pairs {
     ($($lhs:ident $rhs:ident => $natural:ident $(, $other:ident)?;)+) => {$(

@@ -73,7 +73,7 @@
 //! ```
 //!
 //! Where to look: [`ops`] for everything that can be done with tiles, [`mod@pointer`] for what arrays cannot say, [`element`] for the element types,
-//! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`code_ir`] and [`code_ptx`]
+//! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`inspect`]
 //! for the code of a kernel without a device, [`layout`] for how tiles lie in registers, [`guide`] for everything else: a list of
 //! all operations, coming from other languages, debugging, a glossary.
 
@@ -110,12 +110,12 @@ pub use complex::{Complex, ComplexPart, c32, c64, c128};
 pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 pub use error::{Diagnostic, Error, Location, Note, Result};
 pub use ir::{Padding, Rounding};
-pub use kernel::{ArrivesAs, Constant, RawPtr};
+pub use kernel::{Constant, IntoKernelArg, RawPtr};
 pub use launch::{
-    Ahead, ArrayExpr, Bundle, BundledKernel, Bundler, CacheCheck, Checkup, CompiledKernel, Exported, ExportedParam,
-    Format, Fused, GpuCheck, Grid, Kernels, Launch, LoadedKernel, Map, MapWith, Measured, Progress, Random,
-    RandomElement, RawLaunch, Remarks, Tuned, Tuner, Zip, bench, code_ir, code_passes, code_picture, code_ptx,
-    code_schedule, code_tiled, compile, compile_all, doctor, export, launch, launch_returning, load,
+    ArrayExpr, Bundle, BundledKernel, Bundler, CacheCheck, CompileSummary, CompiledKernel, DoctorReport,
+    ExportedKernel, ExportedParam, Format, FusedExpr, GpuCheck, Grid, Inspection, Kernels, Launch, LoadedKernel, Map,
+    MapWith, Measurement, Progress, Random, RandomElement, RawLaunch, Remarks, Tuner, TuningResult, Zip, bench,
+    compile, compile_all, doctor, export, inspect, launch, launch_with_outputs, load,
 };
 pub use narrow::{
     FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3, f6e3m2,
@@ -129,9 +129,9 @@ pub use runtime::foreign;
 pub use runtime::with_index64;
 #[doc(inline)]
 pub use runtime::{
-    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, ByPointer, Comparison, ComplexDeviceArray, Cut,
-    Device, DeviceArray, DeviceView, DeviceViewMut, Event, Finished, Graph, Held, Interleaved, NewArray,
-    PackedDeviceArray, PackedSpec, PackedSpecMut, PackedView, Stream, StreamPool, Times,
+    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, ByPointer, Comparison, ComplexDeviceArray,
+    Device, DeviceArray, DeviceView, DeviceViewMut, Event, Graph, GraphResource, Interleaved, NewArray,
+    PackedDeviceArray, PackedSpec, PackedSpecMut, PackedView, Partition, Stream, StreamFuture, StreamPool, Times,
 };
 pub use target::{ByTarget, Target};
 #[doc(inline)]
@@ -144,7 +144,7 @@ pub mod tune {
 
     #[doc(inline)]
     pub use crate::launch::{
-        Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuned, Tuner, space,
+        Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuner, TuningResult, space,
     };
 }
 

@@ -1,7 +1,7 @@
 //! The types and traits that most kernels name: `use cutlet::prelude::*;` beside `use cutlet as ct;`.
 
 pub use crate::element::{
-    AnyFloat, Bits, Comparable, Element, Float, Int, Number, Signed, Whole, bf16, f4e2m1fn, f8e4m3fn, f8e5m2,
+    AnyFloat, Bits, ByteSized, Comparable, Element, Float, Int, Number, Signed, bf16, f4e2m1fn, f8e4m3fn, f8e5m2,
     f8e5m3fnu, f8e8m0fnu, f16, tf32,
 };
 pub use crate::ir::{Padding, Rounding};

@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// # use cutlet::prelude::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([64]);
 /// let fill = |x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64]));
-/// assert!(ct::code_ptx(fill, (x.mutable(),), ct::Target::SM_80)?.contains(".target sm_80"));
+/// assert!(ct::inspect(fill, (x.mutable(),)).target(ct::Target::SM_80).ptx()?.contains(".target sm_80"));
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

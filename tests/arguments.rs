@@ -1,7 +1,7 @@
 //! What a launch gives and what the kernel takes: lists, structs, literals, and arguments of the user's own.
 
 use cutlet as ct;
-use cutlet::kernel::{ArrivesAs, Kernel};
+use cutlet::kernel::{IntoKernelArg, Kernel};
 use cutlet::prelude::*;
 use cutlet::{DeviceArray, Result};
 
@@ -15,7 +15,7 @@ struct Norm<X, W, E, C> {
     eps: E,
     tile: C,
 }
-ct::args!(Norm<X, W, E, C> { x, weight, eps, tile });
+ct::impl_kernel_args!(Norm<X, W, E, C> { x, weight, eps, tile });
 
 fn scale(p: Norm<Array<f32, 2>, Array<f16, 1>, Scalar<f32>, usize>, out: ArrayMut<f32, 2>) {
     let x = p.x.load((ct::bid(0), 0), [1, p.tile]);
@@ -87,22 +87,22 @@ struct Numbered<'a>(f32, &'a DeviceArray<f32, 1>);
 
 type Two = (Array<f32, 1>, Array<f32, 1>);
 
-impl<'a, const SWAPPED: bool> ArrivesAs<Two> for Pair<'a, SWAPPED> {
-    type Given = (&'a DeviceArray<f32, 1>, &'a DeviceArray<f32, 1>);
-    fn give(self) -> Self::Given {
+impl<'a, const SWAPPED: bool> IntoKernelArg<Two> for Pair<'a, SWAPPED> {
+    type Arg = (&'a DeviceArray<f32, 1>, &'a DeviceArray<f32, 1>);
+    fn into_arg(self) -> Self::Arg {
         (self.0, self.1)
     }
-    fn arrive((a, b): Two) -> Two {
+    fn from_traced((a, b): Two) -> Two {
         if SWAPPED { (b, a) } else { (a, b) }
     }
 }
 
-impl<'a> ArrivesAs<(Array<f32, 1>, Scalar<f32>)> for Numbered<'a> {
-    type Given = (f32, &'a DeviceArray<f32, 1>);
-    fn give(self) -> Self::Given {
+impl<'a> IntoKernelArg<(Array<f32, 1>, Scalar<f32>)> for Numbered<'a> {
+    type Arg = (f32, &'a DeviceArray<f32, 1>);
+    fn into_arg(self) -> Self::Arg {
         (self.0, self.1)
     }
-    fn arrive((n, a): (Scalar<f32>, Array<f32, 1>)) -> (Array<f32, 1>, Scalar<f32>) {
+    fn from_traced((n, a): (Scalar<f32>, Array<f32, 1>)) -> (Array<f32, 1>, Scalar<f32>) {
         (a, n)
     }
 }
@@ -151,12 +151,12 @@ impl<const N: u32> Kernel<(Plus<N>,)> for Add {
 
 struct Any<'a>(&'a DeviceArray<f32, 1>, &'a mut DeviceArray<f32, 1>);
 
-impl<'a, const N: u32> ArrivesAs<Plus<N>> for Any<'a> {
-    type Given = (&'a DeviceArray<f32, 1>, &'a mut DeviceArray<f32, 1>);
-    fn give(self) -> Self::Given {
+impl<'a, const N: u32> IntoKernelArg<Plus<N>> for Any<'a> {
+    type Arg = (&'a DeviceArray<f32, 1>, &'a mut DeviceArray<f32, 1>);
+    fn into_arg(self) -> Self::Arg {
         (self.0, self.1)
     }
-    fn arrive((x, y): (Array<f32, 1>, ArrayMut<f32, 1>)) -> Plus<N> {
+    fn from_traced((x, y): (Array<f32, 1>, ArrayMut<f32, 1>)) -> Plus<N> {
         Plus(x, y)
     }
 }
@@ -177,13 +177,13 @@ struct Reordered<X, W> {
     x: X,
     weight: W,
 }
-ct::args!(Reordered<X, W> { x, weight });
+ct::impl_kernel_args!(Reordered<X, W> { x, weight });
 
 struct Ordered<X, W> {
     x: X,
     weight: W,
 }
-ct::args!(Ordered<X, W> { x, weight });
+ct::impl_kernel_args!(Ordered<X, W> { x, weight });
 
 /// A kernel over structs whose fields have the same types.
 #[derive(Clone, Copy)]

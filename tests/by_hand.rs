@@ -6,7 +6,7 @@ use cutlet as ct;
 use cutlet::backend::ptx::{self, CompileOptions, Compiled};
 use cutlet::layout::{Layout, Modes, column_local, local, spatial};
 use cutlet::prelude::*;
-use cutlet::{ArraySpec, Constant, Hints, Launch, Target};
+use cutlet::{ArraySpec, Constant, Hints, Target};
 
 fn array<T: Element>() -> ArraySpec<T, 2> {
     ArraySpec::new([1 << 10, 1 << 10])
@@ -17,7 +17,7 @@ fn moved(layout: &Modes) -> String {
     let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
         y.store((ct::bid(0), 0), x.load((ct::bid(0), 0), [32, 16]).with_layout(layout));
     };
-    ct::code_ptx(kernel, (array(), array().mutable()), Target::SM_80).unwrap()
+    ct::inspect(kernel, (array(), array().mutable())).target(Target::SM_80).ptx().unwrap()
 }
 
 fn count(text: &str, what: &str) -> usize {
@@ -72,7 +72,7 @@ fn the_tile_is_held_as_wished() {
 fn compiled<K, A, P>(kernel: K, args: A, target: Target, hints: Hints) -> Compiled
 where
     K: cutlet::kernel::Kernel<P>,
-    A: cutlet::ArrivesAs<P>,
+    A: cutlet::IntoKernelArg<P>,
 {
     let mut module = traced::trace(kernel, args);
     cutlet::pass::optimize(&mut module);
@@ -108,7 +108,7 @@ fn a_piece_of_a_strip_is_in_the_layout() {
         let layout = local([16, 1]) * spatial([4, 32]) * local([1, 4]);
         y.store((0, 0), x.load((0, 0), [64, 128]).with_layout(layout) * 2.0);
     };
-    let text = ct::code_schedule(kernel, (array(), array().mutable()), Target::SM_80).unwrap();
+    let text = ct::inspect(kernel, (array(), array().mutable())).target(Target::SM_80).schedule().unwrap();
     assert!(text.contains("strip as L0, 8 slots a piece") && text.contains("name "), "{text}");
 }
 
@@ -143,13 +143,13 @@ fn warps_that_disagree_are_refused_at_the_line() {
         ),
         (2, "a layout for 128 threads, and the tile block has 2 warps, which are 64: ask for `num_warps` 4"),
     ] {
-        let launch = Launch::new(1).hints(Hints::new().num_warps(warps));
-        let error = launch.code_ptx(kernel, (array(), array().mutable()), Target::SM_90A).unwrap_err().to_string();
+        let code = ct::inspect(kernel, (array(), array().mutable())).hints(Hints::new().num_warps(warps));
+        let error = code.ptx().unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
         assert!(error.contains(concat!(file!(), ":")) && error.contains("with_layout"), "{error}");
     }
-    let launch = Launch::new(1).hints(Hints::new().num_warps(4));
-    assert!(launch.code_ptx(kernel, (array(), array().mutable()), Target::SM_90A).is_ok());
+    let code = ct::inspect(kernel, (array(), array().mutable())).hints(Hints::new().num_warps(4));
+    assert!(code.ptx().is_ok());
 }
 
 #[test]
@@ -407,6 +407,6 @@ fn layouts_of_bits_are_taken_too() {
         let layout = layout.clone();
         move |y: ArrayMut<f32, 2>| y.store((0, 0), ct::ones([16, 8]).with_layout(&layout))
     };
-    let text = ct::code_ptx(kernel(&fragment), (array().mutable(),), Target::SM_80).unwrap();
+    let text = ct::inspect(kernel(&fragment), (array().mutable(),)).target(Target::SM_80).ptx().unwrap();
     assert_eq!(count(&text, "st.global.v2.f32"), 2, "{text}");
 }

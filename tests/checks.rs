@@ -4,11 +4,11 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 fn all(grid: usize) -> ct::Launch<'static> {
-    ct::Launch::new(grid).check(ct::Checks::all())
+    ct::Launch::new(grid).checks(ct::Checks::all())
 }
 
 fn only(name: &str) -> ct::Launch<'static> {
-    ct::Launch::new(1).check(name.parse().unwrap())
+    ct::Launch::new(1).checks(name.parse().unwrap())
 }
 
 /// What an error says, with the places of this file as `<line>`, counted from that of the caller.
@@ -28,7 +28,7 @@ fn said(result: ct::Result<()>) -> String {
 }
 
 /// `x op y` of four elements, of which the fourth lies outside of the arrays and is 0.
-fn combined<T: Whole + Number>(
+fn combined<T: ByteSized + Number>(
     name: &str,
     op: impl Fn(Tile<T, 1>, Tile<T, 1>) -> Tile<T, 1> + Copy,
     x: [T; 3],
@@ -67,7 +67,7 @@ fn division() {
 }
 
 /// What the check says of these three numbers (and zero, which is not stored).
-fn told<T: Whole + Number>(
+fn told<T: ByteSized + Number>(
     name: &str,
     op: impl Fn(Tile<T, 1>, Tile<T, 1>) -> Tile<T, 1> + Copy,
     x: [T; 3],
@@ -130,8 +130,8 @@ fn shifts() {
 fn casts() {
     fn cast<T, U>(x: [T; 2]) -> Option<String>
     where
-        T: Whole + Number + ct::element::CastTo<U>,
-        U: Whole + Number,
+        T: ByteSized + Number + ct::element::CastTo<U>,
+        U: ByteSized + Number,
     {
         let device = ct::Device::cpu();
         let (x, mut y) = (device.array(&x, [2]).unwrap(), device.zeros([2]).unwrap());
@@ -336,7 +336,7 @@ fn checks_belong_to_the_code() {
     plain.launch(1, (&mut y,)).unwrap();
     assert!(checked.launch(1, (&mut y,)).is_err());
     assert!(all(1).launch_compiled(&checked, (&mut y,)).is_err());
-    ct::Launch::new(1).check(ct::Checks::none()).launch_compiled(&checked, (&mut y,)).unwrap();
+    ct::Launch::new(1).checks(ct::Checks::none()).launch_compiled(&checked, (&mut y,)).unwrap();
     let text = all(1).launch_compiled(&plain, (&mut y,)).unwrap_err().to_string();
     assert!(text.contains("was compiled without the checks"), "{text}");
     assert!(ct::Checks { races: true, ..ct::Checks::none() } == "races".parse().unwrap());
@@ -357,13 +357,14 @@ fn promises_become_assertions() {
     }
     let x = ct::ArraySpec::<f32, 2>::new([100, 100]);
     let at = ct::ArraySpec::<i32, 1>::new([100]);
-    let bounds = ct::Launch::new(1).check("bounds".parse().unwrap());
     for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-        let plain = ct::code_ptx(kernel, (x, at, x.mutable(), 8), target).unwrap();
-        let checked = bounds.code_ptx(kernel, (x, at, x.mutable(), 8), target).unwrap();
+        let plain = ct::inspect(kernel, (x, at, x.mutable(), 8)).target(target).ptx().unwrap();
+        let code = ct::inspect(kernel, (x, at, x.mutable(), 8)).target(target);
+        let checked = code.checks("bounds".parse().unwrap()).ptx().unwrap();
         assert!(!plain.contains("atom.") && checked.matches("atom.").count() >= 5, "{checked}");
     }
-    let refused = all(1).code_ptx(kernel, (x, at, x.mutable(), 8), ct::Target::SM_80).unwrap_err().to_string();
+    let code = ct::inspect(kernel, (x, at, x.mutable(), 8)).checks(ct::Checks::all());
+    let refused = code.ptx().unwrap_err().to_string();
     assert!(refused.contains("the ptx back end checks promises"), "{refused}");
 }
 

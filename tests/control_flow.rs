@@ -128,9 +128,9 @@ fn a_step_that_is_positive_costs_nothing() -> ct::Result<()> {
         }
     };
     let y = ct::ArraySpec::<i32, 1>::new([64]);
-    let ir = ct::code_ir(sum(|| ct::num_blocks(0)), (y.mutable(), 9))?;
+    let ir = ct::inspect(sum(|| ct::num_blocks(0)), (y.mutable(), 9)).ir()?;
     assert!(!ir.contains("select") && !ir.contains("divi"), "{ir}");
-    let ir = ct::code_ir(sum(|| ct::bid(0)), (y.mutable(), 9))?;
+    let ir = ct::inspect(sum(|| ct::bid(0)), (y.mutable(), 9)).ir()?;
     assert!(ir.contains("select") && ir.contains("divi"), "{ir}");
     Ok(())
 }

@@ -55,7 +55,7 @@ fn machine_code_goes_along() -> ct::Result<()> {
 
 /// What a search for the least pause finds, and whether it was found earlier.
 fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
-    let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(5)).remember(name);
+    let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(5)).cache_as(name);
     let tuned = tuner.run(ct::Device::cpu(), &mut (), all.to_vec(), |(), &micros| {
         std::thread::sleep(std::time::Duration::from_micros(micros));
         Ok(())

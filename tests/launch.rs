@@ -102,7 +102,7 @@ fn new_arrays_are_made_for_each_launch_and_given_back() -> ct::Result<()> {
     let mut x = ct::Device::cpu().zeros([7])?;
     for round in 1..3 {
         let new = (vec![ct::NewArray::full([2, 3], 5), ct::NewArray::zeros([2, 3])], ct::NewArray::zeros([3]));
-        let ((), (y, flags)) = ct::launch_returning(count, 2, (&mut x, new))?;
+        let ((), (y, flags)) = ct::launch_with_outputs(count, 2, (&mut x, new))?;
         assert_eq!(x.to_vec()?, [round; 7]);
         // Rows of four, of which three have a place; the second begins at element 1.
         assert_eq!(y[0].to_vec()?, [5; 6]);
@@ -111,10 +111,11 @@ fn new_arrays_are_made_for_each_launch_and_given_back() -> ct::Result<()> {
     }
     // Without a block there is nothing to do, and nothing to write to.
     let none = |_: ct::ArrayMut<f32, 1>| ();
-    let (empty,) = ct::Launch::new(0).backend(ct::Backend::Cpu).launch_returning(none, (ct::NewArray::zeros([0]),))?;
+    let (empty,) =
+        ct::Launch::new(0).backend(ct::Backend::Cpu).launch_with_outputs(none, (ct::NewArray::zeros([0]),))?;
     assert!(empty.is_empty());
     let compiled = ct::Launch::new(1).backend(ct::Backend::Cpu);
-    assert!(compiled.launch_returning(none, (ct::NewArray::zeros([usize::MAX]),)).is_err());
+    assert!(compiled.launch_with_outputs(none, (ct::NewArray::zeros([usize::MAX]),)).is_err());
     Ok(())
 }
 
@@ -412,7 +413,7 @@ fn nested_launches_are_errors_cold_or_warm() -> ct::Result<()> {
         let mut other = ct::Device::cpu().zeros::<i32, 1>([16]).unwrap();
         assert_nested(ct::compile(fill, (&mut other, 3)).map(|_| ()).map_err(|error| error.to_string()));
         let spec = ct::ArraySpec::<i32, 1>::new([16]);
-        assert_nested(ct::code_ir(fill, (spec.mutable(), 3)).map(|_| ()).map_err(|error| error.to_string()));
+        assert_nested(ct::inspect(fill, (spec.mutable(), 3)).ir().map(|_| ()).map_err(|error| error.to_string()));
         y.store([0], ct::full::<i32, 1>([16], 1));
     }
     fn itself(y: ct::ArrayMut<i32, 1>) {
@@ -645,7 +646,7 @@ fn arrays_without_dimensions() -> ct::Result<()> {
     assert_eq!((y.to_vec()?, z.to_vec()?), (vec![3.5], vec![12.5; 6]));
     let (x, n) = (ct::ArraySpec::<f32, 0>::new([]), ct::ArraySpec::<i64, 0>::new([]));
     for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-        ct::code_ptx(kernel, (x, n, x.mutable(), ct::ArraySpec::<f32, 1>::new([6]).mutable()), target)?;
+        ct::inspect(kernel, (x, n, x.mutable(), ct::ArraySpec::<f32, 1>::new([6]).mutable())).target(target).ptx()?;
     }
     Ok(())
 }

@@ -141,7 +141,7 @@ fn addresses_arrive_in_structs_lists_and_tuples() -> ct::Result<()> {
         weights: P,
         scale: S,
     }
-    ct::args! { Layer<P, S> { weights, scale } }
+    ct::impl_kernel_args! { Layer<P, S> { weights, scale } }
 
     fn sum(layer: Layer<ct::Ptr<f32>, Scalar<f32>>, more: Vec<ct::Ptr<f32>>, y: ArrayMut<f32, 1>) {
         let at = ct::arange::<i32>(8, 0, 1);

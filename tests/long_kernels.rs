@@ -12,7 +12,8 @@ fn compiles(tile: usize, body: impl Fn(ArrayMut<f32, 1>, usize) + Send + Sync + 
     for target in [ct::Target::SM_80, ct::Target::SM_90A] {
         let start = Instant::now();
         let array = ct::ArraySpec::<f32, 1>::new([1024]).mutable();
-        let text = ct::code_ptx(|y: ArrayMut<f32, 1>, tile: usize| body(y, tile), (array, Constant(tile)), target);
+        let text =
+            ct::inspect(|y: ArrayMut<f32, 1>, tile: usize| body(y, tile), (array, Constant(tile))).target(target).ptx();
         assert!(text.unwrap().contains("st.global"));
         assert!(start.elapsed() < PATIENCE, "{:?} for {target}", start.elapsed());
     }

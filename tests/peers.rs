@@ -34,7 +34,7 @@ fn arrays_of_another_gpu_are_read_and_written_where_they_are() -> ct::Result<()>
     let Some([here, there]) = pair()? else { return Ok(()) };
     for [here, there] in [[here, there], [there, here]] {
         let stream = here.stream()?;
-        let launch = Launch::new(N / 1024).stream(&stream).peers();
+        let launch = Launch::new(N / 1024).stream(&stream).peer_access();
         let (x, mut y) = (there.full([N], 3)?, here.full([N], 4)?);
         launch.launch(add, (&x, &mut y))?;
         assert!(is_all(&y, 7)?);
@@ -43,7 +43,7 @@ fn arrays_of_another_gpu_are_read_and_written_where_they_are() -> ct::Result<()>
         launch.launch(add, (&x, &mut z))?;
         assert!(is_all(&z, 13)?);
         // Without a stream the first array says where it runs.
-        Launch::new(N / 1024).peers().launch(add, (&x, &mut y))?;
+        Launch::new(N / 1024).peer_access().launch(add, (&x, &mut y))?;
         assert!(is_all(&y, 10)?);
     }
     Ok(())
@@ -58,16 +58,16 @@ fn work_of_two_gpus_on_one_array_is_in_order() -> ct::Result<()> {
     for round in 0..20 {
         let (x, mut sum) = (pair[round % 2].full([N], 1)?, pair[0].zeros::<i32, 1>([N])?);
         for step in 0..40 {
-            Launch::new(N / 1024).stream(&streams[step % 4]).peers().launch(add, (&x, &mut sum))?;
+            Launch::new(N / 1024).stream(&streams[step % 4]).peer_access().launch(add, (&x, &mut sum))?;
         }
         let mut copy = pair[1].zeros::<i32, 1>([N])?;
         copy.copy_from_array(&sum.view())?;
-        Launch::new(N / 1024).stream(&streams[1]).peers().launch(add, (&x, &mut sum))?;
+        Launch::new(N / 1024).stream(&streams[1]).peer_access().launch(add, (&x, &mut sum))?;
         drop(x);
         assert!(is_all(&copy, 40)? && is_all(&sum, 41)?, "round {round}");
         // The last write was made by the other GPU.
         let zeros = pair[0].zeros::<i32, 1>([N])?;
-        Launch::new(N / 1024).stream(&streams[1]).peers().launch(add, (&zeros, &mut sum))?;
+        Launch::new(N / 1024).stream(&streams[1]).peer_access().launch(add, (&zeros, &mut sum))?;
         sum.copy_from(&vec![5; N])?;
         assert!(is_all(&sum, 5)?);
     }
@@ -79,7 +79,7 @@ fn other_gpus_are_used_on_request_alone() -> ct::Result<()> {
     let Some([here, there]) = pair()? else { return Ok(()) };
     let (x, mut y) = (there.full([N], 3)?, here.full([N], 4)?);
     let Err(Error::Argument(problem)) = ct::launch(add, N / 1024, (&x, &mut y)) else { panic!("launched") };
-    assert!(problem.message.contains("`Launch::peers`"), "{problem}");
+    assert!(problem.message.contains("`Launch::peer_access`"), "{problem}");
     Ok(())
 }
 
@@ -88,13 +88,14 @@ fn devices_that_do_not_reach_each_other_are_refused() -> ct::Result<()> {
     let cpu = Device::cpu();
     assert!(cpu.can_access(cpu)?);
     let (x, mut y) = (cpu.full([2048], 1)?, cpu.full([2048], 2)?);
-    Launch::new(2).peers().launch(add, (&x, &mut y))?;
+    Launch::new(2).peer_access().launch(add, (&x, &mut y))?;
     assert!(is_all(&y, 3)?);
     if Device::num_gpus() > 0 {
         let gpu = Device::gpu(0)?;
         assert!(!gpu.can_access(cpu)? && !cpu.can_access(gpu)?);
         let stream = gpu.stream()?;
-        let Err(Error::Argument(problem)) = Launch::new(2).stream(&stream).peers().launch(add, (&x, &mut y)) else {
+        let Err(Error::Argument(problem)) = Launch::new(2).stream(&stream).peer_access().launch(add, (&x, &mut y))
+        else {
             panic!("launched")
         };
         assert!(problem.message.contains("cannot use an array on"), "{problem}");

@@ -86,7 +86,7 @@ fn a_trace_still_has_its_conditions() {
     let module = trace(copy, (input::<f32, 1>(), output::<f32, 1>(), 3));
     assert_eq!(module.required.len(), 1);
     // Passes of a launch take them out.
-    let text = ct::code_ir(copy, (input::<f32, 1>(), output::<f32, 1>(), 3)).unwrap();
+    let text = ct::inspect(copy, (input::<f32, 1>(), output::<f32, 1>(), 3)).ir().unwrap();
     assert!(!text.contains("assert"), "{text}");
 }
 
@@ -103,14 +103,14 @@ fn doubled<const RELY: bool>(x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Scalar<i3
 fn the_compiler_relies_on_it() {
     let spec = ct::ArraySpec::<f32, 1>::new([1003]);
     let code = |kernel: fn(Array<f32, 1>, ArrayMut<f32, 1>, Scalar<i32>)| {
-        ct::code_ptx(kernel, (spec, spec.mutable(), 3), ct::Target::SM_90A).unwrap()
+        ct::inspect(kernel, (spec, spec.mutable(), 3)).target(ct::Target::SM_90A).ptx().unwrap()
     };
     let (plain, relying) = (code(doubled::<false>), code(doubled::<true>));
     assert!(relying.len() < plain.len(), "{relying}");
     // One access of 16 bytes and no element by itself.
     assert!(plain.contains("ld.global.nc.b32") || plain.contains("ld.global.nc.f32"), "{plain}");
     assert!(!relying.contains("ld.global.nc.b32") && !relying.contains("ld.global.nc.f32"), "{relying}");
-    let text = ct::code_ir(doubled::<true>, (spec, spec.mutable(), 3)).unwrap();
+    let text = ct::inspect(doubled::<true>, (spec, spec.mutable(), 3)).ir().unwrap();
     assert!(text.contains("div_by<256>") && text.contains("bounded<?, 1000>"), "{text}");
 }
 
@@ -188,7 +188,7 @@ fn an_axis_that_i32_does_not_count_is_refused_where_it_is_counted() {
     let line = line!() + 3;
     let tiles = |x: Array<u8, 2>, y: ArrayMut<i64, 1>, tile: usize| {
         ct::fold(..2, (), |(), i| {
-            let count = x.tiles([tile, 2]).order([1, 0]).num_tiles(0);
+            let count = x.tiled([tile, 2]).order([1, 0]).num_tiles(0);
             y.store_scalar(i, count.cast::<i64>());
         });
     };
@@ -202,7 +202,7 @@ fn an_axis_that_i32_does_not_count_is_refused_where_it_is_counted() {
 #[test]
 fn more_tiles_than_i32_counts_are_refused() {
     fn kernel(x: Array<u8, 2>, y: ArrayMut<i32, 1>) {
-        ct::fold(x.tiles([1, 2]).indices(), (), |(), [i, j]| y.store_scalar(0, i + j));
+        ct::fold(x.tiled([1, 2]).indices(), (), |(), [i, j]| y.store_scalar(0, i + j));
     }
     let array = ct::ArraySpec::<u8, 2>::new;
     let conditions = |shape| trace(kernel, (array(shape), output())).required.len();
@@ -283,7 +283,7 @@ fn a_part_that_only_the_kernel_knows_is_asserted() {
         y.store_scalar(1, x.extent(0));
     }
     let x = device.zeros([1]).unwrap();
-    let checked = ct::Launch::new(1).check(ct::Checks::all());
+    let checked = ct::Launch::new(1).checks(ct::Checks::all());
     checked.launch(pointed, (&x, &mut y, i64::from(i32::MAX))).unwrap();
     let text = checked.launch(pointed, (&x, &mut y, 1 << 31)).unwrap_err().to_string();
     assert!(text.contains("2147483648") && text.contains("i32"), "{text}");

@@ -7,7 +7,7 @@ use cutlet as ct;
 use cutlet::backend::tileir::{Bound, Limit, Version, read};
 use cutlet::ir::{Module, verify};
 use cutlet::prelude::*;
-use cutlet::{ArraySpec, Error, Exported, FloatMode, Format, LoadOptions, Target};
+use cutlet::{ArraySpec, Error, ExportedKernel, FloatMode, Format, LoadOptions, Target};
 
 fn target(name: &str) -> Target {
     name.parse().expect("a target")
@@ -26,19 +26,19 @@ fn matmul(a: Array<ct::f16, 2>, b: Array<ct::f16, 2>, c: ArrayMut<ct::f16, 2>, [
     c.store([i, j], acc.cast::<ct::f16>());
 }
 
-fn vadd_file(version: Option<Version>) -> Exported {
+fn vadd_file(version: Option<Version>) -> ExportedKernel {
     let x = ArraySpec::<f32, 1>::new([4096]);
     let args = (x, x, x.mutable(), Constant(1024));
     ct::export(vadd, args, target("sm_90"), Format::TileIr(version)).expect("a kernel")
 }
 
-fn matmul_file() -> Exported {
+fn matmul_file() -> ExportedKernel {
     let x = ArraySpec::<ct::f16, 2>::new([256, 256]);
     let args = (x, x, x.mutable(), Constant([64, 64, 32]));
     ct::export(matmul, args, target("sm_90"), Format::TileIr(None)).expect("a kernel")
 }
 
-fn module(file: &Exported) -> Module {
+fn module(file: &ExportedKernel) -> Module {
     let module = read(&file.bytes).expect("what was written");
     verify(&module).expect("a well-formed module");
     module
@@ -84,7 +84,7 @@ fn attention(
     out.store((batch, head, block, 0), acc.reshape([1, 1, tm, d]).cast::<ct::bf16>());
 }
 
-fn attention_file(causal: bool) -> Exported {
+fn attention_file(causal: bool) -> ExportedKernel {
     let x = ArraySpec::<ct::bf16, 4>::new([4, 32, 4096, 128]);
     let args = ((x, x, x), x.mutable(), 0.1f32, Constant(([32, 128, 128, 128], causal)));
     ct::export(attention, args, target("sm_90"), Format::TileIr(None)).expect("a kernel")
@@ -117,7 +117,7 @@ fn kernels_are_no_longer_than_those_of_cutile_python() {
 fn text_and_bytecode_of_a_kernel_say_the_same() {
     let x = ArraySpec::<f32, 1>::new([4096]);
     let args = || (x, x, x.mutable(), Constant(1024));
-    let text = ct::code_tiled(vadd, args(), target("sm_90")).expect("a kernel");
+    let text = ct::inspect(vadd, args()).target(target("sm_90")).tile_ir().expect("a kernel");
     assert_eq!(text, module(&vadd_file(None)).to_string());
     let parsed = Module::parse("vadd", &text).expect("what was printed");
     verify(&parsed).expect("a well-formed module");
@@ -195,7 +195,7 @@ fn indices_that_are_promised_to_be_inside_need_no_guard() {
             y.store_with([i], x.load_with([i], [128], load), store);
         };
         let x = ArraySpec::<f32, 1>::new([4096]);
-        ct::code_tiled(kernel, (ArraySpec::new([1]), x, x.mutable()), target("sm_100")).expect("a kernel")
+        ct::inspect(kernel, (ArraySpec::new([1]), x, x.mutable())).target(target("sm_100")).tile_ir().expect("a kernel")
     };
     let (checked, promised) = (code(true), code(false));
     assert!(checked.contains("cmpi") && checked.contains("if "), "{checked}");

@@ -231,7 +231,7 @@ fn promised_bounds_need_no_guards() {
         trace(kernel, (input::<f16, 2>(), output::<f16, 2>()));
         // Extents that vectors need not divide: checked, tiles at the end go element by element.
         let x = ct::ArraySpec::<f16, 2>::new([100, 72]).strides([80, 1]).unwrap();
-        ct::code_ptx(kernel, (x, x.mutable()), ct::Target::SM_80).unwrap()
+        ct::inspect(kernel, (x, x.mutable())).target(ct::Target::SM_80).ptx().unwrap()
     };
     let (checked, promised) = (code(true), code(false));
     assert!(checked.contains("setp") && checked.contains("bra"), "{checked}");
@@ -251,7 +251,7 @@ fn ordered_accesses_say_so_in_each_instruction_or_between_fences() {
         };
         trace(kernel, (input::<f32, 1>(), output::<f32, 1>()));
         let x = ct::ArraySpec::<f32, 1>::new([extent]);
-        ct::code_ptx(kernel, (x, x.mutable()), ct::Target::SM_90A).unwrap()
+        ct::inspect(kernel, (x, x.mutable())).target(ct::Target::SM_90A).ptx().unwrap()
     };
     // A vector for each thread: it carries the order.
     let one = code(512, 512);
@@ -277,7 +277,7 @@ fn tiles_are_added_several_neighbours_at_a_time() {
     fn code<T: ct::AtomicAdd>(extent: usize, target: ct::Target) -> String {
         trace(add::<T>, (input::<T, 1>(), output::<T, 1>()));
         let x = ct::ArraySpec::<T, 1>::new([extent]);
-        ct::code_ptx(add::<T>, (x, x.mutable()), target).unwrap()
+        ct::inspect(add::<T>, (x, x.mutable())).target(target).ptx().unwrap()
     }
     let whole = code::<f32>(4096, ct::Target::SM_90A);
     assert!(whole.contains("red.relaxed.gpu.global.add.v4.f32"), "{whole}");
@@ -295,7 +295,7 @@ fn tiles_are_added_several_neighbours_at_a_time() {
 fn views_order_loads_and_stores_each_for_itself() {
     let module = trace(
         |x: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>| {
-            let (x, y) = (x.tiles([8]).acquire(ct::Scope::Block), y.tiles([8]).relaxed(ct::Scope::System));
+            let (x, y) = (x.tiled([8]).acquire(ct::Scope::Block), y.tiled([8]).relaxed(ct::Scope::System));
             x.store(0, x.load(0));
             y.release(ct::Scope::Device).store(0, y.load(0));
         },
@@ -321,7 +321,7 @@ fn hints_of_accesses_choose_stages_and_who_copies() {
     };
     let x = ct::ArraySpec::<f16, 2>::new([1024, 1024]);
     let code = |load: ct::LoadOptions, store: ct::StoreOptions, target: ct::Target| {
-        ct::code_ptx(product(load, store), (x, x, x.mutable()), target).unwrap()
+        ct::inspect(product(load, store), (x, x, x.mutable())).target(target).ptx().unwrap()
     };
     let (load, store) = (ct::LoadOptions::new(), ct::StoreOptions::new());
     let plain = code(load.clone(), store.clone(), ct::Target::SM_90A);
@@ -353,7 +353,7 @@ fn gathered_rows_are_wide_where_all_of_them_are_aligned() {
             out.store([0, 0], x.gather((rows, 0..64)));
         };
         let x = ct::ArraySpec::<f32, 2>::new([7, 61]).strides([row, 1]).unwrap();
-        ct::code_ptx(kernel, (x, output::<f32, 2>()), ct::Target::SM_80).unwrap()
+        ct::inspect(kernel, (x, output::<f32, 2>())).target(ct::Target::SM_80).ptx().unwrap()
     };
     let loads = |text: &str| text.lines().any(|line| line.contains("ld.global") && line.contains(".v4"));
     assert!(loads(&code(64)), "{}", code(64));
@@ -437,7 +437,7 @@ fn rounds_stand_in_a_row_where_the_hint_says_so() {
     };
     let x = ct::ArraySpec::<f32, 1>::new([4096]);
     let rounds = |step, rounds| {
-        let code = ct::code_ptx(kernel(step, rounds), (x, x.mutable(), 3), ct::Target::SM_90A).unwrap();
+        let code = ct::inspect(kernel(step, rounds), (x, x.mutable(), 3)).target(ct::Target::SM_90A).ptx().unwrap();
         code.matches("ld.global").count()
     };
     let single = rounds(false, 1);
@@ -475,7 +475,7 @@ fn private_characters_in_messages_are_text() {
         ct::println!("{a} {}", kept.borrow());
     };
     let spec = ct::ArraySpec::<i32, 1>::new([64]);
-    let text = ct::code_ir(kernel, (spec, spec)).unwrap();
+    let text = ct::inspect(kernel, (spec, spec)).ir().unwrap();
     let [print, nested, other] = &text.lines().filter(|line| line.contains("print_tko")).collect::<Vec<_>>()[..] else {
         panic!("{text}")
     };

@@ -147,7 +147,7 @@ struct Running<T> {
     max: Tile<T, 2>,
     sum: Tile<T, 2>,
 }
-ct::state!(impl<T: Float> Running<T> { max, sum });
+ct::impl_loop_state!(impl<T: Float> Running<T> { max, sum });
 
 #[test]
 fn structs_are_state() {

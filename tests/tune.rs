@@ -149,7 +149,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     let mut x = device.full([1000], 1.0f32).unwrap();
     let all = [64, 45, 32, 256];
     let tuned = tuner.run(device, &mut x, all, work).unwrap();
-    assert!(!tuned.is_remembered() && tuned.origin() == ct::tune::Origin::Measured);
+    assert!(!tuned.is_remembered() && tuned.origin() == ct::tune::Origin::Measurement);
     assert_eq!(tuned.notes(), ["there is no record of `double 1000` for cpu (cpu)"]);
     let failures: Vec<String> = tuned.failures().iter().map(|(c, error)| format!("{c}: {error}")).collect();
     assert!(failures[0].starts_with("45: ") && failures[0].contains("powers of two"), "{failures:?}");
@@ -190,7 +190,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     assert!(why(carried().name("triple"), &mut x, &all).contains("no record of `triple`"));
 
     // Asked to, it measures again, and replaces the record.
-    let afresh = tuner.afresh().run(device, &mut x, all, work).unwrap();
+    let afresh = tuner.ignore_cache().run(device, &mut x, all, work).unwrap();
     assert!(!afresh.is_remembered());
     assert_eq!(ct::tune::Records::read(&path).unwrap().all().len(), 1);
     std::fs::remove_dir_all(folder).unwrap();
@@ -560,7 +560,7 @@ fn every_step_is_told() {
     let said = std::rc::Rc::new(RefCell::new(Vec::new()));
     let log = said.clone();
     let mut x = ct::Device::cpu().full([1000], 1.0f32).unwrap();
-    let tuner = doubling().progress(move |step| log.borrow_mut().push(step.to_string()));
+    let tuner = doubling().on_progress(move |step| log.borrow_mut().push(step.to_string()));
     tuner.run(ct::Device::cpu(), &mut x, [64, 45], work).unwrap();
     let said = said.borrow();
     assert_eq!(said[0], "1 of 2: 64: runs");

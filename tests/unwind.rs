@@ -32,7 +32,7 @@ const _: () = {
     crosses::<ct::Bundle>();
     crosses::<ct::BundledKernel>();
     crosses::<ct::Bundler>();
-    crosses::<ct::Exported>();
+    crosses::<ct::ExportedKernel>();
     crosses::<ct::Remarks>();
     crosses::<ct::tune::Records>();
     crosses::<ct::tune::TuneKey>();

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use cutlet as ct;
 use cutlet::element::f16;
-use cutlet::kernel::{ArrivesAs, Kernel};
+use cutlet::kernel::{IntoKernelArg, Kernel};
 
 use super::{print, vadd};
 
@@ -61,7 +61,7 @@ fn measure<K, A, P>(
 ) -> ct::Result<()>
 where
     K: Kernel<P> + Copy,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
     device.synchronize()?;
     let launch = |grid: ct::Grid, args: A| {
@@ -74,9 +74,9 @@ where
         return Ok(());
     }
     let target = device.target().expect("a GPU has a target");
-    let generated = nanoseconds(|| ct::code_ptx(kernel, first, target))?;
+    let generated = nanoseconds(|| ct::inspect(kernel, first).target(target).ptx())?;
     let compiled = nanoseconds(|| ct::compile(kernel, second))?;
-    let again = nanoseconds(|| ct::code_ptx(kernel, third, target))?;
+    let again = nanoseconds(|| ct::inspect(kernel, third).target(target).ptx())?;
     let launched = nanoseconds(|| launch(grid, fourth))?;
     println!("{generated} {} {launched}", compiled.saturating_sub(again));
     Ok(())

@@ -207,7 +207,7 @@ impl Hints {
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
     /// let hints = ct::Hints::new().line_info(true);
-    /// let text = ct::Launch::new(1).hints(hints).code_ptx(fill, (x.mutable(),), ct::Target::SM_90A)?;
+    /// let text = ct::inspect(fill, (x.mutable(),)).hints(hints).ptx()?;
     /// assert!(text.contains(".file 1 ") && text.contains(".loc 1 "));
     /// # Ok::<(), ct::Error>(())
     /// ```

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::slice::Iter;
 
 use super::arg_signature::ArgForm;
-use super::kernel_arg::{Arguments, ArrivesAs};
+use super::kernel_arg::{Arguments, IntoKernelArg};
 use super::kernel_fn::{Kernel, entry_name};
 use super::launch_arg::{LaunchArg, StoredConstant};
 use super::word_buffer::WordWriter;
@@ -60,12 +60,12 @@ impl<A: LaunchArg> AnyArgs for A {
 
 /// A kernel with the arguments that it is traced with. The only source of a [`Call`]: a launch passes the words of the
 /// arguments to code that was traced with the parameters of the same arguments.
-pub struct Bound<'a, K, A: ArrivesAs<P>, P> {
+pub struct Bound<'a, K, A: IntoKernelArg<P>, P> {
     kernel: &'a K,
     args: &'a Arguments<A, P>,
 }
 
-impl<'a, K: Kernel<P>, A: ArrivesAs<P>, P> Bound<'a, K, A, P> {
+impl<'a, K: Kernel<P>, A: IntoKernelArg<P>, P> Bound<'a, K, A, P> {
     /// Binds a kernel to arguments.
     #[inline]
     pub fn new(kernel: &'a K, args: &'a Arguments<A, P>) -> Bound<'a, K, A, P> {
@@ -86,7 +86,7 @@ trait Body {
     fn run(&self, tracer: &mut Tracer);
 }
 
-impl<K: Kernel<P>, A: ArrivesAs<P>, P> Body for Bound<'_, K, A, P> {
+impl<K: Kernel<P>, A: IntoKernelArg<P>, P> Body for Bound<'_, K, A, P> {
     fn run(&self, tracer: &mut Tracer) {
         self.kernel.call(self.args.trace(tracer));
     }

@@ -1,4 +1,4 @@
-//! What the host gives and what the kernel takes.
+//! Conversion of launch arguments of the host into parameters of the kernel.
 
 use std::any::TypeId;
 
@@ -7,7 +7,7 @@ use super::tuples::for_each_tuple;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::tile::{Scalar, Tracer};
 
-/// A launch gives `Self` where the kernel's parameter is `P`.
+/// Conversion of a launch argument of the host into the kernel parameter `P`.
 ///
 /// | given | arrives as |
 /// |---|---|
@@ -19,9 +19,9 @@ use crate::tile::{Scalar, Tracer};
 /// | [`RawPtr<T>`](super::RawPtr), [`ByPointer`](crate::ByPointer) of an array | `Ptr<T>` |
 /// | [`Constant<X>`](Constant) | `X` |
 /// | tuple, `[A; N]`, `Vec<A>` | tuple, `[P; N]`, `Vec<P>` |
-/// | a struct named in [`args!`](crate::args) | the same struct, with what its fields arrive as |
+/// | a struct named in [`impl_kernel_args!`](crate::impl_kernel_args) | the same struct, with what its fields arrive as |
 ///
-/// The compiled code is kept by the types of the kernel, of what is given, and of the kernel's parameters, so `arrive` has
+/// The compiled code is kept by the types of the kernel, of what is given, and of the kernel's parameters, so `from_traced` has
 /// to be a pure function.
 #[diagnostic::on_unimplemented(
     message = "the launch gives `{Self}` where the kernel takes `{P}`: the one does not arrive as the other",
@@ -31,48 +31,48 @@ use crate::tile::{Scalar, Tracer};
     note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`)",
     note = "a tuple of arguments has one for each parameter of the kernel, in their order"
 )]
-pub trait ArrivesAs<P>: Sized {
-    /// The argument that the launch handles in the place of this one.
-    type Given: LaunchArg;
+pub trait IntoKernelArg<P>: Sized {
+    /// The launch argument.
+    type Arg: LaunchArg;
 
     /// The way in which it arrives.
     #[doc(hidden)]
     const WAY: Way<Self, P> = Way::own();
 
-    /// Takes the value apart: once for each launch.
-    fn give(self) -> Self::Given;
+    /// Converts the value into the launch argument, once per launch.
+    fn into_arg(self) -> Self::Arg;
 
-    /// Makes the kernel's parameter of what the parts arrive as: once for each trace.
-    fn arrive(traced: <Self::Given as LaunchArg>::Traced) -> P;
+    /// Converts the traced launch argument into the kernel parameter, once per trace.
+    fn from_traced(traced: <Self::Arg as LaunchArg>::Traced) -> P;
 }
 
 /// What the parts of an argument trace to.
-type Traced<A, P> = <<A as ArrivesAs<P>>::Given as LaunchArg>::Traced;
+type Traced<A, P> = <<A as IntoKernelArg<P>>::Arg as LaunchArg>::Traced;
 
 /// The way in which `A` arrives as `P`.
 ///
 /// Compiled code is shared by all arguments that arrive in the common way, if their parts trace to the same types and
 /// arrive as the same `P`. A program cannot declare code of its own to be common: it can only make [`Way::own`], and
 /// [`Way::of_fields`], which replaces that code.
-pub struct Way<A: ArrivesAs<P>, P>(Kind<fn(Traced<A, P>) -> P>);
+pub struct Way<A: IntoKernelArg<P>, P>(Kind<fn(Traced<A, P>) -> P>);
 
 enum Kind<F> {
-    /// By [`ArrivesAs::arrive`] of `A`, which another type with the same parts need not agree with.
+    /// By [`IntoKernelArg::from_traced`] of `A`, which another type with the same parts need not agree with.
     Own,
-    /// By [`ArrivesAs::arrive`] of `A`, with which all types that have the same parts agree.
+    /// By [`IntoKernelArg::from_traced`] of `A`, with which all types that have the same parts agree.
     Common,
     /// By this function, with which all types that have the same parts agree.
     Fields(F),
 }
 
-impl<A: ArrivesAs<P>, P> Way<A, P> {
-    /// By [`ArrivesAs::arrive`], in a way that `A` alone determines.
+impl<A: IntoKernelArg<P>, P> Way<A, P> {
+    /// By [`IntoKernelArg::from_traced`], in a way that `A` alone determines.
     #[must_use]
     pub const fn own() -> Way<A, P> {
         Way(Kind::Own)
     }
 
-    /// By [`ArrivesAs::arrive`], which is determined by the types of the traced parts and of the parameter.
+    /// By [`IntoKernelArg::from_traced`], which is determined by the types of the traced parts and of the parameter.
     pub(crate) const fn common() -> Way<A, P> {
         Way(Kind::Common)
     }
@@ -87,7 +87,7 @@ impl<A: ArrivesAs<P>, P> Way<A, P> {
     pub const fn of_fields<F>() -> Way<A, P>
     where
         P: FromFields,
-        F: ArrivesAs<P::Fields, Given = A::Given>,
+        F: IntoKernelArg<P::Fields, Arg = A::Arg>,
     {
         if F::WAY.is_common() { Way(Kind::Fields(arrived_of_fields::<A, P, F>)) } else { Way::own() }
     }
@@ -98,7 +98,7 @@ impl<A: ArrivesAs<P>, P> Way<A, P> {
     }
 }
 
-/// A struct that is named in [`args!`](crate::args): it can be made of its fields.
+/// A struct that is named in [`impl_kernel_args!`](crate::impl_kernel_args): it can be made of its fields.
 pub trait FromFields {
     /// The fields in their order.
     type Fields;
@@ -108,43 +108,43 @@ pub trait FromFields {
 }
 
 /// The kernel's parameter of what the parts of an argument trace to.
-fn arrived<A: ArrivesAs<P>, P>(traced: Traced<A, P>) -> P {
+fn arrived<A: IntoKernelArg<P>, P>(traced: Traced<A, P>) -> P {
     match A::WAY.0 {
         Kind::Fields(arrive) => arrive(traced),
-        Kind::Own | Kind::Common => A::arrive(traced),
+        Kind::Own | Kind::Common => A::from_traced(traced),
     }
 }
 
 fn arrived_of_fields<A, P, F>(traced: Traced<A, P>) -> P
 where
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
     P: FromFields,
-    F: ArrivesAs<P::Fields, Given = A::Given>,
+    F: IntoKernelArg<P::Fields, Arg = A::Arg>,
 {
     P::from_fields(arrived::<F, P::Fields>(traced))
 }
 
 /// The arguments of a launch, as it handles them.
-pub struct Arguments<A: ArrivesAs<P>, P> {
-    given: A::Given,
+pub struct Arguments<A: IntoKernelArg<P>, P> {
+    given: A::Arg,
 }
 
-impl<A: ArrivesAs<P>, P> Arguments<A, P> {
+impl<A: IntoKernelArg<P>, P> Arguments<A, P> {
     /// Takes the arguments apart.
     #[inline]
     pub fn of(args: A) -> Arguments<A, P> {
-        Arguments { given: args.give() }
+        Arguments { given: args.into_arg() }
     }
 
     /// What the launch gives back.
     #[inline]
-    pub fn back(self) -> <A::Given as LaunchArg>::Back {
-        self.given.back()
+    pub fn into_output(self) -> <A::Arg as LaunchArg>::Output {
+        self.given.into_output()
     }
 
     /// What the launch handles.
     #[inline]
-    pub fn given(&self) -> &A::Given {
+    pub fn given(&self) -> &A::Arg {
         &self.given
     }
 
@@ -167,16 +167,16 @@ impl<A: ArrivesAs<P>, P> Arguments<A, P> {
 
 /// Arguments that were taken apart are as good as they were before.
 #[diagnostic::do_not_recommend]
-impl<A: ArrivesAs<P>, P> ArrivesAs<P> for Arguments<A, P> {
-    type Given = A::Given;
+impl<A: IntoKernelArg<P>, P> IntoKernelArg<P> for Arguments<A, P> {
+    type Arg = A::Arg;
     const WAY: Way<Self, P> = Way::of_elements(A::WAY.is_common());
 
     #[inline]
-    fn give(self) -> A::Given {
+    fn into_arg(self) -> A::Arg {
         self.given
     }
 
-    fn arrive(traced: <A::Given as LaunchArg>::Traced) -> P {
+    fn from_traced(traced: <A::Arg as LaunchArg>::Traced) -> P {
         arrived::<A, P>(traced)
     }
 }
@@ -185,16 +185,16 @@ impl<A: ArrivesAs<P>, P> ArrivesAs<P> for Arguments<A, P> {
 macro_rules! arrives_as_it_is {
     ($([$($generics:tt)*] $ty:ty => $traced:ty;)+) => {$(
         #[diagnostic::do_not_recommend]
-        impl<$($generics)*> $crate::kernel::ArrivesAs<$traced> for $ty {
-            type Given = Self;
+        impl<$($generics)*> $crate::kernel::IntoKernelArg<$traced> for $ty {
+            type Arg = Self;
             const WAY: $crate::kernel::Way<Self, $traced> = $crate::kernel::Way::common();
 
             #[inline]
-            fn give(self) -> Self {
+            fn into_arg(self) -> Self {
                 self
             }
 
-            fn arrive(traced: $traced) -> $traced {
+            fn from_traced(traced: $traced) -> $traced {
                 traced
             }
         }
@@ -208,16 +208,16 @@ macro_rules! numbers {
 numbers!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
 
 // Recommended, so that rustc says what `X` lacks.
-impl<X: ConstantValue> ArrivesAs<X> for Constant<X> {
-    type Given = Self;
+impl<X: ConstantValue> IntoKernelArg<X> for Constant<X> {
+    type Arg = Self;
     const WAY: Way<Self, X> = Way::common();
 
     #[inline]
-    fn give(self) -> Self {
+    fn into_arg(self) -> Self {
         self
     }
 
-    fn arrive(traced: X) -> X {
+    fn from_traced(traced: X) -> X {
         traced
     }
 }
@@ -225,16 +225,16 @@ impl<X: ConstantValue> ArrivesAs<X> for Constant<X> {
 macro_rules! half_literals {
     ($($name:ident)+) => {$(
         #[diagnostic::do_not_recommend]
-        impl ArrivesAs<Scalar<$name>> for f64 {
-            type Given = $name;
+        impl IntoKernelArg<Scalar<$name>> for f64 {
+            type Arg = $name;
             const WAY: Way<Self, Scalar<$name>> = Way::common();
 
             #[inline]
-            fn give(self) -> $name {
+            fn into_arg(self) -> $name {
                 <$name as Element>::from_f64(self)
             }
 
-            fn arrive(traced: Scalar<$name>) -> Scalar<$name> {
+            fn from_traced(traced: Scalar<$name>) -> Scalar<$name> {
                 traced
             }
         }
@@ -242,16 +242,16 @@ macro_rules! half_literals {
 }
 half_literals!(f16 bf16);
 
-impl<P, A: ArrivesAs<P>> ArrivesAs<Vec<P>> for Vec<A> {
-    type Given = Vec<A::Given>;
+impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {
+    type Arg = Vec<A::Arg>;
     const WAY: Way<Self, Vec<P>> = Way::of_elements(A::WAY.is_common());
 
     #[inline]
-    fn give(self) -> Self::Given {
-        self.into_iter().map(A::give).collect()
+    fn into_arg(self) -> Self::Arg {
+        self.into_iter().map(A::into_arg).collect()
     }
 
-    fn arrive(traced: Vec<<A::Given as LaunchArg>::Traced>) -> Vec<P> {
+    fn from_traced(traced: Vec<<A::Arg as LaunchArg>::Traced>) -> Vec<P> {
         traced.into_iter().map(arrived::<A, P>).collect()
     }
 }
@@ -277,30 +277,30 @@ impl<P, A: ArrivesAs<P>> ArrivesAs<Vec<P>> for Vec<A> {
 /// assert_eq!((y.to_vec()?[99], squares.to_vec()?[99]), (6.0, 9.0));
 /// # Ok::<(), ct::Error>(())
 /// ```
-impl<P, A: ArrivesAs<P>> ArrivesAs<Option<P>> for Option<A> {
-    type Given = Option<A::Given>;
+impl<P, A: IntoKernelArg<P>> IntoKernelArg<Option<P>> for Option<A> {
+    type Arg = Option<A::Arg>;
     const WAY: Way<Self, Option<P>> = Way::of_elements(A::WAY.is_common());
 
     #[inline]
-    fn give(self) -> Self::Given {
-        self.map(A::give)
+    fn into_arg(self) -> Self::Arg {
+        self.map(A::into_arg)
     }
 
-    fn arrive(traced: Option<<A::Given as LaunchArg>::Traced>) -> Option<P> {
+    fn from_traced(traced: Option<<A::Arg as LaunchArg>::Traced>) -> Option<P> {
         traced.map(arrived::<A, P>)
     }
 }
 
-impl<P, A: ArrivesAs<P>, const N: usize> ArrivesAs<[P; N]> for [A; N] {
-    type Given = [A::Given; N];
+impl<P, A: IntoKernelArg<P>, const N: usize> IntoKernelArg<[P; N]> for [A; N] {
+    type Arg = [A::Arg; N];
     const WAY: Way<Self, [P; N]> = Way::of_elements(A::WAY.is_common());
 
     #[inline]
-    fn give(self) -> Self::Given {
-        self.map(A::give)
+    fn into_arg(self) -> Self::Arg {
+        self.map(A::into_arg)
     }
 
-    fn arrive(traced: [<A::Given as LaunchArg>::Traced; N]) -> [P; N] {
+    fn from_traced(traced: [<A::Arg as LaunchArg>::Traced; N]) -> [P; N] {
         traced.map(arrived::<A, P>)
     }
 }
@@ -308,16 +308,16 @@ impl<P, A: ArrivesAs<P>, const N: usize> ArrivesAs<[P; N]> for [A; N] {
 macro_rules! tuples {
     ($(($($given:ident $param:ident $index:tt),*))+) => {$(
         #[allow(clippy::unused_unit)]
-        impl<$($param, $given: ArrivesAs<$param>),*> ArrivesAs<($($param,)*)> for ($($given,)*) {
-            type Given = ($($given::Given,)*);
+        impl<$($param, $given: IntoKernelArg<$param>),*> IntoKernelArg<($($param,)*)> for ($($given,)*) {
+            type Arg = ($($given::Arg,)*);
             const WAY: Way<Self, ($($param,)*)> = Way::of_elements(true $(&& $given::WAY.is_common())*);
 
             #[inline]
-            fn give(self) -> Self::Given {
-                ($(self.$index.give(),)*)
+            fn into_arg(self) -> Self::Arg {
+                ($(self.$index.into_arg(),)*)
             }
 
-            fn arrive(_traced: ($(<$given::Given as LaunchArg>::Traced,)*)) -> ($($param,)*) {
+            fn from_traced(_traced: ($(<$given::Arg as LaunchArg>::Traced,)*)) -> ($($param,)*) {
                 ($(arrived::<$given, $param>(_traced.$index),)*)
             }
         }
@@ -330,7 +330,7 @@ for_each_tuple!(tuples);
 /// The struct is generic over the types of its fields, one parameter a field and in their order. With what can be
 /// launched in its fields it is what the host gives, with what those arrive as it is what the kernel takes; so it may
 /// lie in tuples, lists and other such structs, and is as good for [`crate::ArraySpec`] as for arrays. Up to 16 fields;
-/// no bounds at the struct itself. (Structs that loops carry are named in [`state!`](crate::state).)
+/// no bounds at the struct itself. (Structs that loops carry are named in [`impl_loop_state!`](crate::impl_loop_state).)
 ///
 /// ```
 /// use cutlet as ct;
@@ -342,7 +342,7 @@ for_each_tuple!(tuples);
 ///     eps: E,
 ///     tile: C,
 /// }
-/// ct::args!(Norm<X, W, E, C> { x, weight, eps, tile });
+/// ct::impl_kernel_args!(Norm<X, W, E, C> { x, weight, eps, tile });
 ///
 /// fn scale(p: Norm<Array<f32, 2>, Array<f32, 1>, Scalar<f32>, usize>, out: ArrayMut<f32, 2>) {
 ///     let i = ct::bid(0);
@@ -358,29 +358,29 @@ for_each_tuple!(tuples);
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[macro_export]
-macro_rules! args {
+macro_rules! impl_kernel_args {
     ($name:ident<$($param:ident),+ $(,)?> { $($field:ident),+ $(,)? }) => {
-        $crate::args!(@pair $name [] [$($param)+] [$($field)+] [Arriving0 Arriving1 Arriving2 Arriving3 Arriving4 Arriving5 Arriving6 Arriving7 Arriving8 Arriving9 Arriving10 Arriving11 Arriving12 Arriving13 Arriving14 Arriving15]);
+        $crate::impl_kernel_args!(@pair $name [] [$($param)+] [$($field)+] [Arriving0 Arriving1 Arriving2 Arriving3 Arriving4 Arriving5 Arriving6 Arriving7 Arriving8 Arriving9 Arriving10 Arriving11 Arriving12 Arriving13 Arriving14 Arriving15]);
     };
     // Puts together what is given, what arrives, and the field.
     (@pair $name:ident [$($done:tt)*] [$given:ident $($givens:ident)*] [$field:ident $($fields:ident)*]
         [$param:ident $($params:ident)*]) => {
-        $crate::args!(@pair $name [$($done)* ($given $param $field)] [$($givens)*] [$($fields)*] [$($params)*]);
+        $crate::impl_kernel_args!(@pair $name [$($done)* ($given $param $field)] [$($givens)*] [$($fields)*] [$($params)*]);
     };
     (@pair $name:ident [$(($given:ident $param:ident $field:ident))+] [] [] [$($rest:ident)*]) => {
-        impl<$($param, $given: $crate::kernel::ArrivesAs<$param>),+> $crate::kernel::ArrivesAs<$name<$($param),+>>
+        impl<$($param, $given: $crate::kernel::IntoKernelArg<$param>),+> $crate::kernel::IntoKernelArg<$name<$($param),+>>
             for $name<$($given),+>
         {
-            type Given = ($($given::Given,)+);
+            type Arg = ($($given::Arg,)+);
             const WAY: $crate::kernel::Way<Self, $name<$($param),+>> = $crate::kernel::Way::of_fields::<($($given,)+)>();
 
-            fn give(self) -> Self::Given {
-                $crate::kernel::ArrivesAs::<($($param,)+)>::give(($(self.$field,)+))
+            fn into_arg(self) -> Self::Arg {
+                $crate::kernel::IntoKernelArg::<($($param,)+)>::into_arg(($(self.$field,)+))
             }
 
-            fn arrive(traced: <Self::Given as $crate::kernel::LaunchArg>::Traced) -> $name<$($param),+> {
+            fn from_traced(traced: <Self::Arg as $crate::kernel::LaunchArg>::Traced) -> $name<$($param),+> {
                 $crate::kernel::FromFields::from_fields(
-                    <($($given,)+) as $crate::kernel::ArrivesAs<($($param,)+)>>::arrive(traced),
+                    <($($given,)+) as $crate::kernel::IntoKernelArg<($($param,)+)>>::from_traced(traced),
                 )
             }
         }
@@ -395,7 +395,7 @@ macro_rules! args {
     };
     (@pair $name:ident [$($done:tt)*] [$($givens:ident)*] [$($fields:ident)*] [$($params:ident)*]) => {
         compile_error!(concat!(
-            "`args!(", stringify!($name), "<..> { .. })` takes one type parameter for each field, in their order, and \
+            "`impl_kernel_args!(", stringify!($name), "<..> { .. })` takes one type parameter for each field, in their order, and \
              at most 16 fields"
         ));
     };

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::kernel_arg::{Arguments, ArrivesAs};
+use super::kernel_arg::{Arguments, IntoKernelArg};
 use super::tuples::for_each_tuple;
 use crate::error::Result;
 use crate::ir::Module;
@@ -76,7 +76,7 @@ pub(super) fn entry_name(path: &str) -> String {
 pub fn trace_kernel<K, A, P>(name: &str, kernel: &K, args: &Arguments<A, P>) -> Result<Module>
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
     trace_into_module(name, Location::caller(), &|tracer| kernel.call(args.trace(tracer)))
 }

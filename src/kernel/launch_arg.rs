@@ -25,24 +25,24 @@ use self::sealed::Sealed;
 /// An argument that a launch handles: an array or a view of one, a number, a [`Constant`], a tuple or list of arguments.
 ///
 /// Sealed: a launch trusts that the methods agree with each other. Other types are taken apart into such ones by
-/// [`ArrivesAs`](super::ArrivesAs).
+/// [`IntoKernelArg`](super::IntoKernelArg).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a launch",
     note = "arrays are passed by reference: `&array` arrives as `Array`, `&mut array` as `ArrayMut`",
     note = "numbers of the types of elements arrive as `Scalar`; `ct::Constant(x)` arrives as `x`, for `usize`, flags, \
             enums, shapes",
-    note = "tuples, arrays and `Vec` of arguments are arguments; so are structs named in `ct::args!`"
+    note = "tuples, arrays and `Vec` of arguments are arguments; so are structs named in `ct::impl_kernel_args!`"
 )]
 pub trait LaunchArg: Sealed {
     /// What the kernel function receives.
     type Traced;
 
-    /// What [`launch_returning`](crate::launch_returning) gives back: an array for a [`crate::NewArray`], else `()`, and lists of
+    /// Output of [`launch_with_outputs`](crate::launch_with_outputs): an array for a [`crate::NewArray`], else `()`, and lists of
     /// these.
-    type Back;
+    type Output;
 
-    /// What a launch that succeeded gives back.
-    fn back(self) -> Self::Back;
+    /// Returns the outputs of a launch that succeeded.
+    fn into_output(self) -> Self::Output;
 
     /// Makes the arrays that the launch owns, on its device; without one, an error if there are any.
     ///
@@ -84,9 +84,9 @@ macro_rules! scalar_argument {
 
         impl LaunchArg for $name {
             type Traced = Scalar<$name>;
-            type Back = ();
+            type Output = ();
 
-            fn back(self) {}
+            fn into_output(self) {}
 
             #[inline]
             fn key(&self, _key: &mut WordWriter) {}
@@ -144,9 +144,9 @@ impl<X> Sealed for Constant<X> {}
 
 impl<X: ConstantValue> LaunchArg for Constant<X> {
     type Traced = X;
-    type Back = ();
+    type Output = ();
 
-    fn back(self) {}
+    fn into_output(self) {}
 
     #[inline]
     fn key(&self, key: &mut WordWriter) {
@@ -208,10 +208,10 @@ impl<A: LaunchArg> Sealed for Vec<A> {}
 /// Its length is compiled in.
 impl<A: LaunchArg> LaunchArg for Vec<A> {
     type Traced = Vec<A::Traced>;
-    type Back = Vec<A::Back>;
+    type Output = Vec<A::Output>;
 
-    fn back(self) -> Vec<A::Back> {
-        self.into_iter().map(A::back).collect()
+    fn into_output(self) -> Vec<A::Output> {
+        self.into_iter().map(A::into_output).collect()
     }
 
     #[inline]
@@ -230,10 +230,10 @@ impl<A: LaunchArg> Sealed for Option<A> {}
 /// Whether it is there is compiled in.
 impl<A: LaunchArg> LaunchArg for Option<A> {
     type Traced = Option<A::Traced>;
-    type Back = Option<A::Back>;
+    type Output = Option<A::Output>;
 
-    fn back(self) -> Option<A::Back> {
-        self.map(A::back)
+    fn into_output(self) -> Option<A::Output> {
+        self.map(A::into_output)
     }
 
     #[inline]
@@ -251,10 +251,10 @@ impl<A: LaunchArg, const N: usize> Sealed for [A; N] {}
 
 impl<A: LaunchArg, const N: usize> LaunchArg for [A; N] {
     type Traced = [A::Traced; N];
-    type Back = [A::Back; N];
+    type Output = [A::Output; N];
 
-    fn back(self) -> [A::Back; N] {
-        self.map(A::back)
+    fn into_output(self) -> [A::Output; N] {
+        self.map(A::into_output)
     }
 
     #[inline]
@@ -274,10 +274,10 @@ macro_rules! tuples {
         #[allow(clippy::unused_unit)]
         impl<$($arg: LaunchArg),*> LaunchArg for ($($arg,)*) {
             type Traced = ($($arg::Traced,)*);
-            type Back = ($($arg::Back,)*);
+            type Output = ($($arg::Output,)*);
 
-            fn back(self) -> Self::Back {
-                ($(self.$index.back(),)*)
+            fn into_output(self) -> Self::Output {
+                ($(self.$index.into_output(),)*)
             }
             #[inline]
             fn make(&self, _device: Option<Device>) -> Result<()> {

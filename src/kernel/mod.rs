@@ -1,6 +1,6 @@
 //! What a kernel and its arguments have to be: the traits between `launch` and the front end.
 //!
-//! [`ArrivesAs`] relates what the host gives to what the kernel takes. It turns the arguments into those that a
+//! [`IntoKernelArg`] relates what the host gives to what the kernel takes. It turns the arguments into those that a
 //! launch handles: [`LaunchArg`]s, which a launch asks three things: their part of the specialisation key, their
 //! parameter words, and (only when nothing compiled fits) their traced value. All three visit the entry's
 //! parameters in the same order. Arrays implement it in `runtime`; numbers, [`Constant`], tuples and lists here.
@@ -8,8 +8,8 @@
 //!
 //! A launch hands addresses to code that was compiled for what [`LaunchArg::key`] said, so `LaunchArg` is sealed:
 //! parameter words, declared parameters and memory of an argument agree because they are written here and in
-//! `runtime`. `ArrivesAs` is open: whatever takes a value apart into such arguments, once for each launch, and makes
-//! another one of what they arrive as, needs no unsafe code and can do no harm. [`args!`](crate::args) writes it for
+//! `runtime`. `IntoKernelArg` is open: whatever takes a value apart into such arguments, once for each launch, and makes
+//! another one of what they arrive as, needs no unsafe code and can do no harm. [`impl_kernel_args!`](crate::impl_kernel_args) writes it for
 //! structs.
 
 mod arg_signature;
@@ -28,7 +28,7 @@ pub(crate) use erased_call::{AnyArgs, Bound, Call};
 #[doc(hidden)]
 pub use erased_call::{AnyArgs, Bound, Call};
 pub(crate) use kernel_arg::arrives_as_it_is;
-pub use kernel_arg::{Arguments, ArrivesAs};
+pub use kernel_arg::{Arguments, IntoKernelArg};
 #[doc(hidden)]
 pub use kernel_arg::{FromFields, Way};
 pub use kernel_fn::{Kernel, trace_kernel};

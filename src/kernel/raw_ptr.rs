@@ -9,7 +9,7 @@ use super::launch_arg::LaunchArg;
 use super::launch_arg::sealed::Sealed;
 use super::word_buffer::WordWriter;
 use crate::backend::ParamWord;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::tile::{Ptr, Tracer};
 
 /// An address in memory that no array of this crate stands for; arrives in the kernel as a [`Ptr<T>`].
@@ -69,13 +69,13 @@ impl<T> fmt::Debug for RawPtr<T> {
     }
 }
 
-impl<T: Whole> Sealed for RawPtr<T> {}
+impl<T: ByteSized> Sealed for RawPtr<T> {}
 
-impl<T: Whole> LaunchArg for RawPtr<T> {
+impl<T: ByteSized> LaunchArg for RawPtr<T> {
     type Traced = Ptr<T>;
-    type Back = ();
+    type Output = ();
 
-    fn back(self) {}
+    fn into_output(self) {}
 
     #[inline]
     fn key(&self, _key: &mut WordWriter) {}
@@ -94,4 +94,4 @@ impl<T: Whole> LaunchArg for RawPtr<T> {
     }
 }
 
-arrives_as_it_is! { [T: Whole] RawPtr<T> => Ptr<T>; }
+arrives_as_it_is! { [T: ByteSized] RawPtr<T> => Ptr<T>; }

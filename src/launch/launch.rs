@@ -6,7 +6,7 @@ use super::options::Launch;
 use super::run::{make, run};
 use super::specialize::specialise;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, LaunchArg, refuse_nested};
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, LaunchArg, refuse_nested};
 
 /// Runs a kernel once for every tile block of a grid.
 ///
@@ -53,7 +53,7 @@ use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, LaunchArg, refuse
 pub fn launch<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
     Launch::new(grid).launch(kernel, args)
 }
@@ -72,7 +72,7 @@ where
 ///
 /// let device = ct::Device::cpu();
 /// let (a, b) = (device.full([100], 1.0f32)?, device.full([100], 2.0f32)?);
-/// let (.., c) = ct::launch_returning(vadd, 2, (&a, &b, ct::NewArray::zeros([100])))?;
+/// let (.., c) = ct::launch_with_outputs(vadd, 2, (&a, &b, ct::NewArray::zeros([100])))?;
 /// assert_eq!(c.to_vec()?, [3.0; 100]);
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -83,12 +83,12 @@ where
 /// # Panics
 /// As [`launch`].
 #[track_caller]
-pub fn launch_returning<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<<A::Given as LaunchArg>::Back>
+pub fn launch_with_outputs<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<<A::Arg as LaunchArg>::Output>
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
-    Launch::new(grid).launch_returning(kernel, args)
+    Launch::new(grid).launch_with_outputs(kernel, args)
 }
 
 impl Launch<'_> {
@@ -113,38 +113,37 @@ impl Launch<'_> {
     pub fn launch<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
-        self.launch_call(&Bound::new(&kernel, &args).call())
+        self.launch_call(&Bound::new(&kernel, &Arguments::of(args)).call())
     }
 
-    /// Runs the kernel and gives its new arrays back: see [`launch_returning`].
+    /// Runs the kernel and gives its new arrays back: see [`launch_with_outputs`].
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let count = |y: ArrayMut<i32, 1>| y.store_scalar(ct::bid(0), ct::bid(0));
     /// let launch = ct::Launch::new(3).backend(ct::Backend::Cpu);
-    /// let (y,) = launch.launch_returning(count, (ct::NewArray::zeros([3]),))?;
+    /// let (y,) = launch.launch_with_outputs(count, (ct::NewArray::zeros([3]),))?;
     /// assert_eq!(y.to_vec()?, [0, 1, 2]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`launch_returning`].
+    /// As [`launch_with_outputs`].
     ///
     /// # Panics
     /// As [`launch`].
     #[track_caller]
-    pub fn launch_returning<K, A, P>(&self, kernel: K, args: A) -> Result<<A::Given as LaunchArg>::Back>
+    pub fn launch_with_outputs<K, A, P>(&self, kernel: K, args: A) -> Result<<A::Arg as LaunchArg>::Output>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let args = Arguments::of(args);
         self.launch_call(&Bound::new(&kernel, &args).call())?;
-        Ok(args.back())
+        Ok(args.into_output())
     }
 
     /// As [`Launch::launch`].
@@ -163,7 +162,7 @@ impl Launch<'_> {
             let executable = slot.get().expect("a slot that was specialised is filled");
             self.say_work(device, grid, call, executable.remarks());
         }
-        run(&slot, self.stream, grid, wishes.dependent, self.checks(&wishes)?, args)
+        run(&slot, self.stream, grid, wishes.dependent, self.checks_for(&wishes)?, args)
     }
 }
 
@@ -181,7 +180,7 @@ mod tests {
     fn asserted<K, A, P>(kernel: K, grid: [u32; 3], args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let args = Arguments::of(args);
         let hints = Hints::default();
@@ -202,7 +201,7 @@ mod tests {
     fn tried<K, P>(kernel: K, good: i32, bad: i32, want: &str) -> Result<()>
     where
         K: Kernel<P> + Copy,
-        for<'a> (&'a crate::DeviceArray<i32, 1>, &'a mut crate::DeviceArray<i32, 1>, i32): ArrivesAs<P>,
+        for<'a> (&'a crate::DeviceArray<i32, 1>, &'a mut crate::DeviceArray<i32, 1>, i32): IntoKernelArg<P>,
     {
         let device = Device::cpu();
         let (x, mut y) = (device.from_fn([100], |[i]| i as i32)?, device.zeros([100])?);

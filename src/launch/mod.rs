@@ -30,18 +30,20 @@ mod suite;
 mod tune;
 
 pub use aot::bundle::{Bundle, BundledKernel, Bundler};
-pub use aot::compile_all::{Ahead, Kernels, Progress, compile_all};
-pub use aot::export::{Exported, ExportedParam, Format, code_tiled, export};
+pub use aot::compile_all::{CompileSummary, Kernels, Progress, compile_all};
+pub use aot::export::{ExportedKernel, ExportedParam, Format, export};
 pub use aot::load_module::{LoadedKernel, load};
 pub use array_expr::random::{Random, RandomElement};
-pub use array_expr::{ArrayExpr, Fused, Map, MapWith, Zip};
+pub use array_expr::{ArrayExpr, FusedExpr, Map, MapWith, Zip};
 pub use grid::Grid;
-pub use inspect::bench::{Measured, bench};
+pub use inspect::bench::{Measurement, bench};
 pub use inspect::compiled_kernel::{CompiledKernel, compile};
-pub use inspect::doctor::{CacheCheck, Checkup, GpuCheck, doctor};
+pub use inspect::doctor::{CacheCheck, DoctorReport, GpuCheck, doctor};
 pub use inspect::remarks::Remarks;
-pub use inspect::text::{code_ir, code_passes, code_picture, code_ptx, code_schedule};
-pub use launch::{launch, launch_returning};
+pub use inspect::text::{Inspection, inspect};
+pub use launch::{launch, launch_with_outputs};
 pub use options::Launch;
 pub use raw_launch::RawLaunch;
-pub use tune::{Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuned, Tuner, space};
+pub use tune::{
+    Chosen, Origin, Outcome, Ranges, Record, Records, Trial, TuneKey, TuneStep, Tuner, TuningResult, space,
+};

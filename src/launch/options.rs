@@ -102,10 +102,9 @@ impl<'s> Launch<'s> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let hints = ct::Hints::new().num_warps(4);
-    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
-    /// let text = ct::Launch::new(1).hints(hints).code_ptx(double, (x.mutable(),), ct::Target::SM_90A)?;
-    /// assert!(text.contains(".reqntid 128") || text.contains(".maxntid 128"));
+    /// let mut x = ct::Device::cpu().zeros([4])?;
+    /// ct::Launch::new(1).hints(hints).launch(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), (&mut x,))?;
+    /// assert_eq!(x.to_vec()?, [1; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn hints(mut self, hints: Hints) -> Launch<'s> {
@@ -113,8 +112,8 @@ impl<'s> Launch<'s> {
         self
     }
 
-    /// Arrays may lie on other GPUs than that of the launch, whose kernel then accesses their memory where it is, through
-    /// the connection between the GPUs; without this they are an error. The launch runs on the device of its stream, or else
+    /// Permits arrays of other GPUs (peer access): the kernel accesses their memory through the connection between the
+    /// GPUs. Without this call such arrays are an error. The launch runs on the device of its stream, or else
     /// on that of its first array.
     ///
     /// It comes behind other work on these arrays, and other work on them behind it, on whichever GPU that is queued.
@@ -136,13 +135,13 @@ impl<'s> Launch<'s> {
     /// if here.can_access(there)? {
     ///     let (x, mut y) = (there.full([1000], 1.0f32)?, here.full([1000], 2.0f32)?);
     ///     let stream = here.stream()?;
-    ///     ct::Launch::new(4).stream(&stream).peers().launch(add, (&x, &mut y))?;
+    ///     ct::Launch::new(4).stream(&stream).peer_access().launch(add, (&x, &mut y))?;
     ///     assert_eq!(y.to_vec()?, [3.0; 1000]);
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn peers(mut self) -> Launch<'s> {
+    pub fn peer_access(mut self) -> Launch<'s> {
         self.peers = true;
         self
     }
@@ -161,13 +160,13 @@ impl<'s> Launch<'s> {
     ///
     /// let device = ct::Device::cpu();
     /// let (x, y, mut z) = (device.full([3], 12)?, device.array(&[3, 0, 2], [3])?, device.zeros([3])?);
-    /// let launch = ct::Launch::new(1).check(ct::Checks { division: true, ..ct::Checks::none() });
+    /// let launch = ct::Launch::new(1).checks(ct::Checks { division: true, ..ct::Checks::none() });
     /// // (The fourth element of the tiles is 0 / 0, and is not stored.)
     /// let error = launch.launch(ratio, (&x, &y, &mut z)).unwrap_err().to_string();
     /// assert!(error.contains("division by zero: 12 / 0 in i32 at [1] of the tile, and a store at"), "{error}");
     /// # Ok::<(), ct::Error>(())
     /// ```
-    pub fn check(mut self, checks: Checks) -> Launch<'s> {
+    pub fn checks(mut self, checks: Checks) -> Launch<'s> {
         self.checks = Some(checks);
         self
     }
@@ -197,7 +196,7 @@ impl<'s> Launch<'s> {
     /// As [`Launch::checks_on`]; [`Error::Argument`] for checks that the code was not made for.
     #[inline]
     #[track_caller]
-    pub(super) fn checks(&self, wishes: &Wishes) -> Result<Checks> {
+    pub(super) fn checks_for(&self, wishes: &Wishes) -> Result<Checks> {
         self.checks_of(wishes.generator, wishes.checked)
     }
 
@@ -205,7 +204,7 @@ impl<'s> Launch<'s> {
     /// need nothing of it.
     ///
     /// # Errors
-    /// As [`Launch::checks`].
+    /// As [`Launch::checks_for`].
     #[inline]
     #[track_caller]
     pub(super) fn checks_of(&self, generator: Backend, checked: bool) -> Result<Checks> {
@@ -217,7 +216,7 @@ impl<'s> Launch<'s> {
         }
         if self.checks.is_some() {
             return Err(Error::argument(
-                "this kernel was compiled without the checks that the launch asks for: compile it by `Launch::check(..).compile`",
+                "this kernel was compiled without the checks that the launch asks for: compile it by `Launch::checks(..).compile`",
             ));
         }
         Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
@@ -282,7 +281,7 @@ impl<'s> Launch<'s> {
         } else if let (Some(first), Some(other)) = (device, other) {
             return Err(Error::argument(format!(
                 "the arrays of this launch are on {first} and on {other}: make all on one device, copy with \
-                 `copy_from_array`, or let GPUs access each other's memory with `Launch::peers`"
+                 `copy_from_array`, or let GPUs access each other's memory with `Launch::peer_access`"
             )));
         }
         let device = match device.or_else(|| self.stream.map(Stream::device)) {

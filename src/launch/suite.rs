@@ -1,6 +1,7 @@
 //! Launches without the types of kernel and arguments: the tests of `tests/suite` compile their harness once.
 
-use super::aot::export::{Exported, Format};
+use super::aot::export::{ExportedKernel, Format};
+use super::inspect::text::Inspection;
 use super::options::Launch;
 use crate::error::Result;
 use crate::kernel::Call;
@@ -23,17 +24,22 @@ impl Launch<'_> {
     /// As [`Launch::export`].
     #[doc(hidden)]
     #[track_caller]
-    pub fn exported_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
+    pub fn exported_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<ExportedKernel> {
         self.export_call(call, target, format)
     }
 
-    /// [`Launch::code_ptx`] of a call.
+    /// PTX of a call, by [`crate::inspect`].
     ///
     /// # Errors
-    /// As [`Launch::code_ptx`].
+    /// As for [`crate::Inspection`].
     #[doc(hidden)]
     #[track_caller]
     pub fn ptx_of_call(&self, call: &Call<'_>, target: Target) -> Result<String> {
-        self.code_ptx_call(call, target)
+        let code = Inspection::of_call(call).target(target).hints(self.hints);
+        let code = match self.checks {
+            Some(checks) => code.checks(checks),
+            None => code,
+        };
+        code.ptx()
     }
 }

@@ -26,7 +26,7 @@ pub use array::memory::{ALIGNMENT, Memory, MemoryUse};
 pub use array::new_array::NewArray;
 pub use array::packed::{PackedDeviceArray, PackedSpec, PackedSpecMut};
 pub use array::packed_view::PackedView;
-pub use array::partition::Cut;
+pub use array::partition::Partition;
 pub use array::view::{DeviceView, DeviceViewMut};
 pub(crate) use code::cubin::{
     Cubin, GpuFunction, GpuKernel, LaunchConfig, assemble, remarks, spills, uses_local_memory, wants_whole_program,
@@ -38,10 +38,10 @@ pub(crate) use device::deadline::{in_user_code, launch_end, limited};
 pub use device::device::{Backend, Device};
 pub(crate) use device::gpu::{Gpu, GpuStream, Seen, StreamHandle, driver_build};
 pub use device::stream::{Event, Stream};
-pub use device::stream_future::Finished;
+pub use device::stream_future::StreamFuture;
 pub use device::stream_pool::StreamPool;
 pub(crate) use driver::Driver;
-pub use graph::{Graph, Held};
+pub use graph::{Graph, GraphResource};
 pub use measure::bench::{Bench, Times};
 pub use measure::interleaved::Comparison;
 pub(crate) use measure::nvtx::Range;

@@ -7,7 +7,7 @@ use super::handle::sealed::Handle;
 use super::pointer::Ptr;
 use super::trace::{Place, Session, can_launch, record};
 use crate::dtype::DType;
-use crate::element::{Element, Whole};
+use crate::element::{ByteSized, Element};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::{Module, Opcode, Type};
 use crate::kernel::ArrayFacts;
@@ -20,7 +20,7 @@ pub struct Tracer(());
 
 impl Tracer {
     /// One more entry parameter: a number.
-    pub(crate) fn scalar<T: Element + Whole>(&mut self) -> Scalar<T> {
+    pub(crate) fn scalar<T: Element + ByteSized>(&mut self) -> Scalar<T> {
         record(|t| {
             let value = t.param(Type::scalar(T::DTYPE));
             Scalar::from_raw(t.raw(value))
@@ -28,7 +28,7 @@ impl Tracer {
     }
 
     /// The parameter of an address: a number, so that nothing is taken for granted about where it leads.
-    pub(crate) fn pointer<T: Element + Whole>(&mut self) -> Ptr<T> {
+    pub(crate) fn pointer<T: Element + ByteSized>(&mut self) -> Ptr<T> {
         Ptr::from_raw(record(|t| {
             let address = t.param(Type::scalar(DType::I64));
             let ty = t.builder.module.intern(Type::ptr(T::DTYPE));
@@ -43,12 +43,12 @@ impl Tracer {
     }
 
     /// The parameters of a table of arrays to read: where its words are, the first array, the number of arrays.
-    pub(crate) fn arrays<T: Element + Whole, const R: usize>(&mut self, facts: ArrayFacts) -> Arrays<T, R> {
+    pub(crate) fn arrays<T: Element + ByteSized, const R: usize>(&mut self, facts: ArrayFacts) -> Arrays<T, R> {
         Arrays::from_handle(record(|t| t.declare_table(T::DTYPE, facts)))
     }
 
     /// The parameters of a table of writable arrays, as of others.
-    pub(crate) fn arrays_mut<T: Element + Whole, const R: usize>(&mut self, facts: ArrayFacts) -> ArraysMut<T, R> {
+    pub(crate) fn arrays_mut<T: Element + ByteSized, const R: usize>(&mut self, facts: ArrayFacts) -> ArraysMut<T, R> {
         ArraysMut::from_handle(record(|t| t.declare_table(T::DTYPE, facts)))
     }
 

@@ -13,12 +13,12 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     (
         "kernel/mod.rs",
         "pub use kernel_arg::{FromFields, Way}",
-        "`args!`; a `Way` of a program's own is `own` or made of fields",
+        "`impl_kernel_args!`; a `Way` of a program's own is `own` or made of fields",
     ),
     ("launch/inspect/plans.rs", "pub fn plans<", "measurements of the cost model: compiles alone"),
     ("launch/compile/ptx.rs", "pub struct Plan ", "the same"),
     ("ops/memory/load_store.rs", "pub fn store<", "the error of a store to an array that is read only"),
-    ("runtime/foreign/cudarc.rs", "pub struct Held<", "a sealed trait mentions it; its fields are private"),
+    ("runtime/foreign/cudarc.rs", "pub struct BorrowedArray<", "a sealed trait mentions it; its fields are private"),
 ];
 
 #[test]

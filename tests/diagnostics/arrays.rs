@@ -191,7 +191,7 @@ fn reductions_into_arrays() {
         let tile = ct::zeros::<f32, 2>([8, 16]);
         out.atomic_store_add((ct::at(ids), ct::at(ids)), tile);
         out.atomic_store_max((0, ct::at(ids)), tile);
-        out.tiles([8, 8]).order([0, 0]).atomic_store_add((0, 0), 1.0);
+        out.tiled([8, 8]).order([0, 0]).atomic_store_add((0, 0), 1.0);
     });
     assert_eq!(
         text,
@@ -250,7 +250,7 @@ fn large_scratch_memory_is_refused_where_there_is_none() {
         own.store(ct::bid(0), ct::full::<f32, 1>([256], 1.5));
         y.store(ct::bid(0), own.load(ct::bid(0), [256]));
     }
-    match ct::code_ptx(kernel, (ct::ArraySpec::<f32, 1>::new([256]).mutable(),), ct::Target::SM_90A) {
+    match ct::inspect(kernel, (ct::ArraySpec::<f32, 1>::new([256]).mutable(),)).target(ct::Target::SM_90A).ptx() {
         Err(ct::Error::Unsupported(problems)) => {
             assert_eq!(
                 with_source(&problems[0].to_string()),
@@ -269,7 +269,7 @@ fn indices_and_parts_of_arrays() {
         let ids = ct::arange(8, 0, 1);
         let _ = a.load((ct::at(ids), ct::at(ids)), [8, 8]);
         let _ = a.load((0, ct::at(ids)), [8, 16]);
-        let _ = a.tiles([8, 8]).step([8, 0]).load((0, 0));
+        let _ = a.tiled([8, 8]).step([8, 0]).load((0, 0));
         let _ = a.slice(2, ..7);
         let _ = a.slice(0, ct::at(3)..ct::at(5));
         let _ = a.step(0, -1);

@@ -10,7 +10,7 @@ fn ranks_do_not_fit() {
     let text = problems_with_arrays(|a: Array<f32, 2>, c| {
         let _ = a.load((0, 0), [2, 4, 8]);
         let _ = a.load((0, 0), [1, 4, 1]);
-        c.store((0, 0), a.load((0, 0), [64]).reshape([4, 4, 4]).fit());
+        c.store((0, 0), a.load((0, 0), [64]).reshape([4, 4, 4]).with_rank());
         let _ = ct::zeros::<f32, 1>([8]) + tile(4, 16);
     });
     assert_eq!(
@@ -19,7 +19,7 @@ fn ranks_do_not_fit() {
            only axes of extent 1 come and go: `.reshape(..)`, `.sum(axis)`\n\
          <load((0, 0), [1, 4, 1])>: `load` of shape [1, 4, 1], where 2 axes are wanted\n  \
            it is open which axes of extent 1 go: `.squeeze(axis)`, `.reshape(..)`\n\
-         <fit())>: `fit` of shape [4, 4, 4], where 2 axes are wanted\n  \
+         <with_rank())>: `with_rank` of shape [4, 4, 4], where 2 axes are wanted\n  \
            only axes of extent 1 come and go: `.reshape(..)`, `.sum(axis)`\n\
          <ct::zeros::<f32, 1>([8]) + tile(4, 16)>: `+` of tiles f32 [8] and f32 [4, 16]\n  \
            extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`"

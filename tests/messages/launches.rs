@@ -70,7 +70,7 @@ fn large_grid() -> String {
     fn kernel(c: ArrayMut<i32, 1>) {
         ct::if_then(ct::bid(0).ge(1 << 24), || c.store(0, ct::full([1], 7)));
     }
-    let code = ct::code_ir(kernel, (ct::ArraySpec::<i32, 1>::new([1]).mutable(),)).unwrap();
+    let code = ct::inspect(kernel, (ct::ArraySpec::<i32, 1>::new([1]).mutable(),)).ir().unwrap();
     format!("works; the code stores: {}", code.contains("store_view_tko"))
 }
 
@@ -86,7 +86,7 @@ fn float_literal() -> String {
 
 /// Without checks: defined and harmless. With `CUTLET_CHECK=all`, or so:
 fn checked(grid: usize) -> ct::Launch<'static> {
-    ct::Launch::new(grid).check(ct::Checks::all())
+    ct::Launch::new(grid).checks(ct::Checks::all())
 }
 
 fn index_out_of_bounds() -> String {

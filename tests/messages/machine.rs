@@ -35,7 +35,7 @@ fn small_floats() -> String {
     fn kernel(a: Array<f8e4m3fn, 1>, c: ArrayMut<f32, 1>) {
         c.store(0, a.load(0, [64]).cast());
     }
-    format!("{}: it works", code(ct::code_ptx(kernel, (array(), array_mut()), Target::SM_80)))
+    format!("{}: it works", code(ct::inspect(kernel, (array(), array_mut())).target(Target::SM_80).ptx()))
 }
 
 fn large_product() -> String {
@@ -46,18 +46,21 @@ fn large_product() -> String {
         });
         c.store((0, 0), acc.cast::<f16>());
     }
-    code(ct::code_ptx(kernel, (array(), array(), array_mut()), "sm_89".parse().unwrap()))
+    code(ct::inspect(kernel, (array(), array(), array_mut())).target("sm_89".parse().unwrap()).ptx())
 }
 
 fn large_transpose() -> String {
     fn kernel(a: Array<f32, 2>, c: ArrayMut<f32, 2>) {
         c.store((0, 0), a.load((0, 0), [4096, 4096]).transpose());
     }
-    code(ct::code_ptx(
-        kernel,
-        (ct::ArraySpec::<f32, 2>::new([4096; 2]), ct::ArraySpec::<f32, 2>::new([4096; 2]).mutable()),
-        Target::SM_90A,
-    ))
+    code(
+        ct::inspect(
+            kernel,
+            (ct::ArraySpec::<f32, 2>::new([4096; 2]), ct::ArraySpec::<f32, 2>::new([4096; 2]).mutable()),
+        )
+        .target(Target::SM_90A)
+        .ptx(),
+    )
 }
 
 /// Said on standard error, where the code is made.
@@ -74,8 +77,7 @@ fn registers() {
         c.store((0, 0), x + x.transpose().exp());
     }
     if is_child() {
-        let launch = ct::Launch::new(1).hints(Hints::new().num_warps(4));
-        let said = code(launch.code_ptx(kernel, (array(), array_mut()), Target::SM_90A));
+        let said = code(ct::inspect(kernel, (array(), array_mut())).hints(Hints::new().num_warps(4)).ptx());
         assert_eq!(said, "nothing");
     }
 }
@@ -114,9 +116,10 @@ fn odd_hint() -> String {
         c.store(0, c.load(0, [64]) + 1.0);
     }
     let mut c = Device::cpu().zeros::<f32, 1>([64]).unwrap();
-    let launch = ct::Launch::new(1).hints(Hints::new().num_warps(3));
+    let hints = Hints::new().num_warps(3);
+    let launch = ct::Launch::new(1).hints(hints);
     let on_cpu = code(launch.launch(kernel, (&mut c,)));
-    let as_ptx = code(launch.code_ptx(kernel, (array_mut(),), Target::SM_90A));
+    let as_ptx = code(ct::inspect(kernel, (array_mut(),)).hints(hints).ptx());
     format!("{on_cpu}\nas PTX: {as_ptx}")
 }
 

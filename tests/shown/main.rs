@@ -30,16 +30,18 @@ fn generate() -> ct::Result<()> {
     let half = ArraySpec::<ct::f16, 2>::new([4096, 4096]);
     let heads = ArraySpec::<ct::f16, 3>::new([16, 1024, 64]);
     let target = Target::SM_90A;
-    ct::code_ptx(kernels::vadd, (vector, vector, vector.mutable(), Constant(1024)), target)?;
-    ct::code_ptx(kernels::transpose, (matrix, matrix.mutable(), Constant([64, 64])), target)?;
-    ct::code_ptx(kernels::softmax, (matrix, matrix.mutable(), Constant(4096)), target)?;
+    ct::inspect(kernels::vadd, (vector, vector, vector.mutable(), Constant(1024))).target(target).ptx()?;
+    ct::inspect(kernels::transpose, (matrix, matrix.mutable(), Constant([64, 64]))).target(target).ptx()?;
+    ct::inspect(kernels::softmax, (matrix, matrix.mutable(), Constant(4096))).target(target).ptx()?;
     let sums = ArraySpec::<f32, 1>::new([4096]).mutable();
-    ct::code_ptx(kernels::column_sums, (matrix, sums, Constant([64, 64])), target)?;
+    ct::inspect(kernels::column_sums, (matrix, sums, Constant([64, 64]))).target(target).ptx()?;
     let ids = ArraySpec::<i32, 1>::new([1024]);
     let out = ArraySpec::<ct::f16, 2>::new([1024, 4096]).mutable();
-    ct::code_ptx(kernels::embedding, (half, ids, out, Constant(2048)), target)?;
-    ct::code_ptx(kernels::matmul, (half, half, half.mutable(), Constant([128, 128, 64])), target)?;
-    ct::code_ptx(kernels::attention, (heads, heads, heads, heads.mutable(), Constant([128, 64, 64])), target)?;
+    ct::inspect(kernels::embedding, (half, ids, out, Constant(2048))).target(target).ptx()?;
+    ct::inspect(kernels::matmul, (half, half, half.mutable(), Constant([128, 128, 64]))).target(target).ptx()?;
+    ct::inspect(kernels::attention, (heads, heads, heads, heads.mutable(), Constant([128, 64, 64])))
+        .target(target)
+        .ptx()?;
     Ok(())
 }
 

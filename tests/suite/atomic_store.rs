@@ -34,7 +34,7 @@ const TILE: [usize; 2] = [8, 32];
 fn additions_kernel<T: ct::AtomicAdd>(x: Array<T, 2>, sums: ArrayMut<T, 2>, turned: ArrayMut<T, 2>) {
     let tile = x.load((ct::bid(0), ct::bid(1)), TILE);
     sums.atomic_store_add((0, ct::bid(1)), tile);
-    let view = turned.tiles([TILE[0], TILE[1]]).order([1, 0]);
+    let view = turned.tiled([TILE[0], TILE[1]]).order([1, 0]);
     view.atomic_store_add((0, ct::bid(1)), tile + tile);
 }
 
@@ -110,7 +110,7 @@ fn places_kernel<T: ct::AtomicAdd>(
 ) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     let tile = x.load((i, j), TILE);
-    over.tiles(TILE).step([3, 32]).atomic_store_add((i, j), tile);
+    over.tiled(TILE).step([3, 32]).atomic_store_add((i, j), tile);
     moved.atomic_store_add((ct::at(i * 8 + by), ct::at(j * 32 - 5)), tile);
     listed.atomic_store_add((ct::at(rows.load(i, [8])), j), tile);
 }
@@ -145,7 +145,7 @@ fn places<T: ct::AtomicAdd>(session: Session) -> Result<()> {
 fn extrema_kernel<T: ct::AtomicMinMax>(x: Array<T, 2>, high: ArrayMut<T, 2>, low: ArrayMut<T, 2>) {
     let tile = x.load((ct::bid(0), ct::bid(1)), TILE);
     high.atomic_store_max((0, ct::bid(1)), tile);
-    low.tiles(TILE).atomic_store_min((0, ct::bid(1)), tile);
+    low.tiled(TILE).atomic_store_min((0, ct::bid(1)), tile);
 }
 
 /// All patterns: NaNs change nothing, -0 is below +0.
@@ -167,7 +167,7 @@ fn extrema<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
 
 fn bits_kernel<T: ct::AtomicBits>(x: Array<T, 1>, all: (ArrayMut<T, 1>, ArrayMut<T, 1>, ArrayMut<T, 1>)) {
     let tile = x.load(ct::bid(0), [128]);
-    let (and, or, xor) = (all.0.tiles([128]), all.1, all.2.tiles([128]).step([1]));
+    let (and, or, xor) = (all.0.tiled([128]), all.1, all.2.tiled([128]).step([1]));
     and.atomic_store_and(0, tile);
     or.atomic_store_or(0, tile);
     xor.atomic_store_xor(ct::bid(0), tile);
@@ -189,8 +189,8 @@ fn bits<T: ct::AtomicBits>(session: Session) -> Result<()> {
 }
 
 fn filled_kernel(counts: ArrayMut<i32, 1>, sums: ArrayMut<f32, 1>) {
-    counts.tiles([16]).atomic_store_add(ct::bid(0) % 3, 1);
-    sums.tiles([4]).step([2]).atomic_store_add(ct::bid(0), ct::bid(0).cast::<f32>());
+    counts.tiled([16]).atomic_store_add(ct::bid(0) % 3, 1);
+    sums.tiled([4]).step([2]).atomic_store_add(ct::bid(0), ct::bid(0).cast::<f32>());
 }
 
 fn filled(session: Session) -> Result<()> {
@@ -202,9 +202,9 @@ fn filled(session: Session) -> Result<()> {
 }
 
 fn no_axes_kernel(sum: ArrayMut<i32, 0>, largest: ArrayMut<f32, 0>) {
-    sum.tiles([]).atomic_store_add([0; 0], ct::bid(0));
+    sum.tiled([]).atomic_store_add([0; 0], ct::bid(0));
     sum.entry([0; 0]).atomic_add(1);
-    largest.tiles([]).atomic_store_max([0; 0], 2.5 - ct::bid(0).cast::<f32>());
+    largest.tiled([]).atomic_store_max([0; 0], 2.5 - ct::bid(0).cast::<f32>());
 }
 
 fn no_axes(session: Session) -> Result<()> {
@@ -216,10 +216,10 @@ fn no_axes(session: Session) -> Result<()> {
 
 fn promised_kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     // SAFETY: launched with arrays of whole tiles.
-    let view = unsafe { y.tiles([64]).check_bounds(false) };
+    let view = unsafe { y.tiled([64]).check_bounds(false) };
     view.atomic_store_add(ct::bid(0) % 2, x.load(ct::bid(0), [64]));
     // SAFETY: the same.
-    unsafe { y.tiles([64]).check_bounds(false) }.atomic_store_max(ct::bid(0) % 2, -100.0);
+    unsafe { y.tiled([64]).check_bounds(false) }.atomic_store_max(ct::bid(0) % 2, -100.0);
 }
 
 fn promised(session: Session) -> Result<()> {

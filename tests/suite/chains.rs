@@ -84,7 +84,7 @@ pub fn divisor<T: Int>(y: Tile<T, 1>) -> Tile<T, 1> {
     (y & number(7.0)) + number(1.0)
 }
 
-fn integers<T: Int + Comparable + Whole>() -> Vec<Operation<T>> {
+fn integers<T: Int + Comparable + ByteSized>() -> Vec<Operation<T>> {
     operations! {
         "x": |x, _y| x;
         "abs": |x, _y| x.abs();
@@ -143,7 +143,7 @@ fn integers<T: Int + Comparable + Whole>() -> Vec<Operation<T>> {
     }
 }
 
-fn signed<T: Int + Signed + Comparable + Whole>() -> Vec<Operation<T>> {
+fn signed<T: Int + Signed + Comparable + ByteSized>() -> Vec<Operation<T>> {
     let more = operations! {
         "neg": |x, _y| -x;
         "-|x|": |x, _y| -x.abs();

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use anyhow::Result;
 use cutlet as ct;
-use cutlet::element::Whole;
+use cutlet::element::ByteSized;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
@@ -59,7 +59,7 @@ fn is_nan<T: Float>(session: Session) -> Result<()> {
     check_unary(session, "isnan", |a| a.isnan(), &a, |a| Want::exactly(a.to_f64().is_nan()))
 }
 
-fn choice<T: Whole>(session: Session) -> Result<()> {
+fn choice<T: ByteSized>(session: Session) -> Result<()> {
     let condition = random::<bool>(4, COUNT, Spread::Any);
     let a = random::<T>(5, COUNT, Spread::Any);
     let constant = Element::from_f64(1.0);

@@ -242,7 +242,7 @@ fn state(session: Session) -> Result<()> {
         tile: Tile<f32, 2>,
         count: Scalar<i64>,
     }
-    ct::state!(Pair { tile, count });
+    ct::impl_loop_state!(Pair { tile, count });
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, z: ArrayMut<i64, 1>) {
         let x = x.load([0, 0], [8, 16]);
         let pair = Pair { tile: x, count: ct::scalar(1i64) };

@@ -4,7 +4,7 @@ use anyhow::Result;
 use cutlet as ct;
 use cutlet::element::CastTo;
 use cutlet::prelude::*;
-use cutlet::{ByPointer, Ptr, Tiles};
+use cutlet::{ByPointer, Ptr, TiledView};
 
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want};
@@ -23,7 +23,7 @@ pub fn register(suite: &mut Suite) {
     casts!(f32 f16 f32 bf16 f64 f32 i32 f32 f32 i8 u8 i64 i64 u8);
 }
 
-fn outer(a: Tiles<Array<f32, 1>, 1>, c: Tiles<ArrayMut<f32, 2>, 2>) {
+fn outer(a: TiledView<Array<f32, 1>, 1>, c: TiledView<ArrayMut<f32, 2>, 2>) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     c.store([i, j], a.load(i).unsqueeze(1) + a.load(j).unsqueeze(0));
 }
@@ -33,15 +33,15 @@ fn grids(session: Session) -> Result<()> {
     let a = session.array(&data, [50])?;
     for extent in [16, 32, 48] {
         let mut c = session.unwritten::<f32, 2>([50, 50])?;
-        let tiles = c.cut_mut([extent, extent])?;
+        let tiles = c.partition_mut([extent, extent])?;
         assert_eq!((tiles.grid(), tiles.tile()), ([50usize.div_ceil(extent); 2], [extent; 2]));
-        session.launch(outer, tiles.grid(), (a.cut([extent])?, tiles))?;
+        session.launch(outer, tiles.grid(), (a.partition([extent])?, tiles))?;
         session.check(&format!("tiles of {extent}"), &c, &|[i, j]| Want::exactly((i + j) as f32))?;
     }
     Ok(())
 }
 
-fn marked(c: Tiles<ArrayMut<i32, 2>, 2>) {
+fn marked(c: TiledView<ArrayMut<i32, 2>, 2>) {
     let at = [ct::bid(0), ct::bid(1)];
     c.store(at, at[0] * 100 + at[1]);
 }
@@ -50,7 +50,7 @@ fn marked(c: Tiles<ArrayMut<i32, 2>, 2>) {
 fn parts(session: Session) -> Result<()> {
     let mut c = session.array(&vec![-1; 2500], [50, 50])?;
     let mut part = c.view_mut().slice(0, 10..20)?;
-    let tiles = part.cut_mut([4, 16])?;
+    let tiles = part.partition_mut([4, 16])?;
     session.launch(marked, tiles.grid(), (tiles,))?;
     let want = |[i, j]: [usize; 2]| match i {
         10..20 => Want::exactly(((i - 10) / 4 * 100 + j / 16) as i32),
@@ -82,7 +82,7 @@ fn addresses(session: Session) -> Result<()> {
 fn stored_as<S: CastTo<T>, T: Element>(x: Array<S, 1>, y: ArrayMut<T, 1>, z: ArrayMut<T, 1>, by_cast: ArrayMut<T, 1>) {
     let i = ct::bid(0);
     y.store_as(i, x.load(i, [64]));
-    z.tiles([64]).store_as(i, x.load(i, [64]));
+    z.tiled([64]).store_as(i, x.load(i, [64]));
     by_cast.store(i, x.load(i, [64]).cast::<T>());
 }
 

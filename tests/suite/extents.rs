@@ -197,7 +197,7 @@ fn positions(session: Session) -> Result<()> {
 fn stepped(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, counts: ArrayMut<i32, 1>, offset: Scalar<i32>) {
         let (i, j) = (ct::bid(0), ct::bid(1));
-        let views = x.tiles([12, 48]).step([5, 40]);
+        let views = x.tiled([12, 48]).step([5, 40]);
         let all = views.load((i, j)) + x.load((ct::at(i * 5 + offset), ct::at(j * 40 - offset)), [12, 48]);
         y.store((i, j), all);
         counts.store_scalar(0, views.num_tiles(0));
@@ -520,7 +520,7 @@ fn atomics(session: Session) -> Result<()> {
         let row = ct::bid(0);
         let tile = x.load((row, 0), [6, 80]);
         sums.atomic_add((ct::span(0, 6), ct::span(0, 80)), tile);
-        sums.tiles([6, 80]).atomic_store_add((0, 0), tile);
+        sums.tiled([6, 80]).atomic_store_add((0, 0), tile);
         bins.atomic_add(tile & 15, 1);
         let columns = ct::arange(80, 0, 1).unsqueeze(0);
         let rows = ct::arange(6, 0, 1).unsqueeze(1) + row * 6;

@@ -46,18 +46,18 @@ fn inside(position: i64, extent: usize) -> Option<usize> {
     usize::try_from(position).ok().filter(|&position| position < extent)
 }
 
-fn gather_all<T: Whole>(x: Array<T, 1>, at: Array<i32, 1>, y: ArrayMut<T, 1>, tile: usize) {
+fn gather_all<T: ByteSized>(x: Array<T, 1>, at: Array<i32, 1>, y: ArrayMut<T, 1>, tile: usize) {
     let at = at.load([ct::bid(0)], [tile]);
     y.store([ct::bid(0)], x.gather(at));
 }
 
-fn scatter_all<T: Whole>(x: Array<T, 1>, at: Array<i32, 1>, y: ArrayMut<T, 1>, tile: usize) {
+fn scatter_all<T: ByteSized>(x: Array<T, 1>, at: Array<i32, 1>, y: ArrayMut<T, 1>, tile: usize) {
     let at = at.load([ct::bid(0)], [tile]);
     y.scatter(at, x.load([ct::bid(0)], [tile]));
 }
 
 /// Elements from anywhere, and to anywhere (each at most once).
-fn anywhere<T: Whole>(session: Session) -> Result<()> {
+fn anywhere<T: ByteSized>(session: Session) -> Result<()> {
     for (extent, tile) in [(1000, 256), (77, 64), (3000, 1024)] {
         let data = random::<T>(1, extent, Spread::Any);
         let at = positions(2, extent, extent);
@@ -91,13 +91,13 @@ fn anywhere<T: Whole>(session: Session) -> Result<()> {
     Ok(())
 }
 
-fn shifted<T: Whole>(x: Array<T, 1>, y: ArrayMut<T, 1>, (tile, from, to): (usize, i32, i32)) {
+fn shifted<T: ByteSized>(x: Array<T, 1>, y: ArrayMut<T, 1>, (tile, from, to): (usize, i32, i32)) {
     let at = ct::bid(0) * tile + ct::arange(tile, 0, 1);
     y.scatter(at + to, x.gather(at + from));
 }
 
 /// Neighbours: where the launch knows enough, accesses are wide, and the rest is right all the same.
-fn contiguous<T: Whole>(session: Session) -> Result<()> {
+fn contiguous<T: ByteSized>(session: Session) -> Result<()> {
     for extent in [4096, 1000, 1001, 16] {
         for (from, to) in [(0, 0), (1, 0), (0, 3), (-16, 16), (8, -8), (i32::MAX, 0)] {
             let data = random::<T>(3, extent, Spread::Any);
@@ -121,20 +121,20 @@ fn contiguous<T: Whole>(session: Session) -> Result<()> {
     Ok(())
 }
 
-fn pick_rows<T: Whole>(x: Array<T, 2>, rows: Array<i32, 1>, y: ArrayMut<T, 2>, tile: [usize; 2]) {
+fn pick_rows<T: ByteSized>(x: Array<T, 2>, rows: Array<i32, 1>, y: ArrayMut<T, 2>, tile: [usize; 2]) {
     let rows = rows.load([ct::bid(0)], [tile[0]]).unsqueeze(1);
     let picked = x.gather((rows, ct::span(ct::bid(1) * tile[1], tile[1])));
     y.store((ct::bid(0), ct::bid(1)), picked);
 }
 
-fn place_rows<T: Whole>(x: Array<T, 2>, rows: Array<i32, 1>, y: ArrayMut<T, 2>, tile: [usize; 2]) {
+fn place_rows<T: ByteSized>(x: Array<T, 2>, rows: Array<i32, 1>, y: ArrayMut<T, 2>, tile: [usize; 2]) {
     let rows = rows.load([ct::bid(0)], [tile[0]]).unsqueeze(1);
     let placed = x.load((ct::bid(0), ct::bid(1)), tile);
     y.scatter((rows, ct::bid(1) * tile[1] + ct::arange(tile[1], 0, 1).unsqueeze(0)), placed);
 }
 
 /// Rows by number, of arrays in either order of memory.
-fn rows<T: Whole>(session: Session) -> Result<()> {
+fn rows<T: ByteSized>(session: Session) -> Result<()> {
     for [extent, width] in [[50, 64], [37, 53], [20, 256]] {
         let count = 45;
         let data = random::<T>(4, extent * width, Spread::Any);

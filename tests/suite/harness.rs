@@ -15,7 +15,7 @@ use cutlet::backend::tileir::read;
 use cutlet::dtype::DType;
 use cutlet::element::Element;
 use cutlet::ir::{Module, verify};
-use cutlet::kernel::{AnyArgs, Arguments, ArrivesAs, Bound, Call, Kernel};
+use cutlet::kernel::{AnyArgs, Arguments, Bound, Call, IntoKernelArg, Kernel};
 use cutlet::pass::optimize;
 use cutlet::{Device, DeviceArray, Target};
 
@@ -120,7 +120,7 @@ impl Session {
     pub fn launch<K, A, P, const N: usize>(self, kernel: K, grid: [usize; N], args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
         [usize; N]: Into<ct::Grid>,
     {
         let args = Arguments::of(args);
@@ -138,7 +138,7 @@ impl Session {
     ) -> Result<()>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
         [usize; N]: Into<ct::Grid>,
     {
         let args = Arguments::of(args);
@@ -273,7 +273,7 @@ fn to_blocks(grid: &[usize]) -> Result<[u32; 3]> {
 
 /// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and the guarded one
 /// if not.
-fn interpret(code: &ct::Exported, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
+fn interpret(code: &ct::ExportedKernel, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
     let extents = to_blocks(grid)?;
     let guarded;
     let code = match code.fits(extents, words) {
@@ -287,7 +287,7 @@ fn interpret(code: &ct::Exported, grid: &[usize], words: &[u64], memory: &Memory
     interpret_module(&read(&code.bytes)?, grid, words, memory)
 }
 
-fn check_tile_ir(code: &ct::Exported, target: Target) -> Result<()> {
+fn check_tile_ir(code: &ct::ExportedKernel, target: Target) -> Result<()> {
     tileiras::check(&code.bytes, target, &|assembler| match tileiras::keeps_cubins() {
         true => Ok(code.assemble(target)?),
         false => Ok(assembler.assemble(&code.entry, &code.bytes, target)?),

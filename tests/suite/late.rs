@@ -59,7 +59,7 @@ enum Way {
 const WAYS: [Way; 7] = [Way::Plain, Way::Minimum, Way::Shift, Way::Selection, Way::Conversion, Way::Loop, Way::Bits];
 
 impl Way {
-    fn constant<T: Int + Whole>(self, value: i64, y: Tile<T, 1>) -> Tile<T, 1> {
+    fn constant<T: Int + ByteSized>(self, value: i64, y: Tile<T, 1>) -> Tile<T, 1> {
         let wide = |value: i64| ct::full([TILE], value);
         match self {
             Way::Plain => wide(value).cast(),
@@ -105,7 +105,7 @@ impl<T> Hash for Step<T> {
     }
 }
 
-fn all<T: Int + Comparable + Whole>() -> Vec<(&'static str, Apply<T>)> {
+fn all<T: Int + Comparable + ByteSized>() -> Vec<(&'static str, Apply<T>)> {
     let list = operations! {
         "x + c": |x, c| x + c;
         "x - c": |x, c| x - c;
@@ -142,7 +142,7 @@ fn all<T: Int + Comparable + Whole>() -> Vec<(&'static str, Apply<T>)> {
 }
 
 /// The results of sequences, each in a row of its own.
-fn whole<T: Int + Whole>(x: Array<T, 1>, y: Array<T, 1>, results: ArrayMut<T, 2>, rows: Vec<Vec<Step<T>>>) {
+fn whole<T: Int + ByteSized>(x: Array<T, 1>, y: Array<T, 1>, results: ArrayMut<T, 2>, rows: Vec<Vec<Step<T>>>) {
     let block = ct::bid(0);
     let (x, y) = (x.load([block], [TILE]), y.load([block], [TILE]));
     for (row, steps) in rows.iter().enumerate() {
@@ -154,7 +154,7 @@ fn whole<T: Int + Whole>(x: Array<T, 1>, y: Array<T, 1>, results: ArrayMut<T, 2>
 }
 
 /// One operation of each row, on a row of numbers.
-fn single<T: Int + Whole>(x: Array<T, 2>, y: Array<T, 1>, results: ArrayMut<T, 2>, steps: Vec<Step<T>>) {
+fn single<T: Int + ByteSized>(x: Array<T, 2>, y: Array<T, 1>, results: ArrayMut<T, 2>, steps: Vec<Step<T>>) {
     let block = ct::bid(0);
     let y = y.load([block], [TILE]);
     for (row, step) in steps.iter().enumerate() {
@@ -200,7 +200,7 @@ fn drawn<T>(random: &mut SmallRng, (name, apply): (&'static str, Apply<T>), comm
     Step { name, apply, way, constant }
 }
 
-fn sequences<T: Int + Comparable + Whole>(session: Session, length: u32) -> Result<()> {
+fn sequences<T: Int + Comparable + ByteSized>(session: Session, length: u32) -> Result<()> {
     let seed = std::env::var("CUTLET_RANDOM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let mut random = SmallRng::seed_from_u64(seed + u64::from(T::DTYPE.bits()) + 1000 * u64::from(length));
     let on_cpu = session.device() == ct::Device::cpu();
@@ -243,7 +243,7 @@ fn sequences<T: Int + Comparable + Whole>(session: Session, length: u32) -> Resu
 }
 
 /// Runs sequences in one kernel, and each of their operations in a kernel of its own.
-fn compared<T: Int + Comparable + Whole>(
+fn compared<T: Int + Comparable + ByteSized>(
     session: Session,
     [x, y]: [&[T]; 2],
     rows: &[Vec<Step<T>>],

@@ -67,13 +67,13 @@ fn drawn<const R: usize>(shape: [usize; R], (threads, number): Drawn, nth: u64) 
     Layout::new(shape.map(|extent| extent as i64), images, spread, warps)
 }
 
-fn brought<T: Whole>(x: Array<T, 2>, y: ArrayMut<T, 2>, (shape, draw): ([usize; 2], Drawn)) {
+fn brought<T: ByteSized>(x: Array<T, 2>, y: ArrayMut<T, 2>, (shape, draw): ([usize; 2], Drawn)) {
     let tile = x.load((0, 0), shape).with_layout(drawn(shape, draw, 0));
     y.store((0, 0), tile.with_layout(drawn(shape, draw, 1)).reshape([shape[0] * shape[1]]).reshape(shape));
 }
 
 /// From one layout to another one, in and out of memory, with tiles that stick out.
-fn held<T: Whole>(session: Session) -> Result<()> {
+fn held<T: ByteSized>(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         for (shape, extents) in [([16, 32], [16, 32]), ([64, 8], [61, 7]), ([1, 64], [1, 33]), ([2, 4], [2, 4])] {
             let data = random::<T>(draw.1, extents[0] * extents[1], Spread::Any);
@@ -145,7 +145,7 @@ fn scans<T: Number>(session: Session) -> Result<()> {
     })
 }
 
-fn moved<T: Whole>(x: Array<T, 2>, y: ArrayMut<T, 2>, z: ArrayMut<T, 2>, draw: Drawn) {
+fn moved<T: ByteSized>(x: Array<T, 2>, y: ArrayMut<T, 2>, z: ArrayMut<T, 2>, draw: Drawn) {
     let x = x.load((0, 0), SHAPE).with_layout(drawn(SHAPE, draw, 0));
     let turned = x.transpose().with_layout(drawn([COLUMNS, ROWS], draw, 1));
     let halves = turned.reshape([2, COLUMNS / 2, ROWS]).with_layout(drawn([2, COLUMNS / 2, ROWS], draw, 2));
@@ -160,7 +160,7 @@ fn moved<T: Whole>(x: Array<T, 2>, y: ArrayMut<T, 2>, z: ArrayMut<T, 2>, draw: D
 }
 
 /// Tiles turned, taken apart, put together and flipped.
-fn moves<T: Whole>(session: Session) -> Result<()> {
+fn moves<T: ByteSized>(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<T>(draw.1, ROWS * COLUMNS, Spread::Any);
         let x = session.array(&data, SHAPE)?;

@@ -100,7 +100,7 @@ fn elementwise(session: Session) -> Result<()> {
         ensure!(y.to_vec()?.iter().all(|&y| (f64::from(y) - expected).abs() < 1e-4), "not {expected}");
     }
     let Session::Assemble(target, _) = session else { return Ok(()) };
-    let ptx = ct::Launch::new(2).hints(hints).code_ptx(roots, (&x, &mut y), target)?;
+    let ptx = ct::inspect(roots, (&x, &mut y)).target(target).hints(hints).ptx()?;
     let text = in_text(&ptx)?;
     come_from(&text, "ld.global", &[ROOTS + 1])?;
     come_from(&text, "sqrt.", &[ROOTS + 2])?;
@@ -126,7 +126,7 @@ fn product(session: Session) -> Result<()> {
         ensure!(c.to_vec()?.iter().all(|&c| c == 128.0), "not 128");
     }
     let Session::Assemble(target, _) = session else { return Ok(()) };
-    let ptx = ct::Launch::new(2).hints(hints).code_ptx(multiply, (&a, &b, &mut c), target)?;
+    let ptx = ct::inspect(multiply, (&a, &b, &mut c)).target(target).hints(hints).ptx()?;
     let (text, loads) = (in_text(&ptx)?, [MULTIPLY + 2, MULTIPLY + 3]);
     come_from(&text, "mma", &[MULTIPLY + 4])?;
     let Some(code) = in_code(&ptx, &target.to_string())? else { return Ok(()) };
@@ -152,7 +152,7 @@ fn levels(session: Session) -> Result<()> {
         let mut c = session.unwritten::<f32, 2>([128, 128])?;
         match (session, hints.opt_level) {
             (Session::Assemble(target, _), Some(level)) => {
-                let ptx = ct::Launch::new(1).hints(hints).code_ptx(multiply, (&a, &b, &mut c), target)?;
+                let ptx = ct::inspect(multiply, (&a, &b, &mut c)).target(target).hints(hints).ptx()?;
                 ptxas::machine_code(&ptx, &target.to_string(), &format!("-O{level}"))?;
             }
             _ if session.only_compiles() => {}

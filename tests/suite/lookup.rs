@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use cutlet as ct;
-use cutlet::element::Whole;
+use cutlet::element::ByteSized;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
@@ -56,7 +56,7 @@ fn element<T: Element, I: Int>(data: &[T], [rows, columns]: [usize; 2], axis: us
     }
 }
 
-fn along<T: Whole, I: Int>(x: Array<T, 2>, at: Array<I, 2>, y: ArrayMut<T, 2>, form: ([usize; 2], usize, usize)) {
+fn along<T: ByteSized, I: Int>(x: Array<T, 2>, at: Array<I, 2>, y: ArrayMut<T, 2>, form: ([usize; 2], usize, usize)) {
     let (shape, axis, count) = form;
     let mut result = shape;
     result[axis] = count;
@@ -64,7 +64,7 @@ fn along<T: Whole, I: Int>(x: Array<T, 2>, at: Array<I, 2>, y: ArrayMut<T, 2>, f
 }
 
 /// `count` elements of each line along an axis.
-fn check<T: Whole, I: Int>(session: Session, shape: [usize; 2], axis: usize, count: usize) -> Result<()> {
+fn check<T: ByteSized, I: Int>(session: Session, shape: [usize; 2], axis: usize, count: usize) -> Result<()> {
     let data = random::<T>(7, shape[0] * shape[1], Spread::Any);
     let mut result = shape;
     result[axis] = count;
@@ -78,14 +78,14 @@ fn check<T: Whole, I: Int>(session: Session, shape: [usize; 2], axis: usize, cou
 }
 
 /// Lines in one warp and across warps.
-fn gather<T: Whole>(session: Session) -> Result<()> {
+fn gather<T: ByteSized>(session: Session) -> Result<()> {
     check::<T, i32>(session, [8, 32], 1, 32)?;
     check::<T, i32>(session, [8, 128], 0, 32)?;
     check::<T, i32>(session, [4, 256], 1, 64)
 }
 
 /// From one element to more than a block of threads, as many, fewer and more results.
-fn shapes<T: Whole>(session: Session) -> Result<()> {
+fn shapes<T: ByteSized>(session: Session) -> Result<()> {
     for (shape, count) in [
         ([1, 1], 1),
         ([1, 1], 64),
@@ -274,7 +274,7 @@ fn before_products(session: Session) -> Result<()> {
 }
 
 /// Extents that are no powers of two, of the tile and of the positions.
-fn odd_extents<T: Whole>(session: Session) -> Result<()> {
+fn odd_extents<T: ByteSized>(session: Session) -> Result<()> {
     for (shape, count) in [([6, 40], 40), ([3, 7], 12), ([2, 96], 64), ([4, 32], 24)] {
         check::<T, i32>(session, shape, 1, count)?;
         check::<T, i32>(session, [shape[1], shape[0]], 0, count)?;

@@ -175,9 +175,9 @@ fn by_tile_index<T: Number>(session: Session, how: How) -> Result<()> {
 
 fn relay_kernel(tiles: ArrayMut<i32, 2>, ready: ArrayMut<u64, 1>) {
     let me = ct::bid(0);
-    let ready = ready.tiles([1]).acquire(Scope::Device).release(Scope::Device);
+    let ready = ready.tiled([1]).acquire(Scope::Device).release(Scope::Device);
     ct::while_loop((), |()| ready.load(me).item().eq(0), |()| ());
-    let tiles = tiles.tiles([1, 100usize.next_power_of_two()]);
+    let tiles = tiles.tiled([1, 100usize.next_power_of_two()]);
     tiles.store((me + 1, 0), tiles.load((me, 0)) + me);
     ready.store(me + 1, 1u64);
 }
@@ -194,7 +194,7 @@ fn relay(session: Session) -> Result<()> {
 }
 
 fn counting(counter: ArrayMut<i32, 1>, steps: ArrayMut<i32, 1>, last: i32) {
-    let view = counter.tiles([4]).relaxed(Scope::Device);
+    let view = counter.tiled([4]).relaxed(Scope::Device);
     let count = || ct::fold(1..last + 1, (), |(), i| view.store(0, i));
     let watch = || {
         let start = (ct::zeros::<i32, 1>([4]), ct::zeros::<i32, 1>([4]));

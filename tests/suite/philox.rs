@@ -42,7 +42,7 @@ pub fn instructions() -> Trial {
                     ct::with_mode($mode, || y.store(ct::bid(0), ct::Philox::new(seed, 0).$name::<f32, 1>(ct::bid(0), [2048])));
                 };
                 let args = (ct::ArraySpec::<f32, 1>::new([1 << 27]).mutable(), 42u64);
-                let Some(count) = count(ct::code_ptx(kernel, args, ct::Target::SM_90A))? else {
+                let Some(count) = count(ct::inspect(kernel, args).target(ct::Target::SM_90A).ptx())? else {
                     return Ok(Completion::Skipped("no ptxas, or no nvdisasm".into()));
                 };
                 let what = concat!(stringify!($name), ", ", stringify!($mode));

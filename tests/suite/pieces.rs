@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cutlet as ct;
-use cutlet::element::Whole;
+use cutlet::element::ByteSized;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
@@ -109,8 +109,8 @@ fn moves<T: Element>(session: Session) -> Result<()> {
 }
 
 /// Single elements at run-time places, also outside of the tile; each block takes another one.
-fn elements<T: Whole>(session: Session) -> Result<()> {
-    fn kernel<T: Whole>(x: Array<T, 2>, at: Array<i32, 1>, y: ArrayMut<T, 1>, z: ArrayMut<T, 2>, tile: [usize; 2]) {
+fn elements<T: ByteSized>(session: Session) -> Result<()> {
+    fn kernel<T: ByteSized>(x: Array<T, 2>, at: Array<i32, 1>, y: ArrayMut<T, 1>, z: ArrayMut<T, 2>, tile: [usize; 2]) {
         let block = ct::bid(0);
         let [row, column] = [0, 1].map(|n| at.load_scalar(block * 2 + n));
         let x = x.load([0, 0], tile);

@@ -32,11 +32,11 @@ pub fn register(suite: &mut Suite) {
     suite.test("pointer/atomics_in_a_loop", atomics_in_a_loop);
 }
 
-fn raw<T: Whole, const R: usize>(array: &DeviceArray<T, R>) -> RawPtr<T> {
+fn raw<T: ByteSized, const R: usize>(array: &DeviceArray<T, R>) -> RawPtr<T> {
     RawPtr::new(array.address())
 }
 
-fn copy<T: Whole>(x: Ptr<T>, y: ArrayMut<T, 1>, from: Scalar<i32>) {
+fn copy<T: ByteSized>(x: Ptr<T>, y: ArrayMut<T, 1>, from: Scalar<i32>) {
     let at = ct::bid(0) * 256 + ct::arange(256, 0, 1);
     let inside = at.lt(y.extent(0));
     // SAFETY: `x` has as many elements from `from` on as `y`, beyond which the mask does not reach.
@@ -47,7 +47,7 @@ fn copy<T: Whole>(x: Ptr<T>, y: ArrayMut<T, 1>, from: Scalar<i32>) {
 }
 
 /// Nothing is known of the alignment of addresses that the host gives, and they may be those of any element.
-fn copies<T: Whole>(session: Session) -> Result<()> {
+fn copies<T: ByteSized>(session: Session) -> Result<()> {
     let data = random::<T>(1, 1010, Spread::Any);
     let x = session.array(&data, [1010])?;
     for (extent, first, from) in [(1000, 0, 0), (1000, 1, 0), (512, 16, 0), (777, 3, 4), (300, 100, -100)] {

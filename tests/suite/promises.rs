@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
-use cutlet::kernel::{ArrivesAs, Kernel};
+use cutlet::kernel::{IntoKernelArg, Kernel};
 use cutlet::prelude::*;
 
 use crate::harness::{Session, Suite};
@@ -19,16 +19,17 @@ pub fn register(suite: &mut Suite) {
 fn checked<K, A, P>(session: Session, kernel: K, args: A) -> Result<Option<String>>
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
-    let launch = ct::Launch::new(1).check(ct::Checks { bounds: true, ..ct::Checks::none() });
+    let checks = ct::Checks { bounds: true, ..ct::Checks::none() };
     match session {
         Session::Run(device) => {
-            let result = launch.launch(kernel, args).and_then(|()| device.synchronize());
+            let result = ct::Launch::new(1).checks(checks).launch(kernel, args).and_then(|()| device.synchronize());
             Ok(Some(result.err().map_or_else(String::new, |error| error.to_string())))
         }
         Session::Assemble(target, demand) => {
-            ptxas::assemble(&launch.code_ptx(kernel, args, target)?, &target.to_string(), demand)?;
+            let code = ct::inspect(kernel, args).target(target).checks(checks);
+            ptxas::assemble(&code.ptx()?, &target.to_string(), demand)?;
             Ok(None)
         }
         _ => Ok(None),
@@ -39,7 +40,7 @@ where
 fn tried<K, P>(session: Session, kernel: K, want: &str) -> Result<()>
 where
     K: Kernel<P> + Copy,
-    for<'a> (&'a ct::DeviceArray<i32, 1>, &'a mut ct::DeviceArray<i32, 1>, i32): ArrivesAs<P>,
+    for<'a> (&'a ct::DeviceArray<i32, 1>, &'a mut ct::DeviceArray<i32, 1>, i32): IntoKernelArg<P>,
 {
     let device = session.device();
     let (x, mut y) = (device.from_fn([128], |[i]| i as i32)?, device.zeros([128])?);

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use cutlet as ct;
-use cutlet::element::Whole;
+use cutlet::element::ByteSized;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, format_of, random};
@@ -157,7 +157,7 @@ fn float_extremes<T: Float>(session: Session) -> Result<()> {
     Ok(())
 }
 
-fn integers<T: Int + Whole>(session: Session) -> Result<()> {
+fn integers<T: Int + ByteSized>(session: Session) -> Result<()> {
     type Row<T> = (&'static str, Reduction<T>, i128, fn(i128, i128) -> i128);
     let rows: [Row<T>; 4] = [
         ("sum", by!(sum), 0, |a, b| a.wrapping_add(b)),
@@ -316,7 +316,7 @@ fn nan_positions(session: Session) -> Result<()> {
     session.check("count", &count, &|[i, _]| Want::exactly(row(i).iter().filter(|x| x.is_nan()).count() as i32))
 }
 
-fn bits<T: Int + Whole>(session: Session) -> Result<()> {
+fn bits<T: Int + ByteSized>(session: Session) -> Result<()> {
     let input = |count| random::<T>(12, count, Spread::Any);
     let fold = |values: &[T], start: u64, combine: fn(u64, u64) -> u64| {
         let mask = u64::MAX >> (64 - T::DTYPE.bits());

@@ -19,7 +19,7 @@ fn refused(session: Session, launch: Result<()>, message: &str) -> Result<()> {
     match launch {
         Ok(()) if session.only_compiles() => Ok(()),
         Ok(()) => bail!("launched although `{message}`"),
-        // Exported code is not told which condition it is.
+        // ExportedKernel code is not told which condition it is.
         Err(_) if matches!(session, Session::InterpretTileIr(_)) => Ok(()),
         Err(error) => {
             ensure!(matches!(error.downcast_ref(), Some(ct::Error::Argument(_))), "{error}");

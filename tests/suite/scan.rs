@@ -4,7 +4,7 @@
 use anyhow::Result;
 use cutlet as ct;
 use cutlet::dtype::DType;
-use cutlet::element::Whole;
+use cutlet::element::ByteSized;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, format_of, random};
@@ -167,7 +167,7 @@ fn float_extremes<T: Float>(session: Session) -> Result<()> {
     })
 }
 
-fn integers<T: Int + Whole>(session: Session) -> Result<()> {
+fn integers<T: Int + ByteSized>(session: Session) -> Result<()> {
     type Row<T> = (&'static str, Scan<T>, i128, fn(i128, i128) -> i128);
     let ends = |of: &dyn Fn(i128, i128) -> i128| {
         let bits = T::DTYPE.bits();

@@ -46,12 +46,12 @@ fn of_the_launch(session: Session) -> Result<()> {
     session.launch(kernel, [11], (&x, scratch(), &mut y))?;
     session.check("sum", &y, &|_| Want::exactly(want + 5))?;
     let Session::Run(_) = session else { return Ok(()) };
-    let ((), (parts, _), y) = ct::launch_returning(kernel, 11, (&x, scratch(), ct::NewArray::full([1], -3)))?;
+    let ((), (parts, _), y) = ct::launch_with_outputs(kernel, 11, (&x, scratch(), ct::NewArray::full([1], -3)))?;
     session.check("sum, returned", &y, &|_| Want::exactly(want - 3))?;
     session.check("parts", &parts, &|[i]| Want::exactly(data.chunks(64).nth(i).unwrap().iter().sum::<i32>()))
 }
 
-fn by_index<T: Whole>(x: Array<T, 1>, at: Array<i32, 1>, y: ArrayMut<T, 1>, z: ArrayMut<T, 1>) {
+fn by_index<T: ByteSized>(x: Array<T, 1>, at: Array<i32, 1>, y: ArrayMut<T, 1>, z: ArrayMut<T, 1>) {
     let own = ct::scratch::<T, 1>([512]);
     let at = at.load(0, [512]);
     own.store(0, x.load(ct::bid(0), [512]));
@@ -60,7 +60,7 @@ fn by_index<T: Whole>(x: Array<T, 1>, at: Array<i32, 1>, y: ArrayMut<T, 1>, z: A
     z.store(ct::bid(0), own.load(0, [512]));
 }
 
-fn permuted<T: Whole>(session: Session) -> Result<()> {
+fn permuted<T: ByteSized>(session: Session) -> Result<()> {
     let data = random::<T>(1, 1024, Spread::Any);
     let at: Vec<i32> = (0..512).map(|i| (i * 37 + 11) % 512).collect();
     let (x, index) = (session.array(&data, [1024])?, session.array(&at, [512])?);

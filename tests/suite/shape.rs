@@ -37,10 +37,10 @@ fn ranks<T: Number>(session: Session) -> Result<()> {
         y.store((i, j), (narrow - tile) * narrow + greater - tile.max(narrow));
         // The first row of the tile, with one axis; the row as a column, with two; the tile with three.
         let (first, column) = (x.load((i * 8, j), [32]), row.load(j, [32, 1]));
-        let mut sums = first + tile.fit::<3>();
+        let mut sums = first + tile.with_rank::<3>();
         sums += column.transpose();
         cube.store((0, i, j), sums);
-        largest.store(i * blocks + j, tile.reduce_max(1).fit());
+        largest.store(i * blocks + j, tile.reduce_max(1).with_rank());
     }
     let [rows, columns] = [20usize, 70];
     let blocks = [rows.div_ceil(8), columns.div_ceil(32)];

@@ -30,7 +30,7 @@ fn shapes(count: usize) -> Vec<[usize; 2]> {
     [[37, 64], [16, 48], [1, 5], [50, 33], [128, 16]][..count].to_vec()
 }
 
-fn pick<T: Whole>(x: Arrays<T, 2>, at: Array<i32, 1>, y: ArrayMut<T, 3>, n: ArrayMut<i32, 2>) {
+fn pick<T: ByteSized>(x: Arrays<T, 2>, at: Array<i32, 1>, y: ArrayMut<T, 3>, n: ArrayMut<i32, 2>) {
     let which = at.load_scalar(ct::bid(0));
     let x = x.get(which);
     let tile = x.load((ct::bid(1), ct::bid(2)), [16, 16]);
@@ -40,7 +40,7 @@ fn pick<T: Whole>(x: Arrays<T, 2>, at: Array<i32, 1>, y: ArrayMut<T, 3>, n: Arra
 }
 
 /// Tiles of the arrays of a table, some of which do not exist.
-fn loads<T: Whole>(session: Session) -> Result<()> {
+fn loads<T: ByteSized>(session: Session) -> Result<()> {
     for (count, first) in [(1, 0), (2, 0), (5, 0), (2, 3)] {
         let shapes = shapes(first + count)[first..].to_vec();
         let data: Vec<Vec<T>> =

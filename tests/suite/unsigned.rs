@@ -117,7 +117,7 @@ fn loads<I: Int>(x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<I>) {
     y.store_scalar(0, x.load_scalar(i));
     y.store_scalar(1, x.load(i, [4]).sum(0));
     y.store_scalar(2, x.load(ct::at(i), [4]).sum(0));
-    y.store_scalar(3, x.tiles([8]).step([4]).load(i).sum(0));
+    y.store_scalar(3, x.tiled([8]).step([4]).load(i).sum(0));
     y.store_scalar(4, x.load(ct::at(ct::full([4], i)), [4]).sum(0));
     y.store_scalar(5, x.gather(ct::full([4], i)).sum(0));
     y.store_scalar(6, x.entry(i).load());
@@ -126,7 +126,7 @@ fn loads<I: Int>(x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<I>) {
     let rows = ct::arange(2, 0, 1);
     y.store_scalar(7, matrix.load((ct::at(rows), i), [2, 4]).sum(..).item());
     y.store_scalar(8, matrix.load((ct::at(rows), ct::at(i)), [2, 4]).sum(..).item());
-    y.store_scalar(9, matrix.tiles([2, 8]).step([2, 4]).load((ct::at(rows), i)).sum(..).item());
+    y.store_scalar(9, matrix.tiled([2, 8]).step([2, 4]).load((ct::at(rows), i)).sum(..).item());
 }
 
 fn wanted_loads(i: usize) -> Vec<i32> {
@@ -155,7 +155,7 @@ fn stores<I: Int>(x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<I>) {
     part(0).store(ct::at(i), ones);
     part(1).store(i, ones);
     part(2).atomic_store_add(ct::at(i), ones);
-    part(3).tiles([4]).step([2]).atomic_store_add(i, ones);
+    part(3).tiled([4]).step([2]).atomic_store_add(i, ones);
     part(4).scatter(ct::full([1], i), ct::full([1], 9));
     part(5).reshape((8, 8)).atomic_store_add((ct::at(rows), i), ones.unsqueeze(0).broadcast_to([2, 4]));
     part(6).atomic_store_add(ct::at(ct::full([1], i)), ct::full([1], 1));

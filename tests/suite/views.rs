@@ -183,11 +183,11 @@ fn padded(session: Session) -> Result<()> {
 
 fn stepped<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 4>, tile: [usize; 2], step: [usize; 2], by: Scalar<i32>) {
-        let view = x.tiles(tile).step(step);
+        let view = x.tiled(tile).step(step);
         let [tm, tn] = tile;
         ct::fold(view.indices(), (), |(), [a, b]| {
             let part = view.load((a + by, b + by));
-            y.tiles([1, 1, tm, tn]).store((a, b, 0, 0), part.reshape([1, 1, tm, tn]));
+            y.tiled([1, 1, tm, tn]).store((a, b, 0, 0), part.reshape([1, 1, tm, tn]));
         });
     }
     let data = random::<T>(5, SHAPE.iter().product(), Spread::Any);

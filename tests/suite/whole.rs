@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
-use cutlet::element::Whole;
+use cutlet::element::ByteSized;
 use cutlet::prelude::*;
 use cutlet::{DeviceArray, DeviceView};
 
@@ -55,7 +55,7 @@ fn host<T: Element>(view: DeviceView<'_, T, 2>) -> Result<impl Fn([usize; 2]) ->
 }
 
 /// Where arrays are read and written, of every type and form.
-fn elements<T: Whole>(session: Session, device: ct::Device) -> Result<()> {
+fn elements<T: ByteSized>(session: Session, device: ct::Device) -> Result<()> {
     for shape in [[37, 70], [3, 2500], [1300, 5]] {
         let data = random::<T>(1, shape[0] * shape[1], Spread::Any);
         let array = device.array(&data, shape)?;
@@ -106,7 +106,7 @@ fn ranks(session: Session, device: ct::Device) -> Result<()> {
 
 type Reduced<T> = (&'static str, fn(DeviceView<'_, T, 2>, usize) -> ct::Result<DeviceArray<T, 2>>, fn(&[T]) -> Want);
 
-fn check_reductions<T: Whole>(session: Session, device: ct::Device, data: &[T], rows: &[Reduced<T>]) -> Result<()> {
+fn check_reductions<T: ByteSized>(session: Session, device: ct::Device, data: &[T], rows: &[Reduced<T>]) -> Result<()> {
     for shape in [[37, 50], [2, data.len() / 2], [data.len() / 3, 3]] {
         let array = device.array(&data[..shape[0] * shape[1]], shape)?;
         for (form, view) in forms(&array)? {
@@ -412,7 +412,7 @@ fn refused(_: Session, device: ct::Device) -> Result<()> {
 /// Numbers in a row, and the unit matrix.
 fn made<T>(session: Session, device: ct::Device) -> Result<()>
 where
-    T: Number + cutlet::ArrivesAs<Scalar<T>>,
+    T: Number + cutlet::IntoKernelArg<Scalar<T>>,
     f64: cutlet::element::CastTo<T>,
     i64: cutlet::element::CastTo<T>,
 {

@@ -5,8 +5,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use cutlet as ct;
-use cutlet::kernel::{ArrivesAs, Kernel};
-use cutlet::{Backend, Device, Exported, Format, Hints, Target};
+use cutlet::kernel::{IntoKernelArg, Kernel};
+use cutlet::{Backend, Device, ExportedKernel, Format, Hints, Target};
 
 use super::fill::Fill;
 use super::tuning::Tune;
@@ -20,7 +20,7 @@ pub enum Step<'a> {
     /// Only compile, and report on each kernel.
     Compile(&'a mut Vec<String>),
     /// Only name the kernels, to be compiled ahead.
-    Ahead(&'a mut Option<ct::Kernels>),
+    CompileSummary(&'a mut Option<ct::Kernels>),
     /// Only ask for plans, and what the cost model says of them for a target's GPU.
     Plans {
         /// The target.
@@ -37,7 +37,7 @@ pub enum Step<'a> {
         /// Form of the code.
         format: Format,
         /// One file a kernel.
-        out: &'a mut Vec<Exported>,
+        out: &'a mut Vec<ExportedKernel>,
     },
 }
 
@@ -58,7 +58,7 @@ impl<'a> Call<'a> {
     pub fn run<K, A, P>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let launch = ct::Launch::new(grid).hints(self.hints);
         match &mut self.step {
@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
                 reports.push(report);
                 Ok(())
             }
-            Step::Ahead(kernels) => {
+            Step::CompileSummary(kernels) => {
                 let launch = launch.backend(self.backend);
                 **kernels = kernels.take().map(|kernels| kernels.add_with(&launch, kernel, args));
                 Ok(())

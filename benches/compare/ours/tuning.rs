@@ -45,11 +45,11 @@ pub struct Tuning {
 pub trait Tune {
     /// Tries all configurations of the row of this name. `plain` is the default: a label, or what stands in it before a
     /// comma; where there is no such one, the first.
-    fn tune(self: Box<Self>, name: &str, plain: &str, how: &Tuning) -> ct::Result<(Choice, ct::Tuned<Choice>)>;
+    fn tune(self: Box<Self>, name: &str, plain: &str, how: &Tuning) -> ct::Result<(Choice, ct::TuningResult<Choice>)>;
 }
 
 impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
-    fn tune(self: Box<Self>, name: &str, plain: &str, how: &Tuning) -> ct::Result<(Choice, ct::Tuned<Choice>)> {
+    fn tune(self: Box<Self>, name: &str, plain: &str, how: &Tuning) -> ct::Result<(Choice, ct::TuningResult<Choice>)> {
         let Configurations { sets, list, .. } = *self;
         let set = sets.into_iter().next().expect("a row has a set of arrays");
         let mut arrays = set.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -68,11 +68,11 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
             .scratch()
             .bench(ct::Bench::new().warm_up(1).runs(how.runs))
             .limit(how.limit)
-            .show()
+            .show_progress()
             .kernels(move |arrays: &mut S, choice: &Choice, kernels| {
                 let (_, hints, body) = &kernels_of[choice.index];
                 let mut held = Some(kernels);
-                let mut call = Call::new(backend, *hints, Step::Ahead(&mut held));
+                let mut call = Call::new(backend, *hints, Step::CompileSummary(&mut held));
                 // What fails here fails again when it is run.
                 let _ = body(arrays, &mut call);
                 held.unwrap_or_else(|| ct::Kernels::on(ct::Device::cpu()))
@@ -81,7 +81,7 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
             tuner = tuner.record(path);
         }
         if how.afresh {
-            tuner = tuner.afresh();
+            tuner = tuner.ignore_cache();
         }
         let device = match backend {
             Backend::Cpu => ct::Device::cpu(),

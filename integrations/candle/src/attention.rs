@@ -126,7 +126,7 @@ impl Plan {
     /// What the code is made for, on this target (`None`: the interpreter).
     fn form<T>(&self, target: Option<Target>) -> Form {
         let ([_, _, queries, dim], keys) = (self.places[0].shape, self.places[1].shape[2]);
-        let dim = ct::next_extent(dim).max(16);
+        let dim = dim.next_power_of_two().max(16);
         // What the registers have room for. Hopper has some of its operands in shared memory.
         let most = match (size_of::<T>(), dim, target == Some(Target::SM_90A)) {
             (4, 0..=64, _) => [64, 32],
@@ -137,7 +137,7 @@ impl Plan {
             (_, 65..=128, false) => [128, 64],
             (_, _, _) => [64, 32],
         };
-        let tile = [most[0].min(ct::next_extent(queries).max(16)), most[1].min(ct::next_extent(keys).max(16))];
+        let tile = [most[0].min(queries.next_power_of_two().max(16)), most[1].min(keys.next_power_of_two().max(16))];
         Form { tile, dim, group: self.group, causal: self.op.causal }
     }
 
@@ -246,7 +246,7 @@ mod tests {
             let [q, k] = [q, k].map(ct::ArraySpec::<T, 4>::new);
             for target in [ct::Target::SM_80, ct::Target::SM_90A] {
                 let form = plan.form::<T>(Some(target));
-                ct::code_ptx(kernel::<T>, (q, k, k, q.mutable(), 0.1f32, ct::Constant(form)), target)
+                ct::inspect(kernel::<T>, (q, k, k, q.mutable(), 0.1f32, ct::Constant(form))).target(target).ptx()
                     .map_err(candle_core::Error::wrap)?;
             }
         }

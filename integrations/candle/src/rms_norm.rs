@@ -69,7 +69,7 @@ fn launch<T: Number>(
         return Ok(());
     }
     let launch = ct::Launch::new(place.grid()).stream(stream);
-    match ct::next_extent(place.shape[3]) {
+    match place.shape[3].next_power_of_two() {
         tile if tile <= LONGEST_TILE => launch.launch(rows::<T>, (x, weight, y, epsilon, ct::Constant(tile))),
         _ => launch.launch(long_rows::<T>, (x, weight, y, epsilon, ct::Constant(TILE))),
     }
@@ -149,8 +149,8 @@ mod tests {
     fn generates<T: Number>() -> ct::Result<()> {
         let (x, weight) = (ct::ArraySpec::<T, 4>::new([1, 2, 30, 1024]), ct::ArraySpec::<T, 1>::new([1024]));
         for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-            ct::code_ptx(rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(1024)), target)?;
-            ct::code_ptx(long_rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(TILE)), target)?;
+            ct::inspect(rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(1024))).target(target).ptx()?;
+            ct::inspect(long_rows::<T>, (x, weight, x.mutable(), 1e-5f32, ct::Constant(TILE))).target(target).ptx()?;
         }
         Ok(())
     }

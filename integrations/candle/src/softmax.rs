@@ -56,7 +56,7 @@ fn launch<T: Number>(stream: &Stream, x: DeviceView<T, 4>, y: DeviceViewMut<T, 4
         return Ok(());
     }
     let launch = ct::Launch::new(place.grid()).stream(stream);
-    match ct::next_extent(place.shape[3]) {
+    match place.shape[3].next_power_of_two() {
         tile if tile <= LONGEST_TILE => launch.launch(rows::<T>, (x, y, ct::Constant(tile))),
         _ => launch.launch(long_rows::<T>, (x, y, ct::Constant(TILE))),
     }
@@ -117,9 +117,9 @@ mod tests {
     fn generates<T: Number>() -> ct::Result<()> {
         let x = ct::ArraySpec::<T, 4>::new([1, 2, 30, 1024]);
         for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-            ct::code_ptx(rows::<T>, (x, x.mutable(), ct::Constant(1024)), target)?;
-            ct::code_ptx(rows::<T>, (x, x.mutable(), ct::Constant(LONGEST_TILE)), target)?;
-            ct::code_ptx(long_rows::<T>, (x, x.mutable(), ct::Constant(TILE)), target)?;
+            ct::inspect(rows::<T>, (x, x.mutable(), ct::Constant(1024))).target(target).ptx()?;
+            ct::inspect(rows::<T>, (x, x.mutable(), ct::Constant(LONGEST_TILE))).target(target).ptx()?;
+            ct::inspect(long_rows::<T>, (x, x.mutable(), ct::Constant(TILE))).target(target).ptx()?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::PrintOptions;
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, refuse_nested};
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, refuse_nested};
 use crate::launch::options::{Launch, Wishes};
 use crate::launch::parallel::share;
 use crate::launch::run::make;
@@ -116,7 +116,7 @@ impl Kernels {
     pub fn add<K, A, P>(self, kernel: K, args: A) -> Kernels
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         self.add_with(&Launch::new(1), kernel, args)
     }
@@ -137,10 +137,9 @@ impl Kernels {
     pub fn add_with<K, A, P>(self, launch: &Launch<'_>, kernel: K, args: A) -> Kernels
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
-        self.with_call(launch, &Bound::new(&kernel, &args).call())
+        self.with_call(launch, &Bound::new(&kernel, &Arguments::of(args)).call())
     }
 
     #[track_caller]
@@ -256,11 +255,11 @@ pub struct Progress<'a> {
     pub error: Option<&'a Error>,
 }
 
-/// What [`compile_all`] did.
+/// Summary of [`compile_all`].
 #[derive(Debug, Default)]
 #[must_use]
 #[non_exhaustive]
-pub struct Ahead {
+pub struct CompileSummary {
     /// Kernels compiled.
     pub compiled: usize,
     /// Kernels that were there before.
@@ -269,7 +268,7 @@ pub struct Ahead {
     pub failed: Vec<(String, Error)>,
 }
 
-impl Ahead {
+impl CompileSummary {
     /// The first failure, if there is one.
     ///
     /// # Errors
@@ -311,14 +310,18 @@ impl Ahead {
 ///
 /// # Panics
 /// When `progress` does.
-pub fn compile_all(kernels: Kernels, progress: impl FnMut(Progress<'_>)) -> Ahead {
+pub fn compile_all(kernels: Kernels, progress: impl FnMut(Progress<'_>)) -> CompileSummary {
     compile_each(kernels, None, progress)
 }
 
 /// [`compile_all`], each kernel within a limit of time.
-pub(crate) fn compile_each(kernels: Kernels, limit: Option<Duration>, mut progress: impl FnMut(Progress<'_>)) -> Ahead {
+pub(crate) fn compile_each(
+    kernels: Kernels,
+    limit: Option<Duration>,
+    mut progress: impl FnMut(Progress<'_>),
+) -> CompileSummary {
     let Kernels { jobs, failed, found, .. } = kernels;
-    let mut ahead = Ahead { compiled: 0, found, failed };
+    let mut ahead = CompileSummary { compiled: 0, found, failed };
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         let jobs = &jobs;

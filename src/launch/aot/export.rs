@@ -7,8 +7,8 @@ use crate::backend::ptx::{self, ParamKind};
 use crate::backend::tileir::{self, Guards, Limit, Promises, Version};
 use crate::backend::{Hints, ParamWord};
 use crate::error::Result;
-use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel};
+use crate::ir::Module;
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel};
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::launch_conditions::Checks;
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
@@ -56,7 +56,7 @@ pub struct ExportedParam {
     pub tensor_map: Option<TensorMap>,
 }
 
-/// A kernel in a file's form, with what a launch needs to know.
+/// Exported kernel: code in the form of a file, and the parameters and conditions of its launches.
 ///
 /// # Launching it
 /// Parameters are passed one after another, in the order of the arguments: a number as itself; a
@@ -70,7 +70,7 @@ pub struct ExportedParam {
 /// [`Global`](crate::Global)s are in the file: whoever loads it has an instance of them for each time.
 ///
 /// PTX of a kernel with assertions takes one address more: 0, and failures are not noticed; or that of
-/// [`Exported::failure_bytes`] zeroed bytes, whose first word (u32) is 2 after a failure.
+/// [`ExportedKernel::failure_bytes`] zeroed bytes, whose first word (u32) is 2 after a failure.
 ///
 /// PTX for sm_90 and later may take tensor maps after these parameters: 128 bytes each, passed by value at an
 /// alignment of 64. The launcher makes them from the parameters before them: [`TensorMap::resolve`] takes those
@@ -78,7 +78,7 @@ pub struct ExportedParam {
 /// interleave, no fill).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Exported {
+pub struct ExportedKernel {
     /// The file.
     pub bytes: Vec<u8>,
     /// Name of the kernel in the file.
@@ -93,7 +93,7 @@ pub struct Exported {
     /// Bytes of a note of a failed assertion: of PTX with assertions, else 0.
     pub failure_bytes: u32,
     /// What must hold at each launch, so that no tile lies outside of its array, as far as it is a comparison of
-    /// two numbers; [`Exported::fits`] is all of it.
+    /// two numbers; [`ExportedKernel::fits`] is all of it.
     pub limits: Vec<Limit>,
     checks: Arc<Checks>,
     source: Arc<Source>,
@@ -109,7 +109,7 @@ struct Source {
     hints: Hints,
 }
 
-impl Exported {
+impl ExportedKernel {
     /// Machine code of exported bytecode for a target: from the disk cache, or made by `tileiras`; of exported PTX, made by
     /// `ptxas` (that of `CUTLET_PTXAS`, or of the search path).
     ///
@@ -184,7 +184,7 @@ impl Exported {
     /// assert!(!file.fits(9, &[0, 1000, 1]) && file.guarded()?.fits(9, &[0, 1000, 1]));
     /// # Ok::<(), cutlet::Error>(())
     /// ```
-    pub fn guarded(&self) -> Result<Exported> {
+    pub fn guarded(&self) -> Result<ExportedKernel> {
         emit(self.source.clone(), Guards::Kernel)
     }
 }
@@ -214,41 +214,12 @@ impl Exported {
 /// # Panics
 /// When the kernel panics while it is traced.
 #[track_caller]
-pub fn export<K, A, P>(kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
+pub fn export<K, A, P>(kernel: K, args: A, target: Target, format: Format) -> Result<ExportedKernel>
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
     Launch::new(1).export(kernel, args, target, format)
-}
-
-/// The Tile IR of a kernel as the tileir back end writes it for a target: with the order of memory
-/// accesses as tokens. Arguments as for [`export`].
-///
-/// # Errors
-/// As [`export`].
-///
-/// # Panics
-/// As [`export`].
-///
-/// ```
-/// # use cutlet as ct;
-/// # use cutlet::prelude::*;
-/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
-/// assert!(ct::code_tiled(fill, (x.mutable(),), ct::Target::SM_90A)?.contains("store_view_tko"));
-/// # Ok::<(), ct::Error>(())
-/// ```
-#[track_caller]
-pub fn code_tiled<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    let args = Arguments::of(args);
-    let (module, _) = traced(&Bound::new(&kernel, &args).call())?;
-    let compiled = tileir::compile(&module, target, &tileir::CompileOptions::default())?;
-    Ok(compiled.module.to_text(PrintOptions::default()))
 }
 
 impl Launch<'_> {
@@ -270,18 +241,17 @@ impl Launch<'_> {
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     #[track_caller]
-    pub fn export<K, A, P>(&self, kernel: K, args: A, target: Target, format: Format) -> Result<Exported>
+    pub fn export<K, A, P>(&self, kernel: K, args: A, target: Target, format: Format) -> Result<ExportedKernel>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
-        self.export_call(&Bound::new(&kernel, &args).call(), target, format)
+        self.export_call(&Bound::new(&kernel, &Arguments::of(args)).call(), target, format)
     }
 
     /// As [`Launch::export`].
     #[track_caller]
-    pub(crate) fn export_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<Exported> {
+    pub(crate) fn export_call(&self, call: &Call<'_>, target: Target, format: Format) -> Result<ExportedKernel> {
         check_hints(self.hints)?;
         let (module, required) = traced(call)?;
         let source = Source { module, required, target, format, hints: self.hints };
@@ -289,7 +259,7 @@ impl Launch<'_> {
     }
 }
 
-fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
+fn emit(source: Arc<Source>, guards: Guards) -> Result<ExportedKernel> {
     let Source { module, target, format, hints, .. } = &*source;
     let version = match format {
         Format::Ptx => return emit_ptx(source),
@@ -302,7 +272,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
         Format::TileIr(_) | Format::Ptx => code.bytecode,
     };
     let param = |p: &tileir::Param| ExportedParam { bytes: p.bytes, pointer: p.pointer, tensor_map: None };
-    Ok(Exported {
+    Ok(ExportedKernel {
         bytes,
         entry: code.entry,
         params: code.params.iter().map(param).collect(),
@@ -315,7 +285,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<Exported> {
     })
 }
 
-fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
+fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
     // A file is launched with any grid: without clusters.
     let hints = Hints { num_ctas: None, ..source.hints };
     let code = settled(&source.module, source.target, hints, Maps::Allowed)?;
@@ -328,7 +298,7 @@ fn emit_ptx(source: Arc<Source>) -> Result<Exported> {
         ParamKind::Failure => ExportedParam { bytes: 8, pointer: true, tensor_map: None },
         ParamKind::TensorMap(map) => ExportedParam { bytes: MAP_BYTES, pointer: false, tensor_map: Some(map.clone()) },
     };
-    Ok(Exported {
+    Ok(ExportedKernel {
         bytes: code.text.into_bytes(),
         entry: code.entry,
         params: code.params.iter().map(param).collect(),

@@ -126,14 +126,14 @@ impl Launch<'_> {
             return self.grid.may_be_empty(&args);
         };
         let slot = kernel.slot_for(&args)?;
-        run(&slot, self.stream, grid, kernel.wishes.dependent, self.checks(&kernel.wishes)?, &args)
+        run(&slot, self.stream, grid, kernel.wishes.dependent, self.checks_for(&kernel.wishes)?, &args)
     }
 }
 
 impl LoadedKernel {
     /// Runs the kernel on the default stream of its device.
     ///
-    /// Arguments are those of [`crate::launch`], and stand for parameters as [`crate::Exported`] says: an array of R
+    /// Arguments are those of [`crate::launch`], and stand for parameters as [`crate::ExportedKernel`] says: an array of R
     /// dimensions for its address, R extents and R strides (i32, or i64 where offsets need it), a number for itself;
     /// [`crate::ByPointer`] is the address of an array alone.
     ///
@@ -295,7 +295,7 @@ fn with_addresses(module: &Module, params: &[usize]) -> Module {
 }
 
 /// What stands for a parameter.
-enum Given {
+enum Arg {
     /// The address of something of this type.
     Address(Elem),
     /// An extent or stride of this type.
@@ -304,7 +304,7 @@ enum Given {
 }
 
 /// What the parameters of a traced entry stand for, and their types as text.
-fn given_params(module: &Module) -> Vec<(Given, String)> {
+fn given_params(module: &Module) -> Vec<(Arg, String)> {
     let body = module.entries[0].body;
     let args = &module.block(body).args;
     let position = |value: Value| {
@@ -319,12 +319,12 @@ fn given_params(module: &Module) -> Vec<(Given, String)> {
     };
     let describe = |value: &Value| {
         let given = match module.ty(*value).as_tile() {
-            Some((Elem::Ptr { .. }, _)) => Given::Address(module.ty(*value).as_tile().expect("a tile of pointers").0),
-            _ => Given::Number(module.ty(*value).clone()),
+            Some((Elem::Ptr { .. }, _)) => Arg::Address(module.ty(*value).as_tile().expect("a tile of pointers").0),
+            _ => Arg::Number(module.ty(*value).clone()),
         };
         (given, TypeText(module, module.ty(*value)).to_string())
     };
-    let mut given: Vec<(Given, String)> = args.iter().map(describe).collect();
+    let mut given: Vec<(Arg, String)> = args.iter().map(describe).collect();
     module.walk(body, &mut |id| {
         let op = module.op(id);
         match op.code {
@@ -332,15 +332,15 @@ fn given_params(module: &Module) -> Vec<(Given, String)> {
             Opcode::IntToPtr => {
                 let ty = module.ty(op.results[0]);
                 if let (Some(index), Some((elem, _))) = (position(op.operands[0]), ty.as_tile()) {
-                    given[index] = (Given::Address(elem), TypeText(module, ty).to_string());
+                    given[index] = (Arg::Address(elem), TypeText(module, ty).to_string());
                 }
             }
             Opcode::MakeTensorView => {
                 let Some(base) = position(op.operands[0]) else { return };
                 let rank = op.group(1).len();
                 for param in given[base + 1..=base + 2 * rank].iter_mut() {
-                    if let Given::Number(ty) = &param.0 {
-                        param.0 = Given::Extent(ty.clone());
+                    if let Arg::Number(ty) = &param.0 {
+                        param.0 = Arg::Extent(ty.clone());
                     }
                 }
             }
@@ -351,15 +351,15 @@ fn given_params(module: &Module) -> Vec<(Given, String)> {
 }
 
 /// May this stand for a parameter of that type? Parameters are words: an extent is the same number at any width.
-fn fits(given: &Given, wanted: &Type) -> bool {
+fn fits(given: &Arg, wanted: &Type) -> bool {
     match (given, wanted) {
-        (Given::Address(elem), Type::Tile { elem: wanted, shape }) => {
+        (Arg::Address(elem), Type::Tile { elem: wanted, shape }) => {
             shape.is_empty() && pointee(*elem) == pointee(*wanted) && pointee(*elem).is_some()
         }
-        (Given::Extent(ty), wanted) => {
+        (Arg::Extent(ty), wanted) => {
             ty == wanted || (*ty == Type::scalar(DType::I32) && *wanted == Type::scalar(DType::I64))
         }
-        (Given::Number(ty), wanted) => ty == wanted,
+        (Arg::Number(ty), wanted) => ty == wanted,
         _ => false,
     }
 }

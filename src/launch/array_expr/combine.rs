@@ -1,11 +1,11 @@
 //! How elements are combined: by sums and their like, or by a function.
 
-use crate::element::{Number, Whole};
+use crate::element::{ByteSized, Number};
 use crate::ops::ScanOptions;
 use crate::tile::{Scalar, Tile};
 
 /// A function of two elements, of tiles at once and along an axis of a tile. Associative.
-pub trait Combine<T: Whole>: Copy {
+pub trait Combine<T: ByteSized>: Copy {
     /// May elements change places?
     const COMMUTES: bool;
 
@@ -23,7 +23,7 @@ pub trait Combine<T: Whole>: Copy {
 #[derive(Clone, Copy)]
 pub struct By<F>(pub F);
 
-impl<T: Whole, F: Fn(Scalar<T>, Scalar<T>) -> Scalar<T> + Copy> Combine<T> for By<F> {
+impl<T: ByteSized, F: Fn(Scalar<T>, Scalar<T>) -> Scalar<T> + Copy> Combine<T> for By<F> {
     const COMMUTES: bool = false;
 
     fn join<const R: usize>(self, a: Tile<T, R>, b: Tile<T, R>) -> Tile<T, R> {

@@ -5,7 +5,7 @@ use super::store::place;
 use super::tiling::{Survey, counts};
 use crate::element::{CastTo, Float, Number};
 use crate::error::Result;
-use crate::kernel::{ArrivesAs, Constant};
+use crate::kernel::{Constant, IntoKernelArg};
 use crate::ops::{bid, full, indices};
 use crate::runtime::{Device, DeviceArray};
 use crate::tile::{ArrayMut, Scalar, Tile, at_place, here};
@@ -85,7 +85,7 @@ impl Device {
     #[track_caller]
     pub fn arange<T>(&self, count: usize, first: T, step: T) -> Result<DeviceArray<T, 1>>
     where
-        T: Number + ArrivesAs<Scalar<T>>,
+        T: Number + IntoKernelArg<Scalar<T>>,
         f64: CastTo<T>,
         i64: CastTo<T>,
     {
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn numbers_that_wrap_raise_no_alarm() -> Result<()> {
         let mut out = Device::cpu().zeros::<u8, 1>([3000])?;
-        Launch::new(3000usize.div_ceil(TILE)).check(Checks::all()).launch(integers::<u8>, (&mut out, 250u8, 3u8))?;
+        Launch::new(3000usize.div_ceil(TILE)).checks(Checks::all()).launch(integers::<u8>, (&mut out, 250u8, 3u8))?;
         assert!(out.to_vec()?.iter().enumerate().all(|(i, &x)| x == (250 + 3 * i) as u8));
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! (after Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016).
 
 use super::combine::Combine;
-use super::fusion::{Code, Fused};
+use super::fusion::{Code, FusedExpr};
 use super::generated::launched;
 use super::lookback_board::{Board, Levels, blank};
 use super::reduce::{CutLines, Lines};
@@ -18,7 +18,7 @@ use crate::tile::{ArrayMut, Scalar};
 
 /// Each tile of the lines is a part of its own.
 #[track_caller]
-pub fn scan_long<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+pub fn scan_long<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     device: Device,
     lines: &Lines<R>,

@@ -1,13 +1,13 @@
 //! The methods of expressions over whole arrays.
 
 use super::combine::{By, Larger, Product, Smaller, Sum};
-use super::fusion::{Fused, Map, MapWith, Zip, surveyed};
+use super::fusion::{FusedExpr, Map, MapWith, Zip, surveyed};
 use super::reduce::{reduce, reduce_all};
 use super::scan::scan;
 use super::store::{store, to_array};
-use crate::element::{Element, Number, Whole};
+use crate::element::{ByteSized, Element, Number};
 use crate::error::{Error, Result};
-use crate::kernel::ArrivesAs;
+use crate::kernel::IntoKernelArg;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut};
 use crate::tile::Scalar;
 
@@ -41,9 +41,9 @@ use crate::tile::Scalar;
 /// # Errors
 /// Of what runs: [`Error::Argument`](crate::Error::Argument) for arrays of different shapes or an axis that there is not;
 /// else as [`crate::launch`].
-pub trait ArrayExpr<const R: usize>: Fused<R> {
+pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
     /// A function of each element.
-    fn map<U: Whole, F: Fn(Scalar<Self::Elem>) -> Scalar<U> + Copy>(self, function: F) -> Map<Self, F> {
+    fn map<U: ByteSized, F: Fn(Scalar<Self::Elem>) -> Scalar<U> + Copy>(self, function: F) -> Map<Self, F> {
         Map { of: self, function }
     }
 
@@ -61,8 +61,8 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
     /// ```
     fn map_with<N, U, F>(self, number: N, function: F) -> MapWith<Self, N, F>
     where
-        N: Element + ArrivesAs<Scalar<N>>,
-        U: Whole,
+        N: Element + IntoKernelArg<Scalar<N>>,
+        U: ByteSized,
         F: Fn(Scalar<Self::Elem>, Scalar<N>) -> Scalar<U> + Copy,
     {
         MapWith { of: self, number, function }
@@ -71,8 +71,8 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
     /// A function of the elements of two expressions of one shape.
     fn zip<B, U, F>(self, other: B, function: F) -> Zip<Self, B, F>
     where
-        B: Fused<R>,
-        U: Whole,
+        B: FusedExpr<R>,
+        U: ByteSized,
         F: Fn(Scalar<Self::Elem>, Scalar<B::Elem>) -> Scalar<U> + Copy,
     {
         Zip { of: (self, other), function }
@@ -245,7 +245,7 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
     #[track_caller]
     fn any(self, axis: usize) -> Result<DeviceArray<bool, R>>
     where
-        Self: Fused<R, Elem = bool>,
+        Self: FusedExpr<R, Elem = bool>,
     {
         reduce(self, axis, false, By(|a: Scalar<bool>, b: Scalar<bool>| a | b))
     }
@@ -254,7 +254,7 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
     #[track_caller]
     fn all(self, axis: usize) -> Result<DeviceArray<bool, R>>
     where
-        Self: Fused<R, Elem = bool>,
+        Self: FusedExpr<R, Elem = bool>,
     {
         reduce(self, axis, true, By(|a: Scalar<bool>, b: Scalar<bool>| a & b))
     }
@@ -266,7 +266,7 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
     #[track_caller]
     fn count(self, axis: usize) -> Result<DeviceArray<i32, R>>
     where
-        Self: Fused<R, Elem = bool>,
+        Self: FusedExpr<R, Elem = bool>,
     {
         let shape = surveyed(&self)?.shape();
         if shape.get(axis).is_some_and(|&extent| extent > i32::MAX as usize) {
@@ -278,7 +278,7 @@ pub trait ArrayExpr<const R: usize>: Fused<R> {
     }
 }
 
-impl<E: Fused<R>, const R: usize> ArrayExpr<R> for E {}
+impl<E: FusedExpr<R>, const R: usize> ArrayExpr<R> for E {}
 
 fn zero<T: Number>() -> T {
     T::from_f64(0.0)
@@ -289,7 +289,7 @@ fn limits<T: Number>() -> (T, T) {
     (T::from_f64(f64::NEG_INFINITY), T::from_f64(f64::INFINITY))
 }
 
-impl<T: Whole, const R: usize> DeviceArray<T, R> {
+impl<T: ByteSized, const R: usize> DeviceArray<T, R> {
     /// The array as an expression, of which [`ArrayExpr`] has the methods.
     ///
     /// ```
@@ -303,7 +303,7 @@ impl<T: Whole, const R: usize> DeviceArray<T, R> {
     }
 }
 
-impl<'a, T: Whole, const R: usize> DeviceView<'a, T, R> {
+impl<'a, T: ByteSized, const R: usize> DeviceView<'a, T, R> {
     /// The view as an expression, of which [`ArrayExpr`] has the methods.
     ///
     /// ```

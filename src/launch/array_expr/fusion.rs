@@ -4,23 +4,24 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::tiling::Survey;
-use crate::element::{Element, Whole};
+use crate::element::{ByteSized, Element};
 use crate::error::{Error, Result};
-use crate::kernel::ArrivesAs;
+use crate::kernel::IntoKernelArg;
 use crate::runtime::{DeviceArray, DeviceView};
 use crate::tile::{Array, Scalar, Tile};
 
-/// An array, or functions of the elements of arrays of one shape: what [`ArrayExpr`](crate::ArrayExpr) has methods for.
+/// Fused expression over arrays of one shape: an array, or functions of the elements of arrays. Its methods are those of
+/// [`ArrayExpr`](crate::ArrayExpr).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an expression over arrays of {R} axes",
     note = "begin with `array.expr()` or `&array`; arrays of one shape can be zipped; elements are integers, bool, f16, \
             bf16, f32 or f64"
 )]
-pub trait Fused<const R: usize>: Copy {
+pub trait FusedExpr<const R: usize>: Copy {
     /// The element type.
-    type Elem: Whole;
+    type Elem: ByteSized;
     #[doc(hidden)]
-    type Given: ArrivesAs<Self::Arrays>;
+    type Arg: IntoKernelArg<Self::Arrays>;
     #[doc(hidden)]
     type Arrays: Copy;
     #[doc(hidden)]
@@ -32,7 +33,7 @@ pub trait Fused<const R: usize>: Copy {
 
     /// The arrays, in another shape if one is given, and what the kernel does with their tiles.
     #[doc(hidden)]
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Self::Code)>;
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)>;
 }
 
 /// The code of an expression.
@@ -40,7 +41,7 @@ pub trait Code<const R: usize>: Copy {
     /// What the arrays arrive as.
     type Arrays: Copy;
     /// The element type.
-    type Elem: Whole;
+    type Elem: ByteSized;
 
     /// A tile of results.
     fn tile(self, arrays: Self::Arrays, at: [Scalar<i32>; R], shape: [usize; R]) -> Tile<Self::Elem, R>;
@@ -56,7 +57,7 @@ impl<T> Clone for Load<T> {
 }
 impl<T> Copy for Load<T> {}
 
-impl<T: Whole, const R: usize> Code<R> for Load<T> {
+impl<T: ByteSized, const R: usize> Code<R> for Load<T> {
     type Arrays = Array<T, R>;
     type Elem = T;
 
@@ -65,9 +66,9 @@ impl<T: Whole, const R: usize> Code<R> for Load<T> {
     }
 }
 
-impl<'a, T: Whole, const R: usize> Fused<R> for DeviceView<'a, T, R> {
+impl<'a, T: ByteSized, const R: usize> FusedExpr<R> for DeviceView<'a, T, R> {
     type Elem = T;
-    type Given = DeviceView<'a, T, R>;
+    type Arg = DeviceView<'a, T, R>;
     type Arrays = Array<T, R>;
     type Code = Load<T>;
 
@@ -75,7 +76,7 @@ impl<'a, T: Whole, const R: usize> Fused<R> for DeviceView<'a, T, R> {
         survey.array(self.device(), self.shape(), self.strides());
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Load<T>)> {
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Load<T>)> {
         let view = match shape {
             Some(shape) => self.reshape(shape)?,
             None => self,
@@ -84,9 +85,9 @@ impl<'a, T: Whole, const R: usize> Fused<R> for DeviceView<'a, T, R> {
     }
 }
 
-impl<'a, T: Whole, const R: usize> Fused<R> for &'a DeviceArray<T, R> {
+impl<'a, T: ByteSized, const R: usize> FusedExpr<R> for &'a DeviceArray<T, R> {
     type Elem = T;
-    type Given = DeviceView<'a, T, R>;
+    type Arg = DeviceView<'a, T, R>;
     type Arrays = Array<T, R>;
     type Code = Load<T>;
 
@@ -94,7 +95,7 @@ impl<'a, T: Whole, const R: usize> Fused<R> for &'a DeviceArray<T, R> {
         self.view().survey(survey);
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Load<T>)> {
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Load<T>)> {
         self.view().take_apart(shape)
     }
 }
@@ -132,7 +133,7 @@ macro_rules! debug {
 }
 debug!(Map<E, F> MapWith<E, N, F> Zip<A, B, F>);
 
-impl<C: Code<R>, U: Whole, F: Fn(Scalar<C::Elem>) -> Scalar<U> + Copy, const R: usize> Code<R> for Map<C, F> {
+impl<C: Code<R>, U: ByteSized, F: Fn(Scalar<C::Elem>) -> Scalar<U> + Copy, const R: usize> Code<R> for Map<C, F> {
     type Arrays = C::Arrays;
     type Elem = U;
 
@@ -141,9 +142,11 @@ impl<C: Code<R>, U: Whole, F: Fn(Scalar<C::Elem>) -> Scalar<U> + Copy, const R: 
     }
 }
 
-impl<E: Fused<R>, U: Whole, F: Fn(Scalar<E::Elem>) -> Scalar<U> + Copy, const R: usize> Fused<R> for Map<E, F> {
+impl<E: FusedExpr<R>, U: ByteSized, F: Fn(Scalar<E::Elem>) -> Scalar<U> + Copy, const R: usize> FusedExpr<R>
+    for Map<E, F>
+{
     type Elem = U;
-    type Given = E::Given;
+    type Arg = E::Arg;
     type Arrays = E::Arrays;
     type Code = Map<E::Code, F>;
 
@@ -151,7 +154,7 @@ impl<E: Fused<R>, U: Whole, F: Fn(Scalar<E::Elem>) -> Scalar<U> + Copy, const R:
         self.of.survey(survey);
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Self::Code)> {
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
         let (given, of) = self.of.take_apart(shape)?;
         Ok((given, Map { of, function: self.function }))
     }
@@ -175,7 +178,7 @@ impl<C, N, U, F, const R: usize> Code<R> for WithCode<C, N, F>
 where
     C: Code<R>,
     N: Element,
-    U: Whole,
+    U: ByteSized,
     F: Fn(Scalar<C::Elem>, Scalar<N>) -> Scalar<U> + Copy,
 {
     type Arrays = (C::Arrays, Scalar<N>);
@@ -186,15 +189,15 @@ where
     }
 }
 
-impl<E, N, U, F, const R: usize> Fused<R> for MapWith<E, N, F>
+impl<E, N, U, F, const R: usize> FusedExpr<R> for MapWith<E, N, F>
 where
-    E: Fused<R>,
-    N: Element + ArrivesAs<Scalar<N>>,
-    U: Whole,
+    E: FusedExpr<R>,
+    N: Element + IntoKernelArg<Scalar<N>>,
+    U: ByteSized,
     F: Fn(Scalar<E::Elem>, Scalar<N>) -> Scalar<U> + Copy,
 {
     type Elem = U;
-    type Given = (E::Given, N);
+    type Arg = (E::Arg, N);
     type Arrays = (E::Arrays, Scalar<N>);
     type Code = WithCode<E::Code, N, F>;
 
@@ -202,7 +205,7 @@ where
         self.of.survey(survey);
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Self::Code)> {
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
         let (given, of) = self.of.take_apart(shape)?;
         Ok(((given, self.number), WithCode { of, function: self.function, number: PhantomData }))
     }
@@ -212,7 +215,7 @@ impl<A, B, U, F, const R: usize> Code<R> for Zip<A, B, F>
 where
     A: Code<R>,
     B: Code<R>,
-    U: Whole,
+    U: ByteSized,
     F: Fn(Scalar<A::Elem>, Scalar<B::Elem>) -> Scalar<U> + Copy,
 {
     type Arrays = (A::Arrays, B::Arrays);
@@ -223,15 +226,15 @@ where
     }
 }
 
-impl<A, B, U, F, const R: usize> Fused<R> for Zip<A, B, F>
+impl<A, B, U, F, const R: usize> FusedExpr<R> for Zip<A, B, F>
 where
-    A: Fused<R>,
-    B: Fused<R>,
-    U: Whole,
+    A: FusedExpr<R>,
+    B: FusedExpr<R>,
+    U: ByteSized,
     F: Fn(Scalar<A::Elem>, Scalar<B::Elem>) -> Scalar<U> + Copy,
 {
     type Elem = U;
-    type Given = (A::Given, B::Given);
+    type Arg = (A::Arg, B::Arg);
     type Arrays = (A::Arrays, B::Arrays);
     type Code = Zip<A::Code, B::Code, F>;
 
@@ -240,7 +243,7 @@ where
         self.of.1.survey(survey);
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Given, Self::Code)> {
+    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
         let ((a, first), (b, second)) = (self.of.0.take_apart(shape)?, self.of.1.take_apart(shape)?);
         Ok(((a, b), Zip { of: (first, second), function: self.function }))
     }
@@ -251,7 +254,7 @@ where
 /// # Errors
 /// [`Error::Argument`] for arrays of different shapes.
 #[track_caller]
-pub(super) fn surveyed<E: Fused<R>, const R: usize>(expr: &E) -> Result<Survey<R>> {
+pub(super) fn surveyed<E: FusedExpr<R>, const R: usize>(expr: &E) -> Result<Survey<R>> {
     let mut survey = Survey::default();
     expr.survey(&mut survey);
     match survey.other_shape() {

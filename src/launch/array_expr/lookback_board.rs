@@ -10,7 +10,7 @@
 
 use super::combine::Combine;
 use super::reduce::CutLines;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ops::{AtomicOptions, Scope, from_words, if_then, indices, scalar, to_words, while_loop};
 use crate::runtime::NewArray;
 use crate::tile::{ArrayMut, Scalar, Tile};
@@ -28,13 +28,17 @@ pub type Levels<N> = (N, N, N);
 type Words<const R: usize> = Vec<Tile<u64, R>>;
 
 /// Words of an element.
-const fn planes<T: Whole>() -> usize {
+const fn planes<T: ByteSized>() -> usize {
     T::DTYPE.bits().div_ceil(32) as usize
 }
 
 /// For lines of `tiles` tiles of elements `T`: words of which none is known, and what the kernel has to know about them.
 /// Along the other axes they are as many as the elements of all tiles, which `all` says.
-pub fn blank<T: Whole, const R: usize>(tiles: usize, axis: usize, all: [usize; R]) -> (NewArray<u64, R>, Levels<i32>) {
+pub fn blank<T: ByteSized, const R: usize>(
+    tiles: usize,
+    axis: usize,
+    all: [usize; R],
+) -> (NewArray<u64, R>, Levels<i32>) {
     let first = tiles.div_ceil(WINDOW);
     let second = first.div_ceil(WINDOW);
     let rows = (first + second + second.div_ceil(WINDOW)) * planes::<T>() * WINDOW;
@@ -59,18 +63,18 @@ impl<const R: usize> Board<R> {
     }
 
     /// Tells what a place of a window comes to, for the lines of the tile at `at`.
-    fn tell<T: Whole>(self, at: [Scalar<i32>; R], [window, place]: [Scalar<i32>; 2], elements: Tile<T, R>) {
+    fn tell<T: ByteSized>(self, at: [Scalar<i32>; R], [window, place]: [Scalar<i32>; 2], elements: Tile<T, R>) {
         let bits = to_words(elements);
         for plane in 0..planes::<T>() {
             let word = if planes::<T>() == 1 { bits } else { (bits >> (32 * plane as u64)) & (KNOWN - 1) };
             let mut at = at;
             at[self.cut.axis] = (window * planes::<T>() + plane) * WINDOW + place;
-            self.words.tiles(self.cut.flat).relaxed(Scope::Device).store(at, word | KNOWN);
+            self.words.tiled(self.cut.flat).relaxed(Scope::Device).store(at, word | KNOWN);
         }
     }
 
     /// The words of a window; of one place alone, if one is given.
-    fn ask<T: Whole>(self, at: [Scalar<i32>; R], window: Scalar<i32>, place: Option<Scalar<i32>>) -> Words<R> {
+    fn ask<T: ByteSized>(self, at: [Scalar<i32>; R], window: Scalar<i32>, place: Option<Scalar<i32>>) -> Words<R> {
         let words = |plane| {
             let (mut at, mut shape) = (at, self.cut.flat);
             let window = window * planes::<T>() + plane;
@@ -78,7 +82,7 @@ impl<const R: usize> Board<R> {
                 Some(place) => at[self.cut.axis] = window * WINDOW + place,
                 None => (at[self.cut.axis], shape[self.cut.axis]) = (window, WINDOW),
             }
-            self.words.tiles(shape).relaxed(Scope::Device).load(at)
+            self.words.tiled(shape).relaxed(Scope::Device).load(at)
         };
         (0..planes::<T>()).map(words).collect()
     }
@@ -92,7 +96,7 @@ impl<const R: usize> Board<R> {
 
     /// Tells what a tile comes to, and gives what all before it along the line do. Who waits for that waits for earlier
     /// tiles alone. How tiles are grouped does not depend on who is first.
-    pub fn before<T: Whole, C: Combine<T>>(self, at: [Scalar<i32>; R], own: Tile<T, R>, combine: C) -> Tile<T, R> {
+    pub fn before<T: ByteSized, C: Combine<T>>(self, at: [Scalar<i32>; R], own: Tile<T, R>, combine: C) -> Tile<T, R> {
         let (axis, identity) = (self.cut.axis, T::from_bits(self.cut.identity));
         let (first, second, _) = self.levels;
         // Tiles, windows of them, and windows of those.
@@ -133,7 +137,7 @@ fn lacks<const R: usize>(words: &Words<R>, needed: Tile<bool, R>) -> Scalar<bool
 }
 
 /// The elements of those that are needed, and the identity elsewhere.
-fn elements<T: Whole, const R: usize>(words: Words<R>, needed: Tile<bool, R>, identity: T) -> Tile<T, R> {
+fn elements<T: ByteSized, const R: usize>(words: Words<R>, needed: Tile<bool, R>, identity: T) -> Tile<T, R> {
     let low = |word: Tile<u64, R>| word & (KNOWN - 1);
     let bits = words.iter().rev().fold(None, |above: Option<Tile<u64, R>>, &word| {
         Some(above.map_or(low(word), |above| above << 32 | low(word)))

@@ -19,4 +19,4 @@ mod tests;
 mod tiling;
 
 pub use expr::ArrayExpr;
-pub use fusion::{Fused, Map, MapWith, Zip};
+pub use fusion::{FusedExpr, Map, MapWith, Zip};

@@ -2,7 +2,7 @@
 //! are combined by another launch.
 
 use super::combine::Combine;
-use super::fusion::{Code, Fused, surveyed};
+use super::fusion::{Code, FusedExpr, surveyed};
 use super::generated::launched;
 use super::store::{place, to_array};
 use super::tiling::{Survey, counts, line, parts};
@@ -142,7 +142,7 @@ impl<const R: usize> CutLines<R> {
 
 /// The shape with the parts of each line along the axis.
 #[track_caller]
-pub fn partial<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+pub fn partial<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     survey: &Survey<R>,
     lines: &Lines<R>,
@@ -175,7 +175,7 @@ pub fn partial<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
 
 /// Along an axis, which keeps the extent 1.
 #[track_caller]
-pub fn reduce<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+pub fn reduce<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     axis: usize,
     identity: E::Elem,
@@ -193,7 +193,7 @@ pub fn reduce<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
 
 /// All elements, in row-major order.
 #[track_caller]
-pub fn reduce_all<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+pub fn reduce_all<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     identity: E::Elem,
     combine: C,

@@ -3,7 +3,7 @@
 
 use super::combine::Combine;
 use super::decoupled_lookback::scan_long;
-use super::fusion::{Code, Fused, surveyed};
+use super::fusion::{Code, FusedExpr, surveyed};
 use super::generated::launched;
 use super::reduce::{CutLines, Lines, Numbers};
 use super::tiling::Survey;
@@ -14,7 +14,7 @@ use crate::runtime::DeviceArray;
 use crate::tile::{ArrayMut, Scalar};
 
 #[track_caller]
-pub fn scan<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+pub fn scan<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     axis: usize,
     identity: E::Elem,
@@ -33,7 +33,7 @@ pub fn scan<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
 
 /// A block for each line, or tile of lines.
 #[track_caller]
-fn scan_alone<E: Fused<R>, C: Combine<E::Elem>, const R: usize>(
+fn scan_alone<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
     survey: &Survey<R>,
     lines: &Lines<R>,

@@ -1,6 +1,6 @@
 //! Elements of an expression, each stored where it belongs.
 
-use super::fusion::{Code, Fused, surveyed};
+use super::fusion::{Code, FusedExpr, surveyed};
 use super::generated::launched;
 use super::tiling::{counts, line};
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ pub fn place<const R: usize>(block: Scalar<i32>, counts: [Option<Scalar<i32>>; R
 }
 
 #[track_caller]
-pub fn store<E: Fused<R>, const R: usize>(expr: E, out: DeviceViewMut<'_, E::Elem, R>) -> Result<()> {
+pub fn store<E: FusedExpr<R>, const R: usize>(expr: E, out: DeviceViewMut<'_, E::Elem, R>) -> Result<()> {
     let mut survey = surveyed(&expr)?;
     if survey.shape() != out.shape() {
         let message = format!("an expression of shape {:?} into an array of {:?}", survey.shape(), out.shape());
@@ -47,7 +47,7 @@ pub fn store<E: Fused<R>, const R: usize>(expr: E, out: DeviceViewMut<'_, E::Ele
 }
 
 #[track_caller]
-pub fn to_array<E: Fused<R>, const R: usize>(expr: E) -> Result<DeviceArray<E::Elem, R>> {
+pub fn to_array<E: FusedExpr<R>, const R: usize>(expr: E) -> Result<DeviceArray<E::Elem, R>> {
     let survey = surveyed(&expr)?;
     let mut out = survey.device().unspecified(survey.shape())?;
     store(expr, out.view_mut())?;

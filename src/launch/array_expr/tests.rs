@@ -7,7 +7,7 @@ use super::expr::ArrayExpr;
 use super::generated::seen;
 use super::reduce::Lines;
 use crate::Backend;
-use crate::element::{Whole, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
+use crate::element::{ByteSized, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::error::Result;
 use crate::launch::Launch;
 use crate::ops::{from_words, full, select, to_words};
@@ -128,7 +128,7 @@ fn look_back_through_tile_ir() {
 /// Bits of elements, as blocks tell them each other.
 #[test]
 fn words() {
-    fn there_and_back<T: Whole>(numbers: &[f64]) {
+    fn there_and_back<T: ByteSized>(numbers: &[f64]) {
         for &number in numbers {
             let x = T::from_f64(number);
             let kernel = move || {

@@ -41,7 +41,7 @@ impl Maps<'_> {
         }
     }
 
-    fn are_allowed(self) -> bool {
+    pub fn are_allowed(self) -> bool {
         matches!(self, Maps::Allowed)
     }
 }

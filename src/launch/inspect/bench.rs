@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, refuse_nested};
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, refuse_nested};
 use crate::launch::grid::Grid;
 use crate::launch::options::Launch;
 use crate::launch::run::run;
@@ -36,10 +36,10 @@ use crate::runtime::{Bench, Times};
 /// # Panics
 /// As [`crate::launch`].
 #[track_caller]
-pub fn bench<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<Measured>
+pub fn bench<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<Measurement>
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
     Launch::new(grid).bench(Bench::new(), kernel, [args])
 }
@@ -71,10 +71,10 @@ impl Launch<'_> {
     /// # Panics
     /// As [`Launch::launch`].
     #[track_caller]
-    pub fn bench<K, A, P>(&self, how: Bench, kernel: K, sets: impl IntoIterator<Item = A>) -> Result<Measured>
+    pub fn bench<K, A, P>(&self, how: Bench, kernel: K, sets: impl IntoIterator<Item = A>) -> Result<Measurement>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::of).collect();
         let bound: Vec<_> = sets.iter().map(|args| Bound::new(&kernel, args)).collect();
@@ -83,7 +83,7 @@ impl Launch<'_> {
     }
 
     #[track_caller]
-    fn measured(&self, how: Bench, calls: &[Call<'_>]) -> Result<Measured> {
+    fn measured(&self, how: Bench, calls: &[Call<'_>]) -> Result<Measurement> {
         let Some(first) = calls.first() else {
             return Err(Error::argument("a measurement has at least one set of arguments"));
         };
@@ -93,7 +93,7 @@ impl Launch<'_> {
         let Some(grid) = self.grid.checked(wishes.generator)? else {
             return Err(Error::argument("a grid without tile blocks takes no time that could be measured"));
         };
-        let checks = self.checks(&wishes)?;
+        let checks = self.checks_for(&wishes)?;
         let own = device.default_stream();
         let stream = self.stream.unwrap_or(&own);
         let mut ready = Vec::with_capacity(calls.len());
@@ -108,11 +108,11 @@ impl Launch<'_> {
         })?;
         let work = self.work_over(grid, first)?;
         let least = device.least_time(&work);
-        Ok(Measured { kernel: first.name(), times, work, least })
+        Ok(Measurement { kernel: first.name(), times, work, least })
     }
 }
 
-/// What [`bench()`] and [`Launch::bench`] measured. Rates are those of the median.
+/// Measurement of a launch: times and rates, made by [`bench()`] and [`Launch::bench`]. Rates are those of the median.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -123,14 +123,14 @@ impl Launch<'_> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct Measurement {
     kernel: String,
     times: Times,
     work: Work,
     least: Option<Duration>,
 }
 
-impl Measured {
+impl Measurement {
     /// The times of the launches.
     ///
     /// ```
@@ -209,7 +209,7 @@ impl Measured {
     }
 }
 
-impl fmt::Display for Measured {
+impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let guess = if self.work.is_guess { "about " } else { "" };
         let rate = self.bytes_per_second() / 1e9;

@@ -8,7 +8,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use super::remarks::Remarks;
 use crate::backend::cpu::Checks;
 use crate::error::{Error, Location, Result};
-use crate::kernel::{AnyArgs, Arguments, ArrivesAs, Bound, Call, Kernel, StoredConstant, refuse_nested};
+use crate::kernel::{AnyArgs, Arguments, Bound, Call, IntoKernelArg, Kernel, StoredConstant, refuse_nested};
 use crate::launch::compile::executable::{Code, Executable};
 use crate::launch::grid::Grid;
 use crate::launch::options::{Launch, Wishes, refuse_absent};
@@ -82,7 +82,7 @@ impl RefUnwindSafe for Held {}
 pub fn compile<K, A, P>(kernel: K, args: A) -> Result<CompiledKernel<P>>
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
     Launch::new(1).compile(kernel, args)
 }
@@ -110,7 +110,7 @@ impl Launch<'_> {
     pub fn compile<K, A, P>(&self, kernel: K, args: A) -> Result<CompiledKernel<P>>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let args = Arguments::of(args);
         let form = Arguments::<A, P>::identity::<()>();
@@ -150,7 +150,7 @@ impl Launch<'_> {
     #[track_caller]
     pub fn launch_compiled<A, Args>(&self, kernel: &CompiledKernel<Args>, args: A) -> Result<()>
     where
-        A: ArrivesAs<Args>,
+        A: IntoKernelArg<Args>,
     {
         let args = Arguments::<A, Args>::of(args);
         self.launch_held(&kernel.held, args.given(), Arguments::<A, Args>::identity::<()>())
@@ -164,7 +164,7 @@ impl Launch<'_> {
         let Some(grid) = self.grid.checked(kernel.wishes.generator)? else {
             return self.grid.may_be_empty(args);
         };
-        let checks = Launch { checks: self.checks.or(kernel.checks), ..*self }.checks(&kernel.wishes)?;
+        let checks = Launch { checks: self.checks.or(kernel.checks), ..*self }.checks_for(&kernel.wishes)?;
         run(&kernel.slot, self.stream, grid, kernel.wishes.dependent, checks, args)
     }
 }
@@ -242,7 +242,7 @@ impl<Args> CompiledKernel<Args> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn launch<A: ArrivesAs<Args>>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
+    pub fn launch<A: IntoKernelArg<Args>>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
         Launch::new(grid).launch_compiled(self, args)
     }
 
@@ -328,8 +328,8 @@ impl<Args> CompiledKernel<Args> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn raw<A: ArrivesAs<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
-        self.held.raw(&args.give(), Arguments::<A, Args>::identity::<()>())
+    pub fn raw<A: IntoKernelArg<Args>>(&self, args: A) -> Result<Option<RawLaunch>> {
+        self.held.raw(&args.into_arg(), Arguments::<A, Args>::identity::<()>())
     }
 
     fn resources(&self) -> Result<(u32, u32)> {

@@ -26,12 +26,12 @@ const VARIABLES: [&str; 10] = [
     "CUTLET_TILEIRAS",
 ];
 
-/// What [`doctor`] has found. Its `Display` is the report, of about a dozen lines.
+/// Report of [`doctor`] on driver, devices, tools and cache. Its `Display` is the report, of about a dozen lines.
 ///
 /// What is not there is an `Err` with the reason, and the way out where there is one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Checkup {
+pub struct DoctorReport {
     /// Version of this crate.
     pub version: &'static str,
     /// Operating system and processor.
@@ -92,11 +92,11 @@ pub struct CacheCheck {
 /// assert!(*cpu == cutlet::Backend::Cpu && runs.is_ok());
 /// ```
 #[must_use]
-pub fn doctor() -> Checkup {
+pub fn doctor() -> DoctorReport {
     let driver = Driver::get().map_err(|error| error.to_string());
     let tileiras = tileiras();
     let set = |name| std::env::var_os(name).map(|value| (name, value.to_string_lossy().into_owned()));
-    Checkup {
+    DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         driver: driver.and_then(|driver| driver.version().map_err(|error| error.to_string())).map(driver_text),
@@ -190,7 +190,7 @@ fn line(f: &mut Formatter<'_>, what: &str, text: impl Display) -> fmt::Result {
     writeln!(f, "{what:<11} {text}")
 }
 
-impl Display for Checkup {
+impl Display for DoctorReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         line(f, "cutlet", format_args!("{} on {}", self.version, self.platform))?;
         line(f, "driver", self.driver.as_ref().unwrap_or_else(|why| why))?;
@@ -248,14 +248,14 @@ mod tests {
     use super::*;
 
     /// The report of a machine with two GPUs, one of them too old.
-    fn good() -> Checkup {
+    fn good() -> DoctorReport {
         let gpu = |name: &str, arch| GpuCheck {
             name: name.into(),
             target: Target { arch, accelerated: arch >= 90 },
             multiprocessors: 132,
             memory_bytes: 139 << 30,
         };
-        Checkup {
+        DoctorReport {
             version: "0.1.0",
             platform: "linux x86_64".into(),
             driver: Ok("580.95.05, CUDA 13.0".into()),
@@ -289,7 +289,7 @@ ptxas       /bin/ptxas
 environment CUTLET_TARGET=sm_80
 ";
         assert_eq!(good().to_string(), want);
-        let bad = Checkup {
+        let bad = DoctorReport {
             driver: Err("no driver".into()),
             gpus: Vec::new(),
             chosen: Err("CUTLET_BACKEND: unknown back end".into()),

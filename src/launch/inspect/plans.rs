@@ -3,7 +3,7 @@
 use super::text::traced;
 use crate::backend::ptx::LaunchInfo;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Bound, Kernel, WordWriter};
+use crate::kernel::{Arguments, Bound, IntoKernelArg, Kernel, WordWriter};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::ptx::{Plan, plans};
 use crate::launch::options::Launch;
@@ -15,13 +15,13 @@ impl Launch<'_> {
     /// each would take by the cost model, and how it is taken. For measurements of the model.
     ///
     /// # Errors
-    /// As [`code_ptx`](crate::code_ptx); [`crate::Error::Argument`] for a grid beyond the limits.
+    /// As for [`Inspection`](crate::Inspection); [`crate::Error::Argument`] for a grid beyond the limits.
     #[doc(hidden)]
     #[track_caller]
     pub fn plans<K, A, P>(&self, kernel: K, args: A, target: Target, all: bool) -> Result<Vec<Plan>>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         check_hints(self.hints)?;
         let grid = self.grid.checked(Backend::Ptx)?;

@@ -3,7 +3,7 @@
 use super::remarks::Remarks;
 use super::text::traced;
 use crate::error::Result;
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel, WordWriter};
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, WordWriter};
 use crate::launch::options::Launch;
 use crate::pass::Work;
 use crate::runtime::{Backend, Device};
@@ -35,12 +35,11 @@ impl Launch<'_> {
     pub fn work<K, A, P>(&self, kernel: K, args: A) -> Result<Work>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let generator = self.backend.unwrap_or(Backend::Ptx);
         let Some(grid) = self.grid.checked(generator)? else { return Ok(Work::default()) };
-        let args = Arguments::of(args);
-        self.work_over(grid, &Bound::new(&kernel, &args).call())
+        self.work_over(grid, &Bound::new(&kernel, &Arguments::of(args)).call())
     }
 
     #[track_caller]

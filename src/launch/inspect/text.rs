@@ -1,100 +1,24 @@
-//! The code of a kernel as text, without running it and without a device.
+//! Inspection of the code of a kernel, without a launch and without a device.
+
+use std::fmt;
 
 use super::remarks;
-use crate::error::Result;
+use crate::backend::cpu::Checks;
+use crate::backend::{Hints, tileir};
+use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, ArrivesAs, Bound, Call, Kernel};
+use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::preconditions::Requirements;
-use crate::launch::compile::ptx::{Maps, generate, picture, schedule};
+use crate::launch::compile::ptx::{self, Maps};
 use crate::launch::compile::{Form, optimise, optimise_watched};
 use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
 
-/// The Tile IR of a kernel after the passes, as text.
+/// Traces a kernel and returns its [`Inspection`], for the code of each stage of the compiler as text.
 ///
-/// `args` are the arguments of a launch; [`crate::ArraySpec`] stands for arrays that do not exist.
-///
-/// ```
-/// use cutlet as ct;
-///
-/// fn copy(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
-///     y.store([ct::bid(0)], x.load([ct::bid(0)], [128]));
-/// }
-///
-/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let text = ct::code_ir(copy, (x, x.mutable()))?;
-/// assert!(text.contains("load_view_tko"));
-/// # Ok::<(), ct::Error>(())
-/// ```
-///
-/// # Errors
-/// [`crate::Error::Kernel`] with everything that is wrong in the kernel.
-///
-/// # Panics
-/// When the kernel panics while it is traced.
-#[track_caller]
-pub fn code_ir<K, A, P>(kernel: K, args: A) -> Result<String>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    let args = Arguments::of(args);
-    Ok(traced(&Bound::new(&kernel, &args).call())?.0.to_text(PrintOptions::default()))
-}
-
-/// The Tile IR of a kernel as it was traced (`trace`), and after each pass that changed it, with the name of the pass.
-/// Values keep their names from one to the next, so that a comparison of two texts shows what a pass did.
-///
-/// ```
-/// use cutlet as ct;
-///
-/// fn kernel(x: ct::ArrayMut<f32, 1>) {
-///     let y = x.load(0, [64]);
-///     x.store(0, y * y + y * y); // one product, which the pass for common subexpressions finds
-/// }
-///
-/// let x = ct::ArraySpec::<f32, 1>::new([64]).mutable();
-/// let forms = ct::code_passes(kernel, (x,))?;
-/// let products = |name: &str| {
-///     let (_, text) = forms.iter().find(|(pass, _)| *pass == name).unwrap();
-///     text.matches("mulf").count()
-/// };
-/// assert_eq!((products("trace"), products("cse")), (2, 1));
-/// # Ok::<(), ct::Error>(())
-/// ```
-///
-/// # Errors
-/// As [`code_ir`].
-///
-/// # Panics
-/// When the kernel panics while it is traced.
-#[track_caller]
-pub fn code_passes<K, A, P>(kernel: K, args: A) -> Result<Vec<(&'static str, String)>>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    let args = Arguments::of(args);
-    passes_of(&Bound::new(&kernel, &args).call())
-}
-
-#[track_caller]
-fn passes_of(call: &Call<'_>) -> Result<Vec<(&'static str, String)>> {
-    let name = call.name();
-    let mut forms: Vec<(&'static str, String)> = Vec::new();
-    let trace = call.trace(&name)?;
-    optimise_watched(&name, trace, Form::Plain, &mut |pass, module| {
-        let text = module.to_text(PrintOptions::with_stable_names());
-        if forms.last().is_none_or(|(_, before)| *before != text) {
-            forms.push((pass, text));
-        }
-    })?;
-    Ok(forms)
-}
-
-/// The PTX of a kernel for a target; arguments as for [`code_ir`].
+/// `args` are the arguments of a launch. [`ArraySpec`](crate::ArraySpec) describes arrays that do not exist.
 ///
 /// ```
 /// use cutlet as ct;
@@ -104,205 +28,306 @@ fn passes_of(call: &Call<'_>) -> Result<Vec<(&'static str, String)>> {
 /// }
 ///
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let text = ct::code_ptx(copy, (x, x.mutable()), ct::Target::SM_90A)?;
-/// assert!(text.contains(".target sm_90a"));
+/// let code = ct::inspect(copy, (x, x.mutable())).target(ct::Target::SM_80);
+/// assert!(code.ir()?.contains("load_view_tko"));
+/// assert!(code.ptx()?.contains(".target sm_80"));
 /// # Ok::<(), ct::Error>(())
 /// ```
-///
-/// # Errors
-/// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Unsupported`]
-/// with everything that the target cannot run.
 ///
 /// # Panics
 /// When the kernel panics while it is traced.
 #[track_caller]
-pub fn code_ptx<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
+pub fn inspect<K, A, P>(kernel: K, args: A) -> Inspection
 where
     K: Kernel<P>,
-    A: ArrivesAs<P>,
+    A: IntoKernelArg<P>,
 {
-    Launch::new(1).code_ptx(kernel, args, target)
+    Inspection::of_call(&Bound::new(&kernel, &Arguments::of(args)).call())
 }
 
-/// What the threads of a kernel do for a target, step by step, before it becomes PTX: which warps run which program, and how
-/// each op is done. The text is for people and may change. Arguments as for [`code_ir`].
+/// Code of a kernel at each stage of the compiler, made by [`inspect`]. Each accessor compiles as far as its stage.
+///
+/// Without further choices the target is [`Target::SM_90A`], and there are no hints.
 ///
 /// ```
-/// use cutlet as ct;
-///
-/// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
-///     y.store([ct::bid(0)], x.load([ct::bid(0)], [1 << 14]) * 2.0);
-/// }
-///
+/// # use cutlet as ct;
+/// # use cutlet::prelude::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let text = ct::code_schedule(double, (x, x.mutable()), ct::Target::SM_90A)?;
-/// // Tiles of so many elements go a few registers at a time.
-/// assert!(text.contains("strip as L0, 8 slots a piece"), "{text}");
+/// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+/// let code: ct::Inspection = ct::inspect(double, (x.mutable(),));
+/// assert!(code.ptx()?.contains("mul.rn.f32"));
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
 /// # Errors
-/// As [`code_ptx`].
-///
-/// # Panics
-/// As [`code_ptx`].
-#[track_caller]
-pub fn code_schedule<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    Launch::new(1).code_schedule(kernel, args, target)
+/// Each accessor returns [`Error::Kernel`] with all problems of an ill-formed kernel. Accessors of a stage for a target
+/// return [`Error::Unsupported`] with all ops that the target cannot run, and [`Error::Argument`] for hints outside their
+/// ranges.
+pub struct Inspection {
+    name: String,
+    trace: Result<Module>,
+    target: Target,
+    hints: Hints,
+    checks: Option<Checks>,
 }
 
-/// [`code_schedule`] as a picture, the text of an SVG file: a lane for each group of warps and for each unit of a multiprocessor,
-/// with what is done when, in cycles, by a simple model of what steps cost. One steady iteration of the innermost loop with
-/// products is drawn, or the whole tile block where there is none; waits are hatched. Nothing is measured. Arguments as for
-/// [`code_ir`].
-///
-/// ```
-/// use cutlet as ct;
-///
-/// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
-///     y.store([ct::bid(0)], x.load([ct::bid(0)], [1024]) * 2.0);
-/// }
-///
-/// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let picture = ct::code_picture(double, (x, x.mutable()), ct::Target::SM_90A)?;
-/// assert!(picture.starts_with("<svg") && picture.contains("store_view"));
-/// # Ok::<(), ct::Error>(())
-/// ```
-///
-/// # Errors
-/// As [`code_ptx`].
-///
-/// # Panics
-/// As [`code_ptx`].
-#[track_caller]
-pub fn code_picture<K, A, P>(kernel: K, args: A, target: Target) -> Result<String>
-where
-    K: Kernel<P>,
-    A: ArrivesAs<P>,
-{
-    Launch::new(1).code_picture(kernel, args, target)
+impl fmt::Debug for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("Inspection");
+        text.field("kernel", &self.name).field("target", &self.target).field("hints", &self.hints);
+        text.finish_non_exhaustive()
+    }
 }
 
-impl Launch<'_> {
-    /// [`code_picture`] with the hints of this launch. Its grid does not matter.
-    ///
-    /// # Errors
-    /// As [`code_ptx`].
-    ///
-    /// # Panics
-    /// As [`code_ptx`].
+impl Inspection {
+    /// Traces a call.
+    #[track_caller]
+    pub(crate) fn of_call(call: &Call<'_>) -> Inspection {
+        let name = call.name();
+        let trace = call.trace(&name);
+        Inspection { name, trace, target: Target::SM_90A, hints: Hints::default(), checks: None }
+    }
+
+    /// Sets the target.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+    /// assert!(ct::inspect(fill, (x.mutable(),)).target(ct::Target::SM_80).ptx()?.contains(".target sm_80"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn target(mut self, target: Target) -> Inspection {
+        self.target = target;
+        self
+    }
+
+    /// Sets the hints.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+    /// let code = ct::inspect(fill, (x.mutable(),)).hints(ct::Hints::new().num_warps(4));
+    /// assert!(code.ptx()?.contains(".reqntid 128"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hints(mut self, hints: Hints) -> Inspection {
+        self.hints = hints;
+        self
+    }
+
+    /// Sets the checks of generated PTX, as [`Launch::checks`](crate::Launch::checks) does. Without this call they are those of
+    /// the environment variable `CUTLET_CHECK`. [`ir`](Inspection::ir), [`passes`](Inspection::passes) and
+    /// [`tile_ir`](Inspection::tile_ir) have no checks.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let fill = |x: ArrayMut<f32, 1>, n: Scalar<i32>| {
+    ///     // SAFETY: the caller passes the number of a tile.
+    ///     let n = unsafe { n.assume_bounds(0..1024) };
+    ///     x.store(n, ct::zeros([1024]));
+    /// };
+    /// let code = ct::inspect(fill, (x.mutable(), 3)).checks("bounds".parse()?);
+    /// assert!(code.ptx()?.contains("atom."));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[must_use]
+    pub fn checks(mut self, checks: Checks) -> Inspection {
+        self.checks = Some(checks);
+        self
+    }
+
+    /// Returns the Tile IR after the passes.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+    /// assert!(ct::inspect(fill, (x.mutable(),)).ir()?.contains("store_view_tko"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Inspection`].
+    pub fn ir(&self) -> Result<String> {
+        Ok(self.module(Form::Plain)?.to_text(PrintOptions::default()))
+    }
+
+    /// Returns the Tile IR of the trace (`trace`) and after each pass that changed it, with the name of the pass. Values keep
+    /// their names, so that a comparison of two texts shows the effect of a pass.
+    ///
+    /// ```
+    /// use cutlet as ct;
+    ///
+    /// fn kernel(x: ct::ArrayMut<f32, 1>) {
+    ///     let y = x.load(0, [64]);
+    ///     x.store(0, y * y + y * y); // one product after common-subexpression elimination
+    /// }
+    ///
+    /// let x = ct::ArraySpec::<f32, 1>::new([64]).mutable();
+    /// let forms = ct::inspect(kernel, (x,)).passes()?;
+    /// let products = |name: &str| {
+    ///     let (_, text) = forms.iter().find(|(pass, _)| *pass == name).unwrap();
+    ///     text.matches("mulf").count()
+    /// };
+    /// assert_eq!((products("trace"), products("cse")), (2, 1));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Inspection`].
+    pub fn passes(&self) -> Result<Vec<(&'static str, String)>> {
+        let mut forms: Vec<(&'static str, String)> = Vec::new();
+        optimise_watched(&self.name, self.trace()?, Form::Plain, &mut |pass, module| {
+            let text = module.to_text(PrintOptions::with_stable_names());
+            if forms.last().is_none_or(|(_, before)| *before != text) {
+                forms.push((pass, text));
+            }
+        })?;
+        Ok(forms)
+    }
+
+    /// Returns the Tile IR as the tileir back end writes it for the target: with memory tokens.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
+    /// assert!(ct::inspect(fill, (x.mutable(),)).tile_ir()?.contains("store_view_tko"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Inspection`].
+    #[track_caller]
+    pub fn tile_ir(&self) -> Result<String> {
+        check_hints(self.hints)?;
+        let options = tileir::CompileOptions { hints: self.hints, ..tileir::CompileOptions::default() };
+        let compiled = tileir::compile(&self.module(Form::Plain)?, self.target, &options)?;
+        Ok(compiled.module.to_text(PrintOptions::default()))
+    }
+
+    /// Returns the layouts of tiles in registers of the ptx back end: the elements of each thread.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+    /// assert!(ct::inspect(double, (x.mutable(),)).layouts()?.contains("lane"));
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Inspection`].
+    #[track_caller]
+    pub fn layouts(&self) -> Result<String> {
+        let module = self.module_for_ptx()?;
+        Ok(ptx::generate(&module, self.target, self.hints, Maps::of(&module))?.layout)
+    }
+
+    /// Returns the schedule of the ptx back end: the warps that execute each program, and the steps of each op. The text is for
+    /// readers and may change.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+    /// let text = ct::inspect(double, (x.mutable(),)).hints(ct::Hints::new().num_warps(8)).schedule()?;
+    /// assert!(text.contains("warps 0..8"), "{text}");
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Inspection`].
+    #[track_caller]
+    pub fn schedule(&self) -> Result<String> {
+        let module = self.module_for_ptx()?;
+        ptx::schedule(&module, self.target, self.hints, Maps::of(&module).are_allowed())
+    }
+
+    /// Returns a timeline of the [schedule](Inspection::schedule) by the cost model, as an SVG file.
+    ///
+    /// Each group of warps and each resource of a multiprocessor has a row; the unit of time is a cycle, and waits are hatched. The
+    /// interval is one steady iteration of the innermost loop with matrix products, or the whole tile block without such a
+    /// loop. Nothing is measured.
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// let hints = ct::Hints::new().num_warps(8).occupancy(2);
-    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
-    /// let picture = ct::Launch::new(1).hints(hints).code_picture(double, (x.mutable(),), ct::Target::SM_80)?;
-    /// assert!(picture.contains("block 1, all")); // two share a multiprocessor
+    /// let picture = ct::inspect(double, (x.mutable(),)).hints(hints).timeline_svg()?;
+    /// assert!(picture.starts_with("<svg") && picture.contains("store_view"));
+    /// assert!(picture.contains("block 1, all")); // two blocks share a multiprocessor
     /// # Ok::<(), ct::Error>(())
     /// ```
-    #[track_caller]
-    pub fn code_picture<K, A, P>(&self, kernel: K, args: A, target: Target) -> Result<String>
-    where
-        K: Kernel<P>,
-        A: ArrivesAs<P>,
-    {
-        let args = Arguments::of(args);
-        self.picture_of(&Bound::new(&kernel, &args).call(), target)
-    }
-
-    #[track_caller]
-    fn picture_of(&self, call: &Call<'_>, target: Target) -> Result<String> {
-        check_hints(self.hints)?;
-        let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
-        picture(&call.name(), &traced_as(call, form)?.0, target, self.hints, true)
-    }
-
-    /// [`code_schedule`] with the hints of this launch. Its grid does not matter.
     ///
     /// # Errors
-    /// As [`code_ptx`].
-    ///
-    /// # Panics
-    /// As [`code_ptx`].
+    /// As for [`Inspection`].
+    #[track_caller]
+    pub fn timeline_svg(&self) -> Result<String> {
+        let module = self.module_for_ptx()?;
+        ptx::picture(&self.name, &module, self.target, self.hints, Maps::of(&module).are_allowed())
+    }
+
+    /// Returns the PTX. With `CUTLET_REMARKS=1` the remarks are written to standard error.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-    /// let hints = ct::Hints::new().num_warps(8);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
-    /// let text = ct::Launch::new(1).hints(hints).code_schedule(double, (x.mutable(),), ct::Target::SM_80)?;
-    /// assert!(text.contains("agent all: warps 0..8"), "{text}");
+    /// let text = ct::inspect(double, (x.mutable(),)).ptx()?;
+    /// assert!(text.contains(".target sm_90a") && text.contains("mul.rn.f32"));
     /// # Ok::<(), ct::Error>(())
     /// ```
-    #[track_caller]
-    pub fn code_schedule<K, A, P>(&self, kernel: K, args: A, target: Target) -> Result<String>
-    where
-        K: Kernel<P>,
-        A: ArrivesAs<P>,
-    {
-        let args = Arguments::of(args);
-        self.schedule_of(&Bound::new(&kernel, &args).call(), target)
-    }
-
-    #[track_caller]
-    fn schedule_of(&self, call: &Call<'_>, target: Target) -> Result<String> {
-        check_hints(self.hints)?;
-        let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
-        schedule(&traced_as(call, form)?.0, target, self.hints, true)
-    }
-
-    /// [`code_ptx`] with the hints of this launch. Its grid does not matter.
     ///
     /// # Errors
-    /// As [`code_ptx`].
-    ///
-    /// # Panics
-    /// As [`code_ptx`].
-    ///
-    /// ```
-    /// # use cutlet as ct;
-    /// # use cutlet::prelude::*;
-    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-    /// let hints = ct::Hints::new().num_warps(8);
-    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
-    /// assert!(ct::Launch::new(1).hints(hints).code_ptx(double, (x.mutable(),), ct::Target::SM_80)?.contains("mul.rn.f32"));
-    /// # Ok::<(), ct::Error>(())
-    /// ```
+    /// As for [`Inspection`].
     #[track_caller]
-    pub fn code_ptx<K, A, P>(&self, kernel: K, args: A, target: Target) -> Result<String>
-    where
-        K: Kernel<P>,
-        A: ArrivesAs<P>,
-    {
-        let args = Arguments::of(args);
-        self.code_ptx_call(&Bound::new(&kernel, &args).call(), target)
-    }
-
-    /// As [`Launch::code_ptx`].
-    #[track_caller]
-    pub(crate) fn code_ptx_call(&self, call: &Call<'_>, target: Target) -> Result<String> {
-        check_hints(self.hints)?;
-        let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
-        let code = generate(&traced_as(call, form)?.0, target, self.hints, Maps::Allowed)?;
+    pub fn ptx(&self) -> Result<String> {
+        let module = self.module_for_ptx()?;
+        let code = ptx::generate(&module, self.target, self.hints, Maps::of(&module))?;
         remarks::say_code(&code, code.min_blocks > 1);
         Ok(code.text)
+    }
+
+    /// Returns the optimised module, as a launch compiles it for the ptx back end.
+    #[track_caller]
+    fn module_for_ptx(&self) -> Result<Module> {
+        check_hints(self.hints)?;
+        let checks = Launch { checks: self.checks, ..Launch::new(1) }.checks_on(Backend::Ptx)?;
+        self.module(Form::of(Backend::Ptx, checks.bounds))
+    }
+
+    fn module(&self, form: Form) -> Result<Module> {
+        Ok(optimise(&self.name, self.trace()?, form)?.0)
+    }
+
+    fn trace(&self) -> Result<Module> {
+        match &self.trace {
+            Ok(module) => Ok(module.clone()),
+            Err(Error::Kernel(problems)) => Err(Error::Kernel(problems.clone())),
+            Err(Error::Argument(problem)) => Err(Error::Argument(problem.clone())),
+            Err(other) => unreachable!("a trace has no such error: {other}"),
+        }
     }
 }
 
 #[track_caller]
 pub(crate) fn traced(call: &Call<'_>) -> Result<(Module, Option<Requirements>)> {
-    traced_as(call, Form::Plain)
-}
-
-#[track_caller]
-fn traced_as(call: &Call<'_>, form: Form) -> Result<(Module, Option<Requirements>)> {
     let name = call.name();
-    optimise(&name, call.trace(&name)?, form)
+    optimise(&name, call.trace(&name)?, Form::Plain)
 }

@@ -6,7 +6,7 @@ use super::key::{TuneKey, text_of};
 use super::options::Tuner;
 use super::precompile::hash_of;
 use super::record::{Record, Records, Trial};
-use super::result::{Origin, Tuned};
+use super::result::{Origin, TuningResult};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
@@ -68,7 +68,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     }
 
     /// Puts what was found where it is kept.
-    pub(super) fn keep_found(&self, key: TuneKey, texts: &[String], tuned: &Tuned<C>) -> Result<()> {
+    pub(super) fn keep_found(&self, key: TuneKey, texts: &[String], tuned: &TuningResult<C>) -> Result<()> {
         let winner = text_of(tuned.best());
         if let Some(disk) = self.cached.then(DiskCache::from_env).flatten()
             && let Some(at) = texts.iter().position(|text| *text == winner)

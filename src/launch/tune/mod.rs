@@ -23,5 +23,5 @@ mod workspaces;
 pub use key::TuneKey;
 pub use options::Tuner;
 pub use record::{Record, Records, Trial};
-pub use result::{Chosen, Origin, Outcome, TuneStep, Tuned};
+pub use result::{Chosen, Origin, Outcome, TuneStep, TuningResult};
 pub use space::{Ranges, space};

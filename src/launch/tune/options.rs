@@ -199,21 +199,21 @@ impl<S, C> Tuner<S, C> {
         Tuner { name: name.into(), ..self }
     }
 
-    /// Keeps the winner on the disk, beside compiled kernels: another search of this name for the same device, driver,
+    /// Caches the best configuration on the disk under this name, beside compiled kernels: another search of this name for the same device, driver,
     /// kernels ([`Tuner::kernels`]) and configurations takes it from there, and tries nothing. The name says what else
     /// the answer depends on, such as the kernel and the extents of its arrays.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).remember("one or two");
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).cache_as("one or two");
     /// let first = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
     /// let again = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
     /// assert!(!again.is_remembered() || again.best() == first.best()); // not, where nothing is kept on the disk
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn remember(self, name: impl Into<String>) -> Tuner<S, C> {
+    pub fn cache_as(self, name: impl Into<String>) -> Tuner<S, C> {
         Tuner { name: name.into(), cached: true, ..self }
     }
 
@@ -252,20 +252,20 @@ impl<S, C> Tuner<S, C> {
         Tuner { records: Some(records), ..self }
     }
 
-    /// Measures also where an earlier search has the answer, and replaces it.
+    /// Ignores results of earlier searches, measures, and replaces them.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let path = std::env::temp_dir().join(format!("cutlet-afresh-{}.tune", std::process::id()));
-    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path).afresh();
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path).ignore_cache();
     /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
     /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.is_remembered());
     /// # std::fs::remove_file(path).unwrap();
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn afresh(self) -> Tuner<S, C> {
+    pub fn ignore_cache(self) -> Tuner<S, C> {
         Tuner { afresh: true, ..self }
     }
 
@@ -299,18 +299,18 @@ impl<S, C> Tuner<S, C> {
         Tuner { kernels: Some(Box::new(kernels)), ..self }
     }
 
-    /// Runs, besides the first configuration, so many at most: those that are estimated to be the fastest
+    /// Sets the maximum number of trials besides the first configuration: those that are estimated to be the fastest
     /// ([`Tuner::kernels`]; by the work, the rates of the device, and how full the last round of tile blocks is).
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).most(12);
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).max_trials(12);
     /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.successes().len(), 2); // without kernels nothing is estimated
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn most(self, count: usize) -> Tuner<S, C> {
+    pub fn max_trials(self, count: usize) -> Tuner<S, C> {
         Tuner { most: Some(count), ..self }
     }
 
@@ -334,16 +334,16 @@ impl<S, C> Tuner<S, C> {
         Tuner { check: Some((Box::new(result), tolerance)), ..self }
     }
 
-    /// Is told what becomes of each configuration.
+    /// Sets a function that is called with the result of each configuration.
     ///
     /// ```
     /// # use cutlet as ct;
-    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().runs(1)).progress(|step| println!("{step}"));
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().runs(1)).on_progress(|step| println!("{step}"));
     /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?; // 1 of 2: 1: runs …
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn progress(self, tell: impl Fn(&TuneStep<'_, C>) + 'static) -> Tuner<S, C> {
+    pub fn on_progress(self, tell: impl Fn(&TuneStep<'_, C>) + 'static) -> Tuner<S, C> {
         Tuner { tell: Some(Box::new(tell)), ..self }
     }
 
@@ -385,18 +385,18 @@ impl<S: Scratch, C> Tuner<S, C> {
 }
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
-    /// Says on standard error, if that is a terminal, how far the search is, in one line that is written over, and what
+    /// Shows the progress on standard error, if that is a terminal: how far the search is, in one line that is written over, and what
     /// was measured of each configuration, or why it has failed or was left out.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).show();
+    /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).show_progress();
     /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn show(self) -> Tuner<S, C> {
+    pub fn show_progress(self) -> Tuner<S, C> {
         Tuner { line: Line::of_stderr(), ..self }
     }
 

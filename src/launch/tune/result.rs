@@ -11,8 +11,8 @@ use crate::runtime::Times;
 pub enum Origin {
     /// Named by the program.
     Explicit,
-    /// Measured now.
-    Measured,
+    /// Measurement now.
+    Measurement,
     /// A record beside the source.
     Record,
     /// The user's cache.
@@ -46,10 +46,10 @@ pub enum Outcome<'a> {
     /// It fails.
     Failed(&'a Error),
     /// It was measured.
-    Measured(&'a Times),
+    Measurement(&'a Times),
 }
 
-/// A step of a search, told to [`Tuner::progress`](crate::Tuner::progress); its `Display` is a line without its end.
+/// A step of a search, told to [`Tuner::on_progress`](crate::Tuner::on_progress); its `Display` is a line without its end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TuneStep<'a, C> {
@@ -70,14 +70,14 @@ impl<C: fmt::Debug> fmt::Display for TuneStep<'_, C> {
             Outcome::Runs => write!(f, "runs"),
             Outcome::LeftOut(why) => write!(f, "left out: {why}"),
             Outcome::Failed(error) => write!(f, "fails: {}", error.to_string().lines().next().unwrap_or_default()),
-            Outcome::Measured(times) => write!(f, "{times}"),
+            Outcome::Measurement(times) => write!(f, "{times}"),
         }
     }
 }
 
-/// What a search found.
+/// Result of a search: the best configuration, and times or errors of all.
 #[derive(Debug)]
-pub struct Tuned<C> {
+pub struct TuningResult<C> {
     /// The winner of an earlier search, and where it was kept.
     pub(super) known: Option<(C, Origin)>,
     /// The fastest first; not empty where none is known.
@@ -89,14 +89,14 @@ pub struct Tuned<C> {
     pub(super) notes: Vec<String>,
 }
 
-impl<C> Tuned<C> {
-    pub(super) fn nothing() -> Tuned<C> {
+impl<C> TuningResult<C> {
+    pub(super) fn nothing() -> TuningResult<C> {
         let (successes, failures, left_out, notes) = Default::default();
-        Tuned { known: None, successes, winner: 0, failures, left_out, notes }
+        TuningResult { known: None, successes, winner: 0, failures, left_out, notes }
     }
 
-    pub(super) fn known(configuration: C, origin: Origin, notes: Vec<String>) -> Tuned<C> {
-        Tuned { known: Some((configuration, origin)), notes, ..Tuned::nothing() }
+    pub(super) fn known(configuration: C, origin: Origin, notes: Vec<String>) -> TuningResult<C> {
+        TuningResult { known: Some((configuration, origin)), notes, ..TuningResult::nothing() }
     }
 
     /// The configuration with the least median; of two that are within 1 %, measured again in alternation, the first of
@@ -113,17 +113,17 @@ impl<C> Tuned<C> {
         self.known.as_ref().map_or_else(|| &self.successes[self.winner].0, |(known, _)| known)
     }
 
-    /// Where the best one comes from: [`Origin::Measured`], or an earlier search.
+    /// Where the best one comes from: [`Origin::Measurement`], or an earlier search.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
-    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.origin(), ct::tune::Origin::Measured);
+    /// assert_eq!(tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.origin(), ct::tune::Origin::Measurement);
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn origin(&self) -> Origin {
-        self.known.as_ref().map_or(Origin::Measured, |(_, origin)| *origin)
+        self.known.as_ref().map_or(Origin::Measurement, |(_, origin)| *origin)
     }
 
     /// All that ran, with their times, the fastest first. None, if the winner was known.
@@ -200,7 +200,7 @@ impl<C> Tuned<C> {
 }
 
 /// One line for each configuration: its times, its error, or why it was not run.
-impl<C: fmt::Debug> fmt::Display for Tuned<C> {
+impl<C: fmt::Debug> fmt::Display for TuningResult<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((best, _)) = &self.known {
             writeln!(f, "{best:?}: as found earlier")?;

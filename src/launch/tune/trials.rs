@@ -8,7 +8,7 @@ use super::key::text_of;
 use super::options::Tuner;
 use super::precompile::compiled;
 use super::prune::{Qualities, reasons};
-use super::result::{Outcome, Tuned};
+use super::result::{Outcome, TuningResult};
 use super::time_limit::Ended;
 use super::workspaces::Sets;
 use crate::error::{Error, Result};
@@ -55,9 +55,9 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         all: Vec<C>,
         no_good: &[(String, String)],
         work: Work<'_, S, C>,
-    ) -> Result<Tuned<C>, Ended> {
+    ) -> Result<TuningResult<C>, Ended> {
         let total = all.len();
-        let mut tuned = Tuned::nothing();
+        let mut tuned = TuningResult::nothing();
         let mut reasons = self.reasons(device, state, &all, no_good);
         let mut reference = None;
         let mut running: Vec<(usize, C)> = Vec::new();
@@ -93,7 +93,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
         tuned.winner = winner;
         for (done, (configuration, times)) in all.into_iter().enumerate() {
-            self.tell(done + 1, total, &configuration, Outcome::Measured(&times));
+            self.tell(done + 1, total, &configuration, Outcome::Measurement(&times));
             tuned.successes.push((configuration, times));
         }
         Ok(tuned)

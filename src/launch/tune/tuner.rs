@@ -6,7 +6,7 @@ use super::key::text_of;
 use super::memo::Known;
 use super::options::Tuner;
 use super::record::{Record, Trial};
-use super::result::{Chosen, Origin, Outcome, Tuned};
+use super::result::{Chosen, Origin, Outcome, TuningResult};
 use super::time_limit::Ended;
 use super::trials::none_runs;
 use super::workspaces::Sets;
@@ -38,13 +38,13 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         state: &mut S,
         configurations: impl IntoIterator<Item = C>,
         work: impl Fn(&mut S, &C) -> Result<()>,
-    ) -> Result<Tuned<C>> {
+    ) -> Result<TuningResult<C>> {
         let mut all = self.kept(configurations)?;
         let key = self.key(device, state, &all)?;
         let asked = key.as_ref().filter(|_| !self.afresh);
         let Known { answer, notes, no_good } = self.known(asked, &all)?;
         if let Some((at, origin)) = answer {
-            return Ok(Tuned::known(all.swap_remove(at), origin, notes));
+            return Ok(TuningResult::known(all.swap_remove(at), origin, notes));
         }
         let texts: Vec<String> = all.iter().map(text_of).collect();
         let work = |state: &mut S, configuration: &C| in_user_code(|| work(state, configuration));
@@ -53,7 +53,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
                 if let Some(key) = key {
                     self.keep_found(key, &texts, &tuned)?;
                 }
-                Ok(Tuned { notes, ..tuned })
+                Ok(TuningResult { notes, ..tuned })
             }
             Err(Ended { error, stuck }) => {
                 if let (Some(key), Some(stuck)) = (key, stuck) {
@@ -65,7 +65,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     }
 
     /// A configuration without a measurement: `explicit`, if there is one; else the winner of a record that is good
-    /// here, else that of the user's cache; else the one that is estimated to be the fastest, where [`Tuner::most`]
+    /// here, else that of the user's cache; else the one that is estimated to be the fastest, where [`Tuner::max_trials`]
     /// wishes for estimates; else the first one.
     ///
     /// ```
@@ -123,7 +123,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         state: &mut S,
         next: impl FnMut(&[(C, Times)]) -> Option<C>,
         work: impl Fn(&mut S, &C) -> Result<()>,
-    ) -> Result<Tuned<C>> {
+    ) -> Result<TuningResult<C>> {
         let stream = device.default_stream();
         let mut sets = Sets::new(device, state, self.copies.as_ref())?;
         let mut tuned = self
@@ -156,7 +156,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// # Errors
     /// That of the first configuration, where the record has times of none.
     #[track_caller]
-    pub fn replay(&self, record: &Record, next: impl FnMut(&[(C, Times)]) -> Option<C>) -> Result<Tuned<C>> {
+    pub fn replay(&self, record: &Record, next: impl FnMut(&[(C, Times)]) -> Option<C>) -> Result<TuningResult<C>> {
         let measured = |configuration: &C| {
             let text = text_of(configuration);
             match record.trial(&text) {
@@ -178,8 +178,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         &self,
         mut next: impl FnMut(&[(C, Times)]) -> Option<C>,
         mut measure: impl FnMut(&C) -> Result<Result<Times>, Ended>,
-    ) -> Result<Tuned<C>, Ended> {
-        let mut tuned = Tuned::nothing();
+    ) -> Result<TuningResult<C>, Ended> {
+        let mut tuned = TuningResult::nothing();
         while let Some(configuration) =
             std::iter::from_fn(|| next(&tuned.successes)).find(|c| self.keep.iter().all(|keep| keep(c)))
         {
@@ -187,7 +187,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
             self.doing(done, done, &text_of(&configuration));
             match measure(&configuration)? {
                 Ok(times) => {
-                    self.tell(done, done, &configuration, Outcome::Measured(&times));
+                    self.tell(done, done, &configuration, Outcome::Measurement(&times));
                     tuned.successes.push((configuration, times));
                 }
                 Err(error) => {

@@ -9,9 +9,9 @@ use crate::ir::{Attr, MemOrder, MemScope, Opcode, Type};
 use crate::ops::create::construct::{extents, full};
 use crate::ops::memory::access_options::{Access, StoreOptions};
 use crate::ops::memory::element_index;
-use crate::ops::memory::load_store::Stores;
+use crate::ops::memory::load_store::StoreValue;
 use crate::ops::memory::tile_access::Visit;
-use crate::ops::memory::tiled_view::Tiles;
+use crate::ops::memory::tiled_view::TiledView;
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::{Component, TileIndex};
 use crate::tile::{ArrayMut, Handle, Raw, Source, Tile, Trace, here, record};
@@ -77,7 +77,7 @@ macro_rules! atomic_stores {
             ///
             #[doc = example!("", stringify!($name), "ct::full([1], 3)"; $after)]
             #[track_caller]
-            pub fn $name(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
+            pub fn $name(self, index: impl TileIndex<R>, tile: impl StoreValue<T, R>) {
                 let (place, tile) = (here(), tile.stored());
                 record(|t| {
                     let (shape, access) = (t.shape(tile), Access::default());
@@ -87,13 +87,13 @@ macro_rules! atomic_stores {
             }
         }
 
-        impl<T: $bound, const R: usize> Tiles<ArrayMut<T, R>, R> {
+        impl<T: $bound, const R: usize> TiledView<ArrayMut<T, R>, R> {
             #[doc = concat!(
                 "[`ArrayMut::", stringify!($name), "`] of a tile of this view; a scalar or a host value fills it. Relaxed, \
                 whatever the view says of orders."
             )]
             ///
-            #[doc = example!(".tiles([1])", stringify!($name), "3"; $after)]
+            #[doc = example!(".tiled([1])", stringify!($name), "3"; $after)]
             #[track_caller]
             pub fn $name(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
                 let place = here();

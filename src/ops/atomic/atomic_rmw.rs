@@ -5,7 +5,7 @@
 //! of the array, or where the mask is false; the value before is then 0 (of `atomic_cas`: what was expected).
 
 use crate::dtype::DType;
-use crate::element::{Int, Number, Whole, bf16, f16};
+use crate::element::{ByteSized, Int, Number, bf16, f16};
 use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Overflow, Sign, Type, Value};
 use crate::ops::memory::element_index::{Component, GatherIndex, Places, Request, Target};
@@ -602,7 +602,7 @@ impl<T: AtomicXchg, const R: usize> ArrayMut<T, R> {
     }
 }
 
-impl<T: Whole, const R: usize> ArrayMut<T, R> {
+impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     #[track_caller]
     fn atomic<const N: usize>(
         self,
@@ -620,7 +620,7 @@ impl<T: Whole, const R: usize> ArrayMut<T, R> {
 
 /// Records an atomic operation on what the target names, with a result of rank `N`.
 #[track_caller]
-pub(crate) fn atomic_on<T: Whole, const N: usize>(
+pub(crate) fn atomic_on<T: ByteSized, const N: usize>(
     name: &'static str,
     target: Target<'_>,
     deed: Deed,

@@ -111,7 +111,7 @@ impl<const R: usize> Lock<R> {
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// // Held by the host's choice from the start: the first launch gives it back.
+    /// // GraphResource by the host's choice from the start: the first launch gives it back.
     /// fn open(lock: ArrayMut<i32, 1>) {
     ///     ct::Lock::new(lock.entry(0)).give_back();
     /// }

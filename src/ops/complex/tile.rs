@@ -3,7 +3,7 @@
 use super::super::mma::{MatrixRank, Rank, matmul, mma};
 use crate::complex::{Complex, ComplexPart, Sealed};
 use crate::element::{Element, Float, MatmulInput, MmaInput};
-use crate::ops::control::loop_state::{State, Values};
+use crate::ops::control::loop_state::{LoopState, Values};
 use crate::ops::create::construct::full;
 use crate::ops::reduce::reduce::Axes;
 use crate::ops::support::operand::Operand;
@@ -44,13 +44,13 @@ macro_rules! parts {
 parts! { [, const R: usize] Tile<T, R>; [] Scalar<T>; }
 
 /// What goes through loops and branches.
-impl<X: State> State for Complex<X> {
+impl<X: LoopState> LoopState for Complex<X> {
     fn flatten(&self, out: &mut Values) {
         self.re.flatten(out);
         self.im.flatten(out);
     }
-    fn rebuild(&self, from: &mut Values) -> Self {
-        Complex { re: self.re.rebuild(from), im: self.im.rebuild(from) }
+    fn unflatten(&self, from: &mut Values) -> Self {
+        Complex { re: self.re.unflatten(from), im: self.im.unflatten(from) }
     }
 }
 

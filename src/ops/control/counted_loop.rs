@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use super::loop_range::{Bound, Bounds, LoopRange};
-use super::loop_state::{State, Values};
+use super::loop_state::{LoopState, Values};
 use crate::dtype::DType;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Flag, HintValue, Hints, OpId, Opcode, Overflow, Predicate, Rounding,
@@ -201,7 +201,7 @@ impl Body {
     }
 
     /// Records a loop over a range; `body` gets the item, the state, and the block of the body.
-    pub fn count<L: LoopRange, S: State>(self, range: &L, init: S, body: impl Fn(L::Item, S, BlockId) -> S) -> S {
+    pub fn count<L: LoopRange, S: LoopState>(self, range: &L, init: S, body: impl Fn(L::Item, S, BlockId) -> S) -> S {
         let counting = match self.start_counting(range.bounds(), Values::of(&init)) {
             Ok(counting) => counting,
             Err(poison) => return Values::into_state(&init, poison),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::loop_range::LoopRange;
-use super::loop_state::{State, Values};
+use super::loop_state::{LoopState, Values};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Opcode};
 use crate::ops::support::region_builder::{Body, Condition};
@@ -55,7 +55,7 @@ impl<S> fmt::Debug for LoopControl<S> {
     }
 }
 
-impl<S: State> LoopControl<S> {
+impl<S: LoopState> LoopControl<S> {
     fn of(block: BlockId, place: Place) -> LoopControl<S> {
         LoopControl { block, trace: record(|t| t.id()), place, state: PhantomData }
     }
@@ -169,7 +169,7 @@ impl<S: State> LoopControl<S> {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn fold_with_control<L: LoopRange, S: State>(
+pub fn fold_with_control<L: LoopRange, S: LoopState>(
     range: L,
     init: S,
     body: impl Fn(S, L::Item, LoopControl<S>) -> S,
@@ -199,7 +199,7 @@ pub fn fold_with_control<L: LoopRange, S: State>(
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn loop_with_control<S: State>(init: S, body: impl Fn(S, LoopControl<S>) -> S) -> S {
+pub fn loop_with_control<S: LoopState>(init: S, body: impl Fn(S, LoopControl<S>) -> S) -> S {
     let this = Body { place: here(), name: "loop_with_control", what: "the body of `loop_with_control`" };
     let carried = Values::of(&init);
     let Some((block, args)) = this.open_loop(&[], &carried) else {

@@ -370,7 +370,7 @@ impl<C: Count> StepRange<C> {
     ///
     /// let (a, c) = (ct::ArraySpec::<f16, 2>::new([512, 512]), ct::ArraySpec::<f32, 2>::new([512, 512]).mutable());
     /// for warp_specialize in [true, false] {
-    ///     let schedule = ct::code_schedule(matmul, (a, a, c, ct::Constant(warp_specialize)), ct::Target::SM_90A)?;
+    ///     let schedule = ct::inspect(matmul, (a, a, c, ct::Constant(warp_specialize))).target(ct::Target::SM_90A).schedule()?;
     ///     assert_eq!(schedule.contains("agent load"), warp_specialize, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
@@ -405,9 +405,9 @@ impl<C: Count> StepRange<C> {
     ///
     /// let array = ct::ArraySpec::<f16, 2>::new([512, 512]);
     /// for pingpong in [false, true] {
-    ///     let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(4));
+    ///     let hints = ct::Hints::new().num_warps(4);
     ///     let args = (array, array, array.mutable(), ct::Constant(pingpong));
-    ///     let schedule = launch.code_schedule(matmuls, args, ct::Target::SM_90A)?;
+    ///     let schedule = ct::inspect(matmuls, args).hints(hints).schedule()?;
     ///     assert_eq!(schedule.contains("dealt 2"), pingpong, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())

@@ -1,10 +1,10 @@
-//! What goes through a loop or a branch: [`State`], implemented for tiles, scalars, tuples, arrays, and
-//! for structs by the macro [`state!`](crate::state).
+//! What goes through a loop or a branch: [`LoopState`], implemented for tiles, scalars, tuples, arrays, and
+//! for structs by the macro [`impl_loop_state!`](crate::impl_loop_state).
 
 use crate::element::Element;
 use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 
-/// Values that a body takes and gives back: tiles, scalars, pointers, and tuples, arrays, vectors and structs of
+/// State of a loop or branch, which is an argument and the result of its body: tiles, scalars, pointers, and tuples, arrays, vectors and structs of
 /// these.
 ///
 /// Arrays in memory are not state: a body simply uses them.
@@ -13,7 +13,7 @@ use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn thrice<S: ct::State>(start: S, step: impl Fn(S) -> S) -> S {
+/// fn thrice<S: ct::LoopState>(start: S, step: impl Fn(S) -> S) -> S {
 ///     ct::fold(..3, start, |state, _| step(state))
 /// }
 /// let (n, x) = thrice((ct::scalar(0), ct::ones::<f32, 1>([4])), |(n, x)| (n + 1, x * 2.0));
@@ -23,17 +23,17 @@ use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the state of a loop or the result of a branch",
-    note = "state is a `Tile`, a `Scalar`, a pointer, or a tuple, array, `Vec` or struct of these (`cutlet::state!` for structs); \
+    note = "state is a `Tile`, a `Scalar`, a pointer, or a tuple, array, `Vec` or struct of these (`cutlet::impl_loop_state!` for structs); \
             a host number becomes a `Scalar` by `ct::scalar(x)`"
 )]
-pub trait State: Sized {
+pub trait LoopState: Sized {
     /// Appends the values of this state, in a fixed order.
     #[doc(hidden)]
     fn flatten(&self, out: &mut Values);
 
-    /// The same structure with other values, in the order of [`State::flatten`].
+    /// The same structure with other values, in the order of [`LoopState::flatten`].
     #[doc(hidden)]
-    fn rebuild(&self, from: &mut Values) -> Self;
+    fn unflatten(&self, from: &mut Values) -> Self;
 }
 
 /// A queue of recorded values.
@@ -42,9 +42,9 @@ pub trait State: Sized {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// // What `ct::state!` uses; a kernel has no use for it by itself.
+/// // What `ct::impl_loop_state!` uses; a kernel has no use for it by itself.
 /// struct Pair { a: Scalar<i32>, b: Scalar<i32> }
-/// ct::state!(Pair { a, b });
+/// ct::impl_loop_state!(Pair { a, b });
 /// let pair = ct::fold(..3, Pair { a: ct::scalar(0), b: ct::scalar(1) }, |Pair { a, b }, _| Pair { a: b, b: a + b });
 /// ct::assert!(pair.a.eq(2));
 /// # }, ())?;
@@ -55,15 +55,15 @@ pub struct Values(std::collections::VecDeque<Raw>);
 
 impl Values {
     /// The values of a state.
-    pub(crate) fn of(state: &impl State) -> Vec<Raw> {
+    pub(crate) fn of(state: &impl LoopState) -> Vec<Raw> {
         let mut values = Values::default();
         state.flatten(&mut values);
         values.0.into()
     }
 
     /// `template` with these values.
-    pub(crate) fn into_state<S: State>(template: &S, values: Vec<Raw>) -> S {
-        template.rebuild(&mut Values(values.into()))
+    pub(crate) fn into_state<S: LoopState>(template: &S, values: Vec<Raw>) -> S {
+        template.unflatten(&mut Values(values.into()))
     }
 
     fn take(&mut self) -> Raw {
@@ -71,69 +71,69 @@ impl Values {
     }
 }
 
-impl<T: Element, const R: usize> State for Tile<T, R> {
+impl<T: Element, const R: usize> LoopState for Tile<T, R> {
     fn flatten(&self, out: &mut Values) {
         out.0.push_back(self.raw());
     }
-    fn rebuild(&self, from: &mut Values) -> Self {
+    fn unflatten(&self, from: &mut Values) -> Self {
         Tile::from_raw(from.take())
     }
 }
 
-impl<T: Element> State for Scalar<T> {
+impl<T: Element> LoopState for Scalar<T> {
     fn flatten(&self, out: &mut Values) {
         out.0.push_back(self.raw());
     }
-    fn rebuild(&self, from: &mut Values) -> Self {
+    fn unflatten(&self, from: &mut Values) -> Self {
         Scalar::from_raw(from.take())
     }
 }
 
-impl<T, const R: usize> State for PtrTile<T, R> {
+impl<T, const R: usize> LoopState for PtrTile<T, R> {
     fn flatten(&self, out: &mut Values) {
         out.0.push_back(self.raw());
     }
-    fn rebuild(&self, from: &mut Values) -> Self {
+    fn unflatten(&self, from: &mut Values) -> Self {
         PtrTile::from_raw(from.take())
     }
 }
 
-impl<T> State for Ptr<T> {
+impl<T> LoopState for Ptr<T> {
     fn flatten(&self, out: &mut Values) {
         out.0.push_back(self.raw());
     }
-    fn rebuild(&self, from: &mut Values) -> Self {
+    fn unflatten(&self, from: &mut Values) -> Self {
         Ptr::from_raw(from.take())
     }
 }
 
-impl<S: State, const N: usize> State for [S; N] {
+impl<S: LoopState, const N: usize> LoopState for [S; N] {
     fn flatten(&self, out: &mut Values) {
         self.iter().for_each(|s| s.flatten(out));
     }
-    fn rebuild(&self, from: &mut Values) -> Self {
-        std::array::from_fn(|i| self[i].rebuild(from))
+    fn unflatten(&self, from: &mut Values) -> Self {
+        std::array::from_fn(|i| self[i].unflatten(from))
     }
 }
 
-impl<S: State> State for Vec<S> {
+impl<S: LoopState> LoopState for Vec<S> {
     fn flatten(&self, out: &mut Values) {
         self.iter().for_each(|s| s.flatten(out));
     }
-    fn rebuild(&self, from: &mut Values) -> Self {
-        self.iter().map(|s| s.rebuild(from)).collect()
+    fn unflatten(&self, from: &mut Values) -> Self {
+        self.iter().map(|s| s.unflatten(from)).collect()
     }
 }
 
 macro_rules! tuple_state {
     ($(($($name:ident $index:tt),*))+) => {$(
         #[allow(clippy::unused_unit)]
-        impl<$($name: State),*> State for ($($name,)*) {
+        impl<$($name: LoopState),*> LoopState for ($($name,)*) {
             fn flatten(&self, _out: &mut Values) {
                 $(self.$index.flatten(_out);)*
             }
-            fn rebuild(&self, _from: &mut Values) -> Self {
-                ($(self.$index.rebuild(_from),)*)
+            fn unflatten(&self, _from: &mut Values) -> Self {
+                ($(self.$index.unflatten(_from),)*)
             }
         }
     )+};
@@ -154,7 +154,7 @@ tuple_state! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
 }
 
-/// Makes a struct a [`State`](crate::ops::State): name its type and all of its fields, each of which is one.
+/// Makes a struct a [`LoopState`](crate::ops::LoopState): name its type and all of its fields, each of which is one.
 ///
 /// ```
 /// use cutlet as ct;
@@ -164,12 +164,12 @@ tuple_state! {
 ///     max: Tile<T, 2>,
 ///     sum: Tile<T, 2>,
 /// }
-/// ct::state!(impl<T: Float> Softmax<T> { max, sum });
+/// ct::impl_loop_state!(impl<T: Float> Softmax<T> { max, sum });
 ///
 /// struct Counter {
 ///     n: Scalar<i32>,
 /// }
-/// ct::state!(Counter { n });
+/// ct::impl_loop_state!(Counter { n });
 ///
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// let counted = ct::fold(..3, Counter { n: ct::scalar(0) }, |counter, _| Counter { n: counter.n + 2 });
@@ -178,25 +178,25 @@ tuple_state! {
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[macro_export]
-macro_rules! state {
+macro_rules! impl_loop_state {
     (impl<$($param:ident $(: $bound:path)?),+> $name:ty { $($field:ident),+ $(,)? }) => {
-        impl<$($param $(: $bound)?),+> $crate::ops::State for $name {
-            $crate::state!(@methods $($field)+);
+        impl<$($param $(: $bound)?),+> $crate::ops::LoopState for $name {
+            $crate::impl_loop_state!(@methods $($field)+);
         }
     };
     ($name:ident { $($field:ident),+ $(,)? }) => {
-        impl $crate::ops::State for $name {
-            $crate::state!(@methods $($field)+);
+        impl $crate::ops::LoopState for $name {
+            $crate::impl_loop_state!(@methods $($field)+);
         }
     };
     (@methods $($field:ident)+) => {
         fn flatten(&self, out: &mut $crate::ops::Values) {
             let Self { $($field),+ } = self;
-            $($crate::ops::State::flatten($field, out);)+
+            $($crate::ops::LoopState::flatten($field, out);)+
         }
-        fn rebuild(&self, from: &mut $crate::ops::Values) -> Self {
+        fn unflatten(&self, from: &mut $crate::ops::Values) -> Self {
             let Self { $($field),+ } = self;
-            Self { $($field: $crate::ops::State::rebuild($field, from)),+ }
+            Self { $($field: $crate::ops::LoopState::unflatten($field, from)),+ }
         }
     };
 }

@@ -5,7 +5,7 @@
 //! decided while tracing: ordinary `if` and `for` do that.
 
 use super::loop_range::LoopRange;
-use super::loop_state::{State, Values};
+use super::loop_state::{LoopState, Values};
 use crate::ir::{BlockId, Opcode, Value};
 use crate::ops::support::region_builder::{Body, Condition};
 use crate::tile::{Raw, here, in_region, record};
@@ -35,7 +35,7 @@ use crate::tile::{Raw, here, in_region, record};
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn fold<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(S, L::Item) -> S) -> S {
+pub fn fold<L: LoopRange, S: LoopState>(range: L, init: S, body: impl Fn(S, L::Item) -> S) -> S {
     let this = Body { place: here(), name: "fold", what: "the body of `fold`" };
     this.count(&range, init, |item, state, _| body(state, item))
 }
@@ -63,7 +63,11 @@ pub fn fold<L: LoopRange, S: State>(range: L, init: S, body: impl Fn(S, L::Item)
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn fold_while<L: LoopRange, S: State, C: Condition>(range: L, init: S, body: impl Fn(S, L::Item) -> (C, S)) -> S {
+pub fn fold_while<L: LoopRange, S: LoopState, C: Condition>(
+    range: L,
+    init: S,
+    body: impl Fn(S, L::Item) -> (C, S),
+) -> S {
     let this = Body { place: here(), name: "fold_while", what: "the body of `fold_while`" };
     let carried = Values::of(&init);
     this.count(&range, init, |item, state, block| {
@@ -95,7 +99,7 @@ pub fn fold_while<L: LoopRange, S: State, C: Condition>(range: L, init: S, body:
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn while_loop<S: State, C: Condition>(init: S, condition: impl Fn(S) -> C, body: impl Fn(S) -> S) -> S {
+pub fn while_loop<S: LoopState, C: Condition>(init: S, condition: impl Fn(S) -> C, body: impl Fn(S) -> S) -> S {
     let this = Body { place: here(), name: "while_loop", what: "the body of `while_loop`" };
     let carried = Values::of(&init);
     let Some((block, args)) = this.open_loop(&[], &carried) else {
@@ -136,7 +140,7 @@ pub fn while_loop<S: State, C: Condition>(init: S, condition: impl Fn(S) -> C, b
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[track_caller]
-pub fn if_else<S: State>(condition: impl Condition, then: impl Fn() -> S, otherwise: impl Fn() -> S) -> S {
+pub fn if_else<S: LoopState>(condition: impl Condition, then: impl Fn() -> S, otherwise: impl Fn() -> S) -> S {
     let this = Body { place: here(), name: "if_else", what: "a branch of `if_else`" };
     this.branch(condition, then, otherwise)
 }
@@ -163,7 +167,7 @@ pub fn if_then(condition: impl Condition, then: impl Fn()) {
 }
 
 impl Body {
-    fn branch<S: State>(self, condition: impl Condition, then: impl Fn() -> S, otherwise: impl Fn() -> S) -> S {
+    fn branch<S: LoopState>(self, condition: impl Condition, then: impl Fn() -> S, otherwise: impl Fn() -> S) -> S {
         if let Some(known) = condition.known() {
             return if known { then() } else { otherwise() };
         }

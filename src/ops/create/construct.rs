@@ -1,7 +1,7 @@
 //! Tiles from host values: constants and ranges.
 
 use crate::dtype::DType;
-use crate::element::{Element, Number, Whole};
+use crate::element::{ByteSized, Element, Number};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::ops::support::operand::Operand;
@@ -10,21 +10,6 @@ use crate::tile::{Handle, Raw, Scalar, Source, Tile, Trace, here, record};
 /// Extents as the IR holds them.
 pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
     shape.iter().map(|&e| i64::try_from(e).unwrap_or(i64::MAX)).collect()
-}
-
-/// The smallest extent of a tile that has room for `n` elements: the next power of two.
-///
-/// ```
-/// use cutlet as ct;
-///
-/// assert_eq!([0, 1, 3, 64, 1000].map(ct::next_extent), [1, 1, 4, 64, 1024]);
-/// ```
-///
-/// # Panics
-/// When there is none: beyond 2^63.
-#[must_use]
-pub const fn next_extent(n: usize) -> usize {
-    n.next_power_of_two()
 }
 
 /// A tile of one value: a host value or a scalar.
@@ -122,7 +107,7 @@ pub fn ones<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
+pub fn scalar<T: ByteSized>(value: T) -> Scalar<T> {
     let place = here();
     Scalar::from_raw(record(|t| {
         t.at(place);
@@ -141,7 +126,7 @@ pub fn scalar<T: Whole>(value: T) -> Scalar<T> {
 ///     a.load([ct::bid(0), 0.into()], [16, 16]) // the same as (ct::bid(0), 0)
 /// }
 /// ```
-impl<T: Whole> From<T> for Scalar<T> {
+impl<T: ByteSized> From<T> for Scalar<T> {
     #[track_caller]
     fn from(value: T) -> Scalar<T> {
         scalar(value)

@@ -1,7 +1,7 @@
 //! Instructions of PTX on the elements of tiles.
 
 use crate::dtype::DType;
-use crate::element::{Element, Whole};
+use crate::element::{ByteSized, Element};
 use crate::ir::{Attr, Opcode};
 use crate::ops::support::operand::{elementwise, value};
 use crate::tile::{Place, Raw, Source, TileLike, here, record};
@@ -96,7 +96,7 @@ operands! { A 0; A 0 B 1; A 0 B 1 C 2; }
 #[must_use]
 pub unsafe fn ptx_elementwise<Y, O>(text: &str, operands: O, meaning: impl FnOnce(O) -> Y) -> Y
 where
-    Y: TileLike<Elem: Whole>,
+    Y: TileLike<Elem: ByteSized>,
     O: PtxOperands,
 {
     let place = here();

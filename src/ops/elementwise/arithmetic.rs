@@ -18,7 +18,7 @@ use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
 use crate::ops::support::float_mode::scoped;
-use crate::ops::support::operand::{Beside, Operand, elementwise, operand, uniform, value, written};
+use crate::ops::support::operand::{BroadcastOperand, Operand, elementwise, operand, uniform, value, written};
 use crate::tile::{Arg, Place, Scalar, Source, Tile, TileLike, here, record};
 
 /// How integers of this type are read.
@@ -91,7 +91,7 @@ fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: S
 
 macro_rules! operators {
     ($($trait:ident $method:ident $assign:ident $assigned:ident $symbol:literal $bound:ident: $($literal:ident)+;)+) => {$(
-        impl<T: $bound, const R: usize, B: Beside<Tile<T, R>>> $trait<B> for Tile<T, R> {
+        impl<T: $bound, const R: usize, B: BroadcastOperand<Tile<T, R>>> $trait<B> for Tile<T, R> {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: B) -> Tile<T, R> {
@@ -113,7 +113,7 @@ macro_rules! operators {
                 binary(here(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.source())
             }
         }
-        impl<T: $bound, const R: usize, B: Beside<Tile<T, R>>> $assign<B> for Tile<T, R> {
+        impl<T: $bound, const R: usize, B: BroadcastOperand<Tile<T, R>>> $assign<B> for Tile<T, R> {
             #[track_caller]
             fn $assigned(&mut self, rhs: B) {
                 *self = $trait::$method(*self, rhs);

@@ -3,7 +3,7 @@
 use crate::element::Int;
 use crate::ir::Value;
 use crate::ops::support::expr_builder::{Calc, formula};
-use crate::ops::support::operand::{Beside, beside, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, beside, methods, value};
 use crate::tile::{Scalar, Tile, here};
 
 methods! { [Int]
@@ -43,7 +43,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn funnel_shl(self, low: impl Beside<Self>, n: impl Beside<Self>) -> Self {
+    pub fn funnel_shl(self, low: impl BroadcastOperand<Self>, n: impl BroadcastOperand<Self>) -> Self {
         let operands = [value(self), beside::<Self>(low), beside::<Self>(n)];
         formula(here(), "funnel_shl", &operands, |c, v| {
             let [there, back, one] = amounts(c, v[2]);
@@ -66,7 +66,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn funnel_shr(self, low: impl Beside<Self>, n: impl Beside<Self>) -> Self {
+    pub fn funnel_shr(self, low: impl BroadcastOperand<Self>, n: impl BroadcastOperand<Self>) -> Self {
         let operands = [value(self), beside::<Self>(low), beside::<Self>(n)];
         formula(here(), "funnel_shr", &operands, |c, v| {
             let [there, back, one] = amounts(c, v[2]);

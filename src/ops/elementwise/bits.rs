@@ -6,7 +6,7 @@ use super::convert::{Kind, convert};
 use crate::element::Int;
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::expr_builder::{Calc, formula};
-use crate::ops::support::operand::{Beside, beside, elementwise, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
 use crate::tile::{Scalar, Tile, TileLike, here};
 
 fn ones(c: &mut Calc<'_>, x: Value) -> Value {
@@ -140,7 +140,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn saturating_add(self, other: impl Beside<Self>) -> Self {
+    pub fn saturating_add(self, other: impl BroadcastOperand<Self>) -> Self {
         formula(here(), "saturating_add", &[value(self), beside::<Self>(other)], |c, v| {
             let sum = c.addi(v[0], v[1]);
             if !T::SIGNED {
@@ -167,7 +167,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn saturating_sub(self, other: impl Beside<Self>) -> Self {
+    pub fn saturating_sub(self, other: impl BroadcastOperand<Self>) -> Self {
         formula(here(), "saturating_sub", &[value(self), beside::<Self>(other)], |c, v| {
             let difference = c.subi(v[0], v[1]);
             if !T::SIGNED {
@@ -193,7 +193,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn rotate_left(self, n: impl Beside<Self>) -> Self {
+    pub fn rotate_left(self, n: impl BroadcastOperand<Self>) -> Self {
         formula(here(), "rotate_left", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
     }
 
@@ -209,7 +209,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn rotate_right(self, n: impl Beside<Self>) -> Self {
+    pub fn rotate_right(self, n: impl BroadcastOperand<Self>) -> Self {
         formula(here(), "rotate_right", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
     }
 
@@ -233,7 +233,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn div_rem(self, divisor: impl Beside<Self>) -> (Self, Self) {
+    pub fn div_rem(self, divisor: impl BroadcastOperand<Self>) -> (Self, Self) {
         let divisor = beside::<Self>(divisor);
         let quotient: Self = formula(here(), "div_rem", &[value(self), divisor], |c, v| c.divi(v[0], v[1]));
         let remainder = formula(here(), "div_rem", &[value(self), value(quotient), divisor], |c, v| {

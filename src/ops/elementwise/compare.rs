@@ -5,10 +5,10 @@
 
 use super::arithmetic::sign;
 use crate::dtype::DType;
-use crate::element::{Comparable, Element, Float, Number, Whole};
+use crate::element::{ByteSized, Comparable, Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
 use crate::ops::support::float_mode::scoped;
-use crate::ops::support::operand::{Beside, Operand, beside, elementwise, methods, operand, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, Operand, beside, elementwise, methods, operand, uniform, value};
 use crate::tile::{Arg, Handle, Scalar, Source, Tile, TileLike, Trace, here};
 
 /// Records a comparison of two values of one shape.
@@ -41,7 +41,7 @@ macro_rules! comparisons {
             $(#[$doc])+
             #[track_caller]
             #[must_use]
-            pub fn $name(&self, rhs: impl Beside<Self>) -> <Self as TileLike>::With<bool> {
+            pub fn $name(&self, rhs: impl BroadcastOperand<Self>) -> <Self as TileLike>::With<bool> {
                 elementwise(here(), stringify!($name), &[value(*self), beside::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
@@ -161,7 +161,7 @@ macro_rules! unordered_comparisons {
             $(#[$doc])+
             #[track_caller]
             #[must_use]
-            pub fn $name(self, rhs: impl Beside<Self>) -> <Self as TileLike>::With<bool> {
+            pub fn $name(self, rhs: impl BroadcastOperand<Self>) -> <Self as TileLike>::With<bool> {
                 elementwise(here(), stringify!($name), &[value(self), beside::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
@@ -271,7 +271,7 @@ pub trait Comparand<O>: Copy {
 }
 
 #[diagnostic::do_not_recommend]
-impl<O, B: Beside<O>> Comparand<O> for B {
+impl<O, B: BroadcastOperand<O>> Comparand<O> for B {
     fn compared(self) -> Source {
         self.beside()
     }
@@ -345,7 +345,7 @@ methods! { [Number]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn clamp(self, low: impl Beside<Self>, high: impl Beside<Self>) -> Self {
+    pub fn clamp(self, low: impl BroadcastOperand<Self>, high: impl BroadcastOperand<Self>) -> Self {
         let operands = [value(self), beside::<Self>(low), beside::<Self>(high)];
         elementwise(here(), "clamp", &operands, |t, v, shape| {
             let (max, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
@@ -382,7 +382,7 @@ pub fn select<O: TileLike>(
     if_false: impl Operand<O>,
 ) -> O
 where
-    O::Elem: Whole,
+    O::Elem: ByteSized,
 {
     let operands = [operand::<O::With<bool>>(condition), operand::<O>(if_true), operand::<O>(if_false)];
     uniform(here(), "select", Opcode::Select, vec![], &operands)
@@ -401,7 +401,11 @@ impl<const R: usize> Tile<bool, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn select<T: Whole>(self, if_true: impl Operand<Tile<T, R>>, if_false: impl Operand<Tile<T, R>>) -> Tile<T, R> {
+    pub fn select<T: ByteSized>(
+        self,
+        if_true: impl Operand<Tile<T, R>>,
+        if_false: impl Operand<Tile<T, R>>,
+    ) -> Tile<T, R> {
         select(self, if_true, if_false)
     }
 }
@@ -424,7 +428,7 @@ impl Scalar<bool> {
     #[must_use]
     pub fn select<B, O: TileLike>(self, if_true: impl Choice<B, O>, if_false: B) -> O
     where
-        O::Elem: Whole,
+        O::Elem: ByteSized,
     {
         let [if_true, if_false] = if_true.sources(if_false);
         let of = |source| Arg { source, dtype: O::Elem::DTYPE, elem: O::Elem::NAME };

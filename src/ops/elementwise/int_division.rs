@@ -4,7 +4,7 @@ use super::arithmetic::{check_divisor, sign};
 use super::compare::mask;
 use crate::element::{Element, Int, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
-use crate::ops::support::operand::{Beside, beside, elementwise, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
 use crate::tile::{Arg, Place, Scalar, Tile, Trace, here};
 
 /// `a / b` rounded in a direction: floats divide, then round to a whole number.
@@ -105,7 +105,7 @@ methods! { [Number]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn floor_div(self, divisor: impl Beside<Self>) -> Self {
+    pub fn floor_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
         elementwise(here(), "floor_div", &checked(here(), "floor_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::NegInf)
         })
@@ -123,7 +123,7 @@ methods! { [Number]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn ceil_div(self, divisor: impl Beside<Self>) -> Self {
+    pub fn ceil_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
         elementwise(here(), "ceil_div", &checked(here(), "ceil_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::PosInf)
         })
@@ -141,7 +141,7 @@ methods! { [Number]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn trunc_div(self, divisor: impl Beside<Self>) -> Self {
+    pub fn trunc_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
         elementwise(here(), "trunc_div", &checked(here(), "trunc_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::Zero)
         })
@@ -160,7 +160,7 @@ methods! { [Number]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn modulo(self, divisor: impl Beside<Self>) -> Self {
+    pub fn modulo(self, divisor: impl BroadcastOperand<Self>) -> Self {
         elementwise(here(), "modulo", &checked(here(), "modulo", value(self), beside::<Self>(divisor)), floored_remainder::<T>)
     }
 }
@@ -178,7 +178,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn mul_hi(self, factor: impl Beside<Self>) -> Self {
+    pub fn mul_hi(self, factor: impl BroadcastOperand<Self>) -> Self {
         elementwise(here(), "mul_hi", &[value(self), beside::<Self>(factor)], high_product::<T>)
     }
 }

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::error::Location;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, OpId, Type, TypeId, Value};
@@ -118,7 +118,7 @@ fn location(module: &Module, op: OpId) -> Option<Location> {
     module.location(module.op(op).loc).cloned()
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// A function of one value applied to every element. The function is traced once; it takes elementwise
     /// operations on scalars.
     ///
@@ -141,7 +141,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn map<U: Whole>(self, function: impl Fn(Scalar<T>) -> Scalar<U>) -> Tile<U, R> {
+    pub fn map<U: ByteSized>(self, function: impl Fn(Scalar<T>) -> Scalar<U>) -> Tile<U, R> {
         let place = here();
         let body = |x: &[Raw]| function(Scalar::from_raw(x[0])).raw();
         Tile::from_raw(map_tiles(place, "map", "the closure of `map`", &[self.raw()], U::DTYPE, &body))
@@ -165,7 +165,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn zip_map<V: Whole, U: Whole>(
+    pub fn zip_map<V: ByteSized, U: ByteSized>(
         self,
         other: Tile<V, R>,
         function: impl Fn(Scalar<T>, Scalar<V>) -> Scalar<U>,
@@ -183,7 +183,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     }
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// A function of each element, and these reduced along axes: `self.map(function).reduce(axes, identity, combine)`,
     /// which keeps nothing in between either.
     ///
@@ -205,7 +205,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn map_reduce<U: Whole>(
+    pub fn map_reduce<U: ByteSized>(
         self,
         axes: impl crate::ops::reduce::reduce::Axes,
         identity: U,
@@ -234,7 +234,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
 /// ```
 #[track_caller]
 #[must_use]
-pub fn from_fn<T: Whole, const R: usize>(
+pub fn from_fn<T: ByteSized, const R: usize>(
     shape: [usize; R],
     function: impl Fn([Scalar<i32>; R]) -> Scalar<T>,
 ) -> Tile<T, R> {

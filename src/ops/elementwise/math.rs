@@ -6,7 +6,7 @@ use super::compare::mask;
 use crate::element::{Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
 use crate::ops::support::float_mode::scoped;
-use crate::ops::support::operand::{Beside, beside, elementwise, methods, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
 use crate::tile::{Scalar, Tile, TileLike, here};
 
 macro_rules! unary_functions {
@@ -198,7 +198,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn pow(self, exponent: impl Beside<Self>) -> Self {
+    pub fn pow(self, exponent: impl BroadcastOperand<Self>) -> Self {
         uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
     }
 
@@ -215,7 +215,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn atan2(self, x: impl Beside<Self>) -> Self {
+    pub fn atan2(self, x: impl BroadcastOperand<Self>) -> Self {
         uniform(here(), "atan2", Opcode::Atan2, vec![], &[value(self), beside::<Self>(x)])
     }
 

@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::element::{Element, Float, Number, Signed};
 use crate::ir::{CmpPred, Opcode, Value};
 use crate::ops::support::expr_builder::{Calc, formula};
-use crate::ops::support::operand::{Beside, beside, elementwise, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
 use crate::tile::{Scalar, Tile, TileLike, Trace, here};
 
 /// Bits of a float behind the binary point.
@@ -158,7 +158,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn copysign(self, sign: impl Beside<Self>) -> Self {
+    pub fn copysign(self, sign: impl BroadcastOperand<Self>) -> Self {
         formula(here(), "copysign", &[value(self), beside::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
     }
 
@@ -180,7 +180,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn nextafter(self, other: impl Beside<Self>) -> Self {
+    pub fn nextafter(self, other: impl BroadcastOperand<Self>) -> Self {
         let operands = [value(self), beside::<Self>(other)];
         elementwise(here(), "nextafter", &operands, |t, v, shape| next_after::<T>(t, v[0], v[1], shape))
     }

@@ -2,7 +2,7 @@
 
 use crate::element::{Element, Int};
 use crate::ir::{Attr, Opcode, Overflow};
-use crate::ops::support::operand::{Beside, beside, methods, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, beside, methods, uniform, value};
 use crate::tile::{Arg, Place, Scalar, Tile, TileLike, here};
 
 #[track_caller]
@@ -37,7 +37,7 @@ methods! { [Int]
     /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
     #[track_caller]
     #[must_use]
-    pub unsafe fn unchecked_add(self, other: impl Beside<Self>) -> Self {
+    pub unsafe fn unchecked_add(self, other: impl BroadcastOperand<Self>) -> Self {
         promised(here(), "unchecked_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
     }
 
@@ -57,7 +57,7 @@ methods! { [Int]
     /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
     #[track_caller]
     #[must_use]
-    pub unsafe fn unchecked_sub(self, other: impl Beside<Self>) -> Self {
+    pub unsafe fn unchecked_sub(self, other: impl BroadcastOperand<Self>) -> Self {
         promised(here(), "unchecked_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
     }
 
@@ -77,7 +77,7 @@ methods! { [Int]
     /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
     #[track_caller]
     #[must_use]
-    pub unsafe fn unchecked_mul(self, factor: impl Beside<Self>) -> Self {
+    pub unsafe fn unchecked_mul(self, factor: impl BroadcastOperand<Self>) -> Self {
         promised(here(), "unchecked_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
     }
 
@@ -98,7 +98,7 @@ methods! { [Int]
     /// Both hold, for every element. Elsewhere than on the cpu back end a kernel may do anything if they do not.
     #[track_caller]
     #[must_use]
-    pub unsafe fn unchecked_shl(self, n: impl Beside<Self>) -> Self {
+    pub unsafe fn unchecked_shl(self, n: impl BroadcastOperand<Self>) -> Self {
         promised(here(), "unchecked_shl", Opcode::ShlI, &[value(self), beside::<Self>(n)])
     }
 }

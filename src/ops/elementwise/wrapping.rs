@@ -3,7 +3,7 @@
 use super::convert::{Kind, convert};
 use crate::element::{CastTo, Int};
 use crate::ir::{Attr, Opcode, Overflow};
-use crate::ops::support::operand::{Beside, beside, elementwise, methods, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
 use crate::tile::{Arg, Place, Scalar, Tile, TileLike, here};
 
 #[track_caller]
@@ -17,14 +17,14 @@ methods! { [Int]
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
     /// ct::assert!(ct::astile([250u8, 5]).wrapping_add(10).eq(ct::astile([4, 15])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn wrapping_add(self, other: impl Beside<Self>) -> Self {
+    pub fn wrapping_add(self, other: impl BroadcastOperand<Self>) -> Self {
         wrapping(here(), "wrapping_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
     }
 
@@ -33,14 +33,14 @@ methods! { [Int]
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
     /// ct::assert!(ct::astile([0u32, 5]).wrapping_sub(1).eq(ct::astile([u32::MAX, 4])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn wrapping_sub(self, other: impl Beside<Self>) -> Self {
+    pub fn wrapping_sub(self, other: impl BroadcastOperand<Self>) -> Self {
         wrapping(here(), "wrapping_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
     }
 
@@ -49,7 +49,7 @@ methods! { [Int]
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
     /// let hash = ct::arange::<u32>(4, 0, 1).wrapping_mul(0x9e37_79b9);
     /// ct::assert!(hash.eq(ct::astile([0, 0x9e37_79b9, 0x3c6e_f372, 0xdaa6_6d2b])));
     /// # }, ())?;
@@ -57,7 +57,7 @@ methods! { [Int]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn wrapping_mul(self, factor: impl Beside<Self>) -> Self {
+    pub fn wrapping_mul(self, factor: impl BroadcastOperand<Self>) -> Self {
         wrapping(here(), "wrapping_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
     }
 
@@ -67,7 +67,7 @@ methods! { [Int]
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+    /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
     /// ct::assert!(ct::astile([300i32, -1]).wrapping_cast::<u8>().eq(ct::astile([44, 255])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())

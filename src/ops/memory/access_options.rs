@@ -64,7 +64,7 @@ pub struct StoreOptions {
 /// ct::launch(copy, 2, (&x, &mut y))?;
 /// assert_eq!(y.to_vec()?, [2.0; 500]);
 /// let (x, y) = (ct::ArraySpec::<f32, 1>::new([512]), ct::ArraySpec::<f32, 1>::new([512]).mutable());
-/// let text = ct::code_ptx(copy, (x, y), ct::Target::SM_90A)?;
+/// let text = ct::inspect(copy, (x, y)).target(ct::Target::SM_90A).ptx()?;
 /// assert!(text.contains(".L1::evict_first") && text.contains("st.global.cs"));
 /// # Ok::<(), ct::Error>(())
 /// ```

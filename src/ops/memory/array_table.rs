@@ -1,7 +1,7 @@
 //! Arrays by number, from a table.
 
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, ConstData, MemOrder, Opcode, Overflow, Predicate, Sign, Type, Value};
 use crate::ops::support::tile_index::{Component, IntoIndex};
@@ -74,7 +74,7 @@ impl Trace {
 
 macro_rules! tables {
     ($($arrays:ident $array:ident $host:literal;)+) => {$(
-        impl<T: Whole, const R: usize> $arrays<T, R> {
+        impl<T: ByteSized, const R: usize> $arrays<T, R> {
             /// The array at an index, a number or scalar. Where there is none it has no elements: all extents are 0, loads
             /// read padding, and nothing can be written.
             ///

@@ -1,7 +1,7 @@
 //! Memory of a tile block's own.
 
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
@@ -43,7 +43,7 @@ const ALIGNMENT: u64 = 16;
 /// Outside of a kernel.
 #[track_caller]
 #[must_use]
-pub fn scratch<T: Whole, const R: usize>(shape: [usize; R]) -> ArrayMut<T, R> {
+pub fn scratch<T: ByteSized, const R: usize>(shape: [usize; R]) -> ArrayMut<T, R> {
     const { assert!(R > 0 && R <= 16, "scratch memory has 1 to 16 axes") };
     let (place, shape) = (here(), extents(shape));
     ArrayMut::from_handle(record(|t| t.own_array(place, T::DTYPE, &shape).unwrap_or_else(|| t.poison_array(R))))

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::element_index::{Component, GatherIndex, Placed};
 use super::gather_scatter::{GatherOptions, ScatterOptions};
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::Type;
 use crate::ops::atomic::atomic_rmw::{AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg, example};
 use crate::ops::support::operand::Operand;
@@ -56,7 +56,7 @@ pub struct EntryMut<T, const R: usize> {
 
 macro_rules! entries {
     ($array:ident $entry:ident) => {
-        impl<T: Whole, const R: usize> $array<T, R> {
+        impl<T: ByteSized, const R: usize> $array<T, R> {
             /// The element at an element index of scalars and numbers, to be loaded, stored and changed. Outside of the
             /// array it reads as zero and cannot be written.
             ///
@@ -83,7 +83,7 @@ macro_rules! entries {
             }
         }
 
-        impl<T: Whole, const R: usize> $entry<T, R> {
+        impl<T: ByteSized, const R: usize> $entry<T, R> {
             /// The element; zero outside of the array.
             ///
             /// ```
@@ -133,7 +133,7 @@ entries!(ArrayMut EntryMut);
 
 /// An operand as the scalar that it is or becomes.
 #[track_caller]
-fn scalar_of<T: Whole>(value: impl Operand<Scalar<T>>) -> Scalar<T> {
+fn scalar_of<T: ByteSized>(value: impl Operand<Scalar<T>>) -> Scalar<T> {
     let (place, source) = (here(), value.source());
     Scalar::from_raw(record(|t| {
         t.at(place);
@@ -144,7 +144,7 @@ fn scalar_of<T: Whole>(value: impl Operand<Scalar<T>>) -> Scalar<T> {
     }))
 }
 
-impl<T: Whole, const R: usize> EntryMut<T, R> {
+impl<T: ByteSized, const R: usize> EntryMut<T, R> {
     /// Writes the element; does nothing outside of the array.
     ///
     /// ```

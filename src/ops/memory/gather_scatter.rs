@@ -9,7 +9,7 @@ use super::access_options::Cache;
 use super::element_index::{GatherIndex, Places, Request, Target};
 use super::memory_order::{Order, Scope};
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, HintValue, Hints, MemOrder, Opcode, Type};
 use crate::ops::support::operand::Operand;
@@ -73,13 +73,13 @@ pub struct ScatterOptions<const N: usize> {
     unchecked: bool,
 }
 
-impl<T: Whole, const N: usize> Default for GatherOptions<T, N> {
+impl<T: ByteSized, const N: usize> Default for GatherOptions<T, N> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Whole, const N: usize> GatherOptions<T, N> {
+impl<T: ByteSized, const N: usize> GatherOptions<T, N> {
     /// No mask, zero padding, weak, checked.
     ///
     /// ```
@@ -312,7 +312,7 @@ macro_rules! common_options {
         }
     };
 }
-common_options!([T: Whole, const N: usize] GatherOptions<T, N>);
+common_options!([T: ByteSized, const N: usize] GatherOptions<T, N>);
 #[cfg(not(doctest))] // the examples are the same
 common_options!([const N: usize] ScatterOptions<N>);
 
@@ -401,7 +401,7 @@ impl Trace {
 
 /// Records a load of what the target names, with a result of rank `N`.
 #[track_caller]
-pub(crate) fn load_from<T: Whole, const N: usize>(
+pub(crate) fn load_from<T: ByteSized, const N: usize>(
     name: &'static str,
     target: Target<'_>,
     options: GatherOptions<T, N>,
@@ -427,7 +427,7 @@ pub(crate) fn store_to<const N: usize>(
 
 macro_rules! gathers {
     ($name:ident) => {
-        impl<T: Whole, const R: usize> $name<T, R> {
+        impl<T: ByteSized, const R: usize> $name<T, R> {
             /// The elements at these element indices: one integer tile, scalar, number or range for each axis of the
             /// array, stretched together to the shape of the result. What lies outside of the array reads as zero
             /// (negative indices too). One element by scalars is an [`entry`](Self::entry).
@@ -488,7 +488,7 @@ gathers!(Array);
 #[cfg(not(doctest))] // the examples are the same
 gathers!(ArrayMut);
 
-impl<T: Whole, const R: usize> ArrayMut<T, R> {
+impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     /// Writes elements at these element indices: one integer tile, scalar, number or range for each axis of the array,
     /// stretched together with the value. What lies outside of the array is not written (negative indices too). Of
     /// several values for one element one is written; which one is open. One element by scalars is an

@@ -6,7 +6,7 @@
 use super::access_options::{Access, LoadOptions, StoreOptions};
 use super::tile_access::Visit;
 use crate::dtype::DType;
-use crate::element::{CastTo, Element, Whole};
+use crate::element::{ByteSized, CastTo, Element};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Padding, Sign, Type};
 use crate::ops::create::construct::extents;
@@ -174,7 +174,7 @@ macro_rules! array_methods {
             ) -> Tile<T, N> {
                 let (place, wanted) = (here(), extents(shape));
                 Tile::from_raw(record(|t| {
-                    let Some(shape) = t.fit(place, "load", &wanted, R) else {
+                    let Some(shape) = t.with_rank(place, "load", &wanted, R) else {
                         return t.poison(Type::tile(T::DTYPE, wanted));
                     };
                     let visit = self.visit(place, "load", &shape, &options.access, Some(options.padding));
@@ -201,7 +201,7 @@ macro_rules! array_methods {
             #[must_use]
             pub fn load_scalar(self, index: impl TileIndex<R>) -> Scalar<T>
             where
-                T: Whole,
+                T: ByteSized,
             {
                 self.load(index, [1; R]).item()
             }
@@ -345,12 +345,12 @@ array_methods!(Array);
 #[cfg(not(doctest))] // the examples are the same
 array_methods!(ArrayMut);
 
-/// What can be stored into an array of `T` with `R` axes: a [`Tile<T, R>`].
+/// Value of a store into an array of `T` with `R` axes: a [`Tile<T, R>`].
 ///
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn put<T: Element, V: ct::Stores<T, 1>>(y: ArrayMut<T, 1>, tile: V) {
+/// fn put<T: Element, V: ct::StoreValue<T, 1>>(y: ArrayMut<T, 1>, tile: V) {
 ///     y.store(0, tile);
 /// }
 ///
@@ -362,14 +362,14 @@ array_methods!(ArrayMut);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored into an array of `{T}` with {R} axes",
     note = "element type and number of axes must agree: `.cast::<{T}>()` converts, `.unsqueeze(axis)`, `.squeeze(axis)`, \
-            `.reshape(..)` and `.fit()` change the axes; for one element: `store_scalar`"
+            `.reshape(..)` and `.with_rank()` change the axes; for one element: `store_scalar`"
 )]
-pub trait Stores<T, const R: usize>: Copy {
+pub trait StoreValue<T, const R: usize>: Copy {
     #[doc(hidden)]
     fn stored(self) -> Raw;
 }
 
-impl<T: Element, const R: usize> Stores<T, R> for Tile<T, R> {
+impl<T: Element, const R: usize> StoreValue<T, R> for Tile<T, R> {
     fn stored(self) -> Raw {
         self.raw()
     }
@@ -397,7 +397,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// Writes a tile at a tile index: along each axis to the elements from `index * extent` on. What lies
     /// outside of the array is not written.
     ///
-    /// The tile has as many axes as the array; [`Tile::fit`] lets axes of extent 1 come and go.
+    /// The tile has as many axes as the array; [`Tile::with_rank`] lets axes of extent 1 come and go.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -412,7 +412,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn store(self, index: impl TileIndex<R>, tile: impl Stores<T, R>) {
+    pub fn store(self, index: impl TileIndex<R>, tile: impl StoreValue<T, R>) {
         self.store_with(index, tile, StoreOptions::default());
     }
 
@@ -450,7 +450,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
-    pub fn store_with(self, index: impl TileIndex<R>, tile: impl Stores<T, R>, options: StoreOptions) {
+    pub fn store_with(self, index: impl TileIndex<R>, tile: impl StoreValue<T, R>, options: StoreOptions) {
         let (place, tile) = (here(), tile.stored());
         record(|t| {
             let shape = t.shape(tile);
@@ -476,7 +476,7 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
     #[track_caller]
     pub fn store_scalar(self, index: impl TileIndex<R>, value: impl crate::ops::Operand<Tile<T, R>>)
     where
-        T: Whole,
+        T: ByteSized,
     {
         self.store(index, crate::ops::full([1; R], value));
     }

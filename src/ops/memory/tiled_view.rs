@@ -11,8 +11,8 @@ use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::TileIndex;
 use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
 
-/// The tiles of an [`Array`] or [`ArrayMut`]: a shape, where they begin, and how they are accessed; made by
-/// [`Array::tiles`].
+/// View of an array as tiles of one shape, with the options of their accesses; made by
+/// [`Array::tiled`].
 ///
 /// ```
 /// use cutlet as ct;
@@ -20,8 +20,8 @@ use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
 ///
 /// /// Sums of windows of 4 elements that begin every 2 elements.
 /// fn windows(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-///     let windows = x.tiles([4]).step([2]);
-///     ct::fold(windows.along(0), (), |(), i| y.tiles([1]).store(i, windows.load(i).sum(0)));
+///     let windows = x.tiled([4]).step([2]);
+///     ct::fold(windows.tile_range(0), (), |(), i| y.tiled([1]).store(i, windows.load(i).sum(0)));
 /// }
 ///
 /// let x = ct::Device::cpu().array(&[1, 2, 3, 4, 5, 6, 7], [7])?;
@@ -31,7 +31,7 @@ use crate::tile::{Array, ArrayMut, Handle, Raw, Scalar, Tile, here, record};
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Tiles<A, const R: usize> {
+pub struct TiledView<A, const R: usize> {
     array: A,
     shape: [usize; R],
     step: [usize; R],
@@ -44,7 +44,7 @@ pub struct Tiles<A, const R: usize> {
     checked: bool,
 }
 
-impl<A, const R: usize> Tiles<A, R> {
+impl<A, const R: usize> TiledView<A, R> {
     /// Tile `(i, j)` begins at element `(i * step[0], j * step[1])`: tiles overlap where the step is smaller than the
     /// extent, and leave gaps where it is larger. Components of an index by [`at`](crate::at) do not count steps.
     ///
@@ -52,7 +52,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn windows(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-    ///     y.store(0, x.tiles([2]).step([1]).load(1)); // begins at element 1
+    ///     y.store(0, x.tiled([2]).step([1]).load(1)); // begins at element 1
     /// }
     ///
     /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3], [3])?, ct::Device::cpu().zeros([2])?);
@@ -72,7 +72,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn turned(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
-    ///     y.store((0, 0), x.tiles([2, 2]).order([1, 0]).load((0, 0)));
+    ///     y.store((0, 0), x.tiled([2, 2]).order([1, 0]).load((0, 0)));
     /// }
     ///
     /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [2, 2])?, ct::Device::cpu().zeros([2, 2])?);
@@ -92,7 +92,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn largest(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-    ///     y.store(0, x.tiles([4]).padding(Padding::NegInf).load(0).reduce_max(0));
+    ///     y.store(0, x.tiled([4]).padding(Padding::NegInf).load(0).reduce_max(0));
     /// }
     ///
     /// let (x, mut y) = (ct::Device::cpu().full([3], -2.0f32)?, ct::Device::cpu().zeros([1])?);
@@ -113,7 +113,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// # use cutlet::prelude::*;
     /// // Blocks may all write this element at a time: one of them wins.
     /// fn any(y: ArrayMut<i32, 1>) {
-    ///     y.tiles([1]).relaxed(ct::Scope::Device).store(0, 1 + ct::bid(0));
+    ///     y.tiled([1]).relaxed(ct::Scope::Device).store(0, 1 + ct::bid(0));
     /// }
     ///
     /// let mut y = ct::Device::cpu().zeros([1])?;
@@ -135,7 +135,7 @@ impl<A, const R: usize> Tiles<A, R> {
     ///
     /// // Block 1 waits for what block 0 says.
     /// fn message(data: ArrayMut<f32, 1>, flag: ArrayMut<i32, 1>) {
-    ///     let flag = flag.tiles([1]).acquire(ct::Scope::Device).release(ct::Scope::Device);
+    ///     let flag = flag.tiled([1]).acquire(ct::Scope::Device).release(ct::Scope::Device);
     ///     let send = || {
     ///         data.store([0], ct::full([4], 1.5));
     ///         flag.store(0, 1);
@@ -164,7 +164,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-    ///     y.store(0, x.tiles([4]).latency(8).load(0));
+    ///     y.store(0, x.tiled([4]).latency(8).load(0));
     /// }
     ///
     /// let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);
@@ -184,7 +184,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-    ///     y.store(0, x.tiles([4]).allow_tma(false).load(0));
+    ///     y.store(0, x.tiled([4]).allow_tma(false).load(0));
     /// }
     ///
     /// let (x, mut y) = (ct::Device::cpu().full([4], 3)?, ct::Device::cpu().zeros([4])?);
@@ -208,7 +208,7 @@ impl<A, const R: usize> Tiles<A, R> {
     /// # use cutlet::prelude::*;
     /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     ///     // SAFETY: launched with four elements.
-    ///     let tiles = unsafe { x.tiles([4]).check_bounds(false) };
+    ///     let tiles = unsafe { x.tiled([4]).check_bounds(false) };
     ///     y.store(0, tiles.load(0));
     /// }
     ///
@@ -229,7 +229,7 @@ impl<A, const R: usize> Tiles<A, R> {
         options = self.latency.iter().fold(options, |options, &latency| options.latency(latency));
         options = self.allow_tma.iter().fold(options, |options, &allow| options.allow_tma(allow));
         options.access.memory = self.loads;
-        // SAFETY: the caller of `Tiles::check_bounds` has promised it.
+        // SAFETY: the caller of `TiledView::check_bounds` has promised it.
         unsafe { options.check_bounds(self.checked) }
     }
 
@@ -247,13 +247,13 @@ impl<A, const R: usize> Tiles<A, R> {
 }
 
 /// All tile indices of a view, the last axis fastest; a loop range with items `[Scalar<i32>; R]`. Made by
-/// `Tiles::indices`.
+/// `TiledView::indices`.
 ///
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
-///     let tiles = x.tiles([1, 2]);
+///     let tiles = x.tiled([1, 2]);
 ///     let indices: ct::Indices<2> = tiles.indices();
 ///     let sums = ct::fold(indices, ct::zeros([1, 2]), |sums, at| sums + tiles.load(at));
 ///     y.store_scalar(0, sums.sum(..).item());
@@ -292,13 +292,13 @@ impl<const R: usize> LoopRange for Indices<R> {
 macro_rules! tiles_of {
     ($name:ident) => {
         impl<T: Element, const R: usize> $name<T, R> {
-            /// The tiles of this shape, to be accessed by tile index: side by side unless [`Tiles::step`] says otherwise.
+            /// The tiles of this shape, to be accessed by tile index: side by side unless [`TiledView::step`] says otherwise.
             ///
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
             /// fn second(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     y.tiles([2]).store(0, x.tiles([2]).load(1));
+            ///     y.tiled([2]).store(0, x.tiled([2]).load(1));
             /// }
             ///
             /// let (x, mut y) = (ct::Device::cpu().array(&[1, 2, 3, 4], [4])?, ct::Device::cpu().zeros([2])?);
@@ -307,23 +307,23 @@ macro_rules! tiles_of {
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[must_use]
-            pub fn tiles(self, shape: [usize; R]) -> Tiles<Self, R> {
+            pub fn tiled(self, shape: [usize; R]) -> TiledView<Self, R> {
                 let (order, latency, allow_tma) = (None, None, None);
                 let (padding, weak, step) = (Padding::Zero, Order::default(), shape);
                 let (loads, stores, checked) = (weak, weak, true);
-                Tiles { array: self, shape, step, order, padding, latency, allow_tma, loads, stores, checked }
+                TiledView { array: self, shape, step, order, padding, latency, allow_tma, loads, stores, checked }
             }
         }
 
-        impl<T: Element, const R: usize> Tiles<$name<T, R>, R> {
+        impl<T: Element, const R: usize> TiledView<$name<T, R>, R> {
             /// How many tiles begin inside of the array along an axis.
             ///
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
             /// fn count(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     y.store_scalar(0, x.tiles([4]).num_tiles(0));
-            ///     y.store_scalar(1, x.tiles([4]).step([2]).num_tiles(0));
+            ///     y.store_scalar(0, x.tiled([4]).num_tiles(0));
+            ///     y.store_scalar(1, x.tiled([4]).step([2]).num_tiles(0));
             /// }
             ///
             /// let (x, mut y) = (ct::Device::cpu().zeros::<i32, 1>([10])?, ct::Device::cpu().zeros([2])?);
@@ -342,14 +342,14 @@ macro_rules! tiles_of {
                 Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
             }
 
-            /// The tile indices along an axis, for a loop: from 0 to below [`Self::num_tiles`].
+            /// Returns the range of tile indices along an axis, for a loop: from 0 to below [`Self::num_tiles`].
             ///
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
             /// fn sum(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     let tiles = x.tiles([4]);
-            ///     let sums = ct::fold(tiles.along(0), ct::zeros([4]), |sums, i| sums + tiles.load(i));
+            ///     let tiles = x.tiled([4]);
+            ///     let sums = ct::fold(tiles.tile_range(0), ct::zeros([4]), |sums, i| sums + tiles.load(i));
             ///     y.store(0, sums.sum(0));
             /// }
             ///
@@ -360,7 +360,7 @@ macro_rules! tiles_of {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn along(self, axis: usize) -> StepRange<i32> {
+            pub fn tile_range(self, axis: usize) -> StepRange<i32> {
                 range(0, self.num_tiles(axis))
             }
 
@@ -374,7 +374,7 @@ macro_rules! tiles_of {
             /// use cutlet::prelude::*;
             ///
             /// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
-            ///     let tiles = x.tiles([2, 4]);
+            ///     let tiles = x.tiled([2, 4]);
             ///     let sums = ct::fold(tiles.indices(), ct::zeros([2, 4]), |sum, index| sum + tiles.load(index));
             ///     y.store_scalar(0, sums.sum(..).item());
             /// }
@@ -414,7 +414,7 @@ macro_rules! tiles_of {
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
             /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-            ///     y.store(0, x.tiles([4]).load(0));
+            ///     y.store(0, x.tiled([4]).load(0));
             /// }
             ///
             /// let (x, mut y) = (ct::Device::cpu().full([3], 3)?, ct::Device::cpu().zeros([4])?);
@@ -439,15 +439,15 @@ tiles_of!(Array);
 #[cfg(not(doctest))] // the examples are the same
 tiles_of!(ArrayMut);
 
-impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
+impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
     /// Stores release, as [`StoreOptions::release`]; loads stay as they are.
     ///
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn publish(data: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>) {
-    ///     data.tiles([4]).store(0, 7);
-    ///     flag.tiles([1]).release(ct::Scope::Device).store(0, 1);
+    ///     data.tiled([4]).store(0, 7);
+    ///     flag.tiled([1]).release(ct::Scope::Device).store(0, 1);
     /// }
     ///
     /// let (mut data, mut flag) = (ct::Device::cpu().zeros([4])?, ct::Device::cpu().zeros([1])?);
@@ -467,7 +467,7 @@ impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn halves(x: Array<f32, 1>, y: ArrayMut<f16, 1>) {
-    ///     y.tiles([4]).store_as(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
+    ///     y.tiled([4]).store_as(ct::bid(0), x.load(ct::bid(0), [4]) * 0.5);
     /// }
     ///
     /// let (x, mut y) = (ct::Device::cpu().full([6], 3.0f32)?, ct::Device::cpu().zeros([6])?);
@@ -486,7 +486,7 @@ impl<T: Element, const R: usize> Tiles<ArrayMut<T, R>, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// fn fill(y: ArrayMut<i32, 1>) {
-    ///     y.tiles([4]).store(ct::bid(0), ct::bid(0)); // a scalar fills the tile
+    ///     y.tiled([4]).store(ct::bid(0), ct::bid(0)); // a scalar fills the tile
     /// }
     ///
     /// let mut y = ct::Device::cpu().zeros([6])?;

@@ -1,6 +1,6 @@
 //! Loads and stores through pointers.
 
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ops::memory::element_index::Target;
 use crate::ops::memory::gather_scatter::{GatherOptions, ScatterOptions, load_from, store_to};
 use crate::ops::support::operand::Operand;
@@ -8,7 +8,7 @@ use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile};
 
 macro_rules! accesses {
     ($([$($generics:tt)*] $ty:ty, $rank:expr, $values:ty;)+) => {$(
-        impl<T: Whole, $($generics)*> $ty {
+        impl<T: ByteSized, $($generics)*> $ty {
             /// What is there.
             ///
             /// # Safety

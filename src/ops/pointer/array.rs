@@ -1,7 +1,7 @@
 //! Arrays from pointers, extents and strides.
 
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Sign, Value};
 use crate::ops::support::tile_index::{Component, Number, TileIndex};
@@ -72,7 +72,7 @@ impl Trace {
 
 macro_rules! arrays {
     ($($method:ident $array:ident, $more:literal;)+) => {$(
-        impl<T: Whole> Ptr<T> {
+        impl<T: ByteSized> Ptr<T> {
             /// The array of this shape whose element at index 0 along each axis is here, with strides in elements; of
             /// numbers and scalars. A negative extent is 0. Bounds are checked as for any array.
             ///

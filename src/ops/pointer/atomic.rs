@@ -1,6 +1,6 @@
 //! Atomic operations through pointers.
 
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ops::atomic::atomic_rmw::{
     AtomicAdd, AtomicBits, AtomicMinMax, AtomicOptions, AtomicXchg, Deed, atomic_on, example,
 };
@@ -11,7 +11,7 @@ use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile};
 macro_rules! atomics {
     ([$($generics:tt)*] $ty:ty, $rank:expr, $values:ty, $offset:literal, $first:literal;
      $($bound:ident $deed:ident $name:ident $with:ident $after:literal;)+) => {
-        impl<T: Whole, $($generics)*> $ty {
+        impl<T: ByteSized, $($generics)*> $ty {
             $(
                 #[doc = concat!("[`ArrayMut::", stringify!($name), "`](crate::ArrayMut::", stringify!($name), ")")]
                 /// of what is there.

@@ -64,7 +64,7 @@ mod atomic;
 
 use super::memory::element_index::{AxisIndex, Component, Request, Span, Target};
 use crate::dtype::DType;
-use crate::element::{Element, Int, Whole};
+use crate::element::{ByteSized, Element, Int};
 use crate::ir::op_table::Effect;
 use crate::ir::{Elem, Opcode, Type};
 use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
@@ -95,7 +95,7 @@ pub use crate::tile::{Ptr, PtrTile};
 )]
 pub trait Offsets {
     /// The pointers that come of it.
-    type Pointers<T: Whole>: Handle;
+    type Pointers<T: ByteSized>: Handle;
     #[doc(hidden)]
     fn offsets(self) -> (Component, usize);
 }
@@ -103,7 +103,7 @@ pub trait Offsets {
 macro_rules! offsets {
     ($([$($generics:tt)*] $ty:ty => $rank:expr, $pointers:ty;)+) => {$(
         impl<$($generics)*> Offsets for $ty {
-            type Pointers<T: Whole> = $pointers;
+            type Pointers<T: ByteSized> = $pointers;
             fn offsets(self) -> (Component, usize) {
                 (AxisIndex::<{ $rank }>::component(self), $rank)
             }
@@ -117,7 +117,7 @@ offsets! {
     [] std::ops::Range<usize> => 1, PtrTile<T, 1>;
 }
 impl<I: Int, const N: usize> Offsets for Tile<I, N> {
-    type Pointers<T: Whole> = PtrTile<T, N>;
+    type Pointers<T: ByteSized> = PtrTile<T, N>;
     fn offsets(self) -> (Component, usize) {
         (AxisIndex::<N>::component(self), N)
     }
@@ -182,7 +182,7 @@ const fn to<T: Element>() -> Elem {
 
 macro_rules! pointers {
     ($([$($generics:tt)*] $ty:ty, $addresses:ty, $with:ident [$($rank:tt)*];)+) => {$(
-        impl<T: Whole, $($generics)*> $ty {
+        impl<T: ByteSized, $($generics)*> $ty {
             /// The same addresses as those of elements of another type. They have to be multiples of its size where they
             /// are accessed.
             ///
@@ -204,7 +204,7 @@ macro_rules! pointers {
             /// ```
             #[track_caller]
             #[must_use]
-            pub fn cast<U: Whole>(self) -> $with<U $($rank)*> {
+            pub fn cast<U: ByteSized>(self) -> $with<U $($rank)*> {
                 let place = here();
                 Handle::from_raw(record(|t| t.converted_pointer(place, Opcode::PtrToPtr, self.raw(), to::<U>())))
             }
@@ -266,7 +266,7 @@ pointers! {
     [const N: usize] PtrTile<T, N>, Tile<i64, N>, PtrTile [, N];
 }
 
-impl<T: Whole> Ptr<T> {
+impl<T: ByteSized> Ptr<T> {
     /// The pointer so many elements further (negative: before), or a tile of such pointers. Offsets are 64 bits wide
     /// where their type is, or u32.
     ///
@@ -294,7 +294,7 @@ impl<T: Whole> Ptr<T> {
     }
 }
 
-impl<T: Whole, const N: usize> PtrTile<T, N> {
+impl<T: ByteSized, const N: usize> PtrTile<T, N> {
     /// The pointers so many elements further (negative: before): by a tile, which is stretched together with the
     /// pointers, a scalar, a number, or a range along axis 0.
     ///
@@ -344,7 +344,7 @@ impl<T: Whole, const N: usize> PtrTile<T, N> {
 
 macro_rules! of_arrays {
     ($($name:ident)+) => {$(
-        impl<T: Whole, const R: usize> $name<T, R> {
+        impl<T: ByteSized, const R: usize> $name<T, R> {
             /// The address of the element whose indices are all 0, for [`pointer`](crate::pointer). The elements of an
             /// array stand `stride(axis)` elements apart along an axis.
             ///

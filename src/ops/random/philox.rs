@@ -5,7 +5,7 @@
 
 use super::distributions;
 use crate::dtype::DType;
-use crate::element::{Float, Whole, bf16, f16};
+use crate::element::{ByteSized, Float, bf16, f16};
 use crate::ir::{Opcode, Sign, Type, Value};
 use crate::ops::create::construct::extents;
 use crate::ops::support::expr_builder::formula;
@@ -44,7 +44,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// # ct::Launch::new(1).backend(ct::Backend::Cpu).check(ct::Checks::all()).launch(|| {
+/// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
 /// let (numbers, period) = (ct::Philox::new(42, 7), 1i64 << 34);
 /// ct::assert!(numbers.bits(ct::at(5), [8]).eq(numbers.bits(ct::at(5 + period), [8])));
 /// ct::assert!(numbers.bits(ct::at(-3), [8]).eq(numbers.bits(ct::at(period - 3), [8])));
@@ -329,7 +329,7 @@ impl Philox {
     }
 
     /// Numbers made of words, `lanes` of them out of one counter.
-    fn lanes<T: Whole, const R: usize>(
+    fn lanes<T: ByteSized, const R: usize>(
         self,
         place: Place,
         name: &str,
@@ -353,7 +353,7 @@ impl Philox {
         at_place(place, || self.placed(place, name, index, shape, lanes, make))
     }
 
-    fn placed<T: Whole, const R: usize>(
+    fn placed<T: ByteSized, const R: usize>(
         self,
         place: Place,
         name: &str,
@@ -411,7 +411,7 @@ impl Philox {
 }
 
 /// The first elements of all, the second elements of all, and so on.
-fn interleaved<T: Whole, const R: usize>(parts: &[Tile<T, R>], axis: usize) -> Tile<T, R> {
+fn interleaved<T: ByteSized, const R: usize>(parts: &[Tile<T, R>], axis: usize) -> Tile<T, R> {
     match *parts {
         [a, b, c, d] => a.interleave(c, axis).interleave(b.interleave(d, axis), axis),
         [a, b] => a.interleave(b, axis),

@@ -7,7 +7,7 @@
 //! grouped is not specified, but the same on every run of one compiled kernel.
 
 use super::combiner::{ByOp, Fold};
-use crate::element::{Bits, Element, Float, Int, Number, Whole};
+use crate::element::{Bits, ByteSized, Element, Float, Int, Number};
 use crate::ir::{Attr, Flag, Opcode, Overflow, Rounding};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::support::float_mode::FloatMode;
@@ -381,7 +381,7 @@ fn ones<T: Bits>() -> u64 {
     u64::MAX >> (64 - T::DTYPE.bits())
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// Combines the elements along axes with a function of accumulator and element; see [`reduce`](crate::reduce),
     /// which takes several tiles at once.
     ///
@@ -424,7 +424,7 @@ fn reduce_axes<X: TileSet>(
     X::identities(identity, &mut identities);
     let combine = untyped::<X>(&combine);
     let fold = Fold { place, name: "reduce", region, identities, combine: &combine };
-    X::rebuild(&mut fold.reduce(&raws, axes).into_iter())
+    X::unflatten(&mut fold.reduce(&raws, axes).into_iter())
 }
 
 /// The user's closure on recorded values.

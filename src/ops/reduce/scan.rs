@@ -5,7 +5,7 @@
 
 use super::combiner::{ByOp, Fold};
 use super::reduce::{limits, untyped};
-use crate::element::{Element, Number, Whole};
+use crate::element::{ByteSized, Element, Number};
 use crate::ir::{Attr, Literal, Opcode, Overflow, Rounding, Sign};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::support::tile_set::TileSet;
@@ -184,10 +184,10 @@ pub fn scan_with<X: TileSet>(
     X::identities(identity, &mut identities);
     let combine = untyped::<X>(&combine);
     let fold = Fold { place, name: "scan", region, identities, combine: &combine };
-    X::rebuild(&mut scanned(&fold, &raws, axis, options).into_iter())
+    X::unflatten(&mut scanned(&fold, &raws, axis, options).into_iter())
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// Combines each element with all that come before it along an axis; see [`scan_with`], which takes several
     /// tiles at once.
     ///

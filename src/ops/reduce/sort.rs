@@ -158,7 +158,7 @@ pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(keys: Tile<T, R>, valu
         return (keys, values);
     }
     let keys = at_place(place, || T::elements(numbered(T::keys(keys), &mut carried, axis, None).0));
-    (keys, V::rebuild(&mut carried.into_iter()))
+    (keys, V::unflatten(&mut carried.into_iter()))
 }
 
 impl Trace {

@@ -1,7 +1,7 @@
 //! Tiles put together and taken apart: cat, stack, split, extract, insert, single elements.
 
 use crate::dtype::DType;
-use crate::element::{Element, Whole};
+use crate::element::{ByteSized, Element};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Sign, Type, Value};
 use crate::ops::create::construct::extents;
@@ -459,7 +459,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// One element. An index known only when the kernel runs, and outside of the tile, stands for the nearest
     /// element.
     ///

@@ -3,7 +3,7 @@
 //! Element order is row-major: the last axis runs fastest.
 
 use crate::dtype::DType;
-use crate::element::{Element, Whole};
+use crate::element::{ByteSized, Element};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
@@ -173,7 +173,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[must_use]
     pub fn item(self) -> Scalar<T>
     where
-        T: Whole,
+        T: ByteSized,
     {
         let place = here();
         Scalar::from_raw(record(|t| {
@@ -190,7 +190,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     }
 }
 
-impl<T: Whole, const R: usize> From<Tile<T, R>> for Scalar<T> {
+impl<T: ByteSized, const R: usize> From<Tile<T, R>> for Scalar<T> {
     #[track_caller]
     fn from(tile: Tile<T, R>) -> Scalar<T> {
         tile.item()

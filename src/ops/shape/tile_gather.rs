@@ -1,7 +1,7 @@
 //! Elements of a tile by index tiles, and how many elements there are of each number.
 
 use crate::dtype::DType;
-use crate::element::{Int, Whole};
+use crate::element::{ByteSized, Int};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type};
 use crate::ops::create::construct::extents;
@@ -44,7 +44,7 @@ impl Trace {
     }
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// The elements at these positions along an axis: element `[i, j]` of `x.gather(1, index)` is element
     /// `[i, index[i, j]]` of `x`. Positions outside of the tile mean the nearest one inside. The extents of `index` along
     /// the other axes are those of the tile.

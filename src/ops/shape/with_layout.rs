@@ -1,7 +1,7 @@
 //! A tile in a layout that the user chooses.
 
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::{Attr, Distribution, Opcode, Value};
 use crate::layout::{Layout, Modes};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
@@ -142,7 +142,7 @@ fn fitting(own: &[i64], shape: &[i64]) -> String {
     }
 }
 
-impl<T: Whole, const R: usize> Tile<T, R> {
+impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// The same tile, held by the threads of the tile block as `layout` says.
     ///
     /// A layout tells which thread has which elements, in which of its slots: a product of `local` (slots of a thread) and
@@ -173,7 +173,7 @@ impl<T: Whole, const R: usize> Tile<T, R> {
     /// assert_eq!(y.to_vec()?[16 * 9 + 3], 13.5);
     ///
     /// let array = ct::ArraySpec::<f32, 2>::new([16, 16]);
-    /// let ptx = ct::code_ptx(scaled, (array, array.mutable()), ct::Target::SM_90A)?;
+    /// let ptx = ct::inspect(scaled, (array, array.mutable())).target(ct::Target::SM_90A).ptx()?;
     /// assert!(ptx.contains("ld.global.nc.v4") && ptx.contains(".reqntid 32"), "{ptx}");
     /// # Ok::<(), ct::Error>(())
     /// ```

@@ -1,4 +1,4 @@
-//! Shapes fitted to another number of axes: axes of extent 1 come and go.
+//! Changes of the rank of a tile by axes of extent 1.
 
 use crate::dtype::DType;
 use crate::element::Element;
@@ -29,7 +29,7 @@ fn fitted(shape: &[i64], rank: usize) -> Result<Vec<i64>, &'static str> {
 
 impl Trace {
     /// The extents with another number of axes; `None` after a problem.
-    pub(crate) fn fit(&mut self, place: Place, name: &str, shape: &[i64], rank: usize) -> Option<Vec<i64>> {
+    pub(crate) fn with_rank(&mut self, place: Place, name: &str, shape: &[i64], rank: usize) -> Option<Vec<i64>> {
         match fitted(shape, rank) {
             Ok(shape) => Some(shape),
             Err(way_out) => {
@@ -58,7 +58,7 @@ impl Trace {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// The same elements with as many axes as are wanted: axes of extent 1 are put in front, or dropped. The number follows
+    /// Returns the tile with another rank: axes of extent 1 are inserted in front, or removed. The number follows
     /// from where the tile goes, as with `into()`.
     ///
     /// It is an error if other axes would have to go, or if it is open which of extent 1 do (`[1, 4, 1]` as a matrix).
@@ -69,7 +69,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     ///
     /// fn sums(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
     ///     let i = ct::bid(0);
-    ///     y.store(i, x.load((i, 0), [2, 4]).sum(1).fit()); // [2, 1] as [2]
+    ///     y.store(i, x.load((i, 0), [2, 4]).sum(1).with_rank()); // [2, 1] as [2]
     /// }
     ///
     /// let device = ct::Device::cpu();
@@ -80,11 +80,11 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn fit<const N: usize>(self) -> Tile<T, N> {
+    pub fn with_rank<const N: usize>(self) -> Tile<T, N> {
         let place = here();
         Tile::from_raw(record(|t| {
             let shape = t.shape(self.raw());
-            match t.fit(place, "fit", &shape, N) {
+            match t.with_rank(place, "with_rank", &shape, N) {
                 Some(wanted) => t.refit(place, self.raw(), T::DTYPE, &wanted),
                 None => t.poison(Type::tile(T::DTYPE, vec![1; N])),
             }

@@ -3,7 +3,7 @@
 
 use super::operand::{elementwise, value};
 use crate::dtype::DType;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::ir::Opcode;
 use crate::ops::elementwise::convert::{Kind, convert};
 use crate::tile::{Tile, here};
@@ -25,7 +25,7 @@ const WORD: Kind = Kind { dtype: DType::I64, signed: false };
 
 /// The bits of each element, with zeros above.
 #[track_caller]
-pub(crate) fn to_words<T: Whole, const R: usize>(tile: Tile<T, R>) -> Tile<u64, R> {
+pub(crate) fn to_words<T: ByteSized, const R: usize>(tile: Tile<T, R>) -> Tile<u64, R> {
     elementwise(here(), "to_words", &[value(tile)], |t, v, shape| {
         let (read, bits) = kinds(T::DTYPE);
         let x = convert(t, v[0], Kind::of::<T>(), Kind { dtype: read, signed: T::SIGNED }, shape);
@@ -36,7 +36,7 @@ pub(crate) fn to_words<T: Whole, const R: usize>(tile: Tile<T, R>) -> Tile<u64, 
 
 /// The elements whose bits are the low ones of each word; those above are zeros.
 #[track_caller]
-pub(crate) fn from_words<T: Whole, const R: usize>(words: Tile<u64, R>) -> Tile<T, R> {
+pub(crate) fn from_words<T: ByteSized, const R: usize>(words: Tile<u64, R>) -> Tile<T, R> {
     elementwise(here(), "from_words", &[value(words)], |t, v, shape| {
         let (read, bits) = kinds(T::DTYPE);
         let x = convert(t, v[0], WORD, bits, shape);

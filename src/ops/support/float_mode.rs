@@ -1,6 +1,6 @@
 //! Rounding and flush-to-zero of float operations, and which operation takes what.
 
-use super::operand::{Beside, beside, methods, uniform, value};
+use super::operand::{BroadcastOperand, beside, methods, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, Flag, Opcode, Rounding};
@@ -237,7 +237,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn add_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
+    pub fn add_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "add_with", &ARITHMETIC);
         uniform(here(), "add_with", Opcode::AddF, attrs, &[value(self), beside::<Self>(rhs)])
     }
@@ -254,7 +254,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn sub_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
+    pub fn sub_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "sub_with", &ARITHMETIC);
         uniform(here(), "sub_with", Opcode::SubF, attrs, &[value(self), beside::<Self>(rhs)])
     }
@@ -272,7 +272,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn mul_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
+    pub fn mul_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "mul_with", &ARITHMETIC);
         uniform(here(), "mul_with", Opcode::MulF, attrs, &[value(self), beside::<Self>(rhs)])
     }
@@ -290,7 +290,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn div_with(self, rhs: impl Beside<Self>, mode: impl Into<FloatMode>) -> Self {
+    pub fn div_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "div_with", &DIVISION);
         uniform(here(), "div_with", Opcode::DivF, attrs, &[value(self), beside::<Self>(rhs)])
     }
@@ -308,7 +308,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn fma(self, factor: impl Beside<Self>, addend: impl Beside<Self>) -> Self {
+    pub fn fma(self, factor: impl BroadcastOperand<Self>, addend: impl BroadcastOperand<Self>) -> Self {
         let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
         uniform(here(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
     }
@@ -327,8 +327,8 @@ methods! { [Float]
     #[must_use]
     pub fn fma_with(
         self,
-        factor: impl Beside<Self>,
-        addend: impl Beside<Self>,
+        factor: impl BroadcastOperand<Self>,
+        addend: impl BroadcastOperand<Self>,
         mode: impl Into<FloatMode>,
     ) -> Self {
         let attrs = mode.into().attrs::<T>(here(), "fma", &ARITHMETIC);
@@ -398,7 +398,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn max_with(self, rhs: impl Beside<Self>, mode: FloatMode) -> Self {
+    pub fn max_with(self, rhs: impl BroadcastOperand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "max_with", &NONE);
         uniform(here(), "max_with", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
     }
@@ -415,7 +415,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn min_with(self, rhs: impl Beside<Self>, mode: FloatMode) -> Self {
+    pub fn min_with(self, rhs: impl BroadcastOperand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(here(), "min_with", &NONE);
         uniform(here(), "min_with", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
     }
@@ -432,7 +432,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn max_nan(self, rhs: impl Beside<Self>) -> Self {
+    pub fn max_nan(self, rhs: impl BroadcastOperand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
         uniform(here(), "max_nan", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
     }
@@ -449,7 +449,7 @@ methods! { [Float]
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn min_nan(self, rhs: impl Beside<Self>) -> Self {
+    pub fn min_nan(self, rhs: impl BroadcastOperand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
         uniform(here(), "min_nan", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
     }

@@ -39,8 +39,8 @@ pub trait Operand<O>: Copy {
     fn source(self) -> Source;
 }
 
-/// What operators and methods of an `O` take beside it: its [`Operand`]s, and tiles with fewer axes, which get axes of
-/// extent 1 in front (up to 4 axes).
+/// Second operand of operators and methods of an `O`, with broadcasting: its [`Operand`]s, and tiles of a lower rank, which
+/// get axes of extent 1 in front (up to 4 axes).
 ///
 /// ```
 /// use cutlet as ct;
@@ -63,13 +63,13 @@ pub trait Operand<O>: Copy {
     note = "element types must agree: convert with `.cast::<T>()`; a tile with more axes stands first in methods: \
             `wide.max(narrow)`; a `Scalar` and a host value of the element type go with any rank"
 )]
-pub trait Beside<O>: Copy {
+pub trait BroadcastOperand<O>: Copy {
     #[doc(hidden)]
     fn beside(self) -> Source;
 }
 
 #[diagnostic::do_not_recommend]
-impl<O, B: Operand<O>> Beside<O> for B {
+impl<O, B: Operand<O>> BroadcastOperand<O> for B {
     fn beside(self) -> Source {
         self.source()
     }
@@ -78,7 +78,7 @@ impl<O, B: Operand<O>> Beside<O> for B {
 macro_rules! fewer_axes {
     ($($few:literal < $many:literal;)+) => {$(
         #[diagnostic::do_not_recommend]
-        impl<T: Element> Beside<Tile<T, $many>> for Tile<T, $few> {
+        impl<T: Element> BroadcastOperand<Tile<T, $many>> for Tile<T, $few> {
             fn beside(self) -> Source {
                 Source::Value(self.raw())
             }
@@ -146,7 +146,7 @@ pub(crate) fn operand<X: TileLike>(x: impl Operand<X>) -> Arg {
 }
 
 /// What stands beside an `X`, with the element type that a literal takes.
-pub(crate) fn beside<X: TileLike>(x: impl Beside<X>) -> Arg {
+pub(crate) fn beside<X: TileLike>(x: impl BroadcastOperand<X>) -> Arg {
     Arg { source: x.beside(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 

@@ -1,6 +1,6 @@
 //! One tile or several of one shape: what a closure over tuples combines.
 
-use crate::element::{Element, Whole};
+use crate::element::{ByteSized, Element};
 use crate::ir::Literal;
 use crate::tile::{Handle, Raw, Scalar, Tile};
 
@@ -29,7 +29,7 @@ pub trait TileSet: Copy {
     #[doc(hidden)]
     fn raws(self, out: &mut Vec<Raw>);
     #[doc(hidden)]
-    fn rebuild(from: &mut dyn Iterator<Item = Raw>) -> Self;
+    fn unflatten(from: &mut dyn Iterator<Item = Raw>) -> Self;
     #[doc(hidden)]
     fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements;
     #[doc(hidden)]
@@ -47,13 +47,13 @@ fn next(from: &mut dyn Iterator<Item = Raw>) -> Raw {
     from.next().expect("one value for each tile")
 }
 
-impl<T: Whole, const R: usize> TileSet for Tile<T, R> {
+impl<T: ByteSized, const R: usize> TileSet for Tile<T, R> {
     type Elements = Scalar<T>;
     type Identity = T;
     fn raws(self, out: &mut Vec<Raw>) {
         out.push(self.raw());
     }
-    fn rebuild(from: &mut dyn Iterator<Item = Raw>) -> Self {
+    fn unflatten(from: &mut dyn Iterator<Item = Raw>) -> Self {
         Tile::from_raw(next(from))
     }
     fn elements(from: &mut dyn Iterator<Item = Raw>) -> Scalar<T> {
@@ -73,8 +73,8 @@ impl<X: TileSet, const N: usize> TileSet for [X; N] {
     fn raws(self, out: &mut Vec<Raw>) {
         self.into_iter().for_each(|x| x.raws(out));
     }
-    fn rebuild(from: &mut dyn Iterator<Item = Raw>) -> Self {
-        std::array::from_fn(|_| X::rebuild(from))
+    fn unflatten(from: &mut dyn Iterator<Item = Raw>) -> Self {
+        std::array::from_fn(|_| X::unflatten(from))
     }
     fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements {
         std::array::from_fn(|_| X::elements(from))
@@ -95,8 +95,8 @@ macro_rules! tuples {
             fn raws(self, out: &mut Vec<Raw>) {
                 $(self.$index.raws(out);)+
             }
-            fn rebuild(from: &mut dyn Iterator<Item = Raw>) -> Self {
-                ($($name::rebuild(from),)+)
+            fn unflatten(from: &mut dyn Iterator<Item = Raw>) -> Self {
+                ($($name::unflatten(from),)+)
             }
             fn elements(from: &mut dyn Iterator<Item = Raw>) -> Self::Elements {
                 ($($name::elements(from),)+)

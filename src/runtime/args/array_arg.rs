@@ -141,9 +141,9 @@ macro_rules! array_argument {
 
         impl<T: Element, const R: usize> LaunchArg for $ty {
             type Traced = $traced<T, R>;
-            type Back = ();
+            type Output = ();
 
-            fn back(self) {}
+            fn into_output(self) {}
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
@@ -183,7 +183,7 @@ array_argument! {
     DeviceViewMut<'_, T, R> => ArrayMut by array_mut, writes true;
 }
 
-/// An array that does not exist: what [`crate::code_ir`] and [`crate::code_ptx`] take in its place.
+/// An array that does not exist: an argument of [`inspect`](crate::inspect) and [`export`](crate::export).
 ///
 /// Row-major and aligned, unless said otherwise. Launching with it is an error.
 ///
@@ -207,7 +207,7 @@ pub struct ArraySpec<T, const R: usize> {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([1024]);
-/// let text = ct::code_ir(|x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x.mutable(),))?;
+/// let text = ct::inspect(|x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x.mutable(),)).ir()?;
 /// assert!(text.contains("store_view_tko"));
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -221,7 +221,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let x = ct::ArraySpec::<f32, 2>::new([1000, 64]);
-    /// let text = ct::code_ptx(|x: Array<f32, 2>| ct::println!("{}", x.load((0, 0), [1, 64]).sum(..)), (x,), ct::Target::SM_80)?;
+    /// let text = ct::inspect(|x: Array<f32, 2>| ct::println!("{}", x.load((0, 0), [1, 64]).sum(..)), (x,)).target(ct::Target::SM_80).ptx()?;
     /// assert!(text.contains(".target sm_80"));
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -243,7 +243,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let column_major = ct::ArraySpec::<f32, 2>::new([1000, 64]).strides([1, 1000])?;
-    /// assert!(ct::code_ir(|x: Array<f32, 2>| ct::println!("{}", x.load((0, 0), [4, 4])), (column_major,)).is_ok());
+    /// assert!(ct::inspect(|x: Array<f32, 2>| ct::println!("{}", x.load((0, 0), [4, 4])), (column_major,)).ir().is_ok());
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
@@ -262,7 +262,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let anywhere = ct::ArraySpec::<f32, 1>::new([1000]).unaligned();
-    /// assert!(ct::code_ir(|x: Array<f32, 1>| ct::println!("{}", x.load(0, [4])), (anywhere,)).is_ok());
+    /// assert!(ct::inspect(|x: Array<f32, 1>| ct::println!("{}", x.load(0, [4])), (anywhere,)).ir().is_ok());
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn unaligned(mut self) -> ArraySpec<T, R> {
@@ -276,7 +276,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let x = ct::ArraySpec::<f32, 1>::new([1024]);
-    /// assert!(ct::code_ir(|x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x.mutable(),)).is_ok());
+    /// assert!(ct::inspect(|x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x.mutable(),)).ir().is_ok());
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn mutable(self) -> ArraySpecMut<T, R> {
@@ -296,9 +296,9 @@ impl<T: Element, const R: usize> Sealed for ArraySpec<T, R> {}
 
 impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     type Traced = Array<T, R>;
-    type Back = ();
+    type Output = ();
 
-    fn back(self) {}
+    fn into_output(self) {}
 
     fn key(&self, key: &mut WordWriter) {
         key.push(facts_word(self.facts()));
@@ -336,9 +336,9 @@ impl<T: Element, const R: usize> Sealed for ArraySpecMut<T, R> {}
 
 impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
     type Traced = ArrayMut<T, R>;
-    type Back = ();
+    type Output = ();
 
-    fn back(self) {}
+    fn into_output(self) {}
 
     fn key(&self, key: &mut WordWriter) {
         self.0.key(key);

@@ -2,7 +2,7 @@
 
 use super::array_arg::address_of;
 use crate::backend::ParamWord;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgForm, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
 use crate::runtime::array::array::DeviceArray;
@@ -38,19 +38,19 @@ pub struct ByPointer<A>(pub A);
 
 macro_rules! by_pointer {
     ($($ty:ty, writes $writes:literal;)+) => {$(
-        impl<T: Whole, const R: usize> ByPointer<$ty> {
+        impl<T: ByteSized, const R: usize> ByPointer<$ty> {
             fn pointer(&self) -> RawPtr<T> {
                 RawPtr::new(address_of::<T, R>(&self.0.memory, &self.0.layout))
             }
         }
 
-        impl<T: Whole, const R: usize> Sealed for ByPointer<$ty> {}
+        impl<T: ByteSized, const R: usize> Sealed for ByPointer<$ty> {}
 
-        impl<T: Whole, const R: usize> LaunchArg for ByPointer<$ty> {
+        impl<T: ByteSized, const R: usize> LaunchArg for ByPointer<$ty> {
             type Traced = Ptr<T>;
-            type Back = ();
+            type Output = ();
 
-            fn back(self) {}
+            fn into_output(self) {}
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
@@ -77,7 +77,7 @@ macro_rules! by_pointer {
             }
         }
 
-        arrives_as_it_is! { [T: Whole, const R: usize] ByPointer<$ty> => Ptr<T>; }
+        arrives_as_it_is! { [T: ByteSized, const R: usize] ByPointer<$ty> => Ptr<T>; }
     )+};
 }
 

@@ -6,13 +6,13 @@ use super::array::DeviceArray;
 use super::memory::{Memory, MemoryUse};
 use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
-use crate::element::Whole;
+use crate::element::ByteSized;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::args::array_arg::{Form, facts_word, form};
 use crate::runtime::device::device::Device;
-use crate::runtime::graph::Held;
+use crate::runtime::graph::GraphResource;
 use crate::tile::{Arrays, ArraysMut, Tracer};
 
 /// Arrays of one element type and number of axes as one argument of a launch: the kernel chooses among them when it
@@ -109,7 +109,7 @@ impl List {
     }
 }
 
-impl<'a, T: Whole, const R: usize> ArrayTable<'a, T, R> {
+impl<'a, T: ByteSized, const R: usize> ArrayTable<'a, T, R> {
     /// A table of these arrays or views; one may be in it more than once.
     ///
     /// # Errors
@@ -183,13 +183,13 @@ table_methods!(ArrayTable ArrayTableMut);
 
 macro_rules! table_argument {
     ($($ty:ty => $traced:ident by $trace:ident, writes $writes:literal;)+) => {$(
-        impl<T: Whole, const R: usize> Sealed for $ty {}
+        impl<T: ByteSized, const R: usize> Sealed for $ty {}
 
-        impl<T: Whole, const R: usize> LaunchArg for $ty {
+        impl<T: ByteSized, const R: usize> LaunchArg for $ty {
             type Traced = $traced<T, R>;
-            type Back = ();
+            type Output = ();
 
-            fn back(self) {}
+            fn into_output(self) {}
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
@@ -219,7 +219,7 @@ macro_rules! table_argument {
             }
         }
 
-        arrives_as_it_is! { [T: Whole, const R: usize] $ty => $traced<T, R>; }
+        arrives_as_it_is! { [T: ByteSized, const R: usize] $ty => $traced<T, R>; }
     )+};
 }
 table_argument! {
@@ -230,7 +230,7 @@ table_argument! {
 }
 
 // SAFETY: it borrows its arrays and owns their list, which nobody writes.
-unsafe impl<T: Whole, const R: usize> Held for ArrayTable<'_, T, R> {
+unsafe impl<T: ByteSized, const R: usize> GraphResource for ArrayTable<'_, T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         self.arrays.arrays(visit);
         self.list.words.arrays(&mut |memory, _| visit(memory, false));
@@ -238,7 +238,7 @@ unsafe impl<T: Whole, const R: usize> Held for ArrayTable<'_, T, R> {
 }
 
 // SAFETY: it borrows its arrays uniquely and owns their list, which nobody writes.
-unsafe impl<T: Whole, const R: usize> Held for ArrayTableMut<'_, T, R> {
+unsafe impl<T: ByteSized, const R: usize> GraphResource for ArrayTableMut<'_, T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         self.arrays.arrays(visit);
         self.list.words.arrays(&mut |memory, _| visit(memory, false));

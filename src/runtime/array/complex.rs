@@ -8,7 +8,7 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::complex::Complex;
 use crate::element::Float;
 use crate::error::{Error, Result};
-use crate::kernel::{ArrivesAs, LaunchArg};
+use crate::kernel::{IntoKernelArg, LaunchArg};
 use crate::ops::{ComplexArray, ComplexArrayMut};
 use crate::runtime::device::device::Device;
 use crate::tile::{Array, ArrayMut};
@@ -60,56 +60,58 @@ pub struct ComplexDeviceArray<T, const R: usize> {
 #[derive(Clone, Copy, Debug)]
 pub struct Interleaved<A>(pub A);
 
-impl<T: Float, A: ArrivesAs<Array<T, R>>, const R: usize> ArrivesAs<ComplexArray<T, R>> for Interleaved<A> {
-    type Given = A::Given;
+impl<T: Float, A: IntoKernelArg<Array<T, R>>, const R: usize> IntoKernelArg<ComplexArray<T, R>> for Interleaved<A> {
+    type Arg = A::Arg;
 
     #[inline]
-    fn give(self) -> A::Given {
-        self.0.give()
+    fn into_arg(self) -> A::Arg {
+        self.0.into_arg()
     }
 
-    fn arrive(traced: <A::Given as LaunchArg>::Traced) -> ComplexArray<T, R> {
-        A::arrive(traced).complex()
+    fn from_traced(traced: <A::Arg as LaunchArg>::Traced) -> ComplexArray<T, R> {
+        A::from_traced(traced).complex()
     }
 }
 
-impl<T: Float, A: ArrivesAs<ArrayMut<T, R>>, const R: usize> ArrivesAs<ComplexArrayMut<T, R>> for Interleaved<A> {
-    type Given = A::Given;
+impl<T: Float, A: IntoKernelArg<ArrayMut<T, R>>, const R: usize> IntoKernelArg<ComplexArrayMut<T, R>>
+    for Interleaved<A>
+{
+    type Arg = A::Arg;
 
     #[inline]
-    fn give(self) -> A::Given {
-        self.0.give()
+    fn into_arg(self) -> A::Arg {
+        self.0.into_arg()
     }
 
-    fn arrive(traced: <A::Given as LaunchArg>::Traced) -> ComplexArrayMut<T, R> {
-        A::arrive(traced).complex()
+    fn from_traced(traced: <A::Arg as LaunchArg>::Traced) -> ComplexArrayMut<T, R> {
+        A::from_traced(traced).complex()
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<'a, T: Float, const R: usize> ArrivesAs<ComplexArray<T, R>> for &'a ComplexDeviceArray<T, R> {
-    type Given = DeviceView<'a, T, R>;
+impl<'a, T: Float, const R: usize> IntoKernelArg<ComplexArray<T, R>> for &'a ComplexDeviceArray<T, R> {
+    type Arg = DeviceView<'a, T, R>;
 
     #[inline]
-    fn give(self) -> Self::Given {
+    fn into_arg(self) -> Self::Arg {
         self.reals.view()
     }
 
-    fn arrive(traced: Array<T, R>) -> ComplexArray<T, R> {
+    fn from_traced(traced: Array<T, R>) -> ComplexArray<T, R> {
         traced.complex()
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<'a, T: Float, const R: usize> ArrivesAs<ComplexArrayMut<T, R>> for &'a mut ComplexDeviceArray<T, R> {
-    type Given = DeviceViewMut<'a, T, R>;
+impl<'a, T: Float, const R: usize> IntoKernelArg<ComplexArrayMut<T, R>> for &'a mut ComplexDeviceArray<T, R> {
+    type Arg = DeviceViewMut<'a, T, R>;
 
     #[inline]
-    fn give(self) -> Self::Given {
+    fn into_arg(self) -> Self::Arg {
         self.reals.view_mut()
     }
 
-    fn arrive(traced: ArrayMut<T, R>) -> ComplexArrayMut<T, R> {
+    fn from_traced(traced: ArrayMut<T, R>) -> ComplexArrayMut<T, R> {
         traced.complex()
     }
 }

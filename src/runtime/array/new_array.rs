@@ -17,7 +17,7 @@ use crate::tile::{ArrayMut, Tracer};
 /// blocks share. Arrives in the kernel as an `ArrayMut`.
 ///
 /// [`launch`](crate::launch()) frees it when the kernel has ended, in the order of the stream;
-/// [`launch_returning`](crate::launch_returning) gives it back as a [`DeviceArray`].
+/// [`launch_with_outputs`](crate::launch_with_outputs) gives it back as a [`DeviceArray`].
 ///
 /// ```
 /// use cutlet as ct;
@@ -52,7 +52,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
     /// # let device = ct::Device::cpu();
     /// let x = device.full([40], 3)?;
     /// let copy = |x: Array<i32, 1>, y: ArrayMut<i32, 1>| y.store(ct::bid(0), x.load(ct::bid(0), [16]));
-    /// let (.., y) = ct::launch_returning(copy, 3, (&x, ct::NewArray::zeros([40])))?;
+    /// let (.., y) = ct::launch_with_outputs(copy, 3, (&x, ct::NewArray::zeros([40])))?;
     /// assert_eq!(y.to_vec()?, [3; 40]);
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -67,7 +67,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let first = |y: ArrayMut<f32, 1>| y.store_scalar(0, 1.0);
-    /// let (y,) = ct::Launch::new(1).backend(ct::Backend::Cpu).launch_returning(first, (ct::NewArray::full([3], 0.5),))?;
+    /// let (y,) = ct::Launch::new(1).backend(ct::Backend::Cpu).launch_with_outputs(first, (ct::NewArray::full([3], 0.5),))?;
     /// assert_eq!(y.to_vec()?, [1.0, 0.5, 0.5]);
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -92,7 +92,7 @@ impl<T, const R: usize> Sealed for NewArray<T, R> {}
 
 impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
     type Traced = ArrayMut<T, R>;
-    type Back = DeviceArray<T, R>;
+    type Output = DeviceArray<T, R>;
 
     fn key(&self, key: &mut WordWriter) {
         key.push(crate::runtime::args::array_arg::facts_word(self.facts()));
@@ -135,7 +135,7 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
         }
     }
 
-    fn back(self) -> DeviceArray<T, R> {
+    fn into_output(self) -> DeviceArray<T, R> {
         self.made.into_inner().expect("a launch that succeeded has made its arrays")
     }
 }

@@ -12,7 +12,7 @@ use super::strided::Strided;
 use super::view::{DeviceView, DeviceViewMut};
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
-use crate::kernel::{ArrivesAs, Constant, LaunchArg};
+use crate::kernel::{Constant, IntoKernelArg, LaunchArg};
 use crate::narrow::{Narrow, pack_row, row_bytes, unpack_row};
 use crate::ops::{PackedArray, PackedArrayMut, PackedFacts};
 use crate::runtime::args::array_arg::{ArraySpec, ArraySpecMut};
@@ -331,7 +331,7 @@ impl<F: Narrow, const R: usize> fmt::Debug for PackedDeviceArray<F, R> {
     }
 }
 
-/// A packed array that does not exist: what [`code_ir`](crate::code_ir) and [`code_ptx`](crate::code_ptx) take in its place.
+/// A packed array that does not exist: an argument of [`inspect`](crate::inspect) and [`export`](crate::export).
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSpec<F, const R: usize> {
     shape: [usize; R],
@@ -354,7 +354,7 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     /// }
     ///
     /// let y = ct::ArraySpec::new([1024]).mutable();
-    /// assert!(ct::code_ir(unpack, (ct::PackedSpec::new([1024]), y))?.contains("store_view_tko"));
+    /// assert!(ct::inspect(unpack, (ct::PackedSpec::new([1024]), y)).ir()?.contains("store_view_tko"));
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn new(shape: [usize; R]) -> PackedSpec<F, R> {
@@ -372,7 +372,7 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     /// }
     ///
     /// let y = ct::PackedSpec::new([1024]).mutable();
-    /// assert!(ct::code_ir(pack, (ct::ArraySpec::new([1024]), y))?.contains("store_view_tko"));
+    /// assert!(ct::inspect(pack, (ct::ArraySpec::new([1024]), y)).ir()?.contains("store_view_tko"));
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn mutable(self) -> PackedSpecMut<F, R> {
@@ -399,18 +399,18 @@ pub(super) fn row<const R: usize>(shape: [usize; R], words: &Strided<R>) -> (i32
 macro_rules! packed_argument {
     ($([$($generics:tt)*] $ty:ty => $array:ident, $words:ty, |$this:ident| $give:expr, $shape:expr;)+) => {$(
         #[diagnostic::do_not_recommend]
-        impl<$($generics)* F: Narrow, const R: usize> ArrivesAs<$array<F, R>> for $ty {
-            type Given = ($words, i32, Constant<PackedFacts>);
+        impl<$($generics)* F: Narrow, const R: usize> IntoKernelArg<$array<F, R>> for $ty {
+            type Arg = ($words, i32, Constant<PackedFacts>);
 
             #[inline]
-            fn give(self) -> Self::Given {
+            fn into_arg(self) -> Self::Arg {
                 let $this = self;
                 let (shape, words) = ($shape, $give);
                 let (extent, facts) = row(shape, &words.layout());
                 (words, extent, facts)
             }
 
-            fn arrive((words, extent, facts): <Self::Given as LaunchArg>::Traced) -> $array<F, R> {
+            fn from_traced((words, extent, facts): <Self::Arg as LaunchArg>::Traced) -> $array<F, R> {
                 $array::new(words, extent, facts)
             }
         }

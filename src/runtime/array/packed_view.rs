@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::packed::{check_shape, row, shape_of_words};
 use super::view::DeviceView;
 use crate::error::{Error, Result};
-use crate::kernel::{ArrivesAs, Constant, LaunchArg};
+use crate::kernel::{Constant, IntoKernelArg, LaunchArg};
 use crate::narrow::Narrow;
 use crate::ops::{PackedArray, PackedFacts};
 
@@ -110,16 +110,16 @@ impl<F: Narrow, const R: usize> fmt::Debug for PackedView<'_, F, R> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<'a, F: Narrow, const R: usize> ArrivesAs<PackedArray<F, R>> for PackedView<'a, F, R> {
-    type Given = (DeviceView<'a, u32, R>, i32, Constant<PackedFacts>);
+impl<'a, F: Narrow, const R: usize> IntoKernelArg<PackedArray<F, R>> for PackedView<'a, F, R> {
+    type Arg = (DeviceView<'a, u32, R>, i32, Constant<PackedFacts>);
 
     #[inline]
-    fn give(self) -> Self::Given {
+    fn into_arg(self) -> Self::Arg {
         let (extent, facts) = row(self.shape, &self.words.layout());
         (self.words, extent, facts)
     }
 
-    fn arrive((words, extent, facts): <Self::Given as LaunchArg>::Traced) -> PackedArray<F, R> {
+    fn from_traced((words, extent, facts): <Self::Arg as LaunchArg>::Traced) -> PackedArray<F, R> {
         PackedArray::new(words, extent, facts)
     }
 }

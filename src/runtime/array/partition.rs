@@ -1,4 +1,4 @@
-//! Arrays cut into tiles on the host: they say which grid a launch needs, and arrive in the kernel as their tiles.
+//! Partitions of arrays into tiles on the host: the grid of a launch, and views of tiles in the kernel.
 
 use super::array::DeviceArray;
 use super::memory::MemoryUse;
@@ -8,20 +8,20 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgForm, LaunchArg, WordWriter, arrives_as_it_is};
-use crate::ops::Tiles;
+use crate::ops::TiledView;
 use crate::tile::{Array, ArrayMut, Tracer};
 
-/// An array cut into tiles of one shape, the last ones along an axis possibly in part; made by [`DeviceArray::cut`] and
-/// [`DeviceArray::cut_mut`], and by those of views.
+/// Partition of an array into tiles of one shape, of which the last ones along an axis may extend beyond the array; made by [`DeviceArray::partition`] and
+/// [`DeviceArray::partition_mut`], and by those of views.
 ///
-/// [`Cut::grid`] is the grid with one tile block for each tile. As an argument of a launch it arrives as
-/// [`Tiles`] of that shape, which is compiled in.
+/// [`Partition::grid`] is the grid with one tile block for each tile. As an argument of a launch it arrives as
+/// [`TiledView`] of that shape, which is compiled in.
 ///
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
 ///
-/// fn add(a: ct::Tiles<Array<f32, 2>, 2>, b: Array<f32, 2>, c: ct::Tiles<ArrayMut<f32, 2>, 2>) {
+/// fn add(a: ct::TiledView<Array<f32, 2>, 2>, b: Array<f32, 2>, c: ct::TiledView<ArrayMut<f32, 2>, 2>) {
 ///     let at = [ct::bid(0), ct::bid(1)];
 ///     c.store(at, a.load(at) + b.load(at, [32, 64]));
 /// }
@@ -29,27 +29,27 @@ use crate::tile::{Array, ArrayMut, Tracer};
 /// let device = ct::Device::cpu();
 /// let (a, b) = (device.full([100, 100], 1.0f32)?, device.full([100, 100], 2.0f32)?);
 /// let mut c = device.zeros([100, 100])?;
-/// let tiles = c.cut_mut([32, 64])?;
+/// let tiles = c.partition_mut([32, 64])?;
 /// assert_eq!(tiles.grid(), [4, 2]);
-/// ct::launch(add, tiles.grid(), (a.cut([32, 64])?, &b, tiles))?;
+/// ct::launch(add, tiles.grid(), (a.partition([32, 64])?, &b, tiles))?;
 /// assert_eq!(c.to_vec()?, [3.0; 10000]);
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Cut<A, const R: usize> {
+pub struct Partition<A, const R: usize> {
     array: A,
     tile: [usize; R],
     counts: [usize; R],
 }
 
-impl<A, const R: usize> Cut<A, R> {
+impl<A, const R: usize> Partition<A, R> {
     #[track_caller]
-    fn new(array: A, shape: [usize; R], tile: [usize; R]) -> Result<Cut<A, R>> {
+    fn new(array: A, shape: [usize; R], tile: [usize; R]) -> Result<Partition<A, R>> {
         if tile.contains(&0) {
             return Err(Error::argument(format!("tiles of shape {tile:?}: every extent of a tile is at least 1")));
         }
         let counts = std::array::from_fn(|axis| shape[axis].div_ceil(tile[axis]));
-        Ok(Cut { array, tile, counts })
+        Ok(Partition { array, tile, counts })
     }
 
     /// Numbers of tiles along the axes: the grid in which each tile block has one tile, of arrays of up to three
@@ -58,7 +58,7 @@ impl<A, const R: usize> Cut<A, R> {
     /// ```
     /// # use cutlet as ct;
     /// let x = ct::Device::cpu().zeros::<f32, 2>([100, 64])?;
-    /// assert_eq!(x.cut([32, 32])?.grid(), [4, 2]);
+    /// assert_eq!(x.partition([32, 32])?.grid(), [4, 2]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn grid(&self) -> [usize; R] {
@@ -70,7 +70,7 @@ impl<A, const R: usize> Cut<A, R> {
     /// ```
     /// # use cutlet as ct;
     /// let x = ct::Device::cpu().zeros::<f32, 2>([100, 64])?;
-    /// assert_eq!(x.cut([32, 64])?.tile(), [32, 64]);
+    /// assert_eq!(x.partition([32, 64])?.tile(), [32, 64]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn tile(&self) -> [usize; R] {
@@ -82,7 +82,7 @@ impl<A, const R: usize> Cut<A, R> {
     /// ```
     /// # use cutlet as ct;
     /// let x = ct::Device::cpu().zeros::<f32, 1>([100])?;
-    /// assert_eq!(x.cut([32])?.whole().shape(), [100]);
+    /// assert_eq!(x.partition([32])?.whole().shape(), [100]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn whole(self) -> A {
@@ -90,36 +90,36 @@ impl<A, const R: usize> Cut<A, R> {
     }
 }
 
-macro_rules! cut_of {
+macro_rules! partition_of {
     ($([$($life:lifetime),*] $owner:ty, $ty:ty => $traced:ident by $name:ident of $this:ident [$($borrow:tt)+];)+) => {$(
         impl<$($life,)* T: Element, const R: usize> $owner {
-            #[doc = concat!("Cuts the array into tiles: see [`Cut`]. It arrives as `Tiles<", stringify!($traced), "<T, R>, R>`.")]
+            #[doc = concat!("Partitions the array into tiles: see [`Partition`]. The kernel receives `TiledView<", stringify!($traced), "<T, R>, R>`.")]
             ///
             /// ```
             /// # use cutlet as ct;
             /// let mut x = ct::Device::cpu().zeros::<f32, 2>([100, 64])?;
-            /// assert_eq!((x.cut([32, 32])?.grid(), x.cut_mut([32, 32])?.grid()), ([4, 2], [4, 2]));
+            /// assert_eq!((x.partition([32, 32])?.grid(), x.partition_mut([32, 32])?.grid()), ([4, 2], [4, 2]));
             /// let mut part = x.view_mut().slice(0, 10..20)?;
-            /// assert_eq!(part.cut_mut([4, 64])?.grid(), [3, 1]);
+            /// assert_eq!(part.partition_mut([4, 64])?.grid(), [3, 1]);
             /// # Ok::<(), ct::Error>(())
             /// ```
             ///
             /// # Errors
             /// [`Error::Argument`] for tiles with an extent of 0.
             #[track_caller]
-            pub fn $name<'a>($($borrow)+ $this, tile: [usize; R]) -> Result<Cut<$ty, R>> {
+            pub fn $name<'a>($($borrow)+ $this, tile: [usize; R]) -> Result<Partition<$ty, R>> {
                 let shape = $this.shape();
-                Cut::new($this, shape, tile)
+                Partition::new($this, shape, tile)
             }
         }
 
-        impl<'a, $($life,)* T: Element, const R: usize> Sealed for Cut<$ty, R> {}
+        impl<'a, $($life,)* T: Element, const R: usize> Sealed for Partition<$ty, R> {}
 
-        impl<'a, $($life,)* T: Element, const R: usize> LaunchArg for Cut<$ty, R> {
-            type Traced = Tiles<$traced<T, R>, R>;
-            type Back = ();
+        impl<'a, $($life,)* T: Element, const R: usize> LaunchArg for Partition<$ty, R> {
+            type Traced = TiledView<$traced<T, R>, R>;
+            type Output = ();
 
-            fn back(self) {}
+            fn into_output(self) {}
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
@@ -133,7 +133,7 @@ macro_rules! cut_of {
             }
 
             fn trace(&self, tracer: &mut Tracer) -> Self::Traced {
-                self.array.trace(tracer).tiles(self.tile)
+                self.array.trace(tracer).tiled(self.tile)
             }
 
             #[inline]
@@ -147,13 +147,13 @@ macro_rules! cut_of {
             }
         }
 
-        arrives_as_it_is! { ['a, $($life,)* T: Element, const R: usize] Cut<$ty, R> => Tiles<$traced<T, R>, R>; }
+        arrives_as_it_is! { ['a, $($life,)* T: Element, const R: usize] Partition<$ty, R> => TiledView<$traced<T, R>, R>; }
     )+};
 }
 
-cut_of! {
-    [] DeviceArray<T, R>, &'a DeviceArray<T, R> => Array by cut of self [&'a];
-    [] DeviceArray<T, R>, &'a mut DeviceArray<T, R> => ArrayMut by cut_mut of self [&'a mut];
-    ['x] DeviceView<'x, T, R>, &'a DeviceView<'x, T, R> => Array by cut of self [&'a];
-    ['x] DeviceViewMut<'x, T, R>, &'a mut DeviceViewMut<'x, T, R> => ArrayMut by cut_mut of self [&'a mut];
+partition_of! {
+    [] DeviceArray<T, R>, &'a DeviceArray<T, R> => Array by partition of self [&'a];
+    [] DeviceArray<T, R>, &'a mut DeviceArray<T, R> => ArrayMut by partition_mut of self [&'a mut];
+    ['x] DeviceView<'x, T, R>, &'a DeviceView<'x, T, R> => Array by partition of self [&'a];
+    ['x] DeviceViewMut<'x, T, R>, &'a mut DeviceViewMut<'x, T, R> => ArrayMut by partition_mut of self [&'a mut];
 }

@@ -19,7 +19,7 @@ impl Device {
     /// Can kernels on this device access memory of the other one? On GPUs that is a matter of how they are connected; the
     /// cpu device and GPUs do not reach each other's arrays.
     ///
-    /// See [`Launch::peers`](crate::Launch::peers).
+    /// See [`Launch::peer_access`](crate::Launch::peer_access).
     ///
     /// ```
     /// # use cutlet as ct;

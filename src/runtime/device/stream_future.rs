@@ -93,13 +93,13 @@ fn ask(stream: &GpuStream, shared: &Arc<Shared>) -> Result<()> {
     asked
 }
 
-/// A future of the work that a stream had when this was made: ready when that is done.
+/// Future of the work that a stream had when the future was made. It is ready when this work has completed.
 ///
-/// Made by [`Stream::finished`], [`Stream::finished_with`], and by awaiting an [`Event`]. It needs no runtime: any executor
+/// Made by [`Stream::completion`], [`Stream::completion_with`], and by awaiting an [`Event`]. It needs no runtime: any executor
 /// (tokio, smol, a loop) can poll it. One thread of this crate wakes all futures of the process, so a waker may call the
 /// driver, and should not block. To drop a future waits for nothing and stops nothing.
 #[must_use = "a future does nothing unless it is awaited"]
-pub struct Finished<T> {
+pub struct StreamFuture<T> {
     wait: Result<Wait>,
     value: Option<T>,
 }
@@ -107,16 +107,16 @@ pub struct Finished<T> {
 /// What is waited for; nothing on the cpu device.
 type Wait = Option<(Arc<Shared>, &'static Gpu)>;
 
-impl<T> Finished<T> {
-    fn of(wait: Result<Wait>, value: T) -> Finished<T> {
-        Finished { wait, value: Some(value) }
+impl<T> StreamFuture<T> {
+    fn of(wait: Result<Wait>, value: T) -> StreamFuture<T> {
+        StreamFuture { wait, value: Some(value) }
     }
 }
 
 /// The value is only moved.
-impl<T> Unpin for Finished<T> {}
+impl<T> Unpin for StreamFuture<T> {}
 
-impl<T> Future for Finished<T> {
+impl<T> Future for StreamFuture<T> {
     type Output = Result<T>;
 
     /// # Panics
@@ -141,7 +141,7 @@ impl<T> Future for Finished<T> {
 }
 
 impl Stream {
-    /// A future of the present work of this stream; [`Stream::synchronize`] without a thread that waits.
+    /// Returns a future of the present work of this stream: [`Stream::synchronize`] without a blocked thread.
     ///
     /// # Errors
     /// When it is awaited: [`crate::Error::Driver`] when this work, or earlier work on the device, failed; [`crate::Error::Execution`]
@@ -152,7 +152,7 @@ impl Stream {
     ///
     /// async fn doubled(x: &mut ct::DeviceArray<f32, 1>) -> ct::Result<Vec<f32>> {
     ///     ct::launch(|x: ct::ArrayMut<f32, 1>| x.store(0, x.load(0, [4]) * 2.0), 1, (&mut *x,))?;
-    ///     x.device().default_stream().finished().await?;
+    ///     x.device().default_stream().completion().await?;
     ///     x.to_vec() // there is nothing left to wait for
     /// }
     ///
@@ -168,15 +168,15 @@ impl Stream {
     /// assert_eq!(values, [3.0; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
-    pub fn finished(&self) -> Finished<()> {
-        self.finished_with(())
+    pub fn completion(&self) -> StreamFuture<()> {
+        self.completion_with(())
     }
 
-    /// As [`Stream::finished`], with a value that it keeps and gives back: the arrays that the work uses, say. (An array
+    /// As [`Stream::completion`], with a value that it keeps and gives back: the arrays that the work uses, say. (An array
     /// that is dropped earlier is freed behind the work.)
     ///
     /// # Errors
-    /// As [`Stream::finished`].
+    /// As [`Stream::completion`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -184,14 +184,14 @@ impl Stream {
     /// let stream = ct::Device::cpu().default_stream();
     /// let mut x = ct::Device::cpu().zeros([4])?;
     /// ct::launch(|x: ArrayMut<i32, 1>| x.store(0, ct::ones([4])), 1, (&mut x,))?;
-    /// let future = stream.finished_with(x); // an executor may have it: it borrows nothing
+    /// let future = stream.completion_with(x); // an executor may have it: it borrows nothing
     /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     /// # let std::task::Poll::Ready(x) = std::pin::pin!(future).poll(&mut context) else { panic!() };
     /// # assert_eq!(x?.to_vec()?, [1; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
-    pub fn finished_with<T>(&self, value: T) -> Finished<T> {
-        Finished::of(self.as_gpu().map(wait_for).transpose(), value)
+    pub fn completion_with<T>(&self, value: T) -> StreamFuture<T> {
+        StreamFuture::of(self.as_gpu().map(wait_for).transpose(), value)
     }
 }
 
@@ -215,25 +215,25 @@ fn wait_for(stream: &StreamHandle) -> Result<(Arc<Shared>, &'static Gpu)> {
 /// ```
 impl IntoFuture for Event {
     type Output = Result<()>;
-    type IntoFuture = Finished<()>;
+    type IntoFuture = StreamFuture<()>;
 
-    fn into_future(self) -> Finished<()> {
+    fn into_future(self) -> StreamFuture<()> {
         (&self).into_future()
     }
 }
 
 impl IntoFuture for &Event {
     type Output = Result<()>;
-    type IntoFuture = Finished<()>;
+    type IntoFuture = StreamFuture<()>;
 
-    fn into_future(self) -> Finished<()> {
+    fn into_future(self) -> StreamFuture<()> {
         let wait = |event: &GpuEvent| {
             // The driver calls for streams: one with nothing but the event before the call. It goes when that was made.
             let stream = StreamHandle::new(event.gpu)?;
             event.hold_back(&stream)?;
             wait_for(&stream)
         };
-        Finished::of(self.as_gpu().map(wait).transpose(), ())
+        StreamFuture::of(self.as_gpu().map(wait).transpose(), ())
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn on_the_cpu_device_all_is_done() -> Result<()> {
         let stream = Device::cpu().stream()?;
-        let (value, polls) = block_on(stream.finished_with(7));
+        let (value, polls) = block_on(stream.completion_with(7));
         assert_eq!((value?, polls), (7, 1));
         block_on(stream.record()?.into_future()).0
     }
@@ -340,7 +340,7 @@ mod tests {
         add(&kernel, &mut data, &stream, LONG)?;
         let (tell, told) = mpsc::channel();
         let waker = Waker::from(Arc::new(Works(Mutex::new(Some(device.full([8], 3)?)), tell)));
-        let mut future = std::pin::pin!(stream.finished());
+        let mut future = std::pin::pin!(stream.completion());
         assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         assert_eq!(told.recv_timeout(Duration::from_secs(20)).expect("it is woken")?, [3; 8]);
         Ok(())
@@ -353,15 +353,15 @@ mod tests {
         let mut data = device.zeros([N])?;
         add(&kernel, &mut data, &stream, LONG)?;
         let event = stream.record()?;
-        let (data, polls) = block_on(stream.finished_with(data));
+        let (data, polls) = block_on(stream.completion_with(data));
         assert_eq!(data?.to_vec()?, [1; N]);
         assert_eq!(polls, 2, "once before the end, once after it");
         block_on((&event).into_future()).0?;
         // A future that is dropped, and a stream that goes before its end.
         let mut data = device.zeros([N])?;
         add(&kernel, &mut data, &stream, LONG)?;
-        drop(stream.finished());
-        let future = stream.finished();
+        drop(stream.completion());
+        let future = stream.completion();
         drop(stream);
         block_on(future).0?;
         assert_eq!(data.to_vec()?, [1; N]);

@@ -409,28 +409,32 @@ pub trait Operands<'a>: Sealed {
     type Views<'v>;
     /// What is held meanwhile.
     #[doc(hidden)]
-    type Held;
+    type BorrowedArray;
 
     #[doc(hidden)]
-    fn hold(self, ours: &Stream, theirs: &'a CudaStream, token: &Token) -> Result<Self::Held>;
+    fn hold(self, ours: &Stream, theirs: &'a CudaStream, token: &Token) -> Result<Self::BorrowedArray>;
     #[doc(hidden)]
-    fn views(held: &mut Self::Held) -> Self::Views<'_>;
+    fn views(held: &mut Self::BorrowedArray) -> Self::Views<'_>;
 }
 
 /// An array over a slice that is borrowed. The array goes first, which puts the stream behind its uses; then the stream is
 /// noted in the slice's event.
 #[doc(hidden)]
-pub struct Held<'a, T, const R: usize> {
+pub struct BorrowedArray<'a, T, const R: usize> {
     array: DeviceArray<T, R>,
     _used: SyncOnDrop<'a>,
 }
 
-impl<'a, T: Element, const R: usize> Held<'a, T, R> {
-    fn new(ours: &Stream, (address, used): (u64, SyncOnDrop<'a>), layout: Strided<R>) -> Result<Held<'a, T, R>> {
+impl<'a, T: Element, const R: usize> BorrowedArray<'a, T, R> {
+    fn new(
+        ours: &Stream,
+        (address, used): (u64, SyncOnDrop<'a>),
+        layout: Strided<R>,
+    ) -> Result<BorrowedArray<'a, T, R>> {
         // SAFETY: the slice has these elements, and is borrowed for `'a`: uniquely, if the array is written. Its earlier
         // uses come before this on the stream; later ones come after what the stream is at when the array has gone.
         let array = unsafe { ours.foreign_array(address, layout.shape, layout.strides, ()) }?;
-        Ok(Held { array, _used: used })
+        Ok(BorrowedArray { array, _used: used })
     }
 }
 
@@ -452,28 +456,28 @@ impl<T, const R: usize> Sealed for Write<'_, T, R> {}
 
 impl<'a, T: Element, const R: usize> Operands<'a> for Read<'a, T, R> {
     type Views<'v> = DeviceView<'v, T, R>;
-    type Held = Held<'a, T, R>;
+    type BorrowedArray = BorrowedArray<'a, T, R>;
 
-    fn hold(self, ours: &Stream, theirs: &'a CudaStream, _token: &Token) -> Result<Held<'a, T, R>> {
+    fn hold(self, ours: &Stream, theirs: &'a CudaStream, _token: &Token) -> Result<BorrowedArray<'a, T, R>> {
         check_context(self.view.stream(), theirs)?;
-        Held::new(ours, self.view.view_ptr(theirs), self.layout)
+        BorrowedArray::new(ours, self.view.view_ptr(theirs), self.layout)
     }
 
-    fn views<'v>(held: &'v mut Held<'a, T, R>) -> DeviceView<'v, T, R> {
+    fn views<'v>(held: &'v mut BorrowedArray<'a, T, R>) -> DeviceView<'v, T, R> {
         held.array.view()
     }
 }
 
 impl<'a, T: Element, const R: usize> Operands<'a> for Write<'a, T, R> {
     type Views<'v> = DeviceViewMut<'v, T, R>;
-    type Held = Held<'a, T, R>;
+    type BorrowedArray = BorrowedArray<'a, T, R>;
 
-    fn hold(self, ours: &Stream, theirs: &'a CudaStream, _token: &Token) -> Result<Held<'a, T, R>> {
+    fn hold(self, ours: &Stream, theirs: &'a CudaStream, _token: &Token) -> Result<BorrowedArray<'a, T, R>> {
         check_context(self.view.stream(), theirs)?;
-        Held::new(ours, self.view.view_ptr_mut(theirs), self.layout)
+        BorrowedArray::new(ours, self.view.view_ptr_mut(theirs), self.layout)
     }
 
-    fn views<'v>(held: &'v mut Held<'a, T, R>) -> DeviceViewMut<'v, T, R> {
+    fn views<'v>(held: &'v mut BorrowedArray<'a, T, R>) -> DeviceViewMut<'v, T, R> {
         held.array.view_mut()
     }
 }
@@ -484,16 +488,16 @@ macro_rules! tuples {
 
         impl<'a, $($part: Operands<'a>),+> Operands<'a> for ($($part,)+) {
             type Views<'v> = ($($part::Views<'v>,)+);
-            type Held = ($($part::Held,)+);
+            type BorrowedArray = ($($part::BorrowedArray,)+);
 
             #[allow(non_snake_case)]
-            fn hold(self, ours: &Stream, theirs: &'a CudaStream, token: &Token) -> Result<Self::Held> {
+            fn hold(self, ours: &Stream, theirs: &'a CudaStream, token: &Token) -> Result<Self::BorrowedArray> {
                 let ($($part,)+) = self;
                 Ok(($($part.hold(ours, theirs, token)?,)+))
             }
 
             #[allow(non_snake_case)]
-            fn views(held: &mut Self::Held) -> Self::Views<'_> {
+            fn views(held: &mut Self::BorrowedArray) -> Self::Views<'_> {
                 let ($($part,)+) = held;
                 ($($part::views($part),)+)
             }

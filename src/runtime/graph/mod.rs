@@ -1,7 +1,7 @@
 //! Graphs: launches and copies that are recorded once and queued as a whole, often.
 //!
 //! **What is safe here.** Recorded work has addresses in it, so the arrays have to be there, and nobody else may use them,
-//! whenever it runs. A graph therefore holds them: as a value ([`Held`]) that its closure gets for recording and that is
+//! whenever it runs. A graph therefore holds them: as a value ([`GraphResource`]) that its closure gets for recording and that is
 //! looked at, when the closure is done, for every allocation that was used. Whoever changes that value afterwards makes the
 //! graph record anew.
 //!
@@ -25,7 +25,7 @@ use super::device::stream::Stream;
 use crate::error::{Error, Result};
 use crate::kernel::refuse_nested;
 use recorder::{Node, Recorded, Used, Work};
-pub use resources::Held;
+pub use resources::GraphResource;
 
 /// What records the work of a graph.
 type Recorder<'f, S> = Box<dyn FnMut(&mut S) -> Result<()> + Send + 'f>;
@@ -113,7 +113,7 @@ enum Use {
     Writes,
 }
 
-impl<'f, S: Held> Graph<'f, S> {
+impl<'f, S: GraphResource> Graph<'f, S> {
     /// Records what the closure launches and copies, without running it. It gets `state` now, and again when that was
     /// changed. On a thread of a rayon pool it should not wait for rayon: see [`Graph`].
     ///
@@ -363,7 +363,7 @@ fn device_of(nodes: &[Node]) -> Result<Device> {
 }
 
 /// The allocations of the state, in the order in which it shows them.
-fn held(state: &impl Held) -> Vec<Used> {
+fn held(state: &impl GraphResource) -> Vec<Used> {
     let mut held = Vec::new();
     state.arrays(&mut |memory: &Memory, writable| held.push(memory.used(writable)));
     held
@@ -371,7 +371,7 @@ fn held(state: &impl Held) -> Vec<Used> {
 
 /// How the work uses the allocations of the state.
 #[track_caller]
-fn uses_of(nodes: &[Node], state: &impl Held) -> Result<Vec<Use>> {
+fn uses_of(nodes: &[Node], state: &impl GraphResource) -> Result<Vec<Use>> {
     let mut held: Vec<(Used, Use)> = self::held(state).into_iter().map(|used| (used, Use::None)).collect();
     for node in nodes {
         for used in node.uses.iter().filter(|used| used.bytes > 0) {

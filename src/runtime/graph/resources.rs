@@ -5,7 +5,7 @@ use crate::narrow::Narrow;
 use crate::runtime::array::packed::PackedDeviceArray;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 
-/// What a [`Graph`](crate::Graph) can hold: arrays, owned or borrowed, views, numbers, and tuples, lists, options and boxes of
+/// Resource that a [`Graph`](crate::Graph) owns or borrows: arrays, owned or borrowed, views, numbers, and tuples, lists, options and boxes of
 /// such.
 ///
 /// # Safety
@@ -23,7 +23,7 @@ use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 /// }
 ///
 /// // SAFETY: shows its own arrays.
-/// unsafe impl ct::Held for Layer {
+/// unsafe impl ct::GraphResource for Layer {
 ///     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
 ///         self.weight.arrays(visit);
 ///         self.bias.arrays(visit);
@@ -33,57 +33,57 @@ use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be held by a graph",
     note = "arrays, borrows of arrays, views, numbers, and tuples, lists and options of such can; a struct of them \
-            by `unsafe impl ct::Held`"
+            by `unsafe impl ct::GraphResource`"
 )]
-pub unsafe trait Held {
+pub unsafe trait GraphResource {
     /// Shows each allocation, and whether it may be written.
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool));
 }
 
 // SAFETY (these): an array owns its allocation, a unique view borrows it uniquely, a view borrows it.
-unsafe impl<T: Element, const R: usize> Held for DeviceArray<T, R> {
+unsafe impl<T: Element, const R: usize> GraphResource for DeviceArray<T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         visit(&self.memory, true);
     }
 }
 
 // SAFETY: as above.
-unsafe impl<T: Element, const R: usize> Held for DeviceViewMut<'_, T, R> {
+unsafe impl<T: Element, const R: usize> GraphResource for DeviceViewMut<'_, T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         visit(self.memory, true);
     }
 }
 
 // SAFETY: as above.
-unsafe impl<T: Element, const R: usize> Held for DeviceView<'_, T, R> {
+unsafe impl<T: Element, const R: usize> GraphResource for DeviceView<'_, T, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         visit(self.memory, false);
     }
 }
 
 // SAFETY: as above.
-unsafe impl<F: Narrow, const R: usize> Held for PackedDeviceArray<F, R> {
+unsafe impl<F: Narrow, const R: usize> GraphResource for PackedDeviceArray<F, R> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         self.as_words().arrays(visit);
     }
 }
 
 // SAFETY: nobody writes what is borrowed.
-unsafe impl<H: Held + ?Sized> Held for &H {
+unsafe impl<H: GraphResource + ?Sized> GraphResource for &H {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         (**self).arrays(&mut |memory, _| visit(memory, false));
     }
 }
 
 // SAFETY: that of what it contains, to which it is the only way.
-unsafe impl<H: Held + ?Sized> Held for &mut H {
+unsafe impl<H: GraphResource + ?Sized> GraphResource for &mut H {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         (**self).arrays(visit);
     }
 }
 
 // SAFETY: as above.
-unsafe impl<H: Held + ?Sized> Held for Box<H> {
+unsafe impl<H: GraphResource + ?Sized> GraphResource for Box<H> {
     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
         (**self).arrays(visit);
     }
@@ -92,7 +92,7 @@ unsafe impl<H: Held + ?Sized> Held for Box<H> {
 macro_rules! lists {
     ($([$($generic:tt)*] $list:ty;)+) => {$(
         // SAFETY: that of the elements.
-        unsafe impl<H: Held, $($generic)*> Held for $list {
+        unsafe impl<H: GraphResource, $($generic)*> GraphResource for $list {
             fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
                 self.iter().for_each(|held| held.arrays(visit));
             }
@@ -109,7 +109,7 @@ lists! {
 macro_rules! values {
     ($($value:ty)+) => {$(
         // SAFETY: there is no allocation of a device.
-        unsafe impl Held for $value {
+        unsafe impl GraphResource for $value {
             fn arrays(&self, _visit: &mut dyn FnMut(&Memory, bool)) {}
         }
     )+};
@@ -122,7 +122,7 @@ values! {
 macro_rules! tuples {
     ($(($($held:ident)*))+) => {$(
         // SAFETY: that of the elements.
-        unsafe impl<$($held: Held),*> Held for ($($held,)*) {
+        unsafe impl<$($held: GraphResource),*> GraphResource for ($($held,)*) {
             #[allow(non_snake_case)]
             fn arrays(&self, _visit: &mut dyn FnMut(&Memory, bool)) {
                 let ($($held,)*) = self;

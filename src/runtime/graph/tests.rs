@@ -162,7 +162,7 @@ fn kernels_that_start_early_are_captured() -> Result<()> {
 fn what_is_no_work_of_a_graph_is_an_error() -> Result<()> {
     /// What is said about a closure.
     #[track_caller]
-    fn refusal<S: Held>(state: S, work: impl FnMut(&mut S) -> Result<()> + Send) -> String {
+    fn refusal<S: GraphResource>(state: S, work: impl FnMut(&mut S) -> Result<()> + Send) -> String {
         Graph::capture(state, work).expect_err("no graph").to_string()
     }
     for device in devices() {
@@ -310,7 +310,7 @@ fn tasks_of_a_pool_are_done_while_a_graph_is_recorded() -> Result<()> {
             let (mut x, mut y) = (device.array(&[1, 2, 3], [3])?, device.zeros([3])?);
             ct::launch(increment, 1, (&mut x,))?;
             y.copy_from_array(&x.view())?;
-            let (.., mut z) = ct::launch_returning(copy, 1, (&y, ct::NewArray::zeros([3])))?;
+            let (.., mut z) = ct::launch_with_outputs(copy, 1, (&y, ct::NewArray::zeros([3])))?;
             Graph::capture(&mut z, |z| ct::launch(increment, 1, (&mut **z,)))?.replay()?;
             z.view_mut().slice(0, ..1)?.copy_from(&[7])?;
             z.to_vec()

@@ -69,7 +69,7 @@ macro_rules! kinds {
             F4(Tile<f4e2m1fn, 2>),
         }
 
-        impl ct::State for Value {
+        impl ct::LoopState for Value {
             fn flatten(&self, out: &mut ct::Values) {
                 match self {
                     $(Value::$float(tile) => tile.flatten(out),)+
@@ -77,11 +77,11 @@ macro_rules! kinds {
                     Value::F4(tile) => tile.flatten(out),
                 }
             }
-            fn rebuild(&self, from: &mut ct::Values) -> Value {
+            fn unflatten(&self, from: &mut ct::Values) -> Value {
                 match self {
-                    $(Value::$float(tile) => Value::$float(tile.rebuild(from)),)+
-                    $(Value::$int(tile) => Value::$int(tile.rebuild(from)),)+
-                    Value::F4(tile) => Value::F4(tile.rebuild(from)),
+                    $(Value::$float(tile) => Value::$float(tile.unflatten(from)),)+
+                    $(Value::$int(tile) => Value::$int(tile.unflatten(from)),)+
+                    Value::F4(tile) => Value::F4(tile.unflatten(from)),
                 }
             }
         }

@@ -321,9 +321,9 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v310 = input_i32.gather((v286 & 63, 9i32..9i32 + 16));
     let v311 = input_bf16.gather::<2>((v282.item() & 15, ct::span((v279.item() & 63) - 8, 8)));
     let v312 = input_i16.entry((v282.item() & 31, (v282.item() & 31) - 1)).load().to_tile::<2>();
-    let v313 = input_f64.tiles([8usize, 32usize]).step([22usize, 14usize]).load([at[0] + 2i32, at[1] + (-1i32)]);
-    let v314 = input_f64.tiles([8usize, 32usize]).padding(Padding::NegInf).load([at[0] + (-1i32), at[1] + 0i32]);
-    let v315 = input_i32.tiles([32usize, 8usize]).order([1, 0]).load([at[1], at[0]]);
+    let v313 = input_f64.tiled([8usize, 32usize]).step([22usize, 14usize]).load([at[0] + 2i32, at[1] + (-1i32)]);
+    let v314 = input_f64.tiled([8usize, 32usize]).padding(Padding::NegInf).load([at[0] + (-1i32), at[1] + 0i32]);
+    let v315 = input_i32.tiled([32usize, 8usize]).order([1, 0]).load([at[1], at[0]]);
     let v316 = input_f8e8m0fnu.load((ct::at((v287.item() & 63) - 5), ct::at(2i32)), [8usize, 32usize]);
     let v317 = input_f64.load((ct::at(at[0] * [8usize, 32usize][0] + 1i32), ct::at(at[1] * [8usize, 32usize][1] + (-6i32))), [8usize, 32usize]);
     let v318 = input_f8e4m3fn.load((ct::at((v281 & 127).reshape([[8usize, 32usize][0]]) - 3), at[1]), [8usize, 32usize]);
@@ -335,8 +335,8 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v324 = input_f8e4m3fn.index_axis(0, (v275.item() & 15) - 1).load(at[1], [[1usize, 32usize][1]]).unsqueeze(0);
     let v325 = { let turned = if 1usize == 0 { input_tf32.transpose() } else { input_tf32.permute([1, 0]) }; turned.load([at[1] + 1i32, at[0]], [32usize, 8usize]) };
     let v326 = input_i16.reshape::<1>(input_i16.extent(0) * input_i16.extent(1)).load(at[1] + (-1i32), [[1usize, 32usize][1]]).unsqueeze(0);
-    let v327 = { let view = input_u16.tiles([4usize, 8usize]).step([2, 8usize]); ct::fold(view.along(1), ct::zeros::<u16, 2>([4usize, 8usize]), |sum, j| sum * <u16 as Element>::from_f64(3.0) + view.load([at[0], j])) };
-    let v328 = { let view = input_u32.tiles([8usize, 16usize]); ct::fold(view.indices(), ct::zeros::<u32, 2>([8usize, 16usize]), |sum, at| sum + view.load(at)) };
+    let v327 = { let view = input_u16.tiled([4usize, 8usize]).step([2, 8usize]); ct::fold(view.tile_range(1), ct::zeros::<u16, 2>([4usize, 8usize]), |sum, j| sum * <u16 as Element>::from_f64(3.0) + view.load([at[0], j])) };
+    let v328 = { let view = input_u32.tiled([8usize, 16usize]); ct::fold(view.indices(), ct::zeros::<u32, 2>([8usize, 16usize]), |sum, at| sum + view.load(at)) };
     output_f32.store(at, v308.broadcast_to([8usize, 32usize]));
     { let options = ct::StoreOptions::new().latency(2).allow_tma(false); output_f8e4m3fn.store_with(at, v318.broadcast_to([8usize, 32usize]), options) };
     { let turned = v311.broadcast_to([[8usize, 32usize][1], [8usize, 32usize][0]]); output_bf16.store_with([at[1], at[0]], turned, ct::StoreOptions::new().order([1, 0])) };
@@ -438,7 +438,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
         let v400 = v179.cast_narrow::< ct::f5e1m3 > ().codes();
         flow.break_if(v93.any(..).item(), v397);
         flow.continue_if(v223.any(..).item(), v397);
-        let v401 = input_u64.tiles([8usize, 32usize]).step([5usize, 39usize]).load([at[0] + 0i32, at[1] + 0i32]);
+        let v401 = input_u64.tiled([8usize, 32usize]).step([5usize, 39usize]).load([at[0] + 0i32, at[1] + 0i32]);
         v243
     });
     let (_, (v412, v413, v414)) = ct::loop_with_control((ct::scalar(0), (v220, v281, v339)), |(i, (v403, v404, v405)), flow| {

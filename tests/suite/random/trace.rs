@@ -98,7 +98,7 @@ impl Tracer<'_> {
     }
 
     /// The only element of a value.
-    pub fn item<T: Held + Whole>(&self, id: Id) -> Scalar<T> {
+    pub fn item<T: Held + ByteSized>(&self, id: Id) -> Scalar<T> {
         self.tile::<T>(id).item()
     }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use cutlet::backend::tileir::Version;
-use cutlet::kernel::{ArrivesAs, Kernel};
-use cutlet::{Backend, Checks, Device, Format, Grid, Hints, Launch, Target};
+use cutlet::kernel::{IntoKernelArg, Kernel};
+use cutlet::{Backend, Checks, Device, Format, Grid, Hints, Inspection, Launch, Target};
 
 use similar::TextDiff;
 
@@ -156,35 +156,52 @@ impl Options {
         Options { occupancy: self.occupancy.or(Some(blocks)), ..self.clone() }
     }
 
-    /// A launch with the back end and the hints that were given.
-    pub fn launch(&self, grid: impl Into<Grid>) -> Launch<'static> {
+    fn hints(&self) -> Hints {
         let mut hints = Hints::new();
         (hints.num_warps, hints.occupancy) = (self.num_warps, self.occupancy);
         (hints.num_stages, hints.num_ctas) = (self.stages, self.num_ctas);
         hints.opt_level = self.opt_level;
         hints.line_info = self.lines.then_some(true);
+        hints
+    }
+
+    /// A launch with the back end and the hints that were given.
+    pub fn launch(&self, grid: impl Into<Grid>) -> Launch<'static> {
         let [x, y, z] = grid.into().extents();
-        let mut launch = Launch::new([x, y, if self.twice { 2 * z } else { z }]).hints(hints);
+        let mut launch = Launch::new([x, y, if self.twice { 2 * z } else { z }]).hints(self.hints());
         if let Some(checks) = self.check {
-            launch = launch.check(checks);
+            launch = launch.checks(checks);
         }
         self.backend.map_or(launch, |backend| launch.backend(backend))
+    }
+
+    /// The code of a kernel with these choices.
+    fn inspect<K, A, P>(&self, kernel: K, args: A) -> Inspection
+    where
+        K: Kernel<P>,
+        A: IntoKernelArg<P>,
+    {
+        let code = cutlet::inspect(kernel, args).target(self.target).hints(self.hints());
+        match self.check {
+            Some(checks) => code.checks(checks),
+            None => code,
+        }
     }
 
     /// Prints the code that was asked for, if any was, of a launch with these arguments.
     pub fn emit<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         let code = match self.emit {
             None => return Ok(()),
-            Some(Emit::Ir) => cutlet::code_ir(kernel, args)?.into_bytes(),
-            Some(Emit::Passes) => changes(&cutlet::code_passes(kernel, args)?).into_bytes(),
-            Some(Emit::Ptx) => self.launch(1).code_ptx(kernel, args, self.target)?.into_bytes(),
-            Some(Emit::Schedule) => self.launch(1).code_schedule(kernel, args, self.target)?.into_bytes(),
-            Some(Emit::Picture) => self.launch(1).code_picture(kernel, args, self.target)?.into_bytes(),
-            Some(Emit::Tileir) => cutlet::code_tiled(kernel, args, self.target)?.into_bytes(),
+            Some(Emit::Ir) => self.inspect(kernel, args).ir()?.into_bytes(),
+            Some(Emit::Passes) => changes(&self.inspect(kernel, args).passes()?).into_bytes(),
+            Some(Emit::Ptx) => self.inspect(kernel, args).ptx()?.into_bytes(),
+            Some(Emit::Schedule) => self.inspect(kernel, args).schedule()?.into_bytes(),
+            Some(Emit::Picture) => self.inspect(kernel, args).timeline_svg()?.into_bytes(),
+            Some(Emit::Tileir) => self.inspect(kernel, args).tile_ir()?.into_bytes(),
             Some(Emit::Tilebc) => {
                 self.launch(1).export(kernel, args, self.target, Format::TileIr(self.bytecode_version))?.bytes
             }

@@ -236,8 +236,8 @@ mod tests {
         let parts = ct::ArraySpec::<f32, 3>::new([4, 100, 384]);
         let extents = ct::Constant((tile, group));
         for target in [ct::Target::SM_80, ct::Target::SM_90A] {
-            ct::code_ptx(part::<T, F>, (x, weights, scales, parts.mutable(), extents), target)?;
-            ct::code_ptx(whole::<T, F>, (x, weights, scales, y.mutable(), extents), target)?;
+            ct::inspect(part::<T, F>, (x, weights, scales, parts.mutable(), extents)).target(target).ptx()?;
+            ct::inspect(whole::<T, F>, (x, weights, scales, y.mutable(), extents)).target(target).ptx()?;
         }
         Ok(())
     }

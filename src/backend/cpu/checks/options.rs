@@ -17,7 +17,7 @@
 /// }
 ///
 /// let mut y = ct::Device::cpu().zeros([64])?;
-/// let launch = ct::Launch::new(4).check(ct::Checks::all());
+/// let launch = ct::Launch::new(4).checks(ct::Checks::all());
 /// let error = launch.launch(all_the_same, (&mut y,)).unwrap_err().to_string();
 /// assert!(error.contains("element 0 of an array of 64"), "{error}");
 /// # Ok::<(), ct::Error>(())

@@ -11,7 +11,7 @@ use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Guards};
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::kernel::{ArgForm, Arguments, ArrivesAs, Bound, Call, Kernel, name_of};
+use crate::kernel::{ArgForm, Arguments, Bound, Call, IntoKernelArg, Kernel, name_of};
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::ptx::Maps;
@@ -130,7 +130,7 @@ impl Bundler {
     pub fn add<K, A, P>(&mut self, kernel: K, args: A) -> Result<&mut Bundler>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         self.add_with(&Launch::new(1), &name_of::<K>(), kernel, args)
     }
@@ -155,7 +155,7 @@ impl Bundler {
     pub fn add_as<K, A, P>(&mut self, name: &str, kernel: K, args: A) -> Result<&mut Bundler>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
         self.add_with(&Launch::new(1), name, kernel, args)
     }
@@ -182,10 +182,9 @@ impl Bundler {
     pub fn add_with<K, A, P>(&mut self, launch: &Launch<'_>, name: &str, kernel: K, args: A) -> Result<&mut Bundler>
     where
         K: Kernel<P>,
-        A: ArrivesAs<P>,
+        A: IntoKernelArg<P>,
     {
-        let args = Arguments::of(args);
-        self.add_call(launch.hints, name, &Bound::new(&kernel, &args).call())?;
+        self.add_call(launch.hints, name, &Bound::new(&kernel, &Arguments::of(args)).call())?;
         Ok(self)
     }
 

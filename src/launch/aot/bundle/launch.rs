@@ -31,7 +31,7 @@ impl Bundle {
     /// [`crate::Error::Argument`] where the bundle has no kernel of this name, none for such arguments (with what
     /// differs), or no code for the device; else as [`crate::launch`].
     #[track_caller]
-    pub fn launch<A: LaunchArg>(&self, kernel: &str, grid: impl Into<Grid>, args: A) -> Result<A::Back> {
+    pub fn launch<A: LaunchArg>(&self, kernel: &str, grid: impl Into<Grid>, args: A) -> Result<A::Output> {
         Launch::new(grid).launch_from(self, kernel, args)
     }
 }
@@ -54,7 +54,7 @@ impl Launch<'_> {
     /// # Errors
     /// As [`Bundle::launch`].
     #[track_caller]
-    pub fn launch_from<A: LaunchArg>(&self, bundle: &Bundle, kernel: &str, args: A) -> Result<A::Back> {
+    pub fn launch_from<A: LaunchArg>(&self, bundle: &Bundle, kernel: &str, args: A) -> Result<A::Output> {
         refuse_nested(|| kernel.to_owned())?;
         let device = self.device(&args)?;
         let mut forms = Vec::new();
@@ -63,7 +63,7 @@ impl Launch<'_> {
         let Some(grid) = self.grid.checked(entry.generator(device))? else {
             make(&args, device)?;
             self.grid.may_be_empty(&args)?;
-            return Ok(args.back());
+            return Ok(args.into_output());
         };
         let slot = entry.slot(device);
         if slot.get().is_none() {
@@ -71,6 +71,6 @@ impl Launch<'_> {
             slot.fill(|| entry.load(device))?;
         }
         run(&slot, self.stream, grid, false, self.checks_of(entry.generator(device), false)?, &args)?;
-        Ok(args.back())
+        Ok(args.into_output())
     }
 }

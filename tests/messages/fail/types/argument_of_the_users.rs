@@ -1,14 +1,14 @@
 //! What unsafe code relies on cannot be claimed by others: an argument that writes through a shared reference.
 
-use cutlet::kernel::{ArgForm, ArrivesAs, LaunchArg, WordWriter};
+use cutlet::kernel::{ArgForm, IntoKernelArg, LaunchArg, WordWriter};
 use cutlet::prelude::*;
 
 struct Shared<'a>(&'a cutlet::DeviceArray<i32, 1>);
 
 impl LaunchArg for Shared<'_> {
     type Traced = ArrayMut<i32, 1>;
-    type Back = ();
-    fn back(self) {}
+    type Output = ();
+    fn into_output(self) {}
     fn key(&self, key: &mut WordWriter) {
         self.0.key(key)
     }
@@ -25,12 +25,12 @@ impl LaunchArg for Shared<'_> {
 
 struct Other<'a>(&'a cutlet::DeviceArray<i32, 1>);
 
-impl<'a> ArrivesAs<ArrayMut<i32, 1>> for Other<'a> {
-    type Given = &'a cutlet::DeviceArray<i32, 1>;
-    fn give(self) -> Self::Given {
+impl<'a> IntoKernelArg<ArrayMut<i32, 1>> for Other<'a> {
+    type Arg = &'a cutlet::DeviceArray<i32, 1>;
+    fn into_arg(self) -> Self::Arg {
         self.0
     }
-    fn arrive(traced: Array<i32, 1>) -> ArrayMut<i32, 1> {
+    fn from_traced(traced: Array<i32, 1>) -> ArrayMut<i32, 1> {
         traced
     }
 }

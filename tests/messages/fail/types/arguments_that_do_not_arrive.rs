@@ -16,7 +16,7 @@ struct Scale<X, E> {
     x: X,
     by: E,
 }
-ct::args!(Scale<X, E> { x, by });
+ct::impl_kernel_args!(Scale<X, E> { x, by });
 
 fn of_struct(p: Scale<Array<f32, 1>, Scalar<f32>>, c: ArrayMut<f32, 1>) {
     c.store(0, p.x.load(0, [64]) * p.by);

@@ -40,7 +40,7 @@ fn slice(array: &Values, axis: usize, start: i128, end: i128) -> Values {
 pub const OPS: &[Op] = &[
     op! { "tiles step" in "views", 8; args [] kinds whole; numbers [(1, 40), (1, 40), (-1, 2), (-1, 2)]; tile;
     [U: arrays] |; s: usize, t: usize, a: i32, b: i32; input: Array<U, 2>, at: At, shape: Shape| {
-        input.tiles(shape).step([s, t]).load([at[0] + a, at[1] + b])
+        input.tiled(shape).step([s, t]).load([at[0] + a, at[1] + b])
     }
     |e| {
         let ([row, column], [s, t, a, b]) = (at(e), [0, 1, 2, 3].map(|n| i128::from(e.n(n))));
@@ -48,7 +48,7 @@ pub const OPS: &[Op] = &[
     } },
     op! { "tiles padded" in "views", 4; args [] kinds floats; numbers [(-1, 1), (-1, 1)]; tile;
     [U: floats] |; a: i32, b: i32; input: Array<U, 2>, at: At, shape: Shape| {
-        input.tiles(shape).padding(Padding::NegInf).load([at[0] + a, at[1] + b])
+        input.tiled(shape).padding(Padding::NegInf).load([at[0] + a, at[1] + b])
     }
     |e| {
         let ([row, column], form) = (at(e), e.form(0));
@@ -58,7 +58,7 @@ pub const OPS: &[Op] = &[
     op! { "tiles in order" in "views", 3; args [] kinds whole; numbers [];
     |typing, step, _| Some(vec![Form::new(step.kind, [typing.tile[1], typing.tile[0]])]);
     [U: arrays] |; ; input: Array<U, 2>, at: At, shape: Shape| {
-        input.tiles(shape).order([1, 0]).load([at[1], at[0]])
+        input.tiled(shape).order([1, 0]).load([at[1], at[0]])
     }
     |e| {
         let ([row, column], [columns, rows]) = (at(e), size(e));
@@ -174,8 +174,8 @@ pub const OPS: &[Op] = &[
     op! { "loop along a view" in "views", 5; args [] kinds ints; numbers [(1, 9)];
     |_, step, _| Some(vec![Form::new(step.kind, [4, 8])]);
     [U: ints] |; s: usize; input: Array<U, 2>, at: At, shape: Shape| {
-        let view = input.tiles(shape).step([2, s]);
-        ct::fold(view.along(1), ct::zeros::<U, 2>(shape), |sum, j| sum * <U as Element>::from_f64(3.0) + view.load([at[0], j]))
+        let view = input.tiled(shape).step([2, s]);
+        ct::fold(view.tile_range(1), ct::zeros::<U, 2>(shape), |sum, j| sum * <U as Element>::from_f64(3.0) + view.load([at[0], j]))
     }
     |e| {
         let (k, row, step) = (e.step.kind, at(e)[0] * 2, e.n(0) as usize);
@@ -190,7 +190,7 @@ pub const OPS: &[Op] = &[
     op! { "loop over a view" in "views", 4; args [] kinds ints; numbers [];
     |_, step, _| Some(vec![Form::new(step.kind, [8, 16])]);
     [U: ints] |; ; input: Array<U, 2>, shape: Shape| {
-        let view = input.tiles(shape);
+        let view = input.tiled(shape);
         ct::fold(view.indices(), ct::zeros::<U, 2>(shape), |sum, at| sum + view.load(at))
     }
     |e| {
