@@ -98,7 +98,7 @@ fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchIn
         subject.cost(weights).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
     };
     let (cost, text) = ptx::with_plan(module, target, &options(hints, true), launched, look)?.ok_or_else(stuck)?;
-    Ok((cost.launch.map_or(cost.each(), |cycles| cycles / weights.clock / 1e3), text))
+    Ok((cost.launch.map_or(cost.cycles_per_block(), |cycles| cycles / weights.clock / 1e3), text))
 }
 
 /// The plan that is taken for hints, and with `all` those that they leave open, once each.

@@ -156,7 +156,7 @@ pub(crate) fn with_plan<T>(
     let module = turned.as_ref().or(bare.as_ref()).unwrap_or(module);
     let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &plan_search::choose(module, entry, target, options).options;
+        let options = &plan_search::search(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::planned(module, entry, inference, options);
             if !lowering.problems().is_empty() {
@@ -202,7 +202,7 @@ pub(crate) fn with_schedule<T>(
     look: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &plan_search::choose(module, entry, target, options).options;
+        let options = &plan_search::search(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::lowered(module, entry, inference, "kernel", options);
             if !lowering.problems().is_empty() {
@@ -253,7 +253,7 @@ fn build(
             lower::lower(module, entry, inference, &name, options)
         })
     };
-    let choice = plan_search::choose(module, entry, target, options);
+    let choice = plan_search::search(module, entry, target, options);
     let mut built = build(&choice.options);
     let mut by_threads = options.tma && !choice.options.tma;
     if built.is_err() && choice.options != *options {

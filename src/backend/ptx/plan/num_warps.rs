@@ -40,27 +40,27 @@ const STREAM_BYTES: u64 = 16;
 const SCATTERED_BYTES: u64 = 32;
 
 /// Bytes of a tile that a thread holds where threads meet.
-const MEETING_BYTES: u64 = 32;
+const BARRIER_BYTES_PER_THREAD: u64 = 32;
 
 /// Warps and blocks that a multiprocessor takes.
-const RESIDENT: [u64; 2] = [64, 32];
+const RESIDENT_BLOCKS: [u64; 2] = [64, 32];
 
 /// Bytes that the blocks of a multiprocessor together should move in the life of one: a block that reduces lives for
 /// somewhat more than 2 us, and the share of one multiprocessor of an H200 is 36 bytes a nanosecond.
-const UNDER_WAY: u64 = 96 << 10;
+const BYTES_IN_FLIGHT: u64 = 96 << 10;
 
-/// Most warps of a block whose threads meet, unless a thread would hold more than `CROWDED_BYTES`.
-const MEETING_WARPS: u64 = 16;
+/// Most warps of a block whose threads meet, unless a thread would hold more than `OCCUPANCY_BYTES`.
+const BARRIER_MAX_WARPS: u64 = 16;
 
 /// Bytes of one tile that leave a thread few registers for anything else.
-const CROWDED_BYTES: u64 = 128;
+const OCCUPANCY_BYTES: u64 = 128;
 
 /// Steps that take a tile apart into halves from which on a kernel is a network of them.
-const HALVINGS: u64 = 6;
+const BUTTERFLY_STEPS: u64 = 6;
 
 /// Bytes of a tile in such a network that a thread holds, elements counted as 4 at least: the more, the fewer steps are
 /// between threads. Half of it where a tile takes others along.
-const HALVED_BYTES: u64 = 128;
+const BUTTERFLY_BYTES: u64 = 128;
 
 /// Accumulator elements of a matrix product that a thread should hold.
 const ACCUMULATORS_PER_THREAD: u64 = 64;
@@ -79,8 +79,8 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     }
     let sizes = Sizes::of(module, body);
     let apart = Apart::of(module, body).smallest(module, sizes.most / 4);
-    let warps = if sizes.halvings >= HALVINGS && sizes.accumulators == 0 {
-        let each = HALVED_BYTES / if sizes.carries { 2 } else { 1 };
+    let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
+        let each = BUTTERFLY_BYTES / if sizes.carries { 2 } else { 1 };
         warps_for(sizes.halved, each)
     } else if sizes.accumulators > 0 {
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
@@ -271,15 +271,16 @@ impl Sizes {
 
     /// Warps of a block whose threads meet.
     fn meeting_warps(&self) -> u64 {
-        let least = warps_for(self.largest, CROWDED_BYTES);
+        let least = warps_for(self.largest, OCCUPANCY_BYTES);
         if self.in_order {
             return least;
         }
-        let mut warps = warps_for(self.largest, MEETING_BYTES).min(MEETING_WARPS).max(least).next_power_of_two();
-        let [most_warps, most_blocks] = RESIDENT;
+        let mut warps =
+            warps_for(self.largest, BARRIER_BYTES_PER_THREAD).min(BARRIER_MAX_WARPS).max(least).next_power_of_two();
+        let [most_warps, most_blocks] = RESIDENT_BLOCKS;
         while let Some(moved) = self.moved
             && warps / 2 >= least.max(most_warps / most_blocks)
-            && most_warps / warps * moved < UNDER_WAY
+            && most_warps / warps * moved < BYTES_IN_FLIGHT
         {
             warps /= 2;
         }
