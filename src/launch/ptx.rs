@@ -11,7 +11,7 @@ use super::remarks::{Remarks, Stages, wanted};
 use super::source::Source;
 use super::tensor_map::TensorMaps;
 use crate::backend::ptx::{self, Assertion, CompileOptions, ParamKind};
-use crate::backend::{Assembly, Hints, PlanWish};
+use crate::backend::{Assembly, Hints, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
 use crate::ir::{Global, Module};
@@ -127,14 +127,14 @@ pub(super) fn plans(
 
 /// Hints that leave nothing open, for the plans that these do; the usual plan first.
 fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
-    let fixed = PlanWish { fixed: true, ..hints.plan };
-    let usual = hints.plan(fixed);
+    let default_plan = PlanOverride { disable_search: true, ..hints.plan };
+    let usual = hints.plan(default_plan);
     let mut open = vec![("usual".to_owned(), usual)];
     if hints.num_warps.is_none() {
         open.extend([4, 8, 16].map(|warps| (format!("{warps} warps"), usual.num_warps(warps))));
     }
     if hints.num_warps.is_none_or(|warps| warps == 4) {
-        let apart = usual.num_warps(4).plan(PlanWish { no_teams: true, ..fixed });
+        let apart = usual.num_warps(4).plan(PlanOverride { disable_pingpong: true, ..default_plan });
         open.push(("4 warps, no teams".to_owned(), apart));
     }
     if hints.stages.is_none() {
@@ -143,7 +143,7 @@ fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
     if hints.occupancy.is_none() {
         open.push(("2 a multiprocessor".to_owned(), usual.occupancy(2)));
     }
-    open.push(("no streams".to_owned(), usual.plan(PlanWish { no_streams: true, ..fixed })));
+    open.push(("no streams".to_owned(), usual.plan(PlanOverride { disable_tma_loads: true, ..default_plan })));
     open
 }
 
@@ -162,23 +162,23 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
         opt_level: _,
         memcheck: _,
     } = hints;
-    let lines = wants_lines(hints);
-    let choice = match plan.fixed {
-        true => ptx::Choice::Nothing,
-        false if wanted() => ptx::Choice::Said,
-        false => ptx::Choice::Likely,
+    let line_info = wants_lines(hints);
+    let plan_search = match plan.disable_search {
+        true => ptx::PlanSearch::Off,
+        false if wanted() => ptx::PlanSearch::Report,
+        false => ptx::PlanSearch::Calibrated,
     };
     CompileOptions {
         num_warps,
         occupancy,
-        stages,
+        num_stages: stages,
         num_ctas,
         code_limit,
-        tma: tma && !plan.no_streams,
-        lines,
+        tma: tma && !plan.disable_tma_loads,
+        line_info,
         schedule: false,
-        choice,
-        teams: !plan.no_teams,
+        plan_search,
+        pingpong: !plan.disable_pingpong,
     }
 }
 

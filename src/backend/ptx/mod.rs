@@ -42,7 +42,7 @@ pub use isa::emit::global_symbol;
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
-pub use options::{Choice, CompileOptions};
+pub use options::{CompileOptions, PlanSearch};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use plan::num_warps::GROUP_WARPS;
 

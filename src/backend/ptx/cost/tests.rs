@@ -10,7 +10,7 @@ use super::{Cost, LaunchInfo, MachineModel, weights};
 use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
 use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
-use crate::backend::ptx::{Choice, CompileOptions, with_plan};
+use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
 use crate::ir::{Module, OpId, Opcode};
 use crate::target::Target;
@@ -53,7 +53,7 @@ fn table(weights: MachineModel) -> &'static MachineModel {
 }
 
 fn usual() -> CompileOptions {
-    CompileOptions { choice: Choice::Nothing, ..CompileOptions::default() }
+    CompileOptions { plan_search: PlanSearch::Off, ..CompileOptions::default() }
 }
 
 fn cost(module: &Module, target: Target, options: &CompileOptions, weights: &'static MachineModel) -> Cost {
@@ -238,7 +238,7 @@ fn turns_of_a_schedule_are_acts() {
                 input.schedule.has_order_barriers(),
             )
         };
-        let options = CompileOptions { choice: Choice::Nothing, ..options };
+        let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
         let found = with_plan(&module, Target::SM_90A, &options, LaunchInfo::default(), look).unwrap();
         assert_eq!(found, (1, 1, true), "{name}");
     }
@@ -272,7 +272,8 @@ fn more_stages_and_the_copy_engine_are_faster() {
     for target in [Target::SM_80, Target::SM_90A] {
         let tile = if target == Target::SM_80 { [128, 128, 32] } else { [128, 256, 64] };
         let module = matmul(DType::F16, DType::F32, tile);
-        let with = |stages| cost(&module, target, &CompileOptions { stages: Some(stages), ..usual() }, weights(target));
+        let with =
+            |stages| cost(&module, target, &CompileOptions { num_stages: Some(stages), ..usual() }, weights(target));
         let [one, two, four] = [1, 2, 4].map(|stages| with(stages).block);
         assert!(one > two && two > four, "{target}: {one}, {two}, {four} cycles with 1, 2, 4 stages");
     }
@@ -282,7 +283,7 @@ fn more_stages_and_the_copy_engine_are_faster() {
 fn teams_hide_stores() {
     // Memory that is fast enough not to be what all wait for.
     let weights = table(MachineModel { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
-    let with = |teams| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { teams, ..TEAMS }, weights);
+    let with = |pingpong| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { pingpong, ..TEAMS }, weights);
     let (pingpong_groups, alone) = (with(true), with(false));
     let outer = |cost: &Cost| cost.loops.iter().find(|timing| timing.outer).map(|timing| timing.cycles).unwrap();
     let inner = |cost: &Cost| {
@@ -369,7 +370,7 @@ fn pictures_show_all_agents_and_units() {
                     input.schedule.partitions.iter().map(|partition| partition.role.to_string()).collect();
                 (input.picture(weights(target), "a < b & \"c\""), wanted)
             };
-            let options = CompileOptions { choice: Choice::Nothing, ..options };
+            let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
             let Ok((picture, wanted)) = with_plan(&module, target, &options, LaunchInfo::default(), look) else {
                 continue;
             };

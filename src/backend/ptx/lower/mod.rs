@@ -252,7 +252,7 @@ pub fn lower<'m>(
     remarks.crowded = options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
     remarks.finish(&function, warps);
     let threads = function.threads;
-    if options.lines {
+    if options.line_info {
         function.source = Some(SourceLines::of(module, function.places()));
     }
     let text = emit::module(target, &global::globals(module), &[function]);

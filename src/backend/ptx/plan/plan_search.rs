@@ -9,7 +9,7 @@
 //! persistent ones do.
 
 use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
-use super::super::{Choice, CompileOptions, lower};
+use super::super::{CompileOptions, PlanSearch, lower};
 use super::num_warps;
 use super::prepare::build_with;
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode};
@@ -72,11 +72,11 @@ impl CandidateCost {
 
 /// Chooses the plan of an entry.
 pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileOptions) -> SearchResult {
-    let usual = CompileOptions { choice: Choice::Nothing, ..*options };
+    let usual = CompileOptions { plan_search: PlanSearch::Off, ..*options };
     let mut chosen = SearchResult { options: usual, considered: Vec::new() };
     let is_calibrated = target.arch == 90 && target.accelerated;
-    let verbose = options.choice == Choice::Said;
-    if options.choice == Choice::Nothing || !(is_calibrated || verbose) || !has_mma_in_loop(module, entry) {
+    let verbose = options.plan_search == PlanSearch::Report;
+    if options.plan_search == PlanSearch::Off || !(is_calibrated || verbose) || !has_mma_in_loop(module, entry) {
         return chosen;
     }
     let warps = num_warps::num_warps(module, entry.body, options);
@@ -223,13 +223,13 @@ fn candidates(
             add(format!("{other} warps"), CompileOptions { num_warps: Some(other), ..*usual }, is_calibrated);
         }
     }
-    if usual.teams {
+    if usual.pingpong {
         let num_warps = Some(usual.num_warps.unwrap_or(4.min(warps)));
-        add("no teams".to_owned(), CompileOptions { num_warps, teams: false, ..*usual }, false);
+        add("no teams".to_owned(), CompileOptions { num_warps, pingpong: false, ..*usual }, false);
     }
-    if usual.stages.is_none() {
+    if usual.num_stages.is_none() {
         for stages in [2, 3] {
-            add(format!("{stages} stages"), CompileOptions { stages: Some(stages), ..*usual }, false);
+            add(format!("{stages} stages"), CompileOptions { num_stages: Some(stages), ..*usual }, false);
         }
     }
     if usual.occupancy.is_none() {
@@ -237,7 +237,7 @@ fn candidates(
         add("2 a multiprocessor".to_owned(), CompileOptions { occupancy, ..*usual }, false);
     }
     if usual.tma && is_calibrated {
-        let selectable = !hinted && usual.stages.is_none();
+        let selectable = !hinted && usual.num_stages.is_none();
         add("no streams".to_owned(), CompileOptions { tma: false, ..*usual }, selectable);
     }
     all
@@ -329,10 +329,10 @@ mod tests {
 
     #[test]
     fn plans_are_said_with_what_they_lost_by() {
-        let verbose = CompileOptions { choice: Choice::Said, ..CompileOptions::default() };
+        let verbose = CompileOptions { plan_search: PlanSearch::Report, ..CompileOptions::default() };
         let module = matmul(DType::F16, DType::F32, [128, 128, 64]);
         let SearchResult { options, considered } = chosen(&module, Target::SM_90A, verbose);
-        assert_eq!(options, CompileOptions { choice: Choice::Nothing, ..verbose });
+        assert_eq!(options, CompileOptions { plan_search: PlanSearch::Off, ..verbose });
         let line =
             |part: &str| considered.iter().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{considered:?}"));
         assert!(line("8 warps, the usual one").ends_with("; taken"), "{considered:?}");
@@ -345,7 +345,8 @@ mod tests {
     #[test]
     fn what_hints_say_and_what_does_not_multiply_is_left_as_it_is() {
         let module = matmul(DType::F16, DType::F32, [128, 128, 64]);
-        let hints = CompileOptions { num_warps: Some(16), choice: Choice::Said, ..CompileOptions::default() };
+        let hints =
+            CompileOptions { num_warps: Some(16), plan_search: PlanSearch::Report, ..CompileOptions::default() };
         let SearchResult { options, considered } = chosen(&module, Target::SM_90A, hints);
         assert_eq!(options.num_warps, Some(16));
         assert!(
@@ -358,7 +359,7 @@ mod tests {
         let place = plain.bids()[0];
         let tile = plain.load(view, &[place]);
         plain.store(tile, view, &[place]);
-        let verbose = CompileOptions { choice: Choice::Said, ..CompileOptions::default() };
+        let verbose = CompileOptions { plan_search: PlanSearch::Report, ..CompileOptions::default() };
         assert!(chosen(&plain.finish(), Target::SM_90A, verbose).considered.is_empty());
     }
 }
