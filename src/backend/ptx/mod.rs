@@ -14,6 +14,7 @@
 #[allow(dead_code)]
 mod cost;
 mod device_assert;
+mod hardware;
 #[allow(dead_code)]
 mod isa;
 mod layout_inference;
@@ -37,14 +38,14 @@ mod workarounds;
 
 pub(crate) use cost::{CostInput, LaunchInfo, weights};
 pub use device_assert::{Assertion, NoteField, note_words};
+#[cfg(any(test, feature = "_suite"))]
+pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::{CompileOptions, PlanSearch};
-#[cfg(any(test, feature = "_suite"))]
-pub(crate) use plan::num_warps::GROUP_WARPS;
 
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Entry, Module};

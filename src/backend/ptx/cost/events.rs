@@ -6,7 +6,7 @@ use super::machine_model::MachineModel;
 use super::op_cost::OpCosts;
 use super::resource_use::{Resource, ResourceUse};
 use super::trip_count::{LaunchInfo, trip_counts};
-use crate::backend::ptx::plan::num_warps::GROUP_WARPS;
+use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
 };
@@ -188,7 +188,7 @@ impl EventPrograms {
             // Four warps are those that one instruction multiplies for, or one for each scheduler.
             let groups = match partition.role {
                 WarpRole::Producer => 1,
-                _ if has_mma => (warps / pingpong_groups / GROUP_WARPS).max(1),
+                _ if has_mma => (warps / pingpong_groups / WARP_GROUP_WARPS).max(1),
                 _ => 1,
             };
             let each = if partition.role == WarpRole::Producer { 1 } else { warps / pingpong_groups / groups };

@@ -3,8 +3,9 @@
 
 use super::machine_model::MachineModel;
 use super::resource_use::{Resource, ResourceUse};
+use crate::backend::ptx::hardware::{MMA_K_BYTES, WARP_SIZE, WGMMA_ROWS};
 use crate::backend::ptx::layout_inference::{Source, ViewShape, stored};
-use crate::backend::ptx::plan::num_warps::{WARP, extent};
+use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -17,9 +18,8 @@ const SECTOR_BYTES: f64 = 32.0;
 const ACCESS: f64 = 3.0;
 /// Instructions that a warp issues for one of tensor cores that runs on its own: its descriptors, and itself.
 const ISSUED: f64 = 5.0;
-/// Bytes of k of one instruction of tensor cores, and rows of one that runs on its own.
-const STEP_BYTES: f64 = 32.0;
-const ROWS: f64 = 64.0;
+const STEP_BYTES: f64 = MMA_K_BYTES as f64;
+const ROWS: f64 = WGMMA_ROWS as f64;
 
 /// Instructions for an element.
 #[derive(Clone, Copy, Default)]
@@ -92,7 +92,7 @@ impl OpCosts<'_, '_> {
     /// Instructions of all warps, so many for each slot of a thread.
     fn instructions(&self, slots: f64, mix: InstructionMix) -> ResourceUse {
         let crowd = 1.0 + self.weights.warpgroup_contention * self.groups.log2();
-        let lanes = slots * self.warps * f64::from(WARP) * crowd;
+        let lanes = slots * self.warps * f64::from(WARP_SIZE) * crowd;
         ResourceUse::of(Resource::Issue, lanes * mix.all / self.weights.issue)
             .and(Resource::Alu, lanes * mix.alu / self.weights.alu)
             .and(Resource::Special, lanes * mix.special / self.weights.special)
@@ -100,7 +100,10 @@ impl OpCosts<'_, '_> {
 
     fn slots(&self, value: Value) -> f64 {
         self.context.inference.natural(value).map_or_else(
-            || (extent(self.context.module, value).0 as f64 / (self.warps * self.groups * f64::from(WARP))).max(1.0),
+            || {
+                (extent(self.context.module, value).0 as f64 / (self.warps * self.groups * f64::from(WARP_SIZE)))
+                    .max(1.0)
+            },
             |layout| layout.num_registers() as f64,
         )
     }
@@ -126,7 +129,7 @@ impl OpCosts<'_, '_> {
             CostRule::Atomic(tile) => OpCost { arrives: true, ..self.access(id, tile, true) },
             CostRule::Gather => {
                 let slots = self.slots(first);
-                let bytes = slots * self.warps * f64::from(WARP) * 4.0 * 4.0;
+                let bytes = slots * self.warps * f64::from(WARP_SIZE) * 4.0 * 4.0;
                 let lookups =
                     self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Resource::Shared, bytes / self.weights.shared);
                 OpCost { barriers: 2, ..usage(lookups) }
@@ -231,7 +234,7 @@ impl OpCosts<'_, '_> {
     /// All bytes of a tile are written to shared memory and read.
     fn through_shared(&self, bytes: f64, times: f64) -> OpCost {
         let bytes = bytes / self.groups;
-        let accesses = times * bytes / VECTOR_BYTES / f64::from(WARP);
+        let accesses = times * bytes / VECTOR_BYTES / f64::from(WARP_SIZE);
         let usage = self
             .instructions(accesses / self.warps, mix(ACCESS, 1.0, 0.0))
             .and(Resource::Shared, times * bytes / self.weights.shared);
@@ -258,7 +261,7 @@ impl OpCosts<'_, '_> {
             true => (count as f64 / self.groups * SECTOR_BYTES, bytes / count as f64 * self.groups),
             false => (bytes, self.width(id, view)),
         };
-        let accesses = bytes / wide.max(1.0) / f64::from(WARP) / self.warps;
+        let accesses = bytes / wide.max(1.0) / f64::from(WARP_SIZE) / self.warps;
         let usage = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
         let far = ResourceUse::of(Resource::L2, moved / weights.l2).and(Resource::Memory, moved / weights.memory);
         let mut cost = OpCost { usage, background: far, arrives: !writes, ..OpCost::default() };
@@ -319,7 +322,7 @@ impl OpCosts<'_, '_> {
         usage.latency += f64::from(lanes) * self.weights.shuffle;
         let mut cost = OpCost { usage, ..OpCost::default() };
         if warps > 0 {
-            let bytes = left * each * 4.0 * self.warps * f64::from(WARP);
+            let bytes = left * each * 4.0 * self.warps * f64::from(WARP_SIZE);
             cost.usage = cost.usage.and(Resource::Shared, 2.0 * bytes / self.weights.shared);
             cost.usage.latency += 2.0 * self.weights.shuffle;
             cost.barriers = 2;
@@ -388,7 +391,7 @@ impl OpCosts<'_, '_> {
 
     /// Bytes of a stage of copies that threads make.
     pub fn copies(&self, bytes: f64) -> ResourceUse {
-        let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP) / self.warps;
+        let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP_SIZE) / self.warps;
         self.instructions(accesses, mix(ACCESS, 1.0, 0.0))
             .and(Resource::Shared, bytes / self.groups / self.weights.shared)
     }

@@ -5,10 +5,10 @@
 use super::reduction_steps::LayoutBases;
 use super::scratch::size_of;
 use super::state::MembarState;
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
-use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -262,7 +262,7 @@ impl MembarState<'_, '_> {
         if let Some(parts) = StoreSplit::of_block(&send.tile, &self.shared) {
             let at = self.within.len();
             self.get(value, &layout);
-            if let Some(buffer) = self.shared.allocate(parts.in_flight * parts.bytes, BOX_ALIGN) {
+            if let Some(buffer) = self.shared.allocate(parts.in_flight * parts.bytes, SWIZZLE_ATOM_BYTES) {
                 self.within.insert(at, SubStep::Split { count: parts.count, beside: parts.in_flight });
                 if !self.boxes_stored.insert(root) && ordered {
                     self.within.push(SubStep::TmaStoreWait { written: true });
