@@ -77,7 +77,7 @@ where
     let mut module = traced::trace(kernel, args);
     cutlet::pass::optimize(&mut module);
     let mut options = CompileOptions::default();
-    (options.num_warps, options.stages, options.occupancy) = (hints.num_warps, hints.num_stages, hints.occupancy);
+    (options.num_warps, options.num_stages, options.occupancy) = (hints.num_warps, hints.num_stages, hints.occupancy);
     (options.tma, options.schedule) = (true, true);
     ptx::compile(&module, target, &options).unwrap_or_else(|error| panic!("{error}"))
 }

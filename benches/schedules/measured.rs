@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use cutlet as ct;
-use cutlet::backend::PlanWish;
+use cutlet::backend::PlanOverride;
 use cutlet::{Backend, Bench, Device, Format, Hints, Target};
 
 use super::Wish;
@@ -53,10 +53,10 @@ fn plans(row: &dyn Row, index: usize, target: Target) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// Milliseconds that it takes to make code of a configuration, in the middle of some; `fixed`: nothing is chosen.
-fn generation(row: &dyn Row, index: usize, fixed: bool) -> Result<f64> {
+/// Milliseconds that it takes to make code of a configuration, in the middle of some; `disable_search`: nothing is chosen.
+fn generation(row: &dyn Row, index: usize, disable_search: bool) -> Result<f64> {
     let hints = row.hints(index);
-    let hints = hints.plan(PlanWish { fixed, ..hints.plan });
+    let hints = hints.plan(PlanOverride { disable_search, ..hints.plan });
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
         let start = Instant::now();
@@ -77,7 +77,7 @@ pub fn models(rows: &[(&str, &str)]) -> Result<()> {
             for Plan { what, model, chosen, .. } in plans(&*row, index, Target::SM_90A)? {
                 println!("  model {model:9.1} us  {what}{}", if chosen { ", chosen" } else { "" });
             }
-            let [usual, chosen] = [true, false].map(|fixed| generation(&*row, index, fixed));
+            let [usual, chosen] = [true, false].map(|disable_search| generation(&*row, index, disable_search));
             println!("  code in {:.1} ms, with the choice of a plan in {:.1} ms", usual?, chosen?);
         }
     }

@@ -2,7 +2,7 @@
 //! is chosen.
 
 use anyhow::Result;
-use cutlet::backend::PlanWish;
+use cutlet::backend::PlanOverride;
 use cutlet::tune::{Record, Trial};
 use cutlet::{Backend, Target};
 
@@ -59,7 +59,7 @@ pub fn plans(row: &dyn Row, index: usize, all: bool) -> Result<Vec<(String, f64,
     let mut out = Vec::new();
     let step = Step::Plans { target: Target::SM_90A, all, out: &mut out };
     let hints = row.hints(index);
-    let hints = if all { hints } else { hints.plan(PlanWish { fixed: true, ..hints.plan }) };
+    let hints = if all { hints } else { hints.plan(PlanOverride { disable_search: true, ..hints.plan }) };
     row.call_with([index, 0], Backend::Ptx, hints, step)?;
     let plan = |(what, _, model, chosen): (String, _, f64, bool)| (what, model, chosen);
     match all {

@@ -78,19 +78,19 @@ pub struct Hints {
     pub memcheck: bool,
     /// For measurements of plans that hints leave open.
     #[doc(hidden)]
-    pub plan: PlanWish,
+    pub plan: PlanOverride,
 }
 
 /// Which plan the ptx back end takes where hints leave several open.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PlanWish {
+pub struct PlanOverride {
     /// The cost model chooses nothing.
-    pub fixed: bool,
+    pub disable_search: bool,
     /// Iterations are not dealt to teams.
-    pub no_teams: bool,
+    pub disable_pingpong: bool,
     /// No load is streamed.
-    pub no_streams: bool,
+    pub disable_tma_loads: bool,
 }
 
 /// The text is a part of what records of tuning and files of the cache are found by: a wish for a plan stands in it where there is one.
@@ -114,7 +114,7 @@ impl fmt::Debug for Hints {
         text.field("occupancy", occupancy).field("code_limit", code_limit).field("loop_limit", loop_limit);
         text.field("opt_level", opt_level).field("line_info", line_info).field("device_debug", device_debug);
         text.field("memcheck", memcheck);
-        if *plan != PlanWish::default() {
+        if *plan != PlanOverride::default() {
             text.field("plan", plan);
         }
         text.finish()
@@ -135,7 +135,7 @@ impl Hints {
             line_info: None,
             device_debug: false,
             memcheck: false,
-            plan: PlanWish { fixed: false, no_teams: false, no_streams: false },
+            plan: PlanOverride { disable_search: false, disable_pingpong: false, disable_tma_loads: false },
         }
     }
 
@@ -156,7 +156,7 @@ impl Hints {
     /// With this plan, for measurements.
     #[doc(hidden)]
     #[must_use]
-    pub const fn plan(mut self, plan: PlanWish) -> Hints {
+    pub const fn plan(mut self, plan: PlanOverride) -> Hints {
         self.plan = plan;
         self
     }

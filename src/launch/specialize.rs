@@ -11,7 +11,7 @@ use super::compile::compile;
 use super::compile::executable::Executable;
 use super::inspect::remarks::Stages;
 use super::options::Wishes;
-use crate::backend::{Hints, PlanWish};
+use crate::backend::{Hints, PlanOverride};
 use crate::cache::kernel_cache::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
 use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
         line_info,
         device_debug,
         memcheck,
-        plan: PlanWish { fixed, no_teams, no_streams },
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads },
     } = hints;
     let mut key = WordWriter::default();
     key.push(device.id() << 8 | u64::from(dependent) << 7 | generator as u64);
@@ -63,7 +63,7 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     key.push(word(num_ctas) << 32 | word(occupancy));
     key.push(word(code_limit) << 32 | word(loop_limit));
     let lines = line_info.map_or(0, |wanted| 1 + u64::from(wanted));
-    let plan = u64::from(no_streams) << 2 | u64::from(no_teams) << 1 | u64::from(fixed);
+    let plan = u64::from(disable_tma_loads) << 2 | u64::from(disable_pingpong) << 1 | u64::from(disable_search);
     let checks = u64::from(device_debug) << 1 | u64::from(memcheck);
     let flags = plan << 5 | u64::from(checked) << 4 | lines << 2 | checks;
     key.push(word(opt_level) << 32 | flags);
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn each_wish_for_code_is_another_kernel() {
         let hints = Hints::new();
-        let plan = PlanWish::default();
+        let plan = PlanOverride::default();
         let all = [
             hints,
             hints.num_warps(4),
@@ -262,9 +262,9 @@ mod tests {
             hints.line_info(false),
             Hints { device_debug: true, ..hints },
             Hints { memcheck: true, ..hints },
-            hints.plan(PlanWish { fixed: true, ..plan }),
-            hints.plan(PlanWish { no_teams: true, ..plan }),
-            hints.plan(PlanWish { no_streams: true, ..plan }),
+            hints.plan(PlanOverride { disable_search: true, ..plan }),
+            hints.plan(PlanOverride { disable_pingpong: true, ..plan }),
+            hints.plan(PlanOverride { disable_tma_loads: true, ..plan }),
         ];
         let key = |hints| {
             let wishes = Wishes { hints, generator: Backend::Ptx, dependent: false, checked: false };

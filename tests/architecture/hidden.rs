@@ -7,8 +7,8 @@ use crate::source::{is_test, sources};
 
 /// Hidden items of `src/` that every build has: file, beginning, and what uses the item outside of the crate.
 const HIDDEN: &[(&str, &str, &str)] = &[
-    ("backend/mod.rs", "pub plan: PlanWish", "measurements of the cost model: hints never change results"),
-    ("backend/mod.rs", "pub struct PlanWish", "the same"),
+    ("backend/mod.rs", "pub plan: PlanOverride", "measurements of the cost model: hints never change results"),
+    ("backend/mod.rs", "pub struct PlanOverride", "the same"),
     ("backend/mod.rs", "pub const fn plan(", "the same"),
     (
         "kernel/mod.rs",

@@ -41,7 +41,7 @@ pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], me
     verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
     let before = Simulation::contents(memory);
     let mut options = CompileOptions::default();
-    (options.num_warps, options.occupancy, options.stages) = (hints.num_warps, hints.occupancy, hints.num_stages);
+    (options.num_warps, options.occupancy, options.num_stages) = (hints.num_warps, hints.occupancy, hints.num_stages);
     (options.num_ctas, options.code_limit, options.tma) = (hints.num_ctas, hints.code_limit, module.globals.is_empty());
     let (repeatable, number) = (Simulation::is_repeatable(module)?, module.num_ops());
     for at in 0..TARGETS.len() {

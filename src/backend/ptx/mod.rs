@@ -15,6 +15,7 @@ mod compiled;
 #[allow(dead_code)]
 mod cost;
 mod device_assert;
+mod hardware;
 #[allow(dead_code)]
 mod isa;
 mod layout_inference;
@@ -39,14 +40,14 @@ mod workarounds;
 pub use compiled::{Compiled, ParamKind};
 pub(crate) use cost::{CostInput, LaunchInfo, weights};
 pub use device_assert::{Assertion, NoteField, note_words};
+#[cfg(any(test, feature = "_suite"))]
+pub(crate) use hardware::WARP_GROUP_WARPS;
 pub use isa::emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
-pub use options::{Choice, CompileOptions};
-#[cfg(any(test, feature = "_suite"))]
-pub(crate) use plan::num_warps::GROUP_WARPS;
+pub use options::{CompileOptions, PlanSearch};
 
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Entry, Module};
@@ -110,7 +111,7 @@ pub(crate) fn with_plan<T>(
     let module = turned.as_ref().or(bare.as_ref()).unwrap_or(module);
     let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &plan_search::choose(module, entry, target, options).options;
+        let options = &plan_search::search(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::planned(module, entry, inference, options);
             if !lowering.problems().is_empty() {
@@ -158,7 +159,7 @@ pub(crate) fn with_schedule<T>(
     look: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &plan_search::choose(module, entry, target, options).options;
+        let options = &plan_search::search(module, entry, target, options).options;
         build_with(module, entry, target, options, &mut |module, entry, inference| {
             let lowering = lower::lowered(module, entry, inference, "kernel", options);
             if !lowering.problems().is_empty() {
@@ -211,7 +212,7 @@ fn build(
             lower::lower(module, entry, inference, &name, options)
         })
     };
-    let choice = plan_search::choose(module, entry, target, options);
+    let choice = plan_search::search(module, entry, target, options);
     let mut built = build(&choice.options);
     let mut by_threads = options.tma && !choice.options.tma;
     if built.is_err() && choice.options != *options {

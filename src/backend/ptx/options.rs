@@ -9,7 +9,7 @@ pub struct CompileOptions {
     /// Tile blocks that should fit on one multiprocessor at a time; fewer where its registers and warps do not allow it.
     pub occupancy: Option<u32>,
     /// Stages of shared memory of a loop whose loads feed a matrix product; 1: loads do not run ahead.
-    pub stages: Option<u32>,
+    pub num_stages: Option<u32>,
     /// Tile blocks of a cluster: with 2 or more, pairs share loads where they can.
     pub num_ctas: Option<u32>,
     /// Instructions and other lines at which lowering gives up.
@@ -17,26 +17,26 @@ pub struct CompileOptions {
     /// May the kernel take tensor maps? Without them it runs for arrays that no map can describe, too.
     pub tma: bool,
     /// Does the text name the user's lines? They change nothing else.
-    pub lines: bool,
+    pub line_info: bool,
     /// Is the schedule wanted as text, too?
     pub schedule: bool,
     /// May the cost model choose another plan where the others leave one open, and is everything that it considers to be said?
-    pub choice: Choice,
+    pub plan_search: PlanSearch,
     /// May iterations be dealt to teams of warps?
-    pub teams: bool,
+    pub pingpong: bool,
 }
 
 /// What is chosen by the cost model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Choice {
+pub enum PlanSearch {
     /// Nothing.
-    Nothing,
+    Off,
     /// Plans that may be faster.
     #[default]
-    Likely,
+    Calibrated,
     /// The same; but others are costed too, to be said.
-    Said,
+    Report,
 }
 
 impl Default for CompileOptions {
@@ -44,14 +44,14 @@ impl Default for CompileOptions {
         CompileOptions {
             num_warps: None,
             occupancy: None,
-            stages: None,
+            num_stages: None,
             num_ctas: None,
             code_limit: None,
             tma: true,
-            lines: false,
+            line_info: false,
             schedule: false,
-            choice: Choice::Likely,
-            teams: true,
+            plan_search: PlanSearch::Calibrated,
+            pingpong: true,
         }
     }
 }

@@ -4,9 +4,9 @@
 
 use std::fmt;
 
+use super::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, WARP_SIZE};
 use super::isa::emit::Function;
 use super::isa::inst::{Arg, Inst, Line, Opcode, Operand};
-use super::plan::num_warps::WARP;
 use crate::dtype::DType;
 use crate::error::Location;
 use crate::ir::{Module, OpId, Value};
@@ -125,8 +125,6 @@ struct Largest {
 }
 
 /// Registers of a multiprocessor, and most of a thread.
-const REGISTERS: u32 = 1 << 16;
-const MOST_REGISTERS: u32 = 255;
 
 impl CodeRemarks {
     /// Loads and stores in the order in which they were lowered.
@@ -214,7 +212,7 @@ impl CodeRemarks {
         let barrier = |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::BarSync, .. }));
         self.barriers = function.lines.iter().filter(barrier).count() as u32;
         self.warps = warps;
-        self.producer_warps = (function.threads / WARP).saturating_sub(warps * self.groups());
+        self.producer_warps = (function.threads / WARP_SIZE).saturating_sub(warps * self.groups());
         self.live_registers = super::opt::register_pressure::live_registers(function);
         // Warps that compute beside a producer take registers that it gives up.
         let taken = function.lines.iter().filter_map(|line| match line {
@@ -224,7 +222,7 @@ impl CodeRemarks {
             },
             _ => None,
         });
-        let share = (REGISTERS / function.threads.max(1)).min(MOST_REGISTERS);
+        let share = (REGISTERS_PER_SM / function.threads.max(1)).min(MAX_REGISTERS_PER_THREAD);
         self.available_registers = taken.fold(share, u32::max);
     }
 }

@@ -5,6 +5,7 @@
 //! numbers that the driver's encoder wants, or refuses those that the hardware cannot describe. Limits are
 //! those of `cuTensorMapEncodeTiled`. Knows neither driver nor ops.
 
+use super::hardware::MAX_TMA_BOX;
 use crate::backend::ParamWord;
 
 /// Bytes of a map.
@@ -15,9 +16,6 @@ pub const MAP_ALIGN: u32 = 64;
 
 /// Most dimensions of a map.
 pub const MAX_RANK: usize = 5;
-
-/// Most elements of a box along one dimension.
-pub const MAX_BOX: i64 = 256;
 
 /// Bytes that divide addresses, strides and rows of a box.
 pub const GRAIN: u64 = 16;
@@ -189,7 +187,7 @@ impl TensorMap {
     pub fn is_possible(&self) -> bool {
         let row = self.dims.first().map_or(0, |dim| u64::from(dim.boxed * self.element.bytes()));
         (1..=MAX_RANK).contains(&self.dims.len())
-            && self.dims.iter().all(|dim| (1..=MAX_BOX).contains(&i64::from(dim.boxed)))
+            && self.dims.iter().all(|dim| (1..=MAX_TMA_BOX).contains(&dim.boxed))
             && row.is_multiple_of(GRAIN)
             && self.swizzle.span().is_none_or(|span| row <= u64::from(span))
     }

@@ -8,7 +8,7 @@
 //! Where one op of a kernel may read what another one of it writes, groups that are apart would read at other times than threads, which read before they write
 //! themselves: there the groups go as one.
 
-use crate::backend::ptx::GROUP_WARPS;
+use crate::backend::ptx::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{KernelInfo, MemoryEffect, Schedule, WarpRole};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
@@ -19,8 +19,8 @@ pub fn count(context: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> us
     let alone = schedule.warp_spec.as_ref().is_none_or(|roles| roles.consumer_groups() == 1);
     let ahead = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
     let warps = agent.warps.len() as u32;
-    match alone && !ahead && warps.is_multiple_of(GROUP_WARPS) && Accesses::of(context, body).never_meet() {
-        true => (warps / GROUP_WARPS).max(1) as usize,
+    match alone && !ahead && warps.is_multiple_of(WARP_GROUP_WARPS) && Accesses::of(context, body).never_meet() {
+        true => (warps / WARP_GROUP_WARPS).max(1) as usize,
         false => 1,
     }
 }

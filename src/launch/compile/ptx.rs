@@ -9,7 +9,7 @@ use super::executable::{GpuCode, Mapped, Other};
 use super::kernel_source::Source;
 use super::tensor_map::TensorMaps;
 use crate::backend::ptx::{self, Assertion, CompileOptions, ParamKind};
-use crate::backend::{Assembly, Hints, PlanWish};
+use crate::backend::{Assembly, Hints, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::Result;
 use crate::ir::{Global, Module};
@@ -98,7 +98,7 @@ fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchIn
         subject.cost(weights).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
     };
     let (cost, text) = ptx::with_plan(module, target, &options(hints, true), launched, look)?.ok_or_else(stuck)?;
-    Ok((cost.launch.map_or(cost.each(), |cycles| cycles / weights.clock / 1e3), text))
+    Ok((cost.launch.map_or(cost.cycles_per_block(), |cycles| cycles / weights.clock / 1e3), text))
 }
 
 /// The plan that is taken for hints, and with `all` those that they leave open, once each.
@@ -127,14 +127,14 @@ pub(crate) fn plans(
 
 /// Hints that leave nothing open, for the plans that these do; the usual plan first.
 fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
-    let fixed = PlanWish { fixed: true, ..hints.plan };
-    let usual = hints.plan(fixed);
+    let default_plan = PlanOverride { disable_search: true, ..hints.plan };
+    let usual = hints.plan(default_plan);
     let mut open = vec![("usual".to_owned(), usual)];
     if hints.num_warps.is_none() {
         open.extend([4, 8, 16].map(|warps| (format!("{warps} warps"), usual.num_warps(warps))));
     }
     if hints.num_warps.is_none_or(|warps| warps == 4) {
-        let apart = usual.num_warps(4).plan(PlanWish { no_teams: true, ..fixed });
+        let apart = usual.num_warps(4).plan(PlanOverride { disable_pingpong: true, ..default_plan });
         open.push(("4 warps, no ping-pong".to_owned(), apart));
     }
     if hints.num_stages.is_none() {
@@ -143,7 +143,7 @@ fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
     if hints.occupancy.is_none() {
         open.push(("occupancy 2".to_owned(), usual.occupancy(2)));
     }
-    open.push(("no TMA".to_owned(), usual.plan(PlanWish { no_streams: true, ..fixed })));
+    open.push(("no TMA".to_owned(), usual.plan(PlanOverride { disable_tma_loads: true, ..default_plan })));
     open
 }
 
@@ -162,23 +162,23 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
         opt_level: _,
         memcheck: _,
     } = hints;
-    let lines = wants_lines(hints);
-    let choice = match plan.fixed {
-        true => ptx::Choice::Nothing,
-        false if wanted() => ptx::Choice::Said,
-        false => ptx::Choice::Likely,
+    let line_info = wants_lines(hints);
+    let plan_search = match plan.disable_search {
+        true => ptx::PlanSearch::Off,
+        false if wanted() => ptx::PlanSearch::Report,
+        false => ptx::PlanSearch::Calibrated,
     };
     CompileOptions {
         num_warps,
         occupancy,
-        stages: num_stages,
+        num_stages,
         num_ctas,
         code_limit,
-        tma: tma && !plan.no_streams,
-        lines,
+        tma: tma && !plan.disable_tma_loads,
+        line_info,
         schedule: false,
-        choice,
-        teams: !plan.no_teams,
+        plan_search,
+        pingpong: !plan.disable_pingpong,
     }
 }
 

@@ -7,10 +7,10 @@ use super::resource_use::{QUANTUM_CYCLES, ResourceUse};
 use super::resources::Resources;
 
 /// Queues of a walker.
-pub const QUEUES: usize = 3;
-pub const PRODUCTS: usize = 0;
-pub const NEAR: usize = 1;
-pub const FAR: usize = 2;
+pub const NUM_QUEUES: usize = 3;
+pub const MMA_QUEUE: usize = 0;
+pub const L2_QUEUE: usize = 1;
+pub const MEMORY_QUEUE: usize = 2;
 
 /// What goes on by itself for a walker: its products, or what it stores. Units take it in order, a part at a time, so that what several
 /// walkers have begun goes on together.
@@ -24,14 +24,14 @@ pub struct AsyncQueue<'a> {
 }
 
 struct AsyncOp<'a> {
-    runs: &'a ResourceUse,
+    usage: &'a ResourceUse,
     /// When it was issued, or its last part ended.
     time: f64,
     parts: f64,
     left: f64,
     /// A part takes so long at least.
     each: f64,
-    act: (usize, usize),
+    event: (usize, usize),
 }
 
 impl<'a> AsyncQueue<'a> {
@@ -40,20 +40,21 @@ impl<'a> AsyncQueue<'a> {
         self.waiting.front().map(|running| running.time)
     }
 
-    /// Begins something; `least`: how long it takes at least; `gap`: after what comes before it.
-    pub fn issue(&mut self, (runs, least): (&'a ResourceUse, f64), time: f64, act: (usize, usize), gap: f64) {
+    /// Begins something; `least`: cycles, how long it takes at least; `gap`: after what comes before it.
+    pub fn issue(&mut self, (usage, least): (&'a ResourceUse, f64), time: f64, event: (usize, usize), gap: f64) {
         self.gap = gap;
-        let parts = (runs.alone() / QUANTUM_CYCLES).ceil().max(1.0);
+        let parts = (usage.alone() / QUANTUM_CYCLES).ceil().max(1.0);
         let time = if self.waiting.is_empty() { time.max(self.last + gap) } else { time };
-        self.waiting.push_back(AsyncOp { runs, time, parts, left: parts, each: least / parts, act });
+        self.waiting.push_back(AsyncOp { usage, time, parts, left: parts, each: least / parts, event });
     }
 
     /// Does the next part: was it the last one of a product?
-    pub fn part(&mut self, units: &mut Resources, walker: usize, weights: &MachineModel) -> bool {
+    pub fn part(&mut self, resources: &mut Resources, warp_group: usize, weights: &MachineModel) -> bool {
         let Some(running) = self.waiting.front_mut() else { return false };
-        let least = running.time + running.each;
-        let end = units.serve_all(&running.runs.part(1.0 / running.parts), running.time, (walker, running.act));
-        running.time = end.max(least);
+        let earliest = running.time + running.each;
+        let end =
+            resources.serve_all(&running.usage.part(1.0 / running.parts), running.time, (warp_group, running.event));
+        running.time = end.max(earliest);
         running.left -= 1.0;
         if running.left > 0.0 {
             return false;

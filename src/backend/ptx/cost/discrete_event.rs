@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::async_queue::{AsyncQueue, QUEUES};
+use super::async_queue::{AsyncQueue, NUM_QUEUES};
 use super::events::EventPrograms;
 use super::resource_use::{NUM_RESOURCES, Resource};
 use super::resources::{BlockState, ResourceSpan, Resources};
@@ -13,10 +13,10 @@ const MAX_STEPS: usize = 4_000_000;
 
 /// What was seen of a multiprocessor with some tile blocks.
 pub struct Simulation {
-    pub walkers: Vec<WarpGroupState>,
+    pub warp_groups: Vec<WarpGroupState>,
     pub spans: Vec<TraceSpan>,
-    pub uses: Vec<ResourceSpan>,
-    pub laps: Vec<IterationTiming>,
+    pub resource_spans: Vec<ResourceSpan>,
+    pub iteration_timings: Vec<IterationTiming>,
     /// When the last one was done.
     pub end: f64,
     pub busy: [f64; NUM_RESOURCES],
@@ -25,28 +25,33 @@ pub struct Simulation {
 impl Simulation {
     /// So many tile blocks at the same time; `seen`: everything is noted. None: they wait for each other for ever.
     pub fn of(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<Simulation> {
-        let mut walkers = Vec::new();
+        let mut warp_groups = Vec::new();
         for block in 0..blocks {
-            for (agent, plan) in programs.agents.iter().enumerate() {
-                for team in 0..plan.teams as usize {
+            for (partition, plan) in programs.partitions.iter().enumerate() {
+                for pingpong_group in 0..plan.pingpong_groups as usize {
                     for group in 0..plan.groups as usize {
-                        walkers.push(WarpGroupState::new(walkers.len(), [block, agent, team, group], programs));
+                        warp_groups.push(WarpGroupState::new(
+                            warp_groups.len(),
+                            [block, partition, pingpong_group, group],
+                            programs,
+                        ));
                     }
                 }
             }
         }
-        let mut world = SimState {
+        let mut sim = SimState {
             programs,
-            units: Resources::new(seen),
+            resources: Resources::new(seen),
             blocks: (0..blocks).map(|_| BlockState::new(programs)).collect(),
-            queues: (0..QUEUES * walkers.len()).map(|_| AsyncQueue::default()).collect(),
+            queues: (0..NUM_QUEUES * warp_groups.len()).map(|_| AsyncQueue::default()).collect(),
             spans: seen.then(Vec::new),
-            laps: Vec::new(),
+            iteration_timings: Vec::new(),
         };
         for _ in 0..MAX_STEPS {
-            let ready = walkers.iter().filter(|walker| !walker.done && !walker.blocked);
-            let next = ready.min_by(|a, b| a.time.total_cmp(&b.time)).map(|walker| (walker.time, walker.number));
-            let running = world.queues.iter().enumerate().filter_map(|(number, list)| Some((list.next()?, number)));
+            let ready = warp_groups.iter().filter(|warp_group| !warp_group.done && !warp_group.blocked);
+            let next =
+                ready.min_by(|a, b| a.time.total_cmp(&b.time)).map(|warp_group| (warp_group.time, warp_group.number));
+            let running = sim.queues.iter().enumerate().filter_map(|(number, list)| Some((list.next()?, number)));
             let queue = running.min_by(|a, b| a.0.total_cmp(&b.0));
             let (number, is_queue) = match (next, queue) {
                 (Some((time, _)), Some((earlier, number))) if earlier <= time => (number, true),
@@ -55,24 +60,24 @@ impl Simulation {
                 (None, None) => break,
             };
             let changed = if is_queue {
-                world.queues[number].part(&mut world.units, number / QUEUES, programs.weights)
+                sim.queues[number].part(&mut sim.resources, number / NUM_QUEUES, programs.weights)
             } else {
-                let waits = matches!(walkers[number].step(&mut world), Progress::Waits);
-                walkers[number].blocked = waits;
+                let waits = matches!(warp_groups[number].step(&mut sim), Progress::Blocked);
+                warp_groups[number].blocked = waits;
                 !waits
             };
             if changed {
-                let block = walkers[if is_queue { number / QUEUES } else { number }].block;
-                walkers.iter_mut().filter(|other| other.block == block).for_each(|other| other.blocked = false);
+                let block = warp_groups[if is_queue { number / NUM_QUEUES } else { number }].block;
+                warp_groups.iter_mut().filter(|other| other.block == block).for_each(|other| other.blocked = false);
             }
         }
-        if walkers.iter().any(|walker| !walker.done) {
+        if warp_groups.iter().any(|warp_group| !warp_group.done) {
             return None;
         }
-        let end = walkers.iter().map(|walker| walker.time).fold(0.0, f64::max);
-        let SimState { units: Resources { busy, uses, .. }, spans, laps, .. } = world;
-        let (spans, uses) = (spans.unwrap_or_default(), uses.unwrap_or_default());
-        Some(Simulation { walkers, spans, uses, laps, end, busy })
+        let end = warp_groups.iter().map(|warp_group| warp_group.time).fold(0.0, f64::max);
+        let SimState { resources: Resources { busy, resource_spans, .. }, spans, iteration_timings, .. } = sim;
+        let (spans, resource_spans) = (spans.unwrap_or_default(), resource_spans.unwrap_or_default());
+        Some(Simulation { warp_groups, spans, resource_spans, iteration_timings, end, busy })
     }
 }
 
@@ -84,7 +89,7 @@ pub struct LoopCost {
     /// Cycles of an iteration, when it has gone round for a while.
     pub cycles: f64,
     /// Iterations, and whether grid, parameters or the kernel itself tell.
-    pub trips: f64,
+    pub trip_count: f64,
     pub known: bool,
     /// Does it stand around others?
     pub outer: bool,
@@ -111,46 +116,49 @@ fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
 /// Loops of the programs that compute, and cycles of a tile block, as if all iterations had been gone through.
 pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopCost>, f64) {
     let mut starts: HashMap<usize, (Vec<(usize, f64)>, f64)> = HashMap::new();
-    let last = |lap: &IterationTiming| lap.starts.first().map_or(0.0, |&(_, start)| start);
-    for (round, plan) in programs.rounds.iter().enumerate() {
-        let of_math = |lap: &&IterationTiming| {
-            let walker = &replay.walkers[lap.walker];
-            lap.round == round && walker.block == 0 && walker.group == 0 && !walker.loads(programs)
+    let last = |timings: &IterationTiming| timings.starts.first().map_or(0.0, |&(_, start)| start);
+    for (loop_index, plan) in programs.loops.iter().enumerate() {
+        let of_math = |timings: &&IterationTiming| {
+            let warp_group = &replay.warp_groups[timings.warp_group];
+            timings.loop_index == loop_index
+                && warp_group.block == 0
+                && warp_group.group == 0
+                && !warp_group.loads(programs)
         };
-        let laps: Vec<&IterationTiming> = replay.laps.iter().filter(of_math).collect();
-        if plan.deal.is_some() {
-            let all = laps.iter().flat_map(|lap| lap.starts.iter().copied()).collect();
-            let end = laps.iter().map(|lap| lap.end).fold(0.0, f64::max);
-            starts.insert(round, (all, end));
-        } else if let Some(lap) = laps.into_iter().max_by(|a, b| last(a).total_cmp(&last(b))) {
-            starts.insert(round, (lap.starts.clone(), lap.end));
+        let iteration_timings: Vec<&IterationTiming> = replay.iteration_timings.iter().filter(of_math).collect();
+        if plan.pingpong.is_some() {
+            let all = iteration_timings.iter().flat_map(|timings| timings.starts.iter().copied()).collect();
+            let end = iteration_timings.iter().map(|timings| timings.end).fold(0.0, f64::max);
+            starts.insert(loop_index, (all, end));
+        } else if let Some(timings) = iteration_timings.into_iter().max_by(|a, b| last(a).total_cmp(&last(b))) {
+            starts.insert(loop_index, (timings.starts.clone(), timings.end));
         }
     }
     let mut costs = Vec::new();
     let mut extra_of_lists: HashMap<usize, f64> = HashMap::new();
     // Loops stand in the list behind those within them.
-    for (round, plan) in programs.rounds.iter().enumerate() {
-        let Some((starts, end)) = starts.get(&round) else { continue };
-        let within = extra_of(programs, plan.acts, &extra_of_lists);
+    for (loop_index, plan) in programs.loops.iter().enumerate() {
+        let Some((starts, end)) = starts.get(&loop_index) else { continue };
+        let within = extra_of(programs, plan.body, &extra_of_lists);
         let cycles = steady(starts, *end) + within;
-        let (followed, trips) = (f64::from(plan.followed), plan.trips);
-        extra_of_lists.insert(round, followed * within + (trips - followed) * cycles);
-        costs.push(LoopCost { op: plan.op.index(), cycles, trips, known: plan.known, outer: plan.outer });
+        let (simulated, trip_count) = (f64::from(plan.simulated), plan.trip_count);
+        extra_of_lists.insert(loop_index, simulated * within + (trip_count - simulated) * cycles);
+        costs.push(LoopCost { op: plan.op.index(), cycles, trip_count, known: plan.known, outer: plan.outer });
     }
-    let main = programs.agents.first().map_or(0.0, |agent| extra_of(programs, agent.list, &extra_of_lists));
+    let main = programs.partitions.first().map_or(0.0, |partition| extra_of(programs, partition.list, &extra_of_lists));
     (costs, replay.end + main)
 }
 
 /// What loops of a list take beyond what was seen.
 fn extra_of(programs: &EventPrograms, list: usize, extra: &HashMap<usize, f64>) -> f64 {
-    let rounds = programs.lists[list].iter().filter_map(|act| match act.what {
-        super::events::EventKind::LoopTiming(round) => extra.get(&round).copied(),
+    let loops = programs.lists[list].iter().filter_map(|event| match event.what {
+        super::events::EventKind::Loop(loop_index) => extra.get(&loop_index).copied(),
         _ => None,
     });
-    rounds.sum()
+    loops.sum()
 }
 
 /// Which unit was busy for what part of the time.
 pub fn shares(replay: &Simulation) -> Vec<(Resource, f64)> {
-    Resource::ALL.into_iter().map(|unit| (unit, replay.busy[unit as usize] / replay.end.max(1.0))).collect()
+    Resource::ALL.into_iter().map(|resource| (resource, replay.busy[resource as usize] / replay.end.max(1.0))).collect()
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::machine_model::MachineModel;
 use super::op_cost::OpCosts;
 use super::resource_use::{Resource, ResourceUse};
-use super::trip_count::{LaunchInfo, trips};
-use crate::backend::ptx::plan::num_warps::GROUP_WARPS;
+use super::trip_count::{LaunchInfo, trip_counts};
+use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
 };
@@ -34,62 +34,62 @@ pub struct Event {
 pub enum EventKind {
     /// Instructions, what goes on behind them, then so many barriers; and these values arrive later, or are waited for here.
     Work {
-        demand: ResourceUse,
-        behind: ResourceUse,
+        usage: ResourceUse,
+        background: ResourceUse,
         stores: bool,
-        meets: u32,
+        barriers: u32,
         arrives: Vec<Value>,
         waits: bool,
     },
     /// A product that runs on its own, if it is not waited for.
-    Product {
-        runs: ResourceUse,
-        least: f64,
+    Mma {
+        mma_usage: ResourceUse,
+        min_cycles: f64,
         waits: bool,
-        gives: Vec<u32>,
+        releases: Vec<u32>,
     },
-    Fill(u32),
-    Take(u32),
-    Await(u32),
+    Produce(u32),
+    Advance(u32),
+    ConsumerWait(u32),
     /// All products but so many.
-    Land {
-        younger: usize,
+    MmaWait {
+        pending: usize,
     },
-    Give(Vec<u32>),
-    Turn(OrderPoint),
-    Pass(OrderPoint),
+    ConsumerRelease(Vec<u32>),
+    OrderWait(OrderPoint),
+    OrderArrive(OrderPoint),
     /// Waits until the group before has ended its turn.
-    BeginTurn,
-    /// The next group has its turn; `multiplied`: when tensor cores have done the products that were issued last.
-    EndTurn {
-        multiplied: bool,
+    NamedOrderWait,
+    /// The next group has its turn; `after_mma`: when tensor cores have done the products that were issued last.
+    NamedOrderArrive {
+        after_mma: bool,
     },
     /// Bytes leave shared memory on their own.
-    Send {
+    TmaStore {
         near: ResourceUse,
         far: ResourceUse,
     },
-    LoopTiming(usize),
+    Loop(usize),
 }
 
 /// A loop.
 pub struct LoopTiming {
     pub op: OpId,
-    pub acts: usize,
+    pub body: usize,
     /// What comes when it has been left.
-    pub leave: Option<usize>,
+    pub epilogue: Option<usize>,
     /// Iterations, and whether that is known.
-    pub trips: f64,
+    pub trip_count: f64,
     pub known: bool,
     /// So many are gone through.
-    pub followed: u32,
+    pub simulated: u32,
     /// Does it contain others?
     pub outer: bool,
     /// What each iteration takes of each ring, if they are dealt to teams.
-    pub deal: Option<Vec<StageCount>>,
-    pub ahead: Option<CpAsyncTiming>,
+    pub pingpong: Option<Vec<StageCount>>,
+    pub cp_async: Option<CpAsyncTiming>,
     /// Does it contain products?
-    pub multiplies: bool,
+    pub has_mma: bool,
 }
 
 /// Copies of a loop that run ahead of it.
@@ -100,7 +100,7 @@ pub struct CpAsyncTiming {
     pub issue: ResourceUse,
     pub bytes: f64,
     /// Threads copy for each other.
-    pub meets: bool,
+    pub barrier_at_head: bool,
     pub operands: bool,
 }
 
@@ -109,32 +109,32 @@ pub struct EventPrograms {
     pub weights: &'static MachineModel,
     /// Lists of acts; bodies of loops among them.
     pub lists: Vec<Vec<Event>>,
-    pub rounds: Vec<LoopTiming>,
-    pub agents: Vec<PartitionEvents>,
-    pub rings: Vec<PipelineCost>,
+    pub loops: Vec<LoopTiming>,
+    pub partitions: Vec<PartitionEvents>,
+    pub pipelines: Vec<PipelineCost>,
     pub channels: Vec<ChannelCost>,
 }
 
 /// An agent: so many teams, each of so many groups of warps that go through its program on their own.
 pub struct PartitionEvents {
-    pub acts: WarpRole,
+    pub role: WarpRole,
     pub list: usize,
-    pub teams: u32,
+    pub pingpong_groups: u32,
     pub groups: u32,
     pub warps: u32,
     /// Groups or bands that take turns: each is so many of the groups.
-    pub in_turn: u32,
+    pub ordered_groups: u32,
 }
 
 #[derive(Clone, Copy)]
 pub struct PipelineCost {
     pub stages: usize,
-    pub paired: bool,
+    pub clustered: bool,
 }
 
 #[derive(Clone, Copy)]
 pub struct ChannelCost {
-    pub ring: usize,
+    pub pipeline: usize,
     /// Bytes that arrive, and those of them that this block fetches.
     pub bytes: f64,
     pub fetched: f64,
@@ -153,66 +153,73 @@ impl EventPrograms {
         let mut programs = EventPrograms {
             weights,
             lists: Vec::new(),
-            rounds: Vec::new(),
-            agents: Vec::new(),
-            rings: Vec::new(),
+            loops: Vec::new(),
+            partitions: Vec::new(),
+            pipelines: Vec::new(),
             channels: Vec::new(),
         };
-        let known = trips(context.module, body, launched);
+        let known = trip_counts(context.module, body, launched);
         if let Some(roles) = schedule.warp_spec.as_deref() {
-            programs.rings = roles
+            programs.pipelines = roles
                 .pipelines
                 .iter()
-                .map(|ring| PipelineCost { stages: ring.num_stages as usize, paired: ring.clustered })
+                .map(|pipeline| PipelineCost { stages: pipeline.num_stages as usize, clustered: pipeline.clustered })
                 .collect();
             for channel in &roles.channels {
                 let share = |load: OpId| {
                     if roles.multicast.as_ref().is_some_and(|p| p.can_multicast(load)) { 0.5 } else { 1.0 }
                 };
                 programs.channels.push(ChannelCost {
-                    ring: channel.pipeline,
+                    pipeline: channel.pipeline,
                     bytes: f64::from(channel.bytes()),
                     fetched: channel.loads.iter().map(|load| f64::from(load.bytes) * share(load.load)).sum(),
                     boxes: channel.loads.iter().map(|load| load.boxes.len() as f64 * share(load.load)).sum(),
                 });
             }
         }
-        let multiplies = !context.inference.products.is_empty();
-        for agent in &schedule.partitions {
-            let warps = agent.warps.end - agent.warps.start;
-            let teams = if agent.role == WarpRole::Consumer {
+        let has_mma = !context.inference.products.is_empty();
+        for partition in &schedule.partitions {
+            let warps = partition.warps.end - partition.warps.start;
+            let pingpong_groups = if partition.role == WarpRole::Consumer {
                 schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups())
             } else {
                 1
             };
             // Four warps are those that one instruction multiplies for, or one for each scheduler.
-            let groups = match agent.role {
+            let groups = match partition.role {
                 WarpRole::Producer => 1,
-                _ if multiplies => (warps / teams / GROUP_WARPS).max(1),
+                _ if has_mma => (warps / pingpong_groups / WARP_GROUP_WARPS).max(1),
                 _ => 1,
             };
-            let each = if agent.role == WarpRole::Producer { 1 } else { warps / teams / groups };
+            let each = if partition.role == WarpRole::Producer { 1 } else { warps / pingpong_groups / groups };
             // Each band has tiles of its own.
-            let bands = if agent.role == WarpRole::Consumer { context.data_partitions } else { 1 };
-            let prices = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
+            let bands = if partition.role == WarpRole::Consumer { context.data_partitions } else { 1 };
+            let op_costs = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer = EventBuilder {
-                prices,
+                op_costs,
                 schedule,
                 known: &known,
-                loads: agent.role == WarpRole::Producer,
+                loads: partition.role == WarpRole::Producer,
                 exponentials: None,
                 programs: &mut programs,
             };
-            let list = writer.body(agent.body);
-            let in_turn = if bands > 1 { bands } else { groups };
-            programs.agents.push(PartitionEvents { acts: agent.role, list, teams, groups, warps: each, in_turn });
+            let list = writer.body(partition.body);
+            let ordered_groups = if bands > 1 { bands } else { groups };
+            programs.partitions.push(PartitionEvents {
+                role: partition.role,
+                list,
+                pingpong_groups,
+                groups,
+                warps: each,
+                ordered_groups,
+            });
         }
         programs
     }
 }
 
 struct EventBuilder<'a, 'm> {
-    prices: OpCosts<'a, 'm>,
+    op_costs: OpCosts<'a, 'm>,
     schedule: &'a Schedule,
     known: &'a HashMap<OpId, f64>,
     /// One lane, which does one thing after another.
@@ -223,12 +230,12 @@ struct EventBuilder<'a, 'm> {
 }
 
 /// Instructions, and nothing else.
-fn work(demand: ResourceUse) -> EventKind {
+fn work(usage: ResourceUse) -> EventKind {
     EventKind::Work {
-        demand,
-        behind: ResourceUse::default(),
+        usage,
+        background: ResourceUse::default(),
         stores: false,
-        meets: 0,
+        barriers: 0,
         arrives: Vec::new(),
         waits: false,
     }
@@ -236,32 +243,32 @@ fn work(demand: ResourceUse) -> EventKind {
 
 /// Work that stands side by side is mixed by the assembler, so that its units are busy at the same time; but who folds a tile has to have
 /// all of it before its result is used.
-fn mixed(acts: Vec<Event>) -> Vec<Event> {
-    let mut out: Vec<Event> = Vec::with_capacity(acts.len());
+fn mixed(events: Vec<Event>) -> Vec<Event> {
+    let mut out: Vec<Event> = Vec::with_capacity(events.len());
     let mut most = 0.0;
     let mut open = false;
-    for mut act in acts {
-        let mixes = act.mixes();
-        if let (true, Some(last), EventKind::Work { demand, .. }) = (open && mixes, out.last_mut(), &act.what)
-            && let EventKind::Work { demand: all, .. } = &mut last.what
+    for mut event in events {
+        let mixes = event.mixes();
+        if let (true, Some(last), EventKind::Work { usage, .. }) = (open && mixes, out.last_mut(), &event.what)
+            && let EventKind::Work { usage: all, .. } = &mut last.what
         {
-            let alone = demand.alone();
-            *all += *demand;
-            last.reads.append(&mut act.reads);
+            let alone = usage.alone();
+            *all += *usage;
+            last.reads.append(&mut event.reads);
             if alone > most {
                 most = alone;
-                last.label = act.label;
+                last.label = event.label;
             }
             last.count += 1;
-            open = !act.folds;
+            open = !event.folds;
             continue;
         }
-        open = mixes && !act.folds;
-        most = match &act.what {
-            EventKind::Work { demand, .. } => demand.alone(),
+        open = mixes && !event.folds;
+        most = match &event.what {
+            EventKind::Work { usage, .. } => usage.alone(),
             _ => 0.0,
         };
-        out.push(act);
+        out.push(event);
     }
     out
 }
@@ -273,34 +280,35 @@ impl Event {
 
     /// Only instructions, without a barrier, and nothing arrives later?
     fn mixes(&self) -> bool {
-        matches!(&self.what, EventKind::Work { meets: 0, arrives, waits: false, behind, .. } if arrives.is_empty() && behind.alone() == 0.0)
+        matches!(&self.what, EventKind::Work { barriers: 0, arrives, waits: false, background, .. } if arrives.is_empty() && background.alone() == 0.0)
     }
 }
 
 impl EventBuilder<'_, '_> {
     fn body(&mut self, body: SeqId) -> usize {
-        let mut acts = Vec::new();
-        self.steps(body, &mut acts);
+        let mut events = Vec::new();
+        self.steps(body, &mut events);
         if self.has_turns(body) {
             // The planner gives turns only to bodies in which threads do not meet; prices assume barriers for conversions.
-            for act in &mut acts {
-                if let EventKind::Work { meets, .. } = &mut act.what {
-                    *meets = 0;
+            for event in &mut events {
+                if let EventKind::Work { barriers, .. } = &mut event.what {
+                    *barriers = 0;
                 }
             }
         }
-        let acts = if self.loads { acts } else { mixed(acts) };
-        self.programs.lists.push(acts);
+        let events = if self.loads { events } else { mixed(events) };
+        self.programs.lists.push(events);
         self.programs.lists.len() - 1
     }
 
-    fn steps(&mut self, body: SeqId, acts: &mut Vec<Event>) {
+    fn steps(&mut self, body: SeqId, events: &mut Vec<Event>) {
         let schedule = self.schedule;
         for step in schedule.steps(body) {
-            self.step(step, acts);
-            let makes = |value| step.ops().iter().any(|&id| self.prices.context.module.op(id).results.contains(&value));
+            self.step(step, events);
+            let makes =
+                |value| step.ops().iter().any(|&id| self.op_costs.context.module.op(id).results.contains(&value));
             if self.exponentials.is_some_and(makes) {
-                self.pass_work(acts);
+                self.pass_work(events);
             }
         }
     }
@@ -315,130 +323,144 @@ impl EventBuilder<'_, '_> {
         steps.iter().any(is_turn) && !steps.iter().any(|step| matches!(step, Step::Sub(SubStep::Barrier { .. })))
     }
 
-    fn push(&self, acts: &mut Vec<Event>, step: &Step, label: String, what: EventKind) {
+    fn push(&self, events: &mut Vec<Event>, step: &Step, label: String, what: EventKind) {
         let reads = match step {
             Step::Exec(_)
             | Step::TmaStore(_)
             | Step::PrivatizedAtomic(_)
             | Step::StripMine(_)
             | Step::Mma(_)
-            | Step::For(_) => self.prices.context.values_read_by(step),
+            | Step::For(_) => self.op_costs.context.values_read_by(step),
             _ => Vec::new(),
         };
         let folds = step.ops().iter().any(|&id| {
-            let code = self.prices.context.module.op(id).code;
+            let code = self.op_costs.context.module.op(id).code;
             matches!(code, Opcode::Reduce | Opcode::Scan)
         });
-        acts.push(Event { reads, folds, ..Event::new(what, label) });
+        events.push(Event { reads, folds, ..Event::new(what, label) });
     }
 
-    fn step(&mut self, step: &Step, acts: &mut Vec<Event>) {
-        let context = self.prices.context;
+    fn step(&mut self, step: &Step, events: &mut Vec<Event>) {
+        let context = self.op_costs.context;
         let name =
             |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
-            Step::Sub(SubStep::MmaWaitAll) => self.push(acts, step, "land".to_owned(), EventKind::Land { younger: 0 }),
+            Step::Sub(SubStep::MmaWaitAll) => {
+                self.push(events, step, "land".to_owned(), EventKind::MmaWait { pending: 0 })
+            }
             // What else a step does within is in the price of its op.
             Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
-                let price = self.prices.op(id);
-                let arrives = if price.arrives { context.module.op(id).results.clone() } else { Vec::new() };
+                let cost = self.op_costs.op(id);
+                let arrives = if cost.arrives { context.module.op(id).results.clone() } else { Vec::new() };
                 let what = EventKind::Work {
-                    demand: price.demand,
-                    behind: price.behind,
-                    stores: !price.arrives,
-                    meets: price.meets,
+                    usage: cost.usage,
+                    background: cost.background,
+                    stores: !cost.arrives,
+                    barriers: cost.barriers,
                     arrives,
                     waits: false,
                 };
-                if price.demand.alone() > 0.0 || price.meets > 0 {
-                    self.push(acts, step, name(id), what);
+                if cost.usage.alone() > 0.0 || cost.barriers > 0 {
+                    self.push(events, step, name(id), what);
                 }
             }
             &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
                 let tile = context.module.op(id).results[0];
                 let bytes =
-                    crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.prices.groups;
-                let demand = ResourceUse::of(Resource::Shared, bytes / self.prices.weights.shared);
-                self.push(acts, step, name(id), work(demand));
+                    crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.op_costs.groups;
+                let usage = ResourceUse::of(Resource::Shared, bytes / self.op_costs.weights.shared);
+                self.push(events, step, name(id), work(usage));
             }
             Step::StripMine(strip) => {
-                let (mut demand, mut behind) = (ResourceUse::default(), ResourceUse::default());
-                let mut meets = 0;
+                let (mut usage, mut background) = (ResourceUse::default(), ResourceUse::default());
+                let mut barriers = 0;
                 let mut arrives = false;
                 for &(id, part) in &strip.ops {
                     if part == StripRole::Body {
-                        let price = self.prices.op(id);
-                        demand += price.demand;
-                        behind += price.behind;
-                        meets = meets.max(price.meets);
-                        arrives |= price.arrives;
+                        let cost = self.op_costs.op(id);
+                        usage += cost.usage;
+                        background += cost.background;
+                        barriers = barriers.max(cost.barriers);
+                        arrives |= cost.arrives;
                     }
                 }
                 let first = strip.ops().next().map_or_else(String::new, name);
-                let what =
-                    EventKind::Work { demand, behind, stores: !arrives, meets, arrives: Vec::new(), waits: arrives };
-                self.push(acts, step, format!("strip {first}"), what);
+                let what = EventKind::Work {
+                    usage,
+                    background,
+                    stores: !arrives,
+                    barriers,
+                    arrives: Vec::new(),
+                    waits: arrives,
+                };
+                self.push(events, step, format!("strip {first}"), what);
             }
             Step::TmaStore(send) => {
                 let id = send.op;
-                let (price, bytes) = self.prices.send(id);
-                let (demand, behind, meets) = (price.demand, price.behind, price.meets);
-                let what = EventKind::Work { demand, behind, stores: true, meets, arrives: Vec::new(), waits: false };
-                self.push(acts, step, name(id), what);
-                let weights = self.prices.weights;
+                let (cost, bytes) = self.op_costs.send(id);
+                let (usage, background, barriers) = (cost.usage, cost.background, cost.barriers);
+                let what =
+                    EventKind::Work { usage, background, stores: true, barriers, arrives: Vec::new(), waits: false };
+                self.push(events, step, name(id), what);
+                let weights = self.op_costs.weights;
                 let near = ResourceUse::of(Resource::L2, bytes / weights.l2);
                 let far = ResourceUse::of(Resource::Memory, bytes / weights.memory);
-                acts.push(Event::new(EventKind::Send { near, far }, name(id)));
+                events.push(Event::new(EventKind::TmaStore { near, far }, name(id)));
             }
-            Step::Mma(plan) => self.multiply(step, plan, acts),
-            &Step::Produce(channel) => self.push(acts, step, format!("fill {channel}"), EventKind::Fill(channel)),
-            &Step::Advance(channel) => self.push(acts, step, format!("take {channel}"), EventKind::Take(channel)),
+            Step::Mma(plan) => self.multiply(step, plan, events),
+            &Step::Produce(channel) => self.push(events, step, format!("fill {channel}"), EventKind::Produce(channel)),
+            &Step::Advance(channel) => self.push(events, step, format!("take {channel}"), EventKind::Advance(channel)),
             Step::ConsumerWait(wait) => {
-                self.push(acts, step, format!("await {}", wait.channel), EventKind::Await(wait.channel))
+                self.push(events, step, format!("await {}", wait.channel), EventKind::ConsumerWait(wait.channel))
             }
             Step::MmaWait(land) => {
                 let label = format!("land {}", land.mma.index());
-                self.push(acts, step, label, EventKind::Land { younger: land.pending });
+                self.push(events, step, label, EventKind::MmaWait { pending: land.pending });
             }
             Step::ConsumerTryWait(_) => {}
             Step::ExpOrderWait { exponentials, .. } => {
-                self.push(acts, step, "turn work".to_owned(), EventKind::BeginTurn);
+                self.push(events, step, "turn work".to_owned(), EventKind::NamedOrderWait);
                 self.exponentials = Some(*exponentials);
             }
-            Step::ExpOrderArrive(_) => self.pass_work(acts),
+            Step::ExpOrderArrive(_) => self.pass_work(events),
             Step::ConsumerRelease(channels) => {
-                self.push(acts, step, format!("give {}", all(channels)), EventKind::Give(channels.clone()));
+                self.push(
+                    events,
+                    step,
+                    format!("give {}", all(channels)),
+                    EventKind::ConsumerRelease(channels.clone()),
+                );
             }
-            &Step::OrderWait(turn) => self.push(acts, step, format!("turn {turn}"), EventKind::Turn(turn)),
-            &Step::OrderArrive(turn) => self.push(acts, step, format!("pass {turn}"), EventKind::Pass(turn)),
-            Step::For(plan) => self.for_loop(step, plan, acts),
+            &Step::OrderWait(turn) => self.push(events, step, format!("turn {turn}"), EventKind::OrderWait(turn)),
+            &Step::OrderArrive(turn) => self.push(events, step, format!("pass {turn}"), EventKind::OrderArrive(turn)),
+            Step::For(plan) => self.for_loop(step, plan, events),
             Step::Loop(plan) => {
                 let list = self.body(plan.body);
-                self.round(plan.op, list, None, None, acts);
+                self.push_loop(plan.op, list, None, None, events);
             }
             &Step::If { op, ref arms, .. } => {
                 // What loops and multiplies is what counts; and of work what is rare stands in the longer arm.
                 let regions = &context.module.op(op).regions;
                 let weight = |&arm: &usize| regions.get(arm).map(|&region| self.weight(region));
                 if let Some(&arm) = (0..arms.len()).min_by_key(weight).and_then(|arm| arms.get(arm)) {
-                    self.steps(arm, acts);
+                    self.steps(arm, events);
                 }
             }
         }
     }
 
     /// The next group has its turn to work: when the exponentials have been computed, wherever the step is.
-    fn pass_work(&mut self, acts: &mut Vec<Event>) {
+    fn pass_work(&mut self, events: &mut Vec<Event>) {
         if self.exponentials.take().is_some() {
-            acts.push(Event::new(EventKind::EndTurn { multiplied: false }, "pass work".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: false }, "pass work".to_owned()));
         }
     }
 
     /// Of a branch: whether it does without loops and products, and its ops.
     fn weight(&self, region: BlockId) -> (bool, usize) {
-        let module = self.prices.context.module;
+        let module = self.op_costs.context.module;
         let (mut plain, mut count) = (true, 0);
         module.walk(region, &mut |id| {
             plain &= !matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI | Opcode::For | Opcode::Loop);
@@ -447,36 +469,36 @@ impl EventBuilder<'_, '_> {
         (plain, count)
     }
 
-    fn multiply(&mut self, step: &Step, plan: &MmaGroup, acts: &mut Vec<Event>) {
-        let context = self.prices.context;
+    fn multiply(&mut self, step: &Step, plan: &MmaGroup, events: &mut Vec<Event>) {
+        let context = self.op_costs.context;
         let Some(last) = plan.last() else { return };
         let roles = self.schedule.warp_spec.as_deref();
         let fetched = |value: Value| {
             let load = context.source_load(value);
             load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)))
         };
-        let (mut before, mut runs, mut after, mut meets) =
+        let (mut before, mut mma_usage, mut after, mut barriers) =
             (ResourceUse::default(), ResourceUse::default(), ResourceUse::default(), 0);
-        let mut least = 0.0;
+        let mut min_cycles = 0.0;
         for &id in &plan.ops {
-            let price = self.prices.product(id, &fetched);
-            before += price.before.demand;
-            meets = meets.max(price.before.meets);
-            runs += price.runs;
-            least += price.least;
-            after += price.after;
+            let cost = self.op_costs.product(id, &fetched);
+            before += cost.before.usage;
+            barriers = barriers.max(cost.before.barriers);
+            mma_usage += cost.mma_usage;
+            min_cycles += cost.min_cycles;
+            after += cost.after;
         }
         let name = format!("multiply {}", last.index());
-        if before.alone() > 0.0 || meets > 0 {
+        if before.alone() > 0.0 || barriers > 0 {
             self.push(
-                acts,
+                events,
                 step,
                 name.clone(),
                 EventKind::Work {
-                    demand: before,
-                    behind: ResourceUse::default(),
+                    usage: before,
+                    background: ResourceUse::default(),
                     stores: false,
-                    meets,
+                    barriers,
                     arrives: Vec::new(),
                     waits: false,
                 },
@@ -484,90 +506,95 @@ impl EventBuilder<'_, '_> {
         }
         let asynchronous = context.inference.runs_alone(last);
         if !asynchronous {
-            self.push(acts, step, name, work(runs));
+            self.push(events, step, name, work(mma_usage));
             if !plan.releases.is_empty() {
-                acts.push(Event::new(EventKind::Give(plan.releases.clone()), "give".to_owned()));
+                events.push(Event::new(EventKind::ConsumerRelease(plan.releases.clone()), "give".to_owned()));
             }
             return;
         }
         let waits = !context.is_async(&plan.ops);
         if plan.order.acquire {
-            acts.push(Event::new(EventKind::BeginTurn, "turn products".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderWait, "turn products".to_owned()));
         }
-        self.push(acts, step, name.clone(), EventKind::Product { runs, least, waits, gives: plan.releases.clone() });
+        self.push(
+            events,
+            step,
+            name.clone(),
+            EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() },
+        );
         if plan.order.release {
-            acts.push(Event::new(EventKind::EndTurn { multiplied: true }, "pass products".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: true }, "pass products".to_owned()));
         }
         if after.alone() > 0.0 {
             let what = work(after);
-            acts.push(Event::new(what, format!("sums of {}", last.index())));
+            events.push(Event::new(what, format!("sums of {}", last.index())));
         }
     }
 
-    fn for_loop(&mut self, step: &Step, plan: &For, acts: &mut Vec<Event>) {
+    fn for_loop(&mut self, step: &Step, plan: &For, events: &mut Vec<Event>) {
         if !plan.hoisted.is_empty() {
             // Bounds and what comes in another layout.
-            let demand = ResourceUse::time(self.prices.weights.dependent_issue);
-            self.push(acts, step, "hoist".to_owned(), work(demand));
+            let usage = ResourceUse::time(self.op_costs.weights.dependent_issue);
+            self.push(events, step, "hoist".to_owned(), work(usage));
         } else {
-            self.push(acts, step, "for".to_owned(), work(ResourceUse::time(0.0)));
+            self.push(events, step, "for".to_owned(), work(ResourceUse::time(0.0)));
         }
         let list = self.body(plan.body);
-        if plan.cp_async.as_ref().is_some_and(|ahead| ahead.async_mma) {
-            let what = EventKind::Land { younger: 0 };
+        if plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.async_mma) {
+            let what = EventKind::MmaWait { pending: 0 };
             self.programs.lists[list].insert(0, Event::new(what, "land all".to_owned()));
         }
-        let leave = plan.epilogue.map(|leave| self.body(leave));
-        let ahead = plan.cp_async.as_ref().map(|ahead| CpAsyncTiming {
-            stages: ahead.stages,
-            issue: self.prices.copies(ahead.stage_bytes as f64),
-            bytes: ahead.stage_bytes as f64 / self.prices.groups,
-            meets: ahead.barrier_at_head,
-            operands: ahead.barrier_at_head,
+        let epilogue = plan.epilogue.map(|epilogue| self.body(epilogue));
+        let cp_async = plan.cp_async.as_ref().map(|cp_async| CpAsyncTiming {
+            stages: cp_async.stages,
+            issue: self.op_costs.copies(cp_async.stage_bytes as f64),
+            bytes: cp_async.stage_bytes as f64 / self.op_costs.groups,
+            barrier_at_head: cp_async.barrier_at_head,
+            operands: cp_async.barrier_at_head,
         });
-        let deal = plan.pingpong.as_ref().map(|deal| deal.stages_per_iteration.clone());
-        self.round(plan.op, list, leave, ahead, acts);
-        if let Some(round) = self.programs.rounds.last_mut() {
-            round.deal = deal;
+        let pingpong = plan.pingpong.as_ref().map(|pingpong| pingpong.stages_per_iteration.clone());
+        self.push_loop(plan.op, list, epilogue, cp_async, events);
+        if let Some(timing) = self.programs.loops.last_mut() {
+            timing.pingpong = pingpong;
         }
     }
 
-    fn round(
+    fn push_loop(
         &mut self,
         op: OpId,
         list: usize,
-        leave: Option<usize>,
-        ahead: Option<CpAsyncTiming>,
-        acts: &mut Vec<Event>,
+        epilogue: Option<usize>,
+        cp_async: Option<CpAsyncTiming>,
+        events: &mut Vec<Event>,
     ) {
-        let (mut multiplies, mut outer) = (false, false);
-        let module = self.prices.context.module;
+        let (mut has_mma, mut outer) = (false, false);
+        let module = self.op_costs.context.module;
         for &region in &module.op(op).regions {
             module.walk(region, &mut |id| {
-                multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI);
+                has_mma |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI);
                 outer |= matches!(module.op(id).code, Opcode::For | Opcode::Loop);
             });
         }
         let known = self.known.get(&op).copied();
-        let trips = known.unwrap_or(DEFAULT_TRIP_COUNTS[usize::from(outer)]);
-        let deal = self.schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
-        let is_dealt = deal.is_some_and(|deal| deal.loop_op == op);
+        let trip_count = known.unwrap_or(DEFAULT_TRIP_COUNTS[usize::from(outer)]);
+        let pingpong = self.schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
+        let is_dealt = pingpong.is_some_and(|pingpong| pingpong.loop_op == op);
         let most = if is_dealt { SIMULATED_PINGPONG_ITERATIONS } else { SIMULATED_ITERATIONS[usize::from(outer)] };
-        let followed = (trips.ceil() as u32).min(most);
-        self.programs.rounds.push(LoopTiming {
+        let simulated = (trip_count.ceil() as u32).min(most);
+        self.programs.loops.push(LoopTiming {
             op,
-            acts: list,
-            leave,
-            trips,
+            body: list,
+            epilogue,
+            trip_count,
             known: known.is_some(),
-            followed,
+            simulated,
             outer,
-            deal: None,
-            ahead,
-            multiplies,
+            pingpong: None,
+            cp_async,
+            has_mma,
         });
-        let index = self.programs.rounds.len() - 1;
+        let index = self.programs.loops.len() - 1;
         let label = format!("for {}", op.index());
-        acts.push(Event::new(EventKind::LoopTiming(index), label));
+        events.push(Event::new(EventKind::Loop(index), label));
     }
 }

@@ -52,11 +52,11 @@ pub struct Cost {
     /// So many of them.
     pub blocks: u32,
     /// Loops of those who compute, the inner ones first.
-    pub rounds: Vec<LoopCost>,
+    pub loops: Vec<LoopCost>,
     /// What part of the time which unit is busy.
     pub busy: Vec<(&'static str, f64)>,
     /// The largest part of the time of a unit that has as much to do whatever the plan: no plan takes less than this part.
-    pub bound: f64,
+    pub lower_bound_fraction: f64,
     /// Tile blocks one after the other on a multiprocessor, if the grid is known, and cycles of the launch then.
     pub waves: Option<f64>,
     pub launch: Option<f64>,
@@ -64,7 +64,7 @@ pub struct Cost {
 
 impl Cost {
     /// Cycles of a multiprocessor for each tile block: by which alternatives are compared.
-    pub fn each(&self) -> f64 {
+    pub fn cycles_per_block(&self) -> f64 {
         self.block / f64::from(self.blocks.max(1))
     }
 }
@@ -91,16 +91,17 @@ impl CostInput<'_, '_> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
         let replay = Simulation::of(&programs, blocks as usize, false)?;
-        let (rounds, block) = discrete_event::extrapolated(&programs, &replay);
+        let (loops, block) = discrete_event::extrapolated(&programs, &replay);
         let block = block + weights.block_launch;
         let shares = discrete_event::shares(&replay);
         let fixed = [Resource::Tensor, Resource::Special, Resource::L2, Resource::Memory];
-        let bound = shares.iter().filter(|(unit, _)| fixed.contains(unit)).map(|share| share.1).fold(0.0, f64::max);
-        let busy = shares.into_iter().map(|(unit, share)| (unit.name(), share)).collect();
+        let lower_bound_fraction =
+            shares.iter().filter(|(resource, _)| fixed.contains(resource)).map(|share| share.1).fold(0.0, f64::max);
+        let busy = shares.into_iter().map(|(resource, share)| (resource.name(), share)).collect();
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
         let waves = all.map(|all| (all / (weights.multiprocessors * f64::from(blocks))).ceil().max(1.0));
         let launch = waves.map(|waves| waves * block + weights.launch);
-        Some(Cost { block, blocks, rounds, busy, bound, waves, launch })
+        Some(Cost { block, blocks, loops, busy, lower_bound_fraction, waves, launch })
     }
 
     /// The replay as SVG.
@@ -129,10 +130,11 @@ impl CostInput<'_, '_> {
         let module = self.context.module;
         let Some(grid) = self.launched.grid else { return };
         let blocks = grid.iter().map(|&n| f64::from(n)).product::<f64>();
-        let Some(agent) = self.schedule.partitions.iter().find(|agent| agent.role != WarpRole::Producer) else {
+        let Some(partition) = self.schedule.partitions.iter().find(|partition| partition.role != WarpRole::Producer)
+        else {
             return;
         };
-        for step in self.schedule.steps(agent.body) {
+        for step in self.schedule.steps(partition.body) {
             let Step::For(plan) = step else { continue };
             let mut stores = Vec::new();
             for inner in self.schedule.steps(plan.body) {
@@ -142,11 +144,11 @@ impl CostInput<'_, '_> {
             let tiles = tiles_stored(module, self.body, store, self.launched);
             // Each band stores its own.
             let tiles = tiles.map(|tiles| tiles / f64::from(self.context.data_partitions));
-            for round in programs.rounds.iter_mut().filter(|round| round.op == plan.op && !round.known) {
+            for timing in programs.loops.iter_mut().filter(|timing| timing.op == plan.op && !timing.known) {
                 if let Some(tiles) = tiles {
-                    round.trips = (tiles / blocks).ceil().max(1.0);
-                    round.followed = round.followed.min(round.trips.ceil() as u32);
-                    round.known = true;
+                    timing.trip_count = (tiles / blocks).ceil().max(1.0);
+                    timing.simulated = timing.simulated.min(timing.trip_count.ceil() as u32);
+                    timing.known = true;
                 }
             }
         }

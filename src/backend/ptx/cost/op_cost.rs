@@ -3,8 +3,9 @@
 
 use super::machine_model::MachineModel;
 use super::resource_use::{Resource, ResourceUse};
+use crate::backend::ptx::hardware::{MMA_K_BYTES, WARP_SIZE, WGMMA_ROWS};
 use crate::backend::ptx::layout_inference::{Source, ViewShape, stored};
-use crate::backend::ptx::plan::num_warps::{WARP, extent};
+use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -17,9 +18,8 @@ const SECTOR_BYTES: f64 = 32.0;
 const ACCESS: f64 = 3.0;
 /// Instructions that a warp issues for one of tensor cores that runs on its own: its descriptors, and itself.
 const ISSUED: f64 = 5.0;
-/// Bytes of k of one instruction of tensor cores, and rows of one that runs on its own.
-const STEP_BYTES: f64 = 32.0;
-const ROWS: f64 = 64.0;
+const STEP_BYTES: f64 = MMA_K_BYTES as f64;
+const ROWS: f64 = WGMMA_ROWS as f64;
 
 /// Instructions for an element.
 #[derive(Clone, Copy, Default)]
@@ -45,11 +45,11 @@ enum CostRule {
     /// An atomic with a result, by this tile.
     Atomic(Value),
     /// Elements at computed places of shared memory.
-    Lookup,
+    Gather,
     /// Elements in other registers.
     Move,
     /// One instruction that the next one waits for.
-    Step,
+    Dependent,
     /// No instructions, or a price of another rule.
     Nothing,
 }
@@ -57,11 +57,11 @@ enum CostRule {
 /// What an op asks for, of the warps that go through it together.
 #[derive(Clone, Copy, Default)]
 pub struct OpCost {
-    pub demand: ResourceUse,
+    pub usage: ResourceUse,
     /// What goes on behind it: nobody waits for it.
-    pub behind: ResourceUse,
+    pub background: ResourceUse,
     /// Barriers of all warps that hold a tile together.
-    pub meets: u32,
+    pub barriers: u32,
     /// What it gives arrives later.
     pub arrives: bool,
 }
@@ -70,8 +70,8 @@ pub struct OpCost {
 #[derive(Clone, Copy, Default)]
 pub struct MmaCost {
     /// Of tensor cores, while they run, and how long that takes at least.
-    pub runs: ResourceUse,
-    pub least: f64,
+    pub mma_usage: ResourceUse,
+    pub min_cycles: f64,
     /// What comes before: operands on their way.
     pub before: OpCost,
     /// What comes after, with the result.
@@ -92,7 +92,7 @@ impl OpCosts<'_, '_> {
     /// Instructions of all warps, so many for each slot of a thread.
     fn instructions(&self, slots: f64, mix: InstructionMix) -> ResourceUse {
         let crowd = 1.0 + self.weights.warpgroup_contention * self.groups.log2();
-        let lanes = slots * self.warps * f64::from(WARP) * crowd;
+        let lanes = slots * self.warps * f64::from(WARP_SIZE) * crowd;
         ResourceUse::of(Resource::Issue, lanes * mix.all / self.weights.issue)
             .and(Resource::Alu, lanes * mix.alu / self.weights.alu)
             .and(Resource::Special, lanes * mix.special / self.weights.special)
@@ -100,7 +100,10 @@ impl OpCosts<'_, '_> {
 
     fn slots(&self, value: Value) -> f64 {
         self.context.inference.natural(value).map_or_else(
-            || (extent(self.context.module, value).0 as f64 / (self.warps * self.groups * f64::from(WARP))).max(1.0),
+            || {
+                (extent(self.context.module, value).0 as f64 / (self.warps * self.groups * f64::from(WARP_SIZE)))
+                    .max(1.0)
+            },
             |layout| layout.num_registers() as f64,
         )
     }
@@ -110,29 +113,29 @@ impl OpCosts<'_, '_> {
         let module = self.context.module;
         let op = module.op(id);
         let Some(&first) = op.results.first().or(op.operands.first()) else { return OpCost::default() };
-        let demand = |demand| OpCost { demand, ..OpCost::default() };
+        let usage = |usage| OpCost { usage, ..OpCost::default() };
         let pricing = self.pricing(op);
         debug_assert_eq!(matches!(pricing, CostRule::Elements(_)), op.code.is_elementwise(), "{:?}", op.code);
         match pricing {
             CostRule::Elements(mix) => self.elements(op, mix),
             CostRule::Reduce => self.reduce(id),
             CostRule::Scan => {
-                let mut price = self.reduce(id);
-                price.demand += self.instructions(2.0 * self.slots(op.operands[0]), mix(1.0, 0.5, 0.0));
-                price
+                let mut cost = self.reduce(id);
+                cost.usage += self.instructions(2.0 * self.slots(op.operands[0]), mix(1.0, 0.5, 0.0));
+                cost
             }
             CostRule::Load => self.access(id, op.results[0], false),
             CostRule::Store(tile) => self.access(id, tile, true),
             CostRule::Atomic(tile) => OpCost { arrives: true, ..self.access(id, tile, true) },
-            CostRule::Lookup => {
+            CostRule::Gather => {
                 let slots = self.slots(first);
-                let bytes = slots * self.warps * f64::from(WARP) * 4.0 * 4.0;
+                let bytes = slots * self.warps * f64::from(WARP_SIZE) * 4.0 * 4.0;
                 let lookups =
                     self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Resource::Shared, bytes / self.weights.shared);
-                OpCost { meets: 2, ..demand(lookups) }
+                OpCost { barriers: 2, ..usage(lookups) }
             }
-            CostRule::Move => demand(self.instructions(self.slots(first), mix(1.0, 0.5, 0.0))),
-            CostRule::Step => demand(ResourceUse::time(self.weights.dependent_issue)),
+            CostRule::Move => usage(self.instructions(self.slots(first), mix(1.0, 0.5, 0.0))),
+            CostRule::Dependent => usage(ResourceUse::time(self.weights.dependent_issue)),
             CostRule::Nothing => OpCost::default(),
         }
     }
@@ -141,21 +144,21 @@ impl OpCosts<'_, '_> {
     fn elements(&self, op: &Op, mix: InstructionMix) -> OpCost {
         let result = op.results[0];
         let slots = self.slots(result);
-        let mut demand = self.instructions(slots, mix);
-        demand.latency += self.weights.dependent_issue;
+        let mut usage = self.instructions(slots, mix);
+        usage.latency += self.weights.dependent_issue;
         if slots <= 1.0 && self.context.inference.num_elements(result) == 1 {
             // Numbers that all threads have: divisions take their time.
-            demand.latency += mix.all * self.weights.dependent_issue;
+            usage.latency += mix.all * self.weights.dependent_issue;
         }
-        let mut price = OpCost { demand, ..OpCost::default() };
+        let mut cost = OpCost { usage, ..OpCost::default() };
         if let Some(wanted) = self.context.inference.layout(result) {
             for &operand in &op.operands {
                 let moved = self.moved(operand, wanted);
-                price.demand += moved.demand;
-                price.meets += moved.meets;
+                cost.usage += moved.usage;
+                cost.barriers += moved.barriers;
             }
         }
-        price
+        cost
     }
 
     /// Returns the rule that prices an op. The match has no wildcard, so that a new op has to state its cost.
@@ -171,7 +174,7 @@ impl OpCosts<'_, '_> {
             StoreView | AtomicRedView => CostRule::Store(stored(op)),
             StorePtr => CostRule::Store(op.group(1)[0]),
             AtomicRmw | AtomicCas => CostRule::Atomic(op.group(1)[0]),
-            Gather | Histogram => CostRule::Lookup,
+            Gather | Histogram => CostRule::Gather,
             Cat | Extract | Insert | Pack | Unpack => CostRule::Move,
             AddF | SubF | MulF | Fma | NegF | AbsF => each(if bits(op.results[0]) > 32 { 2.0 } else { 1.0 }, 0.0, 0.0),
             Bitcast | PtrToInt | IntToPtr | PtrToPtr => each(0.0, 0.0, 0.0),
@@ -188,7 +191,7 @@ impl OpCosts<'_, '_> {
             AbsI | AddI | AndI | Ceil | CmpF | CmpI | ExtI | FToI | Floor | IToF | MaxF | MaxI | MinF | MinI | NegI
             | OrI | Select | ShlI | ShrI | SubI | TruncI | XorI => each(1.0, 1.0, 0.0),
             Alloca | Assert | Break | Continue | For | GdcLaunchDependents | GdcWait | If | Loop | MemoryFenceAlias
-            | MultimemLoadReduce | MultimemReduce | MultimemStore | Print | Return | Yield => CostRule::Step,
+            | MultimemLoadReduce | MultimemReduce | MultimemStore | Print | Return | Yield => CostRule::Dependent,
             // Products have prices of their own.
             MmaF | MmaFScaled | MmaI => CostRule::Nothing,
             Assume
@@ -231,11 +234,11 @@ impl OpCosts<'_, '_> {
     /// All bytes of a tile are written to shared memory and read.
     fn through_shared(&self, bytes: f64, times: f64) -> OpCost {
         let bytes = bytes / self.groups;
-        let accesses = times * bytes / VECTOR_BYTES / f64::from(WARP);
-        let demand = self
+        let accesses = times * bytes / VECTOR_BYTES / f64::from(WARP_SIZE);
+        let usage = self
             .instructions(accesses / self.warps, mix(ACCESS, 1.0, 0.0))
             .and(Resource::Shared, times * bytes / self.weights.shared);
-        OpCost { demand, meets: times as u32, ..OpCost::default() }
+        OpCost { usage, barriers: times as u32, ..OpCost::default() }
     }
 
     fn access(&self, id: OpId, tile: Value, writes: bool) -> OpCost {
@@ -243,9 +246,9 @@ impl OpCosts<'_, '_> {
         let (count, bytes) = extent(module, tile);
         let (weights, op) = (self.weights, module.op(id));
         if count <= 1 {
-            let demand = ResourceUse::of(Resource::Issue, ACCESS * self.warps / 4.0);
-            let behind = ResourceUse::of(Resource::L2, SECTOR_BYTES / weights.l2);
-            return OpCost { demand, behind, arrives: !writes, ..OpCost::default() };
+            let usage = ResourceUse::of(Resource::Issue, ACCESS * self.warps / 4.0);
+            let background = ResourceUse::of(Resource::L2, SECTOR_BYTES / weights.l2);
+            return OpCost { usage, background, arrives: !writes, ..OpCost::default() };
         }
         let bytes = bytes as f64 / self.groups;
         let by_view = matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView);
@@ -258,16 +261,16 @@ impl OpCosts<'_, '_> {
             true => (count as f64 / self.groups * SECTOR_BYTES, bytes / count as f64 * self.groups),
             false => (bytes, self.width(id, view)),
         };
-        let accesses = bytes / wide.max(1.0) / f64::from(WARP) / self.warps;
-        let demand = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
+        let accesses = bytes / wide.max(1.0) / f64::from(WARP_SIZE) / self.warps;
+        let usage = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
         let far = ResourceUse::of(Resource::L2, moved / weights.l2).and(Resource::Memory, moved / weights.memory);
-        let mut price = OpCost { demand, behind: far, arrives: !writes, ..OpCost::default() };
+        let mut cost = OpCost { usage, background: far, arrives: !writes, ..OpCost::default() };
         if let Some(wanted) = inference.accesses.get(&id).filter(|_| writes) {
             let moved = self.moved(tile, wanted);
-            price.demand += moved.demand;
-            price.meets += moved.meets;
+            cost.usage += moved.usage;
+            cost.barriers += moved.barriers;
         }
-        price
+        cost
     }
 
     /// Bytes of one access of a thread.
@@ -284,8 +287,8 @@ impl OpCosts<'_, '_> {
     pub fn send(&self, id: OpId) -> (OpCost, f64) {
         let tile = stored(self.context.module.op(id));
         let bytes = extent(self.context.module, tile).1 as f64;
-        let price = self.through_shared(bytes, 1.0);
-        (OpCost { meets: 1, ..price }, bytes / self.groups)
+        let cost = self.through_shared(bytes, 1.0);
+        (OpCost { barriers: 1, ..cost }, bytes / self.groups)
     }
 
     fn reduce(&self, id: OpId) -> OpCost {
@@ -313,18 +316,18 @@ impl OpCosts<'_, '_> {
                 fold = mix(fold.all + more.all, fold.alu + more.alu, fold.special + more.special);
             }
         }
-        let mut demand = self.instructions((slots - left).max(0.0), fold);
+        let mut usage = self.instructions((slots - left).max(0.0), fold);
         let shuffle = mix(fold.all + each, fold.alu + each, fold.special);
-        demand += self.instructions(left * f64::from(lanes), shuffle);
-        demand.latency += f64::from(lanes) * self.weights.shuffle;
-        let mut price = OpCost { demand, ..OpCost::default() };
+        usage += self.instructions(left * f64::from(lanes), shuffle);
+        usage.latency += f64::from(lanes) * self.weights.shuffle;
+        let mut cost = OpCost { usage, ..OpCost::default() };
         if warps > 0 {
-            let bytes = left * each * 4.0 * self.warps * f64::from(WARP);
-            price.demand = price.demand.and(Resource::Shared, 2.0 * bytes / self.weights.shared);
-            price.demand.latency += 2.0 * self.weights.shuffle;
-            price.meets = 2;
+            let bytes = left * each * 4.0 * self.warps * f64::from(WARP_SIZE);
+            cost.usage = cost.usage.and(Resource::Shared, 2.0 * bytes / self.weights.shared);
+            cost.usage.latency += 2.0 * self.weights.shuffle;
+            cost.barriers = 2;
         }
-        price
+        cost
     }
 
     /// A product; `fetched`: operands that are in shared memory already.
@@ -342,41 +345,41 @@ impl OpCosts<'_, '_> {
         if brought > 0 {
             before = self.through_shared(f64::from(brought), 1.0);
         }
-        let mut price = MmaCost { before, ..MmaCost::default() };
+        let mut cost = MmaCost { before, ..MmaCost::default() };
         let mine = products / self.groups;
         if dtype == crate::dtype::DType::F32 {
-            price.runs = ResourceUse::of(Resource::Issue, mine / self.weights.issue);
-            return price;
+            cost.mma_usage = ResourceUse::of(Resource::Issue, mine / self.weights.issue);
+            return cost;
         }
         let tensor = mine / (self.weights.tensor * 16.0 / bits) * if bits > 32.0 { 4.0 } else { 1.0 };
-        price.runs = ResourceUse::of(Resource::Tensor, tensor);
+        cost.mma_usage = ResourceUse::of(Resource::Tensor, tensor);
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
         if plan.is_asynchronous() {
             let effort = plan.effort();
             // What instructions read of shared memory: the left operand for each of their columns, the right one for each of their rows.
             let instructions = results / self.groups / (ROWS * effort.columns as f64) * depth;
             let read = instructions * STEP_BYTES * (effort.columns as f64 + if effort.words > 0 { 0.0 } else { ROWS });
-            price.runs = price.runs.and(Resource::Shared, read / self.weights.shared);
-            price.before.demand += self.instructions(instructions * ISSUED, mix(1.0, 0.0, 0.0));
+            cost.mma_usage = cost.mma_usage.and(Resource::Shared, read / self.weights.shared);
+            cost.before.usage += self.instructions(instructions * ISSUED, mix(1.0, 0.0, 0.0));
             // Instructions of tensor cores take registers, too.
-            price.runs = price.runs.and(Resource::Issue, tensor * self.weights.registers);
+            cost.mma_usage = cost.mma_usage.and(Resource::Issue, tensor * self.weights.registers);
             if effort.words > 0 {
                 // Each step of k waits for its part of the left operand, which is read, rounded and put in its place beside the step before.
-                price.least = depth * self.weights.gather;
-                price.runs += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
+                cost.min_cycles = depth * self.weights.gather;
+                cost.mma_usage += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
             }
-            price.after = self.instructions(effort.additions as f64, mix(1.0, 0.0, 0.0));
+            cost.after = self.instructions(effort.additions as f64, mix(1.0, 0.0, 0.0));
         } else {
             // Fragments: each of 16 rows and 8 columns reads its operands, which registers keep for some of them.
             let [rows, columns] = [left[left.len() - 2] as f64, right[right.len() - 1] as f64];
             let instructions = mine * bits / 8.0 / (16.0 * 8.0 * STEP_BYTES);
             let read = (rows + columns) * depth * STEP_BYTES * 2.0;
-            price.runs = price
-                .runs
+            cost.mma_usage = cost
+                .mma_usage
                 .and(Resource::Issue, instructions / 4.0 * 1.5)
                 .and(Resource::Shared, read / self.weights.shared);
         }
-        price
+        cost
     }
 
     /// Does an operand of a product come in registers?
@@ -388,7 +391,7 @@ impl OpCosts<'_, '_> {
 
     /// Bytes of a stage of copies that threads make.
     pub fn copies(&self, bytes: f64) -> ResourceUse {
-        let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP) / self.warps;
+        let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP_SIZE) / self.warps;
         self.instructions(accesses, mix(ACCESS, 1.0, 0.0))
             .and(Resource::Shared, bytes / self.groups / self.weights.shared)
     }

@@ -48,7 +48,7 @@ impl Resource {
 /// Cycles of each unit, and of nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceUse {
-    pub units: [f64; NUM_RESOURCES],
+    pub resources: [f64; NUM_RESOURCES],
     /// Passes beside what the busiest unit takes.
     pub latency: f64,
 }
@@ -60,32 +60,32 @@ impl ResourceUse {
     }
 
     /// So many cycles of a unit.
-    pub fn of(unit: Resource, cycles: f64) -> ResourceUse {
-        let mut demand = ResourceUse::default();
-        demand.units[unit as usize] = cycles;
-        demand
+    pub fn of(resource: Resource, cycles: f64) -> ResourceUse {
+        let mut usage = ResourceUse::default();
+        usage.resources[resource as usize] = cycles;
+        usage
     }
 
     /// Also so many cycles of a unit.
-    pub fn and(mut self, unit: Resource, cycles: f64) -> ResourceUse {
-        self.units[unit as usize] += cycles;
+    pub fn and(mut self, resource: Resource, cycles: f64) -> ResourceUse {
+        self.resources[resource as usize] += cycles;
         self
     }
 
     /// Cycles if nobody else is there.
     pub fn alone(&self) -> f64 {
-        self.units.iter().copied().fold(0.0, f64::max) + self.latency
+        self.resources.iter().copied().fold(0.0, f64::max) + self.latency
     }
 
     /// A part of it.
     pub fn part(&self, of: f64) -> ResourceUse {
-        ResourceUse { units: self.units.map(|cycles| cycles * of), latency: self.latency * of }
+        ResourceUse { resources: self.resources.map(|cycles| cycles * of), latency: self.latency * of }
     }
 }
 
 impl AddAssign for ResourceUse {
     fn add_assign(&mut self, other: ResourceUse) {
-        self.units.iter_mut().zip(other.units).for_each(|(mine, more)| *mine += more);
+        self.resources.iter_mut().zip(other.resources).for_each(|(mine, more)| *mine += more);
         self.latency += other.latency;
     }
 }

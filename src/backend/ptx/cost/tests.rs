@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use super::discrete_event::{Simulation, extrapolated};
 use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, PartitionEvents, PipelineCost};
 use super::resource_use::{Resource, ResourceUse};
-use super::trip_count::trips;
+use super::trip_count::trip_counts;
 use super::{Cost, LaunchInfo, MachineModel, weights};
 use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
 use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
-use crate::backend::ptx::{Choice, CompileOptions, with_plan};
+use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
 use crate::ir::{Module, OpId, Opcode};
 use crate::target::Target;
@@ -53,11 +53,11 @@ fn table(weights: MachineModel) -> &'static MachineModel {
 }
 
 fn usual() -> CompileOptions {
-    CompileOptions { choice: Choice::Nothing, ..CompileOptions::default() }
+    CompileOptions { plan_search: PlanSearch::Off, ..CompileOptions::default() }
 }
 
 fn cost(module: &Module, target: Target, options: &CompileOptions, weights: &'static MachineModel) -> Cost {
-    let look = &mut |subject: &super::CostInput<'_, '_>| subject.cost(weights);
+    let look = &mut |input: &super::CostInput<'_, '_>| input.cost(weights);
     with_plan(module, target, options, LaunchInfo::default(), look).unwrap().expect("an end")
 }
 
@@ -68,72 +68,72 @@ fn product() -> Module {
 /// Programs of these agents, without a kernel.
 fn programs(
     weights: MachineModel,
-    agents: Vec<PartitionEvents>,
+    partitions: Vec<PartitionEvents>,
     lists: Vec<Vec<Event>>,
-    rounds: Vec<LoopTiming>,
+    loops: Vec<LoopTiming>,
 ) -> EventPrograms {
-    EventPrograms { weights: table(weights), lists, rounds, agents, rings: Vec::new(), channels: Vec::new() }
+    EventPrograms { weights: table(weights), lists, loops, partitions, pipelines: Vec::new(), channels: Vec::new() }
 }
 
-fn work(demand: ResourceUse) -> Event {
-    let (behind, arrives) = (ResourceUse::default(), Vec::new());
-    let what = EventKind::Work { demand, behind, stores: false, meets: 0, arrives, waits: false };
+fn work(usage: ResourceUse) -> Event {
+    let (background, arrives) = (ResourceUse::default(), Vec::new());
+    let what = EventKind::Work { usage, background, stores: false, barriers: 0, arrives, waits: false };
     Event::new(what, "work".to_owned())
 }
 
-fn agent(acts: super::WarpRole, list: usize, groups: u32) -> PartitionEvents {
-    PartitionEvents { acts, list, teams: 1, groups, warps: 4, in_turn: groups }
+fn partition(role: super::WarpRole, list: usize, groups: u32) -> PartitionEvents {
+    PartitionEvents { role, list, pingpong_groups: 1, groups, warps: 4, ordered_groups: groups }
 }
 
 /// A loop of so many iterations over a list.
-fn round(acts: usize, trips: u32) -> LoopTiming {
+fn timing(body: usize, trip_count: u32) -> LoopTiming {
     LoopTiming {
         op: OpId(0),
-        acts,
-        leave: None,
-        trips: trips.into(),
+        body,
+        epilogue: None,
+        trip_count: trip_count.into(),
         known: true,
-        followed: trips,
+        simulated: trip_count,
         outer: false,
-        deal: None,
-        ahead: None,
-        multiplies: false,
+        pingpong: None,
+        cp_async: None,
+        has_mma: false,
     }
 }
 
 #[test]
 fn those_who_want_the_same_unit_share_it() {
     let both = vec![work(ResourceUse::of(Resource::Special, 640.0))];
-    let all = programs(free(), vec![agent(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
+    let all = programs(free(), vec![partition(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
     let replay = Simulation::of(&all, 1, true).unwrap();
     assert_eq!((replay.end, replay.busy[Resource::Special as usize]), (1280.0, 1280.0));
     // They go on side by side: neither is done long before the other one.
-    assert!(replay.walkers.iter().all(|walker| walker.time >= 1280.0 - 64.0));
+    assert!(replay.warp_groups.iter().all(|warp_group| warp_group.time >= 1280.0 - 64.0));
     // Blocks of a multiprocessor do, too; other units are other queues.
     assert_eq!(Simulation::of(&all, 2, false).unwrap().end, 2560.0);
     let apart = vec![work(ResourceUse::of(Resource::Special, 100.0).and(Resource::Alu, 100.0))];
-    let apart = programs(free(), vec![agent(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
+    let apart = programs(free(), vec![partition(super::WarpRole::All, 0, 1)], vec![apart], Vec::new());
     assert_eq!(Simulation::of(&apart, 1, false).unwrap().end, 100.0);
 }
 
 /// A loop that takes what another agent fills, in so many stages; cycles of an iteration.
-fn ring(stages: usize) -> f64 {
-    let act = |what| Event::new(what, String::new());
-    let consumer = vec![act(EventKind::LoopTiming(0))];
+fn pipeline(stages: usize) -> f64 {
+    let event = |what| Event::new(what, String::new());
+    let consumer = vec![event(EventKind::Loop(0))];
     let taken = vec![
-        act(EventKind::Take(0)),
-        act(EventKind::Await(0)),
+        event(EventKind::Advance(0)),
+        event(EventKind::ConsumerWait(0)),
         work(ResourceUse::time(10.0)),
-        act(EventKind::Give(vec![0])),
+        event(EventKind::ConsumerRelease(vec![0])),
     ];
-    let producer = vec![act(EventKind::LoopTiming(1))];
-    let filled = vec![act(EventKind::Fill(0))];
+    let producer = vec![event(EventKind::Loop(1))];
+    let filled = vec![event(EventKind::Produce(0))];
     let weights = MachineModel { l2: 1.0, copy_latency: 700.0, ..free() };
-    let agents = vec![agent(super::WarpRole::Consumer, 0, 1), agent(super::WarpRole::Producer, 2, 1)];
+    let partitions = vec![partition(super::WarpRole::Consumer, 0, 1), partition(super::WarpRole::Producer, 2, 1)];
     let lists = vec![consumer, taken, producer, filled];
-    let mut all = programs(weights, agents, lists, vec![round(1, 64), round(3, 64)]);
-    all.rings = vec![PipelineCost { stages, paired: false }];
-    all.channels = vec![ChannelCost { ring: 0, bytes: 100.0, fetched: 100.0, boxes: 1.0 }];
+    let mut all = programs(weights, partitions, lists, vec![timing(1, 64), timing(3, 64)]);
+    all.pipelines = vec![PipelineCost { stages, clustered: false }];
+    all.channels = vec![ChannelCost { pipeline: 0, bytes: 100.0, fetched: 100.0, boxes: 1.0 }];
     let replay = Simulation::of(&all, 1, false).unwrap();
     extrapolated(&all, &replay).0[0].cycles
 }
@@ -142,7 +142,7 @@ fn ring(stages: usize) -> f64 {
 fn stages_hide_the_way_of_copies() {
     // A copy takes 100 cycles of the cache and 700 on its way, and what is done with it 10.
     for (stages, wanted) in [(1, 810.0), (2, 405.0), (4, 202.5), (8, 101.25), (9, 100.0), (16, 100.0)] {
-        let got = ring(stages);
+        let got = pipeline(stages);
         assert!((got / wanted - 1.0).abs() < 0.03, "{stages} stages: {got} instead of {wanted}");
     }
 }
@@ -150,54 +150,62 @@ fn stages_hide_the_way_of_copies() {
 #[test]
 fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     let value = crate::ir::Value(0);
-    let (demand, behind, arrives) = (ResourceUse::time(1.0), ResourceUse::default(), vec![value]);
-    let load = EventKind::Work { demand, behind, stores: false, meets: 0, arrives, waits: false };
+    let (usage, background, arrives) = (ResourceUse::time(1.0), ResourceUse::default(), vec![value]);
+    let load = EventKind::Work { usage, background, stores: false, barriers: 0, arrives, waits: false };
     let alu = ResourceUse::of(Resource::Alu, 64.0);
     let reads = Event { reads: vec![value], ..work(alu) };
     let lists = vec![vec![Event::new(load, String::new()), reads], vec![work(ResourceUse::time(500.0)), work(alu)]];
-    let agents = vec![agent(super::WarpRole::Consumer, 0, 1), agent(super::WarpRole::Producer, 1, 1)];
-    let replay =
-        Simulation::of(&programs(MachineModel { load_latency: 1000.0, ..free() }, agents, lists, Vec::new()), 1, false)
-            .unwrap();
-    assert_eq!(replay.walkers.iter().map(|walker| walker.time).collect::<Vec<_>>(), [1065.0, 564.0]);
+    let partitions = vec![partition(super::WarpRole::Consumer, 0, 1), partition(super::WarpRole::Producer, 1, 1)];
+    let replay = Simulation::of(
+        &programs(MachineModel { load_latency: 1000.0, ..free() }, partitions, lists, Vec::new()),
+        1,
+        false,
+    )
+    .unwrap();
+    assert_eq!(replay.warp_groups.iter().map(|warp_group| warp_group.time).collect::<Vec<_>>(), [1065.0, 564.0]);
 }
 
 /// Cycles of an iteration of two groups: a product of 300 cycles, of which the tensor cores take 100, and 50 cycles behind it.
 /// `turns`: the groups take turns at products.
 fn multiplying(turns: bool) -> f64 {
-    let act = |what| Event::new(what, String::new());
-    let (runs, gives) = (ResourceUse::of(Resource::Tensor, 100.0), Vec::new());
-    let product = act(EventKind::Product { runs, least: 300.0, waits: false, gives });
+    let event = |what| Event::new(what, String::new());
+    let (mma_usage, releases) = (ResourceUse::of(Resource::Tensor, 100.0), Vec::new());
+    let product = event(EventKind::Mma { mma_usage, min_cycles: 300.0, waits: false, releases });
     let all = [
-        act(EventKind::BeginTurn),
+        event(EventKind::NamedOrderWait),
         product,
-        act(EventKind::EndTurn { multiplied: true }),
-        act(EventKind::Land { younger: 0 }),
+        event(EventKind::NamedOrderArrive { after_mma: true }),
+        event(EventKind::MmaWait { pending: 0 }),
         work(ResourceUse::time(50.0)),
     ];
-    let body =
-        all.into_iter().filter(|act| turns || !matches!(act.what, EventKind::BeginTurn | EventKind::EndTurn { .. }));
-    let lists = vec![vec![act(EventKind::LoopTiming(0))], body.collect()];
-    let all = programs(free(), vec![agent(super::WarpRole::Consumer, 0, 2)], lists, vec![round(1, 64)]);
+    let body = all
+        .into_iter()
+        .filter(|event| turns || !matches!(event.what, EventKind::NamedOrderWait | EventKind::NamedOrderArrive { .. }));
+    let lists = vec![vec![event(EventKind::Loop(0))], body.collect()];
+    let all = programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, vec![timing(1, 64)]);
     extrapolated(&all, &Simulation::of(&all, 1, false).unwrap()).0[0].cycles
 }
 
 #[test]
 fn products_in_turn_are_done_one_after_another() {
-    let [free, in_turn] = [false, true].map(multiplying);
+    let [free, ordered_groups] = [false, true].map(multiplying);
     // Without turns both products run at the same time; a turn ends when the product is done, not when it is issued.
-    assert!((free - 350.0).abs() < 1.0 && (in_turn - 600.0).abs() < 1.0, "{free}, {in_turn} cycles");
+    assert!((free - 350.0).abs() < 1.0 && (ordered_groups - 600.0).abs() < 1.0, "{free}, {ordered_groups} cycles");
 }
 
 #[test]
 fn groups_wait_for_the_turn_before() {
-    let act = |what| Event::new(what, String::new());
+    let event = |what| Event::new(what, String::new());
     let turn = |cycles| {
-        vec![act(EventKind::BeginTurn), work(ResourceUse::time(cycles)), act(EventKind::EndTurn { multiplied: false })]
+        vec![
+            event(EventKind::NamedOrderWait),
+            work(ResourceUse::time(cycles)),
+            event(EventKind::NamedOrderArrive { after_mma: false }),
+        ]
     };
-    let of = |in_turn, groups, weights| {
-        let agents = vec![PartitionEvents { in_turn, ..agent(super::WarpRole::Consumer, 0, groups) }];
-        let all = programs(weights, agents, vec![turn(100.0)], Vec::new());
+    let of = |ordered_groups, groups, weights| {
+        let partitions = vec![PartitionEvents { ordered_groups, ..partition(super::WarpRole::Consumer, 0, groups) }];
+        let all = programs(weights, partitions, vec![turn(100.0)], Vec::new());
         Simulation::of(&all, 1, false).unwrap().end
     };
     // Three groups one after the other; of two bands of two groups each these go together.
@@ -205,24 +213,32 @@ fn groups_wait_for_the_turn_before() {
     // Each waits at a barrier, and arrives at the next one.
     assert_eq!(of(3, 3, MachineModel { barrier: 30.0, dependent_issue: 4.0, ..free() }), 3.0 * 130.0 + 4.0);
     // A turn that never ends has no cost.
-    let lists = vec![vec![act(EventKind::BeginTurn)]];
+    let lists = vec![vec![event(EventKind::NamedOrderWait)]];
     assert!(
-        Simulation::of(&programs(free(), vec![agent(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()), 1, false)
-            .is_none()
+        Simulation::of(
+            &programs(free(), vec![partition(super::WarpRole::Consumer, 0, 2)], lists, Vec::new()),
+            1,
+            false
+        )
+        .is_none()
     );
 }
 
 #[test]
 fn turns_of_a_schedule_are_acts() {
     for (name, module, options) in crate::backend::ptx::tests::sync::mma_order::kernels() {
-        let look = &mut |subject: &super::CostInput<'_, '_>| {
-            let programs = subject.programs(weights(Target::SM_90A));
+        let look = &mut |input: &super::CostInput<'_, '_>| {
+            let programs = input.programs(weights(Target::SM_90A));
             let count =
-                |is: fn(&EventKind) -> bool| programs.lists.iter().flatten().filter(|act| is(&act.what)).count();
-            let begins = count(|what| matches!(what, EventKind::BeginTurn));
-            (begins, count(|what| matches!(what, EventKind::EndTurn { .. })), subject.schedule.has_order_barriers())
+                |is: fn(&EventKind) -> bool| programs.lists.iter().flatten().filter(|event| is(&event.what)).count();
+            let begins = count(|what| matches!(what, EventKind::NamedOrderWait));
+            (
+                begins,
+                count(|what| matches!(what, EventKind::NamedOrderArrive { .. })),
+                input.schedule.has_order_barriers(),
+            )
         };
-        let options = CompileOptions { choice: Choice::Nothing, ..options };
+        let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
         let found = with_plan(&module, Target::SM_90A, &options, LaunchInfo::default(), look).unwrap();
         assert_eq!(found, (1, 1, true), "{name}");
     }
@@ -230,15 +246,15 @@ fn turns_of_a_schedule_are_acts() {
 
 #[test]
 fn who_waits_for_what_never_comes_has_no_cost() {
-    let act = |what| Event::new(what, String::new());
+    let event = |what| Event::new(what, String::new());
     let mut all = programs(
         free(),
-        vec![agent(super::WarpRole::Consumer, 0, 1)],
-        vec![vec![act(EventKind::Take(0)), act(EventKind::Await(0))]],
+        vec![partition(super::WarpRole::Consumer, 0, 1)],
+        vec![vec![event(EventKind::Advance(0)), event(EventKind::ConsumerWait(0))]],
         Vec::new(),
     );
-    all.rings = vec![PipelineCost { stages: 2, paired: false }];
-    all.channels = vec![ChannelCost { ring: 0, bytes: 1.0, fetched: 1.0, boxes: 1.0 }];
+    all.pipelines = vec![PipelineCost { stages: 2, clustered: false }];
+    all.channels = vec![ChannelCost { pipeline: 0, bytes: 1.0, fetched: 1.0, boxes: 1.0 }];
     assert!(Simulation::of(&all, 1, false).is_none());
 }
 
@@ -246,7 +262,7 @@ fn who_waits_for_what_never_comes_has_no_cost() {
 fn tensor_cores_of_twice_the_rate_take_half_the_time() {
     let once = cost(&product(), Target::SM_90A, &usual(), table(MachineModel { tensor: 2048.0, ..free() }));
     let twice = cost(&product(), Target::SM_90A, &usual(), table(MachineModel { tensor: 4096.0, ..free() }));
-    let [once, twice] = [&once, &twice].map(|cost| cost.rounds[0].cycles);
+    let [once, twice] = [&once, &twice].map(|cost| cost.loops[0].cycles);
     // 128 x 256 x 64 multiply-adds.
     assert!((once - 1024.0).abs() < 1.0 && (twice - 512.0).abs() < 1.0, "{once}, {twice}");
 }
@@ -256,7 +272,8 @@ fn more_stages_and_the_copy_engine_are_faster() {
     for target in [Target::SM_80, Target::SM_90A] {
         let tile = if target == Target::SM_80 { [128, 128, 32] } else { [128, 256, 64] };
         let module = matmul(DType::F16, DType::F32, tile);
-        let with = |stages| cost(&module, target, &CompileOptions { stages: Some(stages), ..usual() }, weights(target));
+        let with =
+            |stages| cost(&module, target, &CompileOptions { num_stages: Some(stages), ..usual() }, weights(target));
         let [one, two, four] = [1, 2, 4].map(|stages| with(stages).block);
         assert!(one > two && two > four, "{target}: {one}, {two}, {four} cycles with 1, 2, 4 stages");
     }
@@ -266,13 +283,14 @@ fn more_stages_and_the_copy_engine_are_faster() {
 fn teams_hide_stores() {
     // Memory that is fast enough not to be what all wait for.
     let weights = table(MachineModel { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
-    let with = |teams| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { teams, ..TEAMS }, weights);
-    let (teams, alone) = (with(true), with(false));
-    let outer = |cost: &Cost| cost.rounds.iter().find(|round| round.outer).map(|round| round.cycles).unwrap();
-    let inner =
-        |cost: &Cost| cost.rounds.iter().find(|round| !round.outer).map(|round| round.cycles * round.trips).unwrap();
+    let with = |pingpong| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { pingpong, ..TEAMS }, weights);
+    let (pingpong_groups, alone) = (with(true), with(false));
+    let outer = |cost: &Cost| cost.loops.iter().find(|timing| timing.outer).map(|timing| timing.cycles).unwrap();
+    let inner = |cost: &Cost| {
+        cost.loops.iter().find(|timing| !timing.outer).map(|timing| timing.cycles * timing.trip_count).unwrap()
+    };
     // What an iteration of the tiles takes beside its products.
-    let [hidden, seen] = [&teams, &alone].map(|cost| outer(cost) - inner(cost));
+    let [hidden, seen] = [&pingpong_groups, &alone].map(|cost| outer(cost) - inner(cost));
     assert!(hidden < 0.5 * seen, "{hidden} of {seen} cycles beside products");
 }
 
@@ -283,9 +301,9 @@ fn loops_go_round_as_often_as_a_launch_says() {
     let mut loops = Vec::new();
     module.walk(body, &mut |id| loops.extend((module.op(id).code == Opcode::For).then_some(id)));
     assert_eq!(loops.len(), 2);
-    assert!(trips(&module, body, LaunchInfo::default()).is_empty());
+    assert!(trip_counts(&module, body, LaunchInfo::default()).is_empty());
     // Tiles from the block's number along x to 64, 8 apart, and as many steps as the block's number along z says: 0, 4 and 8 of a sample.
-    let known = trips(&module, body, LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
+    let known = trip_counts(&module, body, LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
     let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();
     found.sort_by(f64::total_cmp);
     assert_eq!(found, [4.0, 8.0]);
@@ -344,29 +362,29 @@ fn elements_are_found_and_faults_in_them() {
 
 #[test]
 fn pictures_show_all_agents_and_units() {
-    let mut agents = BTreeSet::new();
+    let mut partitions = BTreeSet::new();
     for (name, module, options) in kernels() {
         for target in [Target::SM_80, Target::SM_90A] {
-            let look = &mut |subject: &super::CostInput<'_, '_>| {
+            let look = &mut |input: &super::CostInput<'_, '_>| {
                 let wanted: Vec<String> =
-                    subject.schedule.partitions.iter().map(|agent| agent.role.to_string()).collect();
-                (subject.picture(weights(target), "a < b & \"c\""), wanted)
+                    input.schedule.partitions.iter().map(|partition| partition.role.to_string()).collect();
+                (input.picture(weights(target), "a < b & \"c\""), wanted)
             };
-            let options = CompileOptions { choice: Choice::Nothing, ..options };
+            let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
             let Ok((picture, wanted)) = with_plan(&module, target, &options, LaunchInfo::default(), look) else {
                 continue;
             };
             let picture = picture.unwrap_or_else(|| panic!("{name}, {target}: no end"));
             let (names, said) = elements(&picture).unwrap_or_else(|| panic!("{name}, {target}: {picture}"));
             assert!(names.contains("rect") && names.contains("text"), "{name}");
-            for agent in wanted {
-                assert!(said.contains(&agent), "{name}, {target}: no lane of {agent}");
-                agents.insert(agent);
+            for partition in wanted {
+                assert!(said.contains(&partition), "{name}, {target}: no lane of {partition}");
+                partitions.insert(partition);
             }
-            assert!(Resource::ALL.iter().all(|unit| said.contains(unit.name())), "{name}, {target}");
+            assert!(Resource::ALL.iter().all(|resource| said.contains(resource.name())), "{name}, {target}");
         }
     }
-    assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["all", "load", "math"]);
+    assert_eq!(partitions.into_iter().collect::<Vec<_>>(), ["all", "load", "math"]);
 }
 
 #[test]
@@ -374,9 +392,9 @@ fn a_schedule_is_costed_in_milliseconds() {
     let mut worst = 0.0f64;
     each_schedule_of(kernels(), |name, context, body, schedule| {
         let launched = LaunchInfo::default();
-        let subject = super::CostInput { context, body, schedule, blocks: 1, launched };
+        let input = super::CostInput { context, body, schedule, blocks: 1, launched };
         let start = std::time::Instant::now();
-        assert!(subject.cost(weights(context.inference.target)).is_some(), "{name}");
+        assert!(input.cost(weights(context.inference.target)).is_some(), "{name}");
         worst = worst.max(start.elapsed().as_secs_f64());
     });
     println!("{:.1} ms at most", 1e3 * worst);

@@ -42,7 +42,7 @@ struct TimeWindow {
 /// Draws a replay.
 pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> String {
     let windows = windows(programs, replay);
-    let lanes = replay.walkers.len() as f64 * (LANE + GAP) + Resource::ALL.len() as f64 * (UNIT + GAP);
+    let lanes = replay.warp_groups.len() as f64 * (LANE + GAP) + Resource::ALL.len() as f64 * (UNIT + GAP);
     let panel = HEAD + lanes + AXIS;
     let (width, height) = (LEFT + WIDTH + 30.0, 40.0 + windows.len() as f64 * panel);
     let mut out = format!(
@@ -59,37 +59,38 @@ pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> Strin
 }
 
 /// The iteration of a lap that is in the midst of what was seen: its number among them, its start and its end.
-fn middle(lap: &IterationTiming) -> Option<(f64, f64)> {
-    let count = lap.starts.len();
+fn middle(timings: &IterationTiming) -> Option<(f64, f64)> {
+    let count = timings.starts.len();
     let at = (count * 3 / 4).min(count.checked_sub(1)?);
-    let end = lap.starts.get(at + 1).map_or(lap.end, |&(_, start)| start);
-    Some((lap.starts[at].1, end))
+    let end = timings.starts.get(at + 1).map_or(timings.end, |&(_, start)| start);
+    Some((timings.starts[at].1, end))
 }
 
 fn windows(programs: &EventPrograms, replay: &Simulation) -> Vec<TimeWindow> {
     let mut windows = Vec::new();
-    let of_first = |lap: &&IterationTiming| {
-        let walker = &replay.walkers[lap.walker];
-        walker.block == 0 && walker.group == 0 && !walker.loads(programs)
+    let of_first = |timings: &&IterationTiming| {
+        let warp_group = &replay.warp_groups[timings.warp_group];
+        warp_group.block == 0 && warp_group.group == 0 && !warp_group.loads(programs)
     };
-    let inner = programs.rounds.iter().position(|round| round.multiplies && !round.outer);
-    let laps = || replay.laps.iter().filter(of_first);
+    let inner = programs.loops.iter().position(|timing| timing.has_mma && !timing.outer);
+    let iteration_timings = || replay.iteration_timings.iter().filter(of_first);
     let whole = |windows: &mut Vec<TimeWindow>| {
         let title = "a tile block, as far as it was followed".to_owned();
         windows.push(TimeWindow { title, from: 0.0, to: replay.end, marks: None });
     };
     let Some((from, to)) = inner.and_then(|inner| {
-        let laps: Vec<&IterationTiming> = laps().filter(|lap| lap.round == inner).collect();
-        middle(laps.get(laps.len() / 2)?)
+        let iteration_timings: Vec<&IterationTiming> =
+            iteration_timings().filter(|timings| timings.loop_index == inner).collect();
+        middle(iteration_timings.get(iteration_timings.len() / 2)?)
     }) else {
         whole(&mut windows);
         return windows;
     };
-    let op = inner.map_or(0, |inner| programs.rounds[inner].op.index());
+    let op = inner.map_or(0, |inner| programs.loops[inner].op.index());
     let margin = (to - from) * MARGIN;
     let title = format!("one iteration of loop {op}: {:.0} cycles", to - from);
     windows.push(TimeWindow { title, from: from - margin, to: to + margin, marks: Some((from, to)) });
-    if programs.rounds.iter().any(|round| round.deal.is_some()) {
+    if programs.loops.iter().any(|timing| timing.pingpong.is_some()) {
         whole(&mut windows);
     }
     windows
@@ -118,12 +119,12 @@ impl Panel<'_> {
         let title = escaped(&self.window.title);
         // Writing to a string cannot fail.
         let _ = writeln!(self.out, "<text class=\"l\" x=\"12\" y=\"{}\">{title}</text>", self.top + 18.0);
-        for number in 0..self.replay.walkers.len() {
-            self.walker(number, y);
+        for number in 0..self.replay.warp_groups.len() {
+            self.warp_group(number, y);
             y += LANE + GAP;
         }
-        for unit in Resource::ALL {
-            self.unit(unit, y);
+        for resource in Resource::ALL {
+            self.resource(resource, y);
             y += UNIT + GAP;
         }
         self.axis(y);
@@ -131,18 +132,18 @@ impl Panel<'_> {
 
     /// The name of who goes through a program.
     fn name(&self, number: usize) -> String {
-        let walker = &self.replay.walkers[number];
-        let plan = &self.programs.agents[walker.agent];
-        let mut name = plan.acts.to_string();
-        if plan.teams > 1 {
-            let _ = write!(name, ", team {}", walker.team);
+        let warp_group = &self.replay.warp_groups[number];
+        let plan = &self.programs.partitions[warp_group.partition];
+        let mut name = plan.role.to_string();
+        if plan.pingpong_groups > 1 {
+            let _ = write!(name, ", team {}", warp_group.pingpong_group);
         }
         if plan.groups > 1 {
-            let _ = write!(name, ", warps {}", walker.group as u32 * plan.warps);
-            let _ = write!(name, "..{}", (walker.group as u32 + 1) * plan.warps);
+            let _ = write!(name, ", warps {}", warp_group.group as u32 * plan.warps);
+            let _ = write!(name, "..{}", (warp_group.group as u32 + 1) * plan.warps);
         }
-        if self.replay.walkers.iter().any(|other| other.block > 0) {
-            name = format!("block {}, {name}", walker.block);
+        if self.replay.warp_groups.iter().any(|other| other.block > 0) {
+            name = format!("block {}, {name}", warp_group.block);
         }
         name
     }
@@ -158,48 +159,57 @@ impl Panel<'_> {
         );
     }
 
-    fn walker(&mut self, number: usize, y: f64) {
+    fn warp_group(&mut self, number: usize, y: f64) {
         let name = self.name(number);
         self.lane(&name, (y, LANE), "l");
         let mut runs: Vec<((usize, usize), bool, f64, f64)> = Vec::new();
-        for span in self.replay.spans.iter().filter(|span| span.walker == number && self.shows(span.start, span.end)) {
+        for span in
+            self.replay.spans.iter().filter(|span| span.warp_group == number && self.shows(span.start, span.end))
+        {
             match runs.last_mut() {
-                Some((act, waits, _, end)) if (*act, *waits) == (span.act, span.waits) && span.start - *end < 1.0 => {
+                Some((event, waits, _, end))
+                    if (*event, *waits) == (span.event, span.waits) && span.start - *end < 1.0 =>
+                {
                     *end = span.end;
                 }
-                _ => runs.push((span.act, span.waits, span.start, span.end)),
+                _ => runs.push((span.event, span.waits, span.start, span.end)),
             }
         }
-        for (act, waits, start, end) in runs {
-            let act = self.programs.lists[act.0].get(act.1);
-            let label = act.map_or_else(|| "stores".to_owned(), named);
-            let fill = if waits { "url(#wait)" } else { act.map_or("#8c959f", |act| colour(&act.what)) };
+        for (event, waits, start, end) in runs {
+            let event = self.programs.lists[event.0].get(event.1);
+            let label = event.map_or_else(|| "stores".to_owned(), named);
+            let fill = if waits { "url(#wait)" } else { event.map_or("#8c959f", |event| colour(&event.what)) };
             let said = if waits { format!("wait: {label}") } else { label };
             self.bar(&said, (start, end), (y, LANE), (fill, if waits { "w" } else { "c" }));
         }
     }
 
-    fn unit(&mut self, unit: Resource, y: f64) {
+    fn resource(&mut self, resource: Resource, y: f64) {
         let (from, to) = self.window.marks.unwrap_or((self.window.from, self.window.to));
         let mut busy = 0.0;
         let mut runs: Vec<(usize, (usize, usize), f64, f64)> = Vec::new();
-        for used in self.replay.uses.iter().filter(|used| used.unit == unit && self.shows(used.start, used.end)) {
+        for used in self
+            .replay
+            .resource_spans
+            .iter()
+            .filter(|used| used.resource == resource && self.shows(used.start, used.end))
+        {
             busy += (used.end.min(to) - used.start.max(from)).max(0.0);
             match runs.last_mut() {
-                Some((walker, act, _, end))
-                    if (*walker, *act) == (used.walker, used.act) && used.start - *end < 1.0 =>
+                Some((warp_group, event, _, end))
+                    if (*warp_group, *event) == (used.warp_group, used.event) && used.start - *end < 1.0 =>
                 {
                     *end = used.end;
                 }
-                _ => runs.push((used.walker, used.act, used.start, used.end)),
+                _ => runs.push((used.warp_group, used.event, used.start, used.end)),
             }
         }
         let share = (100.0 * busy / (to - from).max(1.0)).round();
-        self.lane(&format!("{} {share} %", unit.name()), (y, UNIT), "s");
-        for (walker, act, start, end) in runs {
-            let act = self.programs.lists[act.0].get(act.1);
-            let label = act.map_or_else(|| "stores".to_owned(), named);
-            self.bar(&label, (start, end), (y, UNIT), (whose(walker), "c"));
+        self.lane(&format!("{} {share} %", resource.name()), (y, UNIT), "s");
+        for (warp_group, event, start, end) in runs {
+            let event = self.programs.lists[event.0].get(event.1);
+            let label = event.map_or_else(|| "stores".to_owned(), named);
+            self.bar(&label, (start, end), (y, UNIT), (whose(warp_group), "c"));
         }
     }
 
@@ -237,8 +247,11 @@ impl Panel<'_> {
         let zero = marks.map_or(0.0, |(start, _)| start);
         let rough = ((to - from) / TICKS).max(1.0);
         let power = 10f64.powf(rough.log10().floor());
-        let step =
-            [1.0, 2.0, 5.0, 10.0].into_iter().map(|unit| unit * power).find(|&step| step >= rough).unwrap_or(rough);
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .map(|resource| resource * power)
+            .find(|&step| step >= rough)
+            .unwrap_or(rough);
         let mut tick = ((from - zero) / step).ceil() * step + 0.0;
         while zero + tick <= *to {
             let x = self.x(zero + tick);
@@ -265,25 +278,31 @@ impl Panel<'_> {
 fn colour(what: &EventKind) -> &'static str {
     match what {
         EventKind::Work { .. } => "#0969da",
-        EventKind::Product { .. } => "#8250df",
-        EventKind::Fill(_) => "#1a7f37",
-        EventKind::Send { .. } => "#bc4c00",
-        EventKind::Take(_) | EventKind::Await(_) | EventKind::Land { .. } | EventKind::Give(_) => "#6e7781",
-        EventKind::Turn(_) | EventKind::Pass(_) | EventKind::BeginTurn | EventKind::EndTurn { .. } => "#9a6700",
-        EventKind::LoopTiming(_) => "#8c959f",
+        EventKind::Mma { .. } => "#8250df",
+        EventKind::Produce(_) => "#1a7f37",
+        EventKind::TmaStore { .. } => "#bc4c00",
+        EventKind::Advance(_)
+        | EventKind::ConsumerWait(_)
+        | EventKind::MmaWait { .. }
+        | EventKind::ConsumerRelease(_) => "#6e7781",
+        EventKind::OrderWait(_)
+        | EventKind::OrderArrive(_)
+        | EventKind::NamedOrderWait
+        | EventKind::NamedOrderArrive { .. } => "#9a6700",
+        EventKind::Loop(_) => "#8c959f",
     }
 }
 
 /// Whose time of a unit it is.
-fn whose(walker: usize) -> &'static str {
-    ["#8250df", "#0969da", "#1a7f37", "#bc4c00", "#bf3989", "#9a6700"][walker % 6]
+fn whose(warp_group: usize) -> &'static str {
+    ["#8250df", "#0969da", "#1a7f37", "#bc4c00", "#bf3989", "#9a6700"][warp_group % 6]
 }
 
 /// The name of an act; of several steps the one that takes longest.
-fn named(act: &Event) -> String {
-    match act.count {
-        1 => act.label.clone(),
-        count => format!("{} and {} more", act.label, count - 1),
+fn named(event: &Event) -> String {
+    match event.count {
+        1 => event.label.clone(),
+        count => format!("{} and {} more", event.label, count - 1),
     }
 }
 

@@ -27,19 +27,19 @@ type IntRange = (i128, i128);
 
 /// How often the loops of an entry go round, those of which that is known: of a sample of its tile blocks the most that an outermost
 /// loop does, and the average of one within others.
-pub fn trips(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> HashMap<OpId, f64> {
-    let mut trips: HashMap<OpId, f64> = HashMap::new();
+pub fn trip_counts(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> HashMap<OpId, f64> {
+    let mut trip_count: HashMap<OpId, f64> = HashMap::new();
     let sample = launched.sample();
     let count = sample.len() as f64;
     for block in sample {
         let mut known = TripCountAnalysis::new(module, body, launched, block);
         known.block(body, true);
-        for (id, (rounds, outermost)) in known.trips {
-            let all = trips.entry(id).or_insert(0.0);
-            *all = if outermost { all.max(rounds) } else { *all + rounds / count };
+        for (id, (loops, outermost)) in known.trip_count {
+            let all = trip_count.entry(id).or_insert(0.0);
+            *all = if outermost { all.max(loops) } else { *all + loops / count };
         }
     }
-    trips
+    trip_count
 }
 
 /// Tiles that blocks make, if every element of an array is stored once: the array's elements over those of a tile.
@@ -64,7 +64,7 @@ struct TripCountAnalysis<'a> {
     block: Option<[u32; 3]>,
     values: HashMap<Value, Option<IntRange>>,
     /// And whether the loop is an outermost one.
-    trips: HashMap<OpId, (f64, bool)>,
+    trip_count: HashMap<OpId, (f64, bool)>,
 }
 
 impl<'a> TripCountAnalysis<'a> {
@@ -74,7 +74,7 @@ impl<'a> TripCountAnalysis<'a> {
         launched: LaunchInfo<'a>,
         block: Option<[u32; 3]>,
     ) -> TripCountAnalysis<'a> {
-        TripCountAnalysis { module, launched, body, block, values: HashMap::new(), trips: HashMap::new() }
+        TripCountAnalysis { module, launched, body, block, values: HashMap::new(), trip_count: HashMap::new() }
     }
 
     fn block(&mut self, block: BlockId, outermost: bool) {
@@ -82,9 +82,9 @@ impl<'a> TripCountAnalysis<'a> {
         for &id in &module.block(block).ops {
             let op = module.op(id);
             if op.code == Opcode::For {
-                if let Some([fewest, most]) = self.rounds(op) {
-                    let rounds = if outermost { most } else { (fewest + most) / 2.0 };
-                    self.trips.insert(id, (rounds, outermost));
+                if let Some([fewest, most]) = self.loops(op) {
+                    let loops = if outermost { most } else { (fewest + most) / 2.0 };
+                    self.trip_count.insert(id, (loops, outermost));
                 }
                 self.block(op.regions[0], false);
             } else if matches!(op.code, Opcode::Loop | Opcode::If) {
@@ -93,7 +93,7 @@ impl<'a> TripCountAnalysis<'a> {
         }
     }
 
-    fn rounds(&mut self, op: &Op) -> Option<[f64; 2]> {
+    fn loops(&mut self, op: &Op) -> Option<[f64; 2]> {
         let [from, to, step] = [0, 1, 2].map(|group| op.group(group)[0]).map(|value| self.range(value));
         let (from, to, step) = (from?, to?, step?);
         let count = |from: i128, to: i128, step: i128| ((to - from).max(0) as f64 / step.max(1) as f64).ceil();

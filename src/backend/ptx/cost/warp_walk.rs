@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::async_queue::{AsyncQueue, FAR, NEAR, PRODUCTS, QUEUES};
+use super::async_queue::{AsyncQueue, L2_QUEUE, MEMORY_QUEUE, MMA_QUEUE, NUM_QUEUES};
 use super::events::{Event, EventKind, EventPrograms, LoopTiming};
 use super::resource_use::{QUANTUM_CYCLES, Resource, ResourceUse};
 use super::resources::{BlockState, OrderRelease, Resources};
@@ -15,8 +15,8 @@ const MAX_QUANTA: f64 = 16.0;
 /// What somebody did, or what it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSpan {
-    pub walker: usize,
-    pub act: (usize, usize),
+    pub warp_group: usize,
+    pub event: (usize, usize),
     pub start: f64,
     pub end: f64,
     pub waits: bool,
@@ -24,8 +24,8 @@ pub struct TraceSpan {
 
 /// One time through a loop.
 pub struct IterationTiming {
-    pub walker: usize,
-    pub round: usize,
+    pub warp_group: usize,
+    pub loop_index: usize,
     /// When each iteration began, and the last one ended. Iterations of a dealt loop by their numbers.
     pub starts: Vec<(usize, f64)>,
     pub end: f64,
@@ -35,7 +35,7 @@ pub struct IterationTiming {
 struct InFlightMma {
     number: usize,
     /// Rings and stages of them.
-    gives: Vec<(usize, usize)>,
+    releases: Vec<(usize, usize)>,
 }
 
 /// A list of acts that somebody is in.
@@ -43,25 +43,25 @@ struct EventFrame {
     list: usize,
     next: usize,
     /// The loop whose body it is, and the iteration.
-    round: Option<(usize, usize)>,
+    loop_and_iteration: Option<(usize, usize)>,
     /// Copies ahead that are on their way, and which were begun.
     arrivals: VecDeque<f64>,
-    lap: Option<IterationTiming>,
+    timings: Option<IterationTiming>,
 }
 
 /// What became of a step.
 pub enum Progress {
-    Went,
+    Advanced,
     /// Others have to go on first.
-    Waits,
+    Blocked,
     Ended,
 }
 
 pub struct WarpGroupState {
     pub number: usize,
     pub block: usize,
-    pub agent: usize,
-    pub team: usize,
+    pub partition: usize,
+    pub pingpong_group: usize,
     pub group: usize,
     pub time: f64,
     pub done: bool,
@@ -79,13 +79,13 @@ pub struct WarpGroupState {
     turns: usize,
     met: usize,
     /// Barriers that are still to come in this act; has it arrived at the next one?
-    meets: u32,
+    barriers: u32,
     arrived: bool,
     /// Parts of the act that are done.
     parts: f64,
     begun: bool,
     /// When what goes on behind it ends.
-    behind: Option<f64>,
+    background: Option<f64>,
     late: Vec<(Value, f64)>,
     /// Stores that the copy engine has been told of.
     sent: usize,
@@ -96,46 +96,50 @@ pub struct WarpGroupState {
 /// What all share while they walk.
 pub struct SimState<'a> {
     pub programs: &'a EventPrograms,
-    pub units: Resources,
+    pub resources: Resources,
     pub blocks: Vec<BlockState>,
-    /// By walker, [`QUEUES`] each: products, bytes to the second-level cache, bytes to memory.
+    /// By walker, [`NUM_QUEUES`] each: products, bytes to the second-level cache, bytes to memory.
     pub queues: Vec<AsyncQueue<'a>>,
     /// What was done when, if it is wanted.
     pub spans: Option<Vec<TraceSpan>>,
-    pub laps: Vec<IterationTiming>,
+    pub iteration_timings: Vec<IterationTiming>,
 }
 
 impl WarpGroupState {
-    pub fn new(number: usize, [block, agent, team, group]: [usize; 4], programs: &EventPrograms) -> WarpGroupState {
+    pub fn new(
+        number: usize,
+        [block, partition, pingpong_group, group]: [usize; 4],
+        programs: &EventPrograms,
+    ) -> WarpGroupState {
         let frame = EventFrame {
-            list: programs.agents[agent].list,
+            list: programs.partitions[partition].list,
             next: 0,
-            round: None,
+            loop_and_iteration: None,
             arrivals: VecDeque::new(),
-            lap: None,
+            timings: None,
         };
         WarpGroupState {
             number,
             block,
-            agent,
-            team,
+            partition,
+            pingpong_group,
             group,
             time: 0.0,
             done: false,
             blocked: false,
             frames: vec![frame],
-            taken: vec![0; programs.rings.len()],
+            taken: vec![0; programs.pipelines.len()],
             held: vec![0; programs.channels.len()],
             flights: VecDeque::new(),
             issued: 0,
             iteration: 0,
             turns: 0,
             met: 0,
-            meets: 0,
+            barriers: 0,
             arrived: false,
             parts: 0.0,
             begun: false,
-            behind: None,
+            background: None,
             late: Vec::new(),
             sent: 0,
             came: 0.0,
@@ -143,29 +147,29 @@ impl WarpGroupState {
     }
 
     /// Goes on a little.
-    pub fn step<'a>(&mut self, world: &mut SimState<'a>) -> Progress {
-        let programs: &'a EventPrograms = world.programs;
-        let Some(frame) = self.frames.last() else { return self.end(world) };
+    pub fn step<'a>(&mut self, sim: &mut SimState<'a>) -> Progress {
+        let programs: &'a EventPrograms = sim.programs;
+        let Some(frame) = self.frames.last() else { return self.end(sim) };
         let place = (frame.list, frame.next);
-        let Some(act) = programs.lists[frame.list].get(frame.next) else { return self.end_of_list(world) };
+        let Some(event) = programs.lists[frame.list].get(frame.next) else { return self.end_of_list(sim) };
         if !self.begun {
             self.begun = true;
             self.came = self.time;
-            self.wait_for_values(world, act, place);
+            self.wait_for_values(sim, event, place);
             // Units serve in the order in which they are asked: what comes before the end of the wait goes first.
             if self.time > self.came {
-                return Progress::Went;
+                return Progress::Advanced;
             }
         }
-        let Some(went) = self.act(world, act, place) else { return Progress::Waits };
+        let Some(went) = self.execute(sim, event, place) else { return Progress::Blocked };
         if went {
             self.begun = false;
-            self.behind = None;
-            if !matches!(act.what, EventKind::LoopTiming(_)) {
+            self.background = None;
+            if !matches!(event.what, EventKind::Loop(_)) {
                 self.next();
             }
         }
-        Progress::Went
+        Progress::Advanced
     }
 
     fn next(&mut self) {
@@ -174,151 +178,151 @@ impl WarpGroupState {
         }
     }
 
-    fn note(&self, world: &mut SimState<'_>, act: (usize, usize), start: f64, waits: bool) {
-        if let Some(spans) = &mut world.spans
+    fn note(&self, sim: &mut SimState<'_>, event: (usize, usize), start: f64, waits: bool) {
+        if let Some(spans) = &mut sim.spans
             && self.time > start
         {
-            spans.push(TraceSpan { walker: self.number, act, start, end: self.time, waits });
+            spans.push(TraceSpan { warp_group: self.number, event, start, end: self.time, waits });
         }
     }
 
     /// Goes to a time, if it is later, which is a wait.
-    fn wait_until(&mut self, world: &mut SimState<'_>, time: f64, act: (usize, usize)) {
+    fn wait_until(&mut self, sim: &mut SimState<'_>, time: f64, event: (usize, usize)) {
         let start = self.time;
         if time > start {
             self.time = time;
-            self.note(world, act, start, true);
+            self.note(sim, event, start, true);
         }
     }
 
-    fn wait_for_values(&mut self, world: &mut SimState<'_>, act: &Event, place: (usize, usize)) {
+    fn wait_for_values(&mut self, sim: &mut SimState<'_>, event: &Event, place: (usize, usize)) {
         if self.late.is_empty() {
             return;
         }
-        let wanted = self.late.iter().filter(|(value, _)| act.reads.contains(value));
+        let wanted = self.late.iter().filter(|(value, _)| event.reads.contains(value));
         let last = wanted.map(|&(_, time)| time).fold(0.0, f64::max);
-        self.late.retain(|(value, _)| !act.reads.contains(value));
-        self.wait_until(world, last, place);
+        self.late.retain(|(value, _)| !event.reads.contains(value));
+        self.wait_until(sim, last, place);
     }
 
     /// Does a part of an act: is it done? None: others have to go on first.
-    fn act<'a>(&mut self, world: &mut SimState<'a>, act: &'a Event, place: (usize, usize)) -> Option<bool> {
-        let programs = world.programs;
+    fn execute<'a>(&mut self, sim: &mut SimState<'a>, event: &'a Event, place: (usize, usize)) -> Option<bool> {
+        let programs = sim.programs;
         let weights = programs.weights;
-        match &act.what {
-            EventKind::Work { demand, behind, stores, meets, arrives, waits } => {
-                if self.behind.is_none() && *stores {
-                    world.queues[QUEUES * self.number + FAR].issue((behind, 0.0), self.time, place, 0.0);
-                    self.behind = Some(self.time);
-                } else if self.behind.is_none() {
-                    self.behind = Some(world.units.serve_all(behind, self.time, (self.number, place)));
+        match &event.what {
+            EventKind::Work { usage, background, stores, barriers, arrives, waits } => {
+                if self.background.is_none() && *stores {
+                    sim.queues[NUM_QUEUES * self.number + MEMORY_QUEUE].issue((background, 0.0), self.time, place, 0.0);
+                    self.background = Some(self.time);
+                } else if self.background.is_none() {
+                    self.background = Some(sim.resources.serve_all(background, self.time, (self.number, place)));
                 }
-                return self.work(world, (demand, *meets), (arrives, *waits), place);
+                return self.work(sim, (usage, *barriers), (arrives, *waits), place);
             }
-            EventKind::Product { runs, least, waits, gives } => {
+            EventKind::Mma { mma_usage, min_cycles, waits, releases } => {
                 if self.parts == 0.0 {
-                    self.product(world, (runs, *least, gives), place);
+                    self.product(sim, (mma_usage, *min_cycles, releases), place);
                     self.parts = 1.0;
                 }
                 if *waits {
-                    self.land(world, self.flights.len(), place)?;
+                    self.land(sim, self.flights.len(), place)?;
                 }
                 self.parts = 0.0;
             }
-            &EventKind::Fill(channel) => {
+            &EventKind::Produce(channel) => {
                 let channel = &programs.channels[channel as usize];
-                let free = world.blocks[self.block].free(channel.ring)?;
+                let free = sim.blocks[self.block].free(channel.pipeline)?;
                 if free > self.time {
-                    self.wait_until(world, free, place);
+                    self.wait_until(sim, free, place);
                     return Some(false);
                 }
                 let start = self.time;
-                let paired = programs.rings[channel.ring].paired;
-                self.time += if paired { weights.producer_stage_cluster } else { weights.producer_stage }
+                let clustered = programs.pipelines[channel.pipeline].clustered;
+                self.time += if clustered { weights.producer_stage_cluster } else { weights.producer_stage }
                     + channel.boxes * weights.tma_box;
                 let who = (self.number, place);
-                let (_, near) = world.units.serve(Resource::L2, start, channel.fetched / weights.l2, who);
+                let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, who);
                 let far = channel.fetched * weights.misses / weights.memory;
-                let (_, far) = world.units.serve(Resource::Memory, start, far, who);
-                world.blocks[self.block].fill(channel.ring, near.max(far) + weights.copy_latency);
-                self.note(world, place, start, false);
+                let (_, far) = sim.resources.serve(Resource::Memory, start, far, who);
+                sim.blocks[self.block].fill(channel.pipeline, near.max(far) + weights.copy_latency);
+                self.note(sim, place, start, false);
             }
-            &EventKind::Take(channel) => {
-                let ring = programs.channels[channel as usize].ring;
-                self.held[channel as usize] = self.taken[ring];
-                self.taken[ring] += 1;
+            &EventKind::Advance(channel) => {
+                let pipeline = programs.channels[channel as usize].pipeline;
+                self.held[channel as usize] = self.taken[pipeline];
+                self.taken[pipeline] += 1;
             }
-            &EventKind::Await(channel) => {
-                let ring = programs.channels[channel as usize].ring;
-                let full = world.blocks[self.block].full(ring, self.held[channel as usize])?;
+            &EventKind::ConsumerWait(channel) => {
+                let pipeline = programs.channels[channel as usize].pipeline;
+                let full = sim.blocks[self.block].full(pipeline, self.held[channel as usize])?;
                 if full > self.time {
-                    self.wait_until(world, full + weights.wait_wakeup, place);
+                    self.wait_until(sim, full + weights.wait_wakeup, place);
                 } else {
                     self.time += weights.dependent_issue;
                 }
             }
-            &EventKind::Land { younger } => {
-                self.land(world, self.flights.len().saturating_sub(younger), place)?;
+            &EventKind::MmaWait { pending } => {
+                self.land(sim, self.flights.len().saturating_sub(pending), place)?;
             }
-            EventKind::Give(channels) => {
+            EventKind::ConsumerRelease(channels) => {
                 for &channel in channels {
-                    let stage = self.stage_of(world, channel);
-                    self.give(world, stage);
+                    let stage = self.stage_of(sim, channel);
+                    self.give(sim, stage);
                 }
             }
-            &EventKind::Turn(turn) => {
+            &EventKind::OrderWait(turn) => {
                 if self.iteration > 0 {
-                    let passed = world.blocks[self.block].passed(turn, self.iteration - 1)?;
-                    self.wait_until(world, passed + weights.wait_wakeup, place);
+                    let passed = sim.blocks[self.block].passed(turn, self.iteration - 1)?;
+                    self.wait_until(sim, passed + weights.wait_wakeup, place);
                 }
             }
-            &EventKind::Pass(turn) => world.blocks[self.block].pass(turn, self.iteration, self.time),
-            EventKind::BeginTurn => return self.begin_turn(world, place),
-            &EventKind::EndTurn { multiplied } => {
-                let (turn, _) = self.turn(world);
-                let last = self.issued.checked_sub(1).filter(|_| multiplied);
+            &EventKind::OrderArrive(turn) => sim.blocks[self.block].pass(turn, self.iteration, self.time),
+            EventKind::NamedOrderWait => return self.begin_turn(sim, place),
+            &EventKind::NamedOrderArrive { after_mma } => {
+                let (turn, _) = self.turn(sim);
+                let last = self.issued.checked_sub(1).filter(|_| after_mma);
                 let end = OrderRelease { at: self.time, product: last.map(|last| (self.number, last)) };
-                world.blocks[self.block].end_turn(turn, end);
+                sim.blocks[self.block].end_turn(turn, end);
                 self.turns += 1;
                 self.time += weights.dependent_issue;
             }
-            EventKind::Send { near, far } => {
+            EventKind::TmaStore { near, far } => {
                 // The threads write to shared memory again when what stood there has been read.
                 if self.sent > 0 {
-                    let read = *world.queues[QUEUES * self.number + NEAR].done.get(self.sent - 1)?;
-                    self.wait_until(world, read, place);
+                    let read = *sim.queues[NUM_QUEUES * self.number + L2_QUEUE].done.get(self.sent - 1)?;
+                    self.wait_until(sim, read, place);
                 }
                 self.sent += 1;
-                world.queues[QUEUES * self.number + NEAR].issue((near, 0.0), self.time, place, 0.0);
-                world.queues[QUEUES * self.number + FAR].issue((far, 0.0), self.time, place, 0.0);
+                sim.queues[NUM_QUEUES * self.number + L2_QUEUE].issue((near, 0.0), self.time, place, 0.0);
+                sim.queues[NUM_QUEUES * self.number + MEMORY_QUEUE].issue((far, 0.0), self.time, place, 0.0);
             }
-            &EventKind::LoopTiming(round) => self.enter(world, round, place),
+            &EventKind::Loop(loop_index) => self.enter(sim, loop_index, place),
         }
         Some(true)
     }
 
     /// The number of the next turn of this walker's group among those of all groups, and the walkers of a group.
-    fn turn(&self, world: &SimState<'_>) -> (usize, u32) {
-        let plan = &world.programs.agents[self.agent];
-        let walkers = (plan.groups / plan.in_turn).max(1);
-        (self.turns * plan.in_turn as usize + self.group / walkers as usize, walkers)
+    fn turn(&self, sim: &SimState<'_>) -> (usize, u32) {
+        let plan = &sim.programs.partitions[self.partition];
+        let warp_groups = (plan.groups / plan.ordered_groups).max(1);
+        (self.turns * plan.ordered_groups as usize + self.group / warp_groups as usize, warp_groups)
     }
 
     /// Waits at the barrier of this walker's group: for its other walkers, and for the end of the turn before.
-    fn begin_turn(&mut self, world: &mut SimState<'_>, place: (usize, usize)) -> Option<bool> {
-        let (turn, walkers) = self.turn(world);
+    fn begin_turn(&mut self, sim: &mut SimState<'_>, place: (usize, usize)) -> Option<bool> {
+        let (turn, warp_groups) = self.turn(sim);
         if !self.arrived {
-            world.blocks[self.block].begin_turn(turn, self.time);
+            sim.blocks[self.block].begin_turn(turn, self.time);
             self.arrived = true;
             return Some(false);
         }
-        let weights = world.programs.weights;
-        let mut all = world.blocks[self.block].begun(turn, walkers)?;
+        let weights = sim.programs.weights;
+        let mut all = sim.blocks[self.block].begun(turn, warp_groups)?;
         if let Some(before) = turn.checked_sub(1) {
-            for end in world.blocks[self.block].ended(before, walkers)? {
+            for end in sim.blocks[self.block].ended(before, warp_groups)? {
                 let end = match end.product {
-                    Some((walker, number)) => {
-                        let done = *world.queues[QUEUES * walker + PRODUCTS].done.get(number)?;
+                    Some((warp_group, number)) => {
+                        let done = *sim.queues[NUM_QUEUES * warp_group + MMA_QUEUE].done.get(number)?;
                         done - weights.mma_latency
                     }
                     None => end.at,
@@ -326,48 +330,48 @@ impl WarpGroupState {
                 all = all.max(end);
             }
         }
-        self.wait_until(world, all + weights.barrier, place);
+        self.wait_until(sim, all + weights.barrier, place);
         self.arrived = false;
         Some(true)
     }
 
     fn work(
         &mut self,
-        world: &mut SimState<'_>,
-        (demand, meets): (&ResourceUse, u32),
+        sim: &mut SimState<'_>,
+        (usage, barriers): (&ResourceUse, u32),
         (arrives, waits): (&[Value], bool),
         place: (usize, usize),
     ) -> Option<bool> {
-        let parts = (demand.alone() / QUANTUM_CYCLES).ceil().clamp(1.0, MAX_QUANTA);
+        let parts = (usage.alone() / QUANTUM_CYCLES).ceil().clamp(1.0, MAX_QUANTA);
         if self.parts < parts {
             let start = self.time;
             if self.parts == 0.0 {
-                self.meets = meets;
+                self.barriers = barriers;
             }
-            self.time = world.units.serve_all(&demand.part(1.0 / parts), start, (self.number, place));
-            self.note(world, place, start, false);
+            self.time = sim.resources.serve_all(&usage.part(1.0 / parts), start, (self.number, place));
+            self.note(sim, place, start, false);
             self.parts += 1.0;
             return Some(false);
         }
-        if self.meets > 0 {
-            let plan = &world.programs.agents[self.agent];
-            let who = (self.agent, self.team);
+        if self.barriers > 0 {
+            let plan = &sim.programs.partitions[self.partition];
+            let who = (self.partition, self.pingpong_group);
             if !self.arrived {
-                world.blocks[self.block].meet(who, self.met, self.time);
+                sim.blocks[self.block].meet(who, self.met, self.time);
                 self.arrived = true;
                 return Some(false);
             }
-            let all = world.blocks[self.block].met(who, self.met, plan.groups)?;
-            self.wait_until(world, all + world.programs.weights.barrier, place);
+            let all = sim.blocks[self.block].met(who, self.met, plan.groups)?;
+            self.wait_until(sim, all + sim.programs.weights.barrier, place);
             self.arrived = false;
             self.met += 1;
-            self.meets -= 1;
+            self.barriers -= 1;
             return Some(false);
         }
         self.parts = 0.0;
-        let arrival = self.behind.unwrap_or(0.0).max(self.time) + world.programs.weights.load_latency;
+        let arrival = self.background.unwrap_or(0.0).max(self.time) + sim.programs.weights.load_latency;
         if waits {
-            self.wait_until(world, arrival, place);
+            self.wait_until(sim, arrival, place);
         }
         self.late.extend(arrives.iter().map(|&value| (value, arrival)));
         Some(true)
@@ -375,117 +379,130 @@ impl WarpGroupState {
 
     fn product<'a>(
         &mut self,
-        world: &mut SimState<'a>,
-        (runs, least, gives): (&'a ResourceUse, f64, &[u32]),
+        sim: &mut SimState<'a>,
+        (mma_usage, min_cycles, releases): (&'a ResourceUse, f64, &[u32]),
         place: (usize, usize),
     ) {
-        let weights = world.programs.weights;
+        let weights = sim.programs.weights;
         // A fence, and its instructions one by one.
         let start = self.time;
         self.time += weights.dependent_issue;
-        self.note(world, place, start, false);
-        let alone = world.programs.agents[self.agent].teams == 1;
+        self.note(sim, place, start, false);
+        let alone = sim.programs.partitions[self.partition].pingpong_groups == 1;
         let gap = if alone { weights.mma_group_gap } else { 0.0 };
-        world.queues[QUEUES * self.number + PRODUCTS].issue((runs, least), self.time, place, gap);
-        let gives = gives.iter().map(|&channel| self.stage_of(world, channel)).collect();
-        self.flights.push_back(InFlightMma { number: self.issued, gives });
+        sim.queues[NUM_QUEUES * self.number + MMA_QUEUE].issue((mma_usage, min_cycles), self.time, place, gap);
+        let releases = releases.iter().map(|&channel| self.stage_of(sim, channel)).collect();
+        self.flights.push_back(InFlightMma { number: self.issued, releases });
         self.issued += 1;
     }
 
     /// Waits for the products that were issued first. None: they still run.
-    fn land(&mut self, world: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
+    fn land(&mut self, sim: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.flights.get(last)) else { return Some(()) };
-        let done = *world.queues[QUEUES * self.number + PRODUCTS].done.get(last.number)?;
-        self.wait_until(world, done, place);
+        let done = *sim.queues[NUM_QUEUES * self.number + MMA_QUEUE].done.get(last.number)?;
+        self.wait_until(sim, done, place);
         for flight in self.flights.drain(..count).collect::<Vec<_>>() {
-            for stage in flight.gives {
-                self.give(world, stage);
+            for stage in flight.releases {
+                self.give(sim, stage);
             }
         }
         Some(())
     }
 
     /// The ring of a channel, and which of its stages is held.
-    fn stage_of(&self, world: &SimState<'_>, channel: u32) -> (usize, usize) {
-        (world.programs.channels[channel as usize].ring, self.held[channel as usize])
+    fn stage_of(&self, sim: &SimState<'_>, channel: u32) -> (usize, usize) {
+        (sim.programs.channels[channel as usize].pipeline, self.held[channel as usize])
     }
 
-    fn give(&self, world: &mut SimState<'_>, (ring, stage): (usize, usize)) {
-        world.blocks[self.block].give(ring, stage, self.time + world.programs.weights.wait_wakeup);
+    fn give(&self, sim: &mut SimState<'_>, (pipeline, stage): (usize, usize)) {
+        sim.blocks[self.block].give(pipeline, stage, self.time + sim.programs.weights.wait_wakeup);
     }
 
-    fn enter(&mut self, world: &mut SimState<'_>, index: usize, place: (usize, usize)) {
-        let round = &world.programs.rounds[index];
+    fn enter(&mut self, sim: &mut SimState<'_>, index: usize, place: (usize, usize)) {
+        let timing = &sim.programs.loops[index];
         self.next();
-        let first = if round.deal.is_some() { self.team } else { 0 };
-        let mut frame =
-            EventFrame { list: round.acts, next: 0, round: Some((index, first)), arrivals: VecDeque::new(), lap: None };
-        frame.lap = Some(IterationTiming { walker: self.number, round: index, starts: Vec::new(), end: 0.0 });
-        if let Some(ahead) = &round.ahead {
-            for _ in 1..ahead.stages {
-                let arrival = self.copy(world, round, place);
+        let first = if timing.pingpong.is_some() { self.pingpong_group } else { 0 };
+        let mut frame = EventFrame {
+            list: timing.body,
+            next: 0,
+            loop_and_iteration: Some((index, first)),
+            arrivals: VecDeque::new(),
+            timings: None,
+        };
+        frame.timings =
+            Some(IterationTiming { warp_group: self.number, loop_index: index, starts: Vec::new(), end: 0.0 });
+        if let Some(cp_async) = &timing.cp_async {
+            for _ in 1..cp_async.stages {
+                let arrival = self.copy(sim, timing, place);
                 frame.arrivals.push_back(arrival);
             }
         }
         self.frames.push(frame);
-        self.begin_iteration(world, place);
+        self.begin_iteration(sim, place);
     }
 
     /// Copies of one iteration ahead: when they are there.
-    fn copy(&mut self, world: &mut SimState<'_>, round: &LoopTiming, place: (usize, usize)) -> f64 {
-        let Some(ahead) = &round.ahead else { return self.time };
+    fn copy(&mut self, sim: &mut SimState<'_>, timing: &LoopTiming, place: (usize, usize)) -> f64 {
+        let Some(cp_async) = &timing.cp_async else { return self.time };
         let (start, who) = (self.time, (self.number, place));
-        self.time = world.units.serve_all(&ahead.issue, start, who);
-        self.note(world, place, start, false);
-        let weights = world.programs.weights;
-        let share = if ahead.operands { weights.misses } else { 1.0 };
-        let (_, near) = world.units.serve(Resource::L2, start, ahead.bytes / weights.l2, who);
-        let (_, far) = world.units.serve(Resource::Memory, start, ahead.bytes * share / weights.memory, who);
+        self.time = sim.resources.serve_all(&cp_async.issue, start, who);
+        self.note(sim, place, start, false);
+        let weights = sim.programs.weights;
+        let share = if cp_async.operands { weights.misses } else { 1.0 };
+        let (_, near) = sim.resources.serve(Resource::L2, start, cp_async.bytes / weights.l2, who);
+        let (_, far) = sim.resources.serve(Resource::Memory, start, cp_async.bytes * share / weights.memory, who);
         near.max(far) + weights.copy_latency
     }
 
     /// At the head of a loop: is there another iteration?
-    fn begin_iteration(&mut self, world: &mut SimState<'_>, place: (usize, usize)) {
-        let programs = world.programs;
+    fn begin_iteration(&mut self, sim: &mut SimState<'_>, place: (usize, usize)) {
+        let programs = sim.programs;
         let Some(frame) = self.frames.last_mut() else { return };
-        let Some((index, iteration)) = frame.round else { return };
-        let round = &programs.rounds[index];
-        if iteration as u32 >= round.followed {
-            let (time, leave) = (self.time, round.leave);
-            if let Some(mut lap) = frame.lap.take() {
-                lap.end = time;
-                world.laps.push(lap);
+        let Some((index, iteration)) = frame.loop_and_iteration else { return };
+        let timing = &programs.loops[index];
+        if iteration as u32 >= timing.simulated {
+            let (time, epilogue) = (self.time, timing.epilogue);
+            if let Some(mut timings) = frame.timings.take() {
+                timings.end = time;
+                sim.iteration_timings.push(timings);
             }
             self.frames.pop();
-            if let Some(leave) = leave {
+            if let Some(epilogue) = epilogue {
                 let arrivals = VecDeque::new();
-                self.frames.push(EventFrame { list: leave, next: 0, round: None, arrivals, lap: None });
+                self.frames.push(EventFrame {
+                    list: epilogue,
+                    next: 0,
+                    loop_and_iteration: None,
+                    arrivals,
+                    timings: None,
+                });
             }
             return;
         }
-        if let Some(lap) = &mut frame.lap {
-            lap.starts.push((iteration, self.time));
+        if let Some(timings) = &mut frame.timings {
+            timings.starts.push((iteration, self.time));
         }
         let arrival = frame.arrivals.pop_front();
         // Each warp issues the same for the loop; four of them do at a time.
-        let cycles = programs.weights.loop_overhead * f64::from(programs.agents[self.agent].warps).max(4.0) / 4.0;
-        self.time = world.units.serve(Resource::Issue, self.time, cycles, (self.number, place)).1;
-        if let Some(takes) = &round.deal {
+        let cycles =
+            programs.weights.loop_overhead * f64::from(programs.partitions[self.partition].warps).max(4.0) / 4.0;
+        self.time = sim.resources.serve(Resource::Issue, self.time, cycles, (self.number, place)).1;
+        if let Some(takes) = &timing.pingpong {
             self.iteration = iteration;
-            for (ring, takes) in takes.iter().enumerate() {
+            for (pipeline, takes) in takes.iter().enumerate() {
                 let of_loops = takes.per_iteration_of.iter().map(|&op| {
-                    let known = programs.rounds.iter().find(|round| round.op == op);
-                    known.map_or(0, |round| round.followed as usize)
+                    let known = programs.loops.iter().find(|timing| timing.op == op);
+                    known.map_or(0, |timing| timing.simulated as usize)
                 });
-                self.taken[ring] = iteration * (takes.fixed as usize + of_loops.sum::<usize>());
+                self.taken[pipeline] = iteration * (takes.fixed as usize + of_loops.sum::<usize>());
             }
         }
-        if let (Some(arrival), Some(ahead)) = (arrival, &round.ahead) {
-            self.wait_until(world, arrival, place);
-            if ahead.meets {
+        if let (Some(arrival), Some(cp_async)) = (arrival, &timing.cp_async) {
+            self.wait_until(sim, arrival, place);
+            if cp_async.barrier_at_head {
                 self.time += programs.weights.barrier;
             }
-            let next = self.copy(world, round, place);
+            let next = self.copy(sim, timing, place);
             if let Some(frame) = self.frames.last_mut() {
                 frame.arrivals.push_back(next);
             }
@@ -493,39 +510,39 @@ impl WarpGroupState {
     }
 
     /// A block is over when its stores have been read.
-    fn end(&mut self, world: &mut SimState<'_>) -> Progress {
+    fn end(&mut self, sim: &mut SimState<'_>) -> Progress {
         if self.sent > 0 {
-            let Some(&read) = world.queues[QUEUES * self.number + NEAR].done.get(self.sent - 1) else {
-                return Progress::Waits;
+            let Some(&read) = sim.queues[NUM_QUEUES * self.number + L2_QUEUE].done.get(self.sent - 1) else {
+                return Progress::Blocked;
             };
-            self.wait_until(world, read, (world.programs.agents[self.agent].list, usize::MAX));
+            self.wait_until(sim, read, (sim.programs.partitions[self.partition].list, usize::MAX));
         }
         self.done = true;
         Progress::Ended
     }
 
-    fn end_of_list(&mut self, world: &mut SimState<'_>) -> Progress {
+    fn end_of_list(&mut self, sim: &mut SimState<'_>) -> Progress {
         let Some(frame) = self.frames.last_mut() else { return Progress::Ended };
         let place = (frame.list, frame.next);
-        match &mut frame.round {
+        match &mut frame.loop_and_iteration {
             None => {
                 self.frames.pop();
             }
-            Some((round, iteration)) => {
-                let teams = match world.programs.rounds[*round].deal {
-                    Some(_) => world.programs.agents[self.agent].teams as usize,
+            Some((loop_index, iteration)) => {
+                let pingpong_groups = match sim.programs.loops[*loop_index].pingpong {
+                    Some(_) => sim.programs.partitions[self.partition].pingpong_groups as usize,
                     None => 1,
                 };
-                *iteration += teams;
+                *iteration += pingpong_groups;
                 frame.next = 0;
-                self.begin_iteration(world, (place.0, 0));
+                self.begin_iteration(sim, (place.0, 0));
             }
         }
-        Progress::Went
+        Progress::Advanced
     }
 
     /// Is it one of those that load?
     pub fn loads(&self, programs: &EventPrograms) -> bool {
-        programs.agents[self.agent].acts == WarpRole::Producer
+        programs.partitions[self.partition].role == WarpRole::Producer
     }
 }

@@ -12,13 +12,13 @@ use super::state::values::{ThreadCache, Tile};
 use super::state::vector_access;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::compiled::{Compiled, ParamKind};
+use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::emit::{self, Function, Param};
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Space, Special, Ty};
 use crate::backend::ptx::isa::loc_directives::SourceLines;
 use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::options::CompileOptions;
-use crate::backend::ptx::plan::num_warps::WARP;
 use crate::backend::ptx::schedule::{KernelInfo, PRODUCER_REGISTERS, Schedule, Step, WarpRole, WarpSpecialization};
 use crate::backend::ptx::smem::allocation::SharedMemory;
 #[cfg(any(test, feature = "_suite"))]
@@ -97,7 +97,7 @@ pub fn start<'m>(
     options: &CompileOptions,
 ) -> Lowering<'m> {
     let target = inference.target;
-    let threads = inference.num_warps as u32 * WARP;
+    let threads = inference.num_warps as u32 * WARP_SIZE;
     Lowering {
         module,
         schedule: Rc::default(),
@@ -162,7 +162,7 @@ pub fn lower<'m>(
         options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
     remarks.finish(&function, warps);
     let threads = function.threads;
-    if options.lines {
+    if options.line_info {
         function.source = Some(SourceLines::of(module, function.places()));
     }
     let text = emit::module(target, &global_symbol::globals(module), &[function]);
@@ -284,9 +284,9 @@ impl<'m> Lowering<'m> {
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
         let (warps, teams) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
         let bands = self.info.data_partitions;
-        let consumers = self.info.consumer_warps() * WARP;
+        let consumers = self.info.consumer_warps() * WARP_SIZE;
         let blocks = self.info.warp_specialized_occupancy();
-        self.b.function().threads = consumers + self.info.producer_warps() * WARP;
+        self.b.function().threads = consumers + self.info.producer_warps() * WARP_SIZE;
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
         let mut rings = Vec::new();
@@ -361,7 +361,7 @@ impl<'m> Lowering<'m> {
 
     /// The programs of the teams of consumers.
     pub fn consumers(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
-        let (threads, teams) = (self.info.inference.num_warps as u32 * WARP, self.info.pingpong_groups);
+        let (threads, teams) = (self.info.inference.num_warps as u32 * WARP_SIZE, self.info.pingpong_groups);
         if self.info.consumer_groups() == 1 {
             return self.consume(tid, blocks);
         }
@@ -389,7 +389,7 @@ impl<'m> Lowering<'m> {
     /// The program of the consumers.
     pub fn consume(&mut self, tid: Operand, blocks: u32) {
         self.reallocate_registers(true, blocks);
-        let lane = self.b.and(Ty::B32, tid, WARP - 1);
+        let lane = self.b.and(Ty::B32, tid, WARP_SIZE - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.start_rings(Some(leader));
         self.start_band(tid);

@@ -1,8 +1,9 @@
 //! f32 products by fused multiply-add: an outer product of rows and columns in registers for each k.
 
+use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
+use super::request::{MmaRequest, OperandPlan, Planned, Source, of_rank};
 use super::smem_operand::{Cursor, Loop};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
@@ -168,7 +169,7 @@ fn side(
     };
     let registers = Layout::new(flat, registers, lane, warp);
     let registers = Some(registers);
-    (side, OperandPlan { dtype: DType::F32, shared, align: ROW_BYTES, registers, panels: None, rounds: false })
+    (side, OperandPlan { dtype: DType::F32, shared, align: SWIZZLE_ROW_BYTES, registers, panels: None, rounds: false })
 }
 
 /// Number whose bit `bits[i]` is bit `i` of `number`.

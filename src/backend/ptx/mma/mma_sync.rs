@@ -1,9 +1,10 @@
 //! Products on tensor cores: `mma.sync` on fragments from shared memory or registers.
 
+use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::fragment::{Feed, Fragments};
-use super::request::{MmaRequest, OperandPlan, Planned, ROW_BYTES, Source, of_rank};
+use super::request::{MmaRequest, OperandPlan, Planned, Source, of_rank};
 use super::smem_operand::Loop;
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
@@ -79,7 +80,7 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> 
     let operand = |fragments: &Fragments, dtype: DType| OperandPlan {
         dtype,
         shared: fragments.shared.clone(),
-        align: ROW_BYTES,
+        align: SWIZZLE_ROW_BYTES,
         registers: Some(fragments.layout.canonical().reshape(&fragments.shared.shape)),
         panels: None,
         rounds: dtype == DType::TF32,

@@ -143,9 +143,6 @@ pub struct Effort {
     pub additions: i64,
 }
 
-/// Alignment of an operand that threads read at addresses which they compute: one row of 128 bytes.
-pub(super) const ROW_BYTES: u32 = 128;
-
 /// A product as one of the instructions does it.
 pub(super) struct Planned<P> {
     pub a: OperandPlan,

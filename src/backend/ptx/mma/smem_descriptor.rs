@@ -3,13 +3,14 @@
 //! Rows have 32, 64 or 128 bytes and the swizzle of that span; panels of rows follow one another along the
 //! contiguous axis. Descriptor fields: PTX ISA, "asynchronous warpgroup level matrix instructions".
 
+use super::super::hardware::MMA_K_BYTES;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::request::{OperandSpec, Panels};
 use crate::layout::SharedLayout;
 
 /// Bytes of k of one instruction.
-pub(super) const STEP_BYTES: i64 = 32;
+pub(super) const STEP_BYTES: i64 = MMA_K_BYTES as i64;
 
 /// How one matrix stands in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@
 //! at most [`APART`] of k are summed apart and added to the accumulator in f32; then the groups are waited
 //! for here.
 
+use super::super::hardware::MAX_WGMMA_COLUMNS;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::request::{Effort, MmaRequest, OperandPlan, OperandSpec, Part, Planned, Source, of_rank};
@@ -23,8 +24,7 @@ use super::wgmma_a_registers::{Gather, Left, ROWS, Rows, Strides};
 use crate::dtype::DType;
 use crate::layout::Layout;
 
-/// Most columns of one instruction.
-const MOST_COLUMNS: i64 = 256;
+const MAX_COLUMNS: i64 = MAX_WGMMA_COLUMNS as i64;
 /// Accumulator registers of a thread up to which the instructions need not be serialised.
 const MOST_ACCUMULATORS: i64 = 160;
 /// Most of k that is summed with fewer bits than f32 has.
@@ -116,7 +116,7 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
         return None;
     }
     let groups = [along_rows, all / along_rows];
-    let width = (columns / groups[1]).min(MOST_COLUMNS);
+    let width = (columns / groups[1]).min(MAX_COLUMNS);
     if width < 8 {
         return None;
     }
@@ -241,7 +241,7 @@ impl WgmmaPlan {
             one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.span)))
         };
         let right = Staged { rows, ..self.staged[1] };
-        let whole = right.divides(self.columns) && self.columns + other.columns <= MOST_COLUMNS;
+        let whole = right.divides(self.columns) && self.columns + other.columns <= MAX_COLUMNS;
         (whole && form(self)? == form(other)?).then(|| right.other(self.columns))
     }
 
@@ -299,7 +299,7 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[P
         let plan = part.plan;
         let columns = |run: &Run<'_>| run.accs.iter().map(|(plan, _)| plan.columns).sum::<i64>();
         match runs.last_mut() {
-            Some(run) if part.widens && columns(run) + plan.columns <= MOST_COLUMNS => run.accs.push((plan, part.acc)),
+            Some(run) if part.widens && columns(run) + plan.columns <= MAX_COLUMNS => run.accs.push((plan, part.acc)),
             _ => runs.push(plan.run(b, at, part)),
         }
     }

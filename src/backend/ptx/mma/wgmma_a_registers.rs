@@ -6,6 +6,7 @@
 //! one k as it will hold (*gathered*), which gives the hardware's rows another order than the operand's. That
 //! order is the accumulator's, too: a thread has neighbouring rows of it.
 
+use super::super::hardware::WGMMA_ROWS;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::fragment::transpose_bytes_by;
@@ -15,7 +16,7 @@ use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 
 /// Rows of one instruction.
-pub(super) const ROWS: i64 = 64;
+pub(super) const ROWS: i64 = WGMMA_ROWS as i64;
 
 /// The row of the operand that each hardware bit stands for.
 #[derive(Clone, Debug)]

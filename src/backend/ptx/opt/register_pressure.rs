@@ -7,11 +7,11 @@
 
 use std::collections::HashMap;
 
+use super::super::hardware::WARP_SIZE;
 use super::super::isa::emit::Function;
 use super::super::isa::inst::{
     Arg, FloatMods, FloatOp, FloatRound, Inst, Label, Line, Opcode, Operand, Reg, Space, Special,
 };
-use super::super::plan::num_warps::WARP;
 use crate::target::Target;
 
 /// A run of instructions that is entered at the top only.
@@ -210,7 +210,7 @@ fn instructions(function: &Function) -> impl Iterator<Item = &Inst> {
 
 /// Tile blocks that a multiprocessor could hold if ptxas spent so many registers more than the kernel needs.
 pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32, spare: u32) -> u32 {
-    let warps = function.threads / WARP;
+    let warps = function.threads / WARP_SIZE;
     target.multiprocessor().fitting_blocks(warps, live_registers(function) + spare, shared_bytes).max(1)
 }
 

@@ -16,4 +16,5 @@ pub mod plan_search;
 pub mod prepare;
 pub mod rematerialize;
 
-pub use num_warps::{GROUP_WARPS, WARP, extent, fills_registers, products_behind};
+pub use super::hardware::{WARP_GROUP_WARPS as GROUP_WARPS, WARP_SIZE as WARP};
+pub use num_warps::{extent, fills_registers, products_behind};

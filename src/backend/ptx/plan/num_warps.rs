@@ -15,23 +15,17 @@
 use std::collections::HashSet;
 
 use super::super::CompileOptions;
+use super::super::hardware::{
+    MAX_CTAS_PER_SM, MAX_REGISTERS_PER_THREAD, MAX_WARPS_PER_CTA, MAX_WARPS_PER_SM, REGISTERS_PER_SM, WARP_GROUP_WARPS,
+    WARP_SIZE, WGMMA_ROWS,
+};
 use super::super::layout_inference::{chosen_warps, halved_bit};
 use super::extract_groups::Apart;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 use crate::pass::{commutes, data_partition};
 
-/// Threads of a warp.
-pub const WARP: u32 = 32;
-
-/// Warps that one instruction of Hopper multiplies for.
-pub const GROUP_WARPS: u32 = 4;
-
-/// Rows that one of its instructions has for four warps.
-const GROUP_ROWS: i64 = 64;
-
-/// Most warps of a tile block.
-const MOST_WARPS: u64 = 32;
+const MAX_WARPS: u64 = MAX_WARPS_PER_CTA as u64;
 
 /// Bytes of a tile that a thread holds where threads do not meet: one access.
 const STREAM_BYTES: u64 = 16;
@@ -40,27 +34,24 @@ const STREAM_BYTES: u64 = 16;
 const SCATTERED_BYTES: u64 = 32;
 
 /// Bytes of a tile that a thread holds where threads meet.
-const MEETING_BYTES: u64 = 32;
-
-/// Warps and blocks that a multiprocessor takes.
-const RESIDENT: [u64; 2] = [64, 32];
+const BARRIER_BYTES_PER_THREAD: u64 = 32;
 
 /// Bytes that the blocks of a multiprocessor together should move in the life of one: a block that reduces lives for
 /// somewhat more than 2 us, and the share of one multiprocessor of an H200 is 36 bytes a nanosecond.
-const UNDER_WAY: u64 = 96 << 10;
+const BYTES_IN_FLIGHT: u64 = 96 << 10;
 
-/// Most warps of a block whose threads meet, unless a thread would hold more than `CROWDED_BYTES`.
-const MEETING_WARPS: u64 = 16;
+/// Most warps of a block whose threads meet, unless a thread would hold more than `OCCUPANCY_BYTES`.
+const BARRIER_MAX_WARPS: u64 = 16;
 
 /// Bytes of one tile that leave a thread few registers for anything else.
-const CROWDED_BYTES: u64 = 128;
+const OCCUPANCY_BYTES: u64 = 128;
 
 /// Steps that take a tile apart into halves from which on a kernel is a network of them.
-const HALVINGS: u64 = 6;
+const BUTTERFLY_STEPS: u64 = 6;
 
 /// Bytes of a tile in such a network that a thread holds, elements counted as 4 at least: the more, the fewer steps are
 /// between threads. Half of it where a tile takes others along.
-const HALVED_BYTES: u64 = 128;
+const BUTTERFLY_BYTES: u64 = 128;
 
 /// Accumulator elements of a matrix product that a thread should hold.
 const ACCUMULATORS_PER_THREAD: u64 = 64;
@@ -72,26 +63,26 @@ const ROWS_PER_WARP: u64 = 16;
 /// many.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
-        return 1 << (warps / data_partition::count(module, body)).clamp(1, MOST_WARPS as u32).ilog2();
+        return 1 << (warps / data_partition::count(module, body)).clamp(1, MAX_WARPS as u32).ilog2();
     }
     if let Some(warps) = chosen_warps(module, body) {
         return warps;
     }
     let sizes = Sizes::of(module, body);
     let apart = Apart::of(module, body).smallest(module, sizes.most / 4);
-    let warps = if sizes.halvings >= HALVINGS && sizes.accumulators == 0 {
-        let each = HALVED_BYTES / if sizes.carries { 2 } else { 1 };
+    let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
+        let each = BUTTERFLY_BYTES / if sizes.carries { 2 } else { 1 };
         warps_for(sizes.halved, each)
     } else if sizes.accumulators > 0 {
         let most = if sizes.rows > 0 { (sizes.rows / ROWS_PER_WARP).clamp(4, 16) } else { 8 };
-        (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP)).next_power_of_two().clamp(4, most)
+        (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP_SIZE)).next_power_of_two().clamp(4, most)
     } else if sizes.meets() {
         sizes.meeting_warps()
     } else {
         warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
     };
     // Of a tile that is taken apart each thread has a place in every block; more threads would hold copies.
-    let most = apart.map_or(MOST_WARPS, |block| (block / u64::from(WARP)).clamp(1, MOST_WARPS));
+    let most = apart.map_or(MAX_WARPS, |block| (block / u64::from(WARP_SIZE)).clamp(1, MAX_WARPS));
     warps.clamp(1, most).next_power_of_two() as u32
 }
 
@@ -102,7 +93,7 @@ pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) ->
     const USUAL: u32 = 3;
     if let Some(warps) = options.num_warps {
         let each = 1 << warps.max(1).trailing_zeros();
-        return if each >= GROUP_WARPS { (warps / each).max(1) } else { 1 };
+        return if each >= WARP_GROUP_WARPS { (warps / each).max(1) } else { 1 };
     }
     let (mut fits, mut several) = (options.occupancy.is_none_or(|blocks| blocks == 1), false);
     let mut pending = vec![body];
@@ -111,7 +102,7 @@ pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) ->
         pending.extend(ops.clone().flat_map(|op| &op.regions));
         let is_product = |op: &&Op| matches!(op.code, Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled);
         let shapes: Vec<&[i64]> = ops.filter(is_product).map(|op| module.shape(op.results[0])).collect();
-        fits &= shapes.iter().all(|shape| shape[shape.len() - 2] == i64::from(USUAL) * GROUP_ROWS);
+        fits &= shapes.iter().all(|shape| shape[shape.len() - 2] == i64::from(USUAL) * i64::from(WGMMA_ROWS));
         several |= shapes.len() > 1;
     }
     if fits && several { USUAL } else { 1 }
@@ -156,7 +147,7 @@ fn is_scattered(module: &Module, op: &Op) -> bool {
 
 /// Warps that hold so many bytes when a thread holds `each`.
 fn warps_for(bytes: u64, each: u64) -> u64 {
-    bytes.div_ceil(each * u64::from(WARP))
+    bytes.div_ceil(each * u64::from(WARP_SIZE))
 }
 
 /// Sizes of the tiles of a kernel.
@@ -271,15 +262,16 @@ impl Sizes {
 
     /// Warps of a block whose threads meet.
     fn meeting_warps(&self) -> u64 {
-        let least = warps_for(self.largest, CROWDED_BYTES);
+        let least = warps_for(self.largest, OCCUPANCY_BYTES);
         if self.in_order {
             return least;
         }
-        let mut warps = warps_for(self.largest, MEETING_BYTES).min(MEETING_WARPS).max(least).next_power_of_two();
-        let [most_warps, most_blocks] = RESIDENT;
+        let mut warps =
+            warps_for(self.largest, BARRIER_BYTES_PER_THREAD).min(BARRIER_MAX_WARPS).max(least).next_power_of_two();
+        let (most_warps, most_blocks) = (u64::from(MAX_WARPS_PER_SM), u64::from(MAX_CTAS_PER_SM));
         while let Some(moved) = self.moved
             && warps / 2 >= least.max(most_warps / most_blocks)
-            && most_warps / warps * moved < UNDER_WAY
+            && most_warps / warps * moved < BYTES_IN_FLIGHT
         {
             warps /= 2;
         }
@@ -293,15 +285,9 @@ impl Sizes {
     }
 }
 
-/// Registers of a multiprocessor.
-const REGISTERS: u64 = 1 << 16;
-
-/// Most registers of a thread.
-const MOST_REGISTERS: u64 = 255;
-
 /// Would a tile of so many 32-bit words a thread leave too few registers for anything else?
 pub fn fills_registers(words: u64, warps: u32) -> bool {
-    let each = MOST_REGISTERS.min(REGISTERS / u64::from(warps * WARP));
+    let each = u64::from(MAX_REGISTERS_PER_THREAD.min(REGISTERS_PER_SM / (warps * WARP_SIZE)));
     words > each * 3 / 4
 }
 

@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 
-use super::num_warps::{self, WARP};
+use super::super::hardware::WARP_SIZE;
+use super::num_warps;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
 
@@ -29,7 +30,7 @@ pub fn reloaded(module: &Module, body: BlockId, warps: u32) -> Option<Module> {
 
 fn is_large(module: &Module, value: Value, warps: u32) -> bool {
     let (_, bytes) = num_warps::extent(module, value);
-    num_warps::fills_registers(bytes / 4 / u64::from(warps * WARP), warps)
+    num_warps::fills_registers(bytes / 4 / u64::from(warps * WARP_SIZE), warps)
 }
 
 /// Where a value of the block was made.

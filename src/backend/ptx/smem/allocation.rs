@@ -9,13 +9,14 @@
 //! for a barrier as well, and that barrier for a wait ([`SharedMemory::bulk_wait_wanted`]): the thread that
 //! issued the stores waits, then all meet.
 
+use super::super::hardware::{SWIZZLE_ATOM_BYTES, SWIZZLE_ROW_BYTES};
 use crate::dtype::DType;
 
 /// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
-const ALIGN: u32 = 128;
+const ALIGN: u32 = SWIZZLE_ROW_BYTES;
 /// Alignment of a buffer that may hold eight such rows: those form a whole pattern of the swizzles that matrix
 /// instructions and the copy engine know, and they go by the address.
-const PATTERN: u32 = 8 * ALIGN;
+const PATTERN: u32 = SWIZZLE_ATOM_BYTES;
 
 /// Bytes of a run of `count` elements.
 pub fn run_bytes(dtype: DType, count: usize) -> u32 {

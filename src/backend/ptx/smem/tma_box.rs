@@ -5,17 +5,13 @@
 //! `stmatrix` where a layout is that of a matrix accumulator with elements of 16 bits, either way round,
 //! else in vectors. Knows layouts and places, no op and no instruction.
 
-use super::super::tensor_map::{MAX_BOX, Swizzle};
+use super::super::hardware::{MAX_TMA_BOX, SWIZZLE_ATOM_ROWS, SWIZZLE_ROW_BYTES, WARP_SIZE};
+use super::super::tensor_map::Swizzle;
 use crate::layout::{Access, Layout, SharedLayout, Side};
 
-/// Longest row of a box in bytes: the widest swizzle.
-const ROW_BYTES: usize = 128;
+const ROW_BYTES: usize = SWIZZLE_ROW_BYTES as usize;
 /// Shortest row: the narrowest one.
 const LEAST_ROW_BYTES: usize = 32;
-/// Rows that a swizzle pattern has.
-const PATTERN_ROWS: usize = 8;
-/// Bytes that the banks of shared memory take at once.
-const WAVEFRONT: usize = 128;
 
 /// A tile as boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +111,7 @@ impl BoxedTile {
         let (mut order, mut outside, mut open) = (near.to_vec(), Vec::new(), true);
         for &axis in rest {
             let bits: Vec<u32> = axis_bits(shape, axis).collect();
-            let most = if open { bits.len().min(MAX_BOX.ilog2() as usize) } else { 0 };
+            let most = if open { bits.len().min(MAX_TMA_BOX.ilog2() as usize) } else { 0 };
             let inside = bits[..most].iter().take_while(|bit| !warps.contains(bit)).count();
             boxes[axis] = 1 << inside;
             open &= inside == bits.len();
@@ -126,7 +122,7 @@ impl BoxedTile {
         order.extend(outside.iter().chain(&shared).filter(|bit| !warps.contains(bit)));
         order.extend(&parts);
         let tile = BoxedTile::standing(shape, element_bytes, boxes, order, parts.len() as u32)?;
-        (tile.box_bytes() as usize >= PATTERN_ROWS * row_bytes).then_some(tile)
+        (tile.box_bytes() as usize >= SWIZZLE_ATOM_ROWS as usize * row_bytes).then_some(tile)
     }
 
     /// The tile of this shape in boxes of these extents, with these bits of an element's index at the bits of its place. `None`
@@ -227,9 +223,9 @@ impl BoxedTile {
     fn vectors(&self, layout: &Layout) -> Option<Writes> {
         let mut side = self.shared.accesses(layout);
         let wavefronts = (side.accesses.len() << layout.warp_images().len())
-            * (self.shared.element_bytes * side.accesses[0].registers.len() * 32).div_ceil(WAVEFRONT)
+            * (self.shared.element_bytes * side.accesses[0].registers.len() * WARP_SIZE as usize).div_ceil(ROW_BYTES)
             + side.bank_conflicts(self.shared.element_bytes);
-        if wavefronts > 4 * self.shared.bytes() / WAVEFRONT {
+        if wavefronts > 4 * self.shared.bytes() / ROW_BYTES {
             return None;
         }
         let swap = self.swapped(layout, &mut side);

@@ -1,19 +1,19 @@
 //! Products of which pairs of tile blocks share operands.
 
 use super::*;
-use crate::backend::ptx::Choice;
+use crate::backend::ptx::PlanSearch;
 
 pub const PAIRS: CompileOptions = CompileOptions {
     num_warps: None,
     occupancy: None,
-    stages: None,
+    num_stages: None,
     num_ctas: Some(2),
     code_limit: None,
     tma: true,
-    lines: false,
+    line_info: false,
     schedule: false,
-    choice: Choice::Nothing,
-    teams: true,
+    plan_search: PlanSearch::Off,
+    pingpong: true,
 };
 
 /// For iterations that are dealt to teams.

@@ -180,7 +180,7 @@ fn a_loop_without_a_producer_names_the_condition_that_fails() {
     let said = reason(Target::SM_80, plain);
     assert!(said.contains(": loop: no producer: there is one on sm_90a only"), "{said}");
     // The launch asks for one stage, and a loop with a producer has nothing to say.
-    for options in [CompileOptions { stages: Some(1), ..plain }, plain] {
+    for options in [CompileOptions { num_stages: Some(1), ..plain }, plain] {
         assert!(!reason(Target::SM_90A, options).contains("no producer"));
     }
 }

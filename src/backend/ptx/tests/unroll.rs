@@ -12,7 +12,7 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 
 /// No stages of loads.
 fn nothing_ahead() -> CompileOptions {
-    CompileOptions { stages: Some(1), ..CompileOptions::default() }
+    CompileOptions { num_stages: Some(1), ..CompileOptions::default() }
 }
 
 /// Schedules with other rounds, each with what was changed.

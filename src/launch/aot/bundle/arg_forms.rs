@@ -1,7 +1,7 @@
 //! What a kernel of a bundle was made for, in bytes: forms of arguments, hints.
 
 use super::wire::{Read, Reader, Writer};
-use crate::backend::{Hints, PlanWish};
+use crate::backend::{Hints, PlanOverride};
 use crate::kernel::{ArgForm, ArrayFacts};
 use crate::launch::compile::check_hints::check_hints;
 
@@ -69,13 +69,13 @@ pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
         line_info,
         device_debug,
         memcheck,
-        plan: PlanWish { fixed, no_teams, no_streams },
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads },
     } = hints;
     for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level] {
         to.option(number, Writer::u32);
     }
     to.option(line_info, Writer::flag);
-    for flag in [device_debug, memcheck, fixed, no_teams, no_streams] {
+    for flag in [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads] {
         to.flag(flag);
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
     for flag in &mut flags {
         *flag = from.flag()?;
     }
-    let [device_debug, memcheck, fixed, no_teams, no_streams] = flags;
+    let [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads] = flags;
     let hints = Hints {
         num_warps,
         num_stages,
@@ -103,7 +103,7 @@ pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
         line_info,
         device_debug,
         memcheck,
-        plan: PlanWish { fixed, no_teams, no_streams },
+        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads },
     };
     check_hints(hints).map_err(|error| error.to_string())?;
     Ok(hints)

@@ -4,7 +4,7 @@ use super::file::read;
 use super::wire::Writer;
 use super::{Bundle, Bundler};
 use crate as ct;
-use crate::backend::PlanWish;
+use crate::backend::PlanOverride;
 use crate::error::Result;
 use crate::prelude::*;
 use crate::sample::one_in;
@@ -38,8 +38,12 @@ fn bundle() -> Bundle {
     for x in [any, aligned] {
         bundler.add(scale, (x, x.mutable(), 1.0f32, ct::Constant(64usize))).expect("a kernel");
     }
-    let launch = ct::Launch::new(1)
-        .hints(ct::Hints::new().num_warps(4).line_info(true).plan(PlanWish { no_teams: true, ..PlanWish::default() }));
+    let launch = ct::Launch::new(1).hints(
+        ct::Hints::new()
+            .num_warps(4)
+            .line_info(true)
+            .plan(PlanOverride { disable_pingpong: true, ..PlanOverride::default() }),
+    );
     bundler.add_with(&launch, "product", product, (square, square, result)).expect("a kernel");
     bundler.finish().expect("code for every target")
 }

@@ -9,9 +9,9 @@
 
 use super::core::Lowering;
 use super::sync_state::KnownTurns;
+use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
-use crate::backend::ptx::plan::num_warps::{GROUP_WARPS, WARP};
 use crate::backend::ptx::schedule::{ORDERED_GROUPS, WarpRole};
 use crate::ir::Value;
 
@@ -100,8 +100,8 @@ impl Lowering<'_> {
 
     /// Threads at a barrier: those of two groups.
     fn threads_of_turns(&self) -> u32 {
-        let each = if self.info.data_partitions > 1 { self.info.inference.num_warps as u32 } else { GROUP_WARPS };
-        2 * each * WARP
+        let each = if self.info.data_partitions > 1 { self.info.inference.num_warps as u32 } else { WARP_GROUP_WARPS };
+        2 * each * WARP_SIZE
     }
 
     fn is_group(&mut self, which: u32) -> Reg {

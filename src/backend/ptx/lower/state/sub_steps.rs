@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::core::OTHERWISE;
 use super::core::{Lowered, Lowering};
+use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
-use crate::backend::ptx::plan::num_warps::WARP;
 use crate::backend::ptx::schedule::{ConversionPlan, ConvertLayout, SubStep, WarpRole};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Value};
@@ -97,7 +97,7 @@ impl Lowering<'_> {
     pub fn barrier(&mut self) {
         match self.sync.role {
             WarpRole::Consumer => {
-                let consumers = self.info.inference.num_warps as u32 * WARP;
+                let consumers = self.info.inference.num_warps as u32 * WARP_SIZE;
                 self.b.bar_sync(NamedBarrier::ConsumerGroup(self.sync.group.index).id(), Some(consumers));
             }
             WarpRole::All | WarpRole::Producer => self.b.bar_sync(NamedBarrier::Cta.id(), None),

@@ -1,9 +1,9 @@
 //! Which element a thread starts at: the thread's part of a layout as index arithmetic.
 
 use super::core::Lowering;
+use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Special, Ty};
 use crate::backend::ptx::layout_inference::{AxisBits, thread_images};
-use crate::backend::ptx::plan::num_warps::WARP;
 use crate::layout::Layout;
 
 impl Lowering<'_> {
@@ -106,7 +106,7 @@ impl Lowering<'_> {
     /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
     /// offset of the part.
     pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
-        let threads = self.info.inference.num_warps as u32 * WARP;
+        let threads = self.info.inference.num_warps as u32 * WARP_SIZE;
         let tid = self.b.special(Special::TidX);
         let first = self.b.mul(Ty::U32, tid, bytes);
         for start in (0..count).step_by(threads as usize) {

@@ -8,9 +8,9 @@
 use super::core::Lowering;
 use super::memory_order::Ordering;
 use super::sync_state::Known;
+use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, Reg, RegClass, ShflMode, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
-use crate::backend::ptx::plan::num_warps::WARP;
 use crate::ir::{OpId, Opcode};
 
 impl Lowering<'_> {
@@ -28,7 +28,7 @@ impl Lowering<'_> {
 
     /// The XOR of `images[i]` over the set bits `i` of a warp's number: the same in all lanes, and ptxas knows it.
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
-        let lanes = WARP.trailing_zeros() as usize;
+        let lanes = WARP_SIZE.trailing_zeros() as usize;
         let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
         match self.sync.known().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0)) {
             Some(first) => self.linear_of(first.into(), &images),

@@ -31,7 +31,7 @@ impl KernelInfo<'_> {
 
     /// Stages that are wished for the loads of a loop; without one, for those that stand in none.
     pub fn requested_stages(&self, around: Option<OpId>) -> Option<u32> {
-        self.loop_stages(around).or(self.options.stages)
+        self.loop_stages(around).or(self.options.num_stages)
     }
 
     /// Stages that a loop itself wishes for.

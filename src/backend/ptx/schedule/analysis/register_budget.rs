@@ -1,5 +1,6 @@
 //! Register budget: warps and registers per partition, CTAs per SM.
 
+use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::{WARP, products_behind};
 use crate::backend::ptx::schedule::KernelInfo;
@@ -9,12 +10,8 @@ use crate::ir::{BlockId, Elem, Type};
 pub const PRODUCER_REGISTERS: u32 = 24;
 /// Most registers of a consumer thread.
 const CONSUMER_REGISTERS: u32 = 240;
-/// Most registers of a thread.
-const MAX_REGISTERS: u32 = 255;
 /// Registers beside those of an accumulator that matrix instructions need.
 const SPARE_REGISTERS: u32 = 32;
-/// Registers of a multiprocessor.
-const REGISTERS: u32 = 65536;
 impl KernelInfo<'_> {
     /// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
     /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
@@ -48,14 +45,14 @@ impl KernelInfo<'_> {
                 }
             }
         });
-        self.mma_registers().max(2 * largest + SPARE_REGISTERS).min(MAX_REGISTERS)
+        self.mma_registers().max(2 * largest + SPARE_REGISTERS).min(MAX_REGISTERS_PER_THREAD)
     }
 
     /// Most registers of a thread that computes, where so many blocks share a multiprocessor, beside a producer or not.
     pub fn consumer_registers(&self, streams: bool, blocks: u32) -> u32 {
         match streams {
             true => self.registers_per_thread(blocks).1,
-            false => (REGISTERS / (blocks * self.consumer_warps() * WARP)).min(MAX_REGISTERS),
+            false => (REGISTERS_PER_SM / (blocks * self.consumer_warps() * WARP)).min(MAX_REGISTERS_PER_THREAD),
         }
     }
 
@@ -79,8 +76,8 @@ impl KernelInfo<'_> {
     /// blocks run on a multiprocessor.
     pub fn registers_per_thread(&self, blocks: u32) -> (u32, u32) {
         let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
-        let all = REGISTERS / blocks / WARP;
-        let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS) / 8 * 8;
+        let all = REGISTERS_PER_SM / blocks / WARP;
+        let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
         // What a block has is what it got at entry: a thread that asked for more would wait for ever.
         let pool = at_entry * (consumers + producers);
         let kept = pool.saturating_sub(producers * PRODUCER_REGISTERS);

@@ -1,13 +1,12 @@
 //! Shared-memory budget left for pipeline stages.
 
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::infer::{AxisBits, Source, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
 
-/// Alignment of an operand: a whole swizzle pattern.
-const ALIGN: usize = 1024;
 /// Shared memory that is left for layout changes and for stores by the copy engine, if there are any.
 pub const CONVERSION_BYTES: u32 = 32 << 10;
 /// The same where with more of it a loop would wait for each of its tiles.
@@ -93,7 +92,7 @@ impl KernelInfo<'_> {
             self.inference.natural(value).is_some_and(|natural| self.is_register_operand(&natural, plan))
         };
         let brought = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
-        brought.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(ALIGN) as u32).sum()
+        brought.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize) as u32).sum()
     }
 
     /// Does an operand that is there in a layout need no shared memory?

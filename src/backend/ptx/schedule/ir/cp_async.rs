@@ -1,10 +1,8 @@
 //! Multistage `cp.async` copies of a loop, as data.
 
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::ir::OpId;
 use crate::layout::{Access, Side};
-
-/// Alignment of a buffer in a stage: a whole swizzle pattern.
-pub const ALIGN: usize = 1024;
 
 /// A load by multistage `cp.async` copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +70,7 @@ impl CpAsyncPlan {
 
     /// Alignment of the first one.
     pub fn align(&self) -> u32 {
-        ALIGN as u32
+        SWIZZLE_ATOM_BYTES
     }
 
     /// Returns true if all copies are thread-private.

@@ -5,10 +5,10 @@
 use super::reduction_steps::LayoutBases;
 use super::scratch::smem_element_bytes;
 use super::state::MembarState;
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
-use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -262,7 +262,7 @@ impl MembarState<'_, '_> {
         if let Some(parts) = StoreSplit::of_block(&send.tile, &self.smem) {
             let at = self.sub_steps.len();
             self.require(value, &layout);
-            if let Some(buffer) = self.smem.allocate(parts.in_flight * parts.bytes, BOX_ALIGN) {
+            if let Some(buffer) = self.smem.allocate(parts.in_flight * parts.bytes, SWIZZLE_ATOM_BYTES) {
                 self.sub_steps.insert(at, SubStep::Split { count: parts.count, beside: parts.in_flight });
                 if !self.tma_stored_arrays.insert(root) && ordered {
                     self.sub_steps.push(SubStep::TmaStoreWait { written: true });

@@ -14,12 +14,13 @@
 
 use std::collections::HashMap;
 
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
-use crate::backend::ptx::schedule::ir::cp_async::{ALIGN, CpAsync, CpAsyncAccess, CpAsyncPlan};
+use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::op_table::Effect;
@@ -74,7 +75,7 @@ impl KernelInfo<'_> {
                 let Some(part) = self.index_slice(body, load) else { continue };
                 slice.extend(part);
                 copies.push(CpAsync::of_side(load, stage_bytes, side));
-                stage_bytes += plan.shared.bytes().next_multiple_of(ALIGN);
+                stage_bytes += plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             }
         }
         if copies.is_empty() {
@@ -86,7 +87,11 @@ impl KernelInfo<'_> {
         self.sort_in_program_order(body, &mut slice);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_smem_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
-        let room = (self.smem_for_stages(shared) as usize).saturating_sub(if others > 0 { others + ALIGN } else { 0 });
+        let room = (self.smem_for_stages(shared) as usize).saturating_sub(if others > 0 {
+            others + SWIZZLE_ATOM_BYTES as usize
+        } else {
+            0
+        });
         let wanted = operand_stages(stage_bytes);
         let wish = wish.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
         let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
@@ -190,7 +195,7 @@ impl KernelInfo<'_> {
             bytes += more;
             all.push(copy);
         }
-        let bytes = bytes.next_multiple_of(ALIGN);
+        let bytes = bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
         // What others are found by is loaded where it is needed.
         if all.iter().all(|copy| !indices.contains(&copy.load)) && operand_stages(bytes) == operand_stages(*stage_bytes)
         {

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use crate::backend::ptx::hardware::SWIZZLE_ROW_BYTES;
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -24,9 +25,6 @@ const COPIES_PER_WARP: u32 = 4;
 
 /// Fewest elements of a tile that goes there: else beginning and end cost more than they spare.
 const LEAST_ELEMENTS: usize = 512;
-
-/// Alignment of the copy: all banks.
-const ALIGN: u32 = 128;
 
 /// The mode of an integer atomic that leaves an element alone when its value is zero.
 fn combining_mode(module: &Module, id: OpId) -> Option<AtomicMode> {
@@ -73,7 +71,7 @@ impl KernelInfo<'_> {
         let Some((first, root, mode)) = self.worth_a_copy(body) else { return };
         let copies = (COPIES_PER_WARP * self.inference.num_warps as u32).min(MOST_COPIES);
         let private = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas: copies };
-        let Some(place) = shared.reserve(private.bytes(), ALIGN) else { return };
+        let Some(place) = shared.reserve(private.bytes(), SWIZZLE_ROW_BYTES) else { return };
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
         ops.retain(|&id| self.combines(id, root, mode) && !self.inference.pointer_runs.contains_key(&id));

@@ -1,11 +1,9 @@
 //! Splits a TMA store to fit the shared memory available.
 
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::backend::ptx::shared::SharedMemory;
-
-/// Alignment of boxes: a whole swizzle pattern.
-pub const BOX_ALIGN: u32 = 1024;
 
 /// Shared memory that a store may take beyond what the kernel has already: little enough that two tile
 /// blocks stay on a multiprocessor.
@@ -19,8 +17,9 @@ impl StoreSplit {
     /// Those of a tile that the whole block writes: a few, so that the first is on its way while the next is written; where
     /// they do not all fit, at least two at a time.
     pub fn of_block(tile: &BoxedTile, shared: &SharedMemory) -> Option<StoreSplit> {
-        let fitting = |room: u32| parts_in(tile, room.saturating_sub(BOX_ALIGN), SMALL_PART);
-        fitting(shared.reusable().max(MODEST_BYTES + BOX_ALIGN).min(shared.free())).or_else(|| fitting(shared.free()))
+        let fitting = |room: u32| parts_in(tile, room.saturating_sub(SWIZZLE_ATOM_BYTES), SMALL_PART);
+        fitting(shared.reusable().max(MODEST_BYTES + SWIZZLE_ATOM_BYTES).min(shared.free()))
+            .or_else(|| fitting(shared.free()))
     }
 
     /// Those of a warp's boxes in so many bytes, where there are so many warps.
@@ -32,7 +31,7 @@ impl StoreSplit {
 
     /// The same where the boxes of all of them stand in a stage of so many bytes.
     pub fn in_stage(tile: &BoxedTile, bytes: u32, warps: u32) -> Option<StoreSplit> {
-        StoreSplit::of_warp(tile, bytes / warps / BOX_ALIGN * BOX_ALIGN, warps)
+        StoreSplit::of_warp(tile, bytes / warps / SWIZZLE_ATOM_BYTES * SWIZZLE_ATOM_BYTES, warps)
     }
 }
 

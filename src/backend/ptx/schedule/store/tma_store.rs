@@ -13,8 +13,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::split::BOX_ALIGN;
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
@@ -179,9 +179,9 @@ impl KernelInfo<'_> {
     fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<TmaStorePlan> {
         let tile = self.tile_of_warps(id)?;
         let (warps, all) = (self.inference.num_warps as u32, self.consumer_warps());
-        let room = self.smem_for_stages(shared).saturating_sub(others + 2 * BOX_ALIGN) / all;
+        let room = self.smem_for_stages(shared).saturating_sub(others + 2 * SWIZZLE_ATOM_BYTES) / all;
         let parts = StoreSplit::of_warp(&tile, room, warps)?;
-        let place = shared.reserve(parts.in_flight * parts.bytes * all, BOX_ALIGN)?;
+        let place = shared.reserve(parts.in_flight * parts.bytes * all, SWIZZLE_ATOM_BYTES)?;
         let layout = self.tma_stores[&id].layout.clone();
         Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer: place, channel: None, split: parts }) })
     }

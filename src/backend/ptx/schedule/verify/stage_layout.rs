@@ -3,15 +3,12 @@
 use std::collections::HashMap;
 
 use super::VerifyResult;
+use crate::backend::ptx::hardware::{SWIZZLE_ATOM_ROWS, TMA_SMEM_ALIGN};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
-use crate::backend::ptx::schedule::warp_specialize::aux_loads::BOX_ALIGN;
 use crate::ir::{BlockId, OpId, Opcode};
-
-/// Rows of a swizzle pattern.
-const PATTERN_ROWS: i64 = 8;
 
 /// Bytes from the first to the one behind the last.
 type Bytes = (i64, i64);
@@ -62,7 +59,7 @@ impl KernelInfo<'_> {
         whole
             && part.smem_offset == 0
             && part.coord.iter().all(|&place| place == 0)
-            && load.smem_offset.is_multiple_of(BOX_ALIGN)
+            && load.smem_offset.is_multiple_of(TMA_SMEM_ALIGN)
     }
 
     /// How products want the tiles of loads.
@@ -181,7 +178,9 @@ fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
         let from = first + band * i64::from(load.bytes / load.partitions) + panel * load.panel_rows * span;
         (from, from + wanted.rows * span)
     });
-    span_of(load) == span && first % (PATTERN_ROWS * span) == 0 && panels.all(|panel| is_filled(panel, filled))
+    span_of(load) == span
+        && first % (i64::from(SWIZZLE_ATOM_ROWS) * span) == 0
+        && panels.all(|panel| is_filled(panel, filled))
 }
 
 fn is_filled((from, to): Bytes, filled: &[Bytes]) -> bool {

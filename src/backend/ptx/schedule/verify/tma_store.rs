@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use super::VerifyResult;
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::infer::stored;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::Channel;
 use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
@@ -119,7 +119,7 @@ impl KernelInfo<'_> {
             let fits = |channel: &Channel| {
                 channel.staging_for == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
             };
-            let begins = place.offset.is_multiple_of(BOX_ALIGN);
+            let begins = place.offset.is_multiple_of(SWIZZLE_ATOM_BYTES);
             return match channel.is_some_and(fits) && begins && self.consumer_groups() == 1 {
                 true => Ok(()),
                 false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
@@ -128,7 +128,7 @@ impl KernelInfo<'_> {
         // The stages of rings are reserved before them.
         let rings = schedule.warp_spec.iter().flat_map(|roles| &roles.pipelines);
         let stages: u32 = rings.map(|ring| ring.num_stages * ring.stage_bytes).sum();
-        if !place.offset.is_multiple_of(BOX_ALIGN)
+        if !place.offset.is_multiple_of(SWIZZLE_ATOM_BYTES)
             || place.offset < stages
             || place.offset + place.bytes > schedule.smem.start()
         {

@@ -10,8 +10,8 @@
 
 use std::collections::HashSet;
 
-use super::plan::ALIGN;
 use super::producer_slice::SliceBuilder;
+use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, TMA_SMEM_ALIGN};
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -22,8 +22,6 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Most bytes of such a tile.
 const MOST_BYTES: usize = 1 << 10;
-/// Where a box without swizzle may begin in shared memory.
-pub const BOX_ALIGN: u32 = 128;
 /// Most registers of one that is read behind the product, and stands in them until that has landed.
 const FEW_REGISTERS: usize = 8;
 /// So many threads hold each element at least.
@@ -50,10 +48,10 @@ impl KernelInfo<'_> {
             let rank = map.dims.len();
             let boxes = vec![TmaBox { coord: vec![0; rank], smem_offset: 0 }];
             let this = &mut roles.channels[channel];
-            let behind = |last: &TmaLoad| (last.smem_offset + last.bytes).next_multiple_of(BOX_ALIGN);
+            let behind = |last: &TmaLoad| (last.smem_offset + last.bytes).next_multiple_of(TMA_SMEM_ALIGN);
             let riders = this.loads.iter().filter(|other| roles.aux_channel.contains_key(&other.load));
             let offset = riders.map(behind).max().unwrap_or(this.stage_bytes);
-            this.stage_bytes = (offset + bytes).next_multiple_of(ALIGN);
+            this.stage_bytes = (offset + bytes).next_multiple_of(SWIZZLE_ATOM_BYTES);
             this.loads.push(TmaLoad { load, smem_offset: offset, map, boxes, bytes, panel_rows: 1, partitions: 1 });
             let ops = &self.module.block(this.block).ops;
             this.loads.sort_by_key(|load| ops.iter().position(|&op| op == load.load));

@@ -29,7 +29,7 @@ impl KernelInfo<'_> {
         }
         let products = self.inference.products.keys();
         let most = products.map(|&id| self.accumulator_registers(id)).max().unwrap_or(0);
-        if !self.options.teams || most < LEAST_ACCUMULATORS {
+        if !self.options.pingpong || most < LEAST_ACCUMULATORS {
             return None;
         }
         // Where there is more to do between products than to multiply, teams would better do it beside each other's products.

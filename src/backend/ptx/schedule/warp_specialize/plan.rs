@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::cluster_multicast::CLUSTER_SIZE;
 use super::producer_slice::{ProducerSlice, SliceBuilder};
+use crate::backend::ptx::hardware::{MAX_THREADS_PER_CTA, MAX_TMA_BOX, SWIZZLE_ATOM_BYTES, SWIZZLE_ATOM_ROWS};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
@@ -26,15 +27,6 @@ use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
 use crate::backend::ptx::shared::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
-
-/// Most threads of a tile block.
-const MOST_THREADS: u32 = 1024;
-/// Most rows of one box of the copy engine.
-const BOX_ROWS: i64 = 256;
-/// Rows of a swizzle pattern.
-const PATTERN_ROWS: i64 = 8;
-/// Alignment of an operand in a stage: a whole swizzle pattern.
-pub const ALIGN: u32 = 1024;
 
 /// A candidate: the products that it feeds, and how they want it.
 #[derive(Clone)]
@@ -237,7 +229,7 @@ impl KernelInfo<'_> {
         match () {
             () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
             () if !self.options.tma => Err(Reason::NoMaps),
-            () if count > MOST_THREADS => Err(Reason::Threads { count, most: MOST_THREADS }),
+            () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
             () if self.has_print(body) => Err(Reason::Prints),
             () if self.has_inner_exit(body) => Err(Reason::Exits),
             () => Ok(()),
@@ -355,9 +347,11 @@ impl KernelInfo<'_> {
         let parts = |least: i64| {
             let fits = |parts: &i64| {
                 let high = count / parts;
-                count % parts == 0 && high <= BOX_ROWS && (*parts == 1 || high % PATTERN_ROWS == 0)
+                count % parts == 0
+                    && high <= i64::from(MAX_TMA_BOX)
+                    && (*parts == 1 || high % i64::from(SWIZZLE_ATOM_ROWS) == 0)
             };
-            (least..=count / PATTERN_ROWS).find(fits)
+            (least..=count / i64::from(SWIZZLE_ATOM_ROWS)).find(fits)
         };
         let fewest = parts(1)?;
         let pair = if halved && panels * fewest == 1 { parts(2).filter(|parts| parts % 2 == 0) } else { None };
@@ -420,7 +414,7 @@ impl KernelInfo<'_> {
             let whole = OperandUse { panels: Panels { rows, ..feed.panels }, ..feed.clone() };
             let halved = pairs.is_some_and(|pairs| pairs.can_multicast(first.load));
             let together = if group.len() > 1 { self.boxes_of(first.load, &whole, halved) } else { None };
-            let mut offset = u32::next_multiple_of(end, (PATTERN_ROWS * span) as u32);
+            let mut offset = u32::next_multiple_of(end, (i64::from(SWIZZLE_ATOM_ROWS) * span) as u32);
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
                 load.smem_offset = offset;
@@ -430,7 +424,9 @@ impl KernelInfo<'_> {
                         (load.panel_rows, load.bytes, load.boxes) = (rows, 0, Vec::new());
                         load.map = map.clone();
                     }
-                    None if number + 1 < group.len() => offset = (offset + load.bytes).next_multiple_of(ALIGN),
+                    None if number + 1 < group.len() => {
+                        offset = (offset + load.bytes).next_multiple_of(SWIZZLE_ATOM_BYTES)
+                    }
                     None => offset += load.bytes,
                 }
             }
@@ -441,7 +437,7 @@ impl KernelInfo<'_> {
             }
             end = offset;
         }
-        channel.stage_bytes = end.next_multiple_of(ALIGN);
+        channel.stage_bytes = end.next_multiple_of(SWIZZLE_ATOM_BYTES);
     }
 
     /// The last op of a block that these products stand in, and whether one is in a region of its own.

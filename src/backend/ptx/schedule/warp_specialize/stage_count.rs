@@ -114,6 +114,6 @@ impl KernelInfo<'_> {
     fn stages_of_ring(&self, roles: &WarpSpecialization, ring: usize) -> u32 {
         let channels = roles.channels.iter().filter(|channel| channel.pipeline == ring);
         let loads = channels.flat_map(|channel| channel.loads.iter().map(|streamed| streamed.load));
-        self.options.stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MOST_STAGES).max(2)
+        self.options.num_stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MOST_STAGES).max(2)
     }
 }

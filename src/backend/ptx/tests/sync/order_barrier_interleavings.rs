@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::super::check;
 use super::super::data_partition::whole;
 use super::super::deferred_load::{scaled, scaled_tiles};
-use crate::backend::ptx::plan::num_warps::{GROUP_WARPS, WARP};
+use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 
 /// A group comes to a barrier, and waits there or does not.
 type Event = (u32, bool);
@@ -59,7 +59,7 @@ impl Program<'_> {
             return number;
         }
         if operand == "%tid.x" {
-            return i64::from(self.group * GROUP_WARPS * WARP);
+            return i64::from(self.group * WARP_GROUP_WARPS * WARP_SIZE);
         }
         let is_made =
             |line: &&&str| line.split_once(' ').is_some_and(|(_, rest)| rest.starts_with(&format!("{operand}, ")));
