@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn places_are_for_one_thing_between_two_meetings() {
         let [place, half, beside] = [(0, 256), (128, 128), (256, 64)].map(|(offset, bytes)| Buffer { offset, bytes });
-        let meet = SubStep::Barrier { always: false };
+        let meet = SubStep::Barrier { required: false };
         let run = |parts: &[SubStep]| {
             let mut meetings = Meetings::default();
             parts.iter().try_for_each(|part| meetings.come_to(part)).map_err(|fault| fault.message)

@@ -215,7 +215,7 @@ impl<'a> Agent<'a> {
 
     fn strip(&mut self, strip: &StripMine) -> Result<(), Fault> {
         let module = self.kernel.module;
-        let inside = strip.inside(module);
+        let inside = strip.defined_tiles(module);
         for id in strip.ops() {
             for &value in module.op(id).operands.iter().filter(|value| !inside.contains(value)) {
                 self.need(value)?;

@@ -39,7 +39,7 @@ pub fn run(
     let reduces: Vec<OpId> = of(StripRole::Body).filter(|&id| module.op(id).code == Opcode::Reduce).collect();
     let count = layout.num_elements();
     let (made, whole) = (HashMap::new(), HashMap::new());
-    let mut pieces = Pieces { frame, module, inside: strip.inside(module), is_silent, made, whole, count };
+    let mut pieces = Pieces { frame, module, inside: strip.defined_tiles(module), is_silent, made, whole, count };
     let mut covered = vec![false; count];
     for start in (0..layout.num_registers()).step_by(strip.registers_per_iteration.max(1)) {
         let elements = elements(layout, start..start + strip.registers_per_iteration);

@@ -39,7 +39,7 @@ impl Lowering<'_> {
     /// Has the maps of stores fetched, so that the first store does not wait for its map.
     pub fn fetch_store_maps(&mut self) -> Lowered {
         let schedule = std::rc::Rc::clone(&self.schedule);
-        let mut sends: Vec<&TmaStore> = schedule.sends().collect();
+        let mut sends: Vec<&TmaStore> = schedule.tma_stores().collect();
         if sends.is_empty() {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl Lowering<'_> {
 
     /// The map of a store.
     fn store_map(&self, send: &TmaStore) -> Lowered<TensorMap> {
-        self.context.sent_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
+        self.context.store_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
     }
 
     /// `store_view_tko` or `atomic_red_view_tko`, by the engine if there is room for its boxes.
@@ -72,7 +72,7 @@ impl Lowering<'_> {
             base,
             map: self.store_map(send)?,
             elem: ViewShape::of(self.module, view).ok_or(OTHERWISE)?.elem,
-            axes: self.context.axes_of_boxes(view).ok_or(OTHERWISE)?,
+            axes: self.context.box_axes(view).ok_or(OTHERWISE)?,
             writes: send.tile.writes(&layout).ok_or(OTHERWISE)?,
             layout,
         };

@@ -230,7 +230,7 @@ pub fn lower<'m>(
     let target = lowering.context.inference.target;
     let layout = lowering.context.layout_text(entry.body);
     let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
-    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.cluster());
+    let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.cluster());
     let assertions = lowering.assertions;
     let (mut remarks, warps) = (lowering.remarks, lowering.context.inference.num_warps as u32);
     let multiplies = !lowering.context.inference.products.is_empty();

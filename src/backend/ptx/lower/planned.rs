@@ -40,11 +40,11 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.reserve_own(entry.body);
     lowering.context.select_tma_stores(entry.body);
     let planned = lowering.context.plan_warp_specialization(entry.body, &lowering.shared);
-    lowering.remarks.alone = planned.alone;
+    lowering.remarks.alone = planned.cluster_rejected;
     // Without a number of blocks, ptxas may save registers for more of them than is good.
     let blocks = lowering.context.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
-    match planned.roles {
+    match planned.warp_spec {
         Some(roles) => {
             if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
                 lowering.errors.push(Diagnostic::new(message, None));
@@ -63,7 +63,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
         }
     }
-    let unmet = lowering.context.unmet_loop_hints(entry.body, &lowering.schedule, &planned.unstreamed);
+    let unmet = lowering.context.unmet_loop_hints(entry.body, &lowering.schedule, &planned.rejected_loads);
     lowering.remarks.unmet(lowering.module, unmet);
     lowering
 }

@@ -67,7 +67,8 @@ impl Lowering<'_> {
     /// In how many parts something goes through shared memory, and how many of them have room side by side.
     pub fn parts(&mut self) -> Option<[u32; 2]> {
         let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
-        parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
+        parts
+            .map(|parts| if let SubStep::Split { count, in_flight: beside } = parts { [count, beside] } else { [1, 1] })
     }
 
     /// Bytes that operands need and that there are, if there are too few.
@@ -101,7 +102,7 @@ impl Lowering<'_> {
     fn synchronise(&mut self, within: SubStep) -> Lowered {
         match within {
             SubStep::MmaWaitAll => self.land_to_meet(),
-            SubStep::TmaStoreWait { written } => self.b.bulk_wait(0, !written),
+            SubStep::TmaStoreWait { complete: written } => self.b.bulk_wait(0, !written),
             _ if self.is_flying() => return Err(OTHERWISE.to_owned()),
             _ => self.barrier(),
         }

@@ -225,7 +225,7 @@ impl Builder<'_, '_> {
     fn sink_aux_loads(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted = ops.to_vec();
         for &load in ops.iter().filter(|&&id| self.is_aux_load(id)) {
-            let names = self.info.names_of(ops, load);
+            let names = self.info.load_and_views(ops, load);
             let Some(user) = self.info.first_use(ops, load) else { continue };
             sorted.retain(|id| !names.contains(id));
             let place = |of: OpId| sorted.iter().position(|&id| id == of).unwrap_or(sorted.len());
@@ -270,7 +270,7 @@ impl Builder<'_, '_> {
         let spans = OrderPoint::ALL.map(|turn| {
             let of_turn = |step: &Step| match turn {
                 OrderPoint::Pipeline => self.uses_pipelines(step),
-                OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.info.has_noticed(id)),
+                OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.info.contains_side_effect(id)),
             };
             Some((steps.iter().position(of_turn)?, steps.iter().rposition(of_turn)?))
         });
@@ -294,7 +294,7 @@ impl Builder<'_, '_> {
 
     /// Does a step take stages or wait for them, itself or in its bodies?
     fn uses_pipelines(&self, step: &Step) -> bool {
-        let inside = step.bodies().iter().flat_map(|&body| self.schedule.steps(body));
+        let inside = step.sequences().iter().flat_map(|&body| self.schedule.steps(body));
         matches!(step, Step::Advance(_) | Step::Mma(_)) || inside.into_iter().any(|inner| self.uses_pipelines(inner))
     }
 

@@ -72,7 +72,7 @@ fn vectors_that_all_rows_share_come_with_operands() {
 fn they_are_read_where_they_are_used() {
     each_schedule_of(kernels().into(), |name, _, _, schedule| {
         let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else { return };
-        let mut inner = schedule.steps(agent.body).iter().flat_map(Step::bodies);
+        let mut inner = schedule.steps(agent.body).iter().flat_map(Step::sequences);
         let steps = schedule.steps(*inner.next().expect("a loop"));
         let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
         let product = place(&|step| matches!(step, Step::Mma(_)));
@@ -95,7 +95,7 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
             let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
                 return;
             };
-            let inner = *schedule.steps(agent.body).iter().flat_map(Step::bodies).next().expect("a loop");
+            let inner = *schedule.steps(agent.body).iter().flat_map(Step::sequences).next().expect("a loop");
             let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
             let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
             let get = place(&|step| matches!(step, Step::LocalLoad(_)));

@@ -230,8 +230,8 @@ pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Ve
                 && let [first, rest @ ..] = &plan.ops[..]
                 && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.releases))
             {
-                let single = MmaGroup { releases: plan.releases.clone(), ..MmaGroup::of(*first) };
-                let rest = rest.iter().map(|&id| Step::Mma(Box::new(MmaGroup::of(id))));
+                let single = MmaGroup { releases: plan.releases.clone(), ..MmaGroup::single(*first) };
+                let rest = rest.iter().map(|&id| Step::Mma(Box::new(MmaGroup::single(id))));
                 let parts: Vec<Step> = [Step::Mma(Box::new(single))].into_iter().chain(rest).collect();
                 change("stages come back before the last product", &|steps| {
                     steps.splice(at..=at, parts.clone());
@@ -456,7 +456,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Vec::new(),
         Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => Vec::new(),
     };
-    for &body in step.bodies() {
+    for &body in step.sequences() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
     }
     ops

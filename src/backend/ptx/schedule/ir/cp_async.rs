@@ -33,7 +33,7 @@ pub struct CpAsyncAccess {
 }
 
 impl CpAsync {
-    pub fn of_side(load: OpId, offset: usize, side: Side) -> CpAsync {
+    pub fn from_side(load: OpId, offset: usize, side: Side) -> CpAsync {
         let run = side.accesses.first().map_or(0, |access| access.registers.len());
         let piece =
             |access: &Access| CpAsyncAccess { register: access.registers[0], xor: access.xor, offset: access.offset };

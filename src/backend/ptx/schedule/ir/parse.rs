@@ -105,10 +105,10 @@ fn within(word: &str, rest: &str) -> Parsed<SubStep> {
         "write" => SubStep::SmemWrite(buffer()?),
         "read" => SubStep::SmemRead(buffer()?),
         "access" => SubStep::GlobalAccess(OpId(at(0)?)),
-        "parts" => SubStep::Split { count: at(0)?, beside: at(1)? },
+        "parts" => SubStep::Split { count: at(0)?, in_flight: at(1)? },
         "no" => SubStep::SmemOverflow { bytes: at(0)?, of: at(1)? },
-        "drain" => SubStep::TmaStoreWait { written: rest == "writes" },
-        _ => SubStep::Barrier { always: rest == "always" },
+        "drain" => SubStep::TmaStoreWait { complete: rest == "writes" },
+        _ => SubStep::Barrier { required: rest == "always" },
     })
 }
 
@@ -153,7 +153,7 @@ impl Lines<'_> {
             }
             "shared" => {
                 let numbers = numbers(rest)?;
-                self.schedule.shared_bytes = numbers[0];
+                self.schedule.smem_bytes = numbers[0];
                 self.schedule.smem_bytes_per_group = numbers.get(1).copied().unwrap_or(0);
             }
             "combined" => self.schedule.privatized = Some(private(rest)?),
@@ -336,7 +336,7 @@ impl Lines<'_> {
         if let Some(id) = single {
             // The last number is the op's.
             gives.pop();
-            return Ok(MmaGroup { releases: gives, order: turn, ..MmaGroup::of(OpId(id)) });
+            return Ok(MmaGroup { releases: gives, order: turn, ..MmaGroup::single(OpId(id)) });
         }
         let (mut ops, mut issue) = (Vec::new(), Vec::new());
         while let Some((_, word, text)) = self.inner(depth, &["product", "issue"]) {

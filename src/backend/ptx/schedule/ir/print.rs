@@ -61,7 +61,7 @@ impl Schedule {
             0 => String::new(),
             bytes => format!(", {bytes} a team"),
         };
-        printer.line(format_args!("shared {} bytes{each}", self.shared_bytes));
+        printer.line(format_args!("shared {} bytes{each}", self.smem_bytes));
         if let Some(PrivatizedArray { first, array: root, mode, buffer: place, replicas: copies }) = self.privatized {
             let (array, end) = (root.index(), place.offset + place.bytes);
             let mode = mode.name();

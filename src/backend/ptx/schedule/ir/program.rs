@@ -38,7 +38,7 @@ pub struct Schedule {
     /// The shared memory that is reserved for the whole kernel.
     pub smem: SharedMemory,
     /// Shared memory that the kernel needs.
-    pub shared_bytes: u32,
+    pub smem_bytes: u32,
     /// Distance in bytes between the buffers of two ping-pong groups.
     pub smem_bytes_per_group: u32,
     /// The privatized array, if atomics are privatized.
@@ -207,7 +207,7 @@ pub struct MmaIssue {
 
 impl MmaGroup {
     /// A group of one MMA.
-    pub fn of(op: OpId) -> MmaGroup {
+    pub fn single(op: OpId) -> MmaGroup {
         MmaGroup {
             ops: vec![op],
             issue: vec![MmaIssue { op: 0, extends_n: false }],
@@ -243,7 +243,7 @@ impl StripMine {
     }
 
     /// Tiles that it makes, and other names of them.
-    pub fn inside(&self, module: &Module) -> HashSet<Value> {
+    pub fn defined_tiles(&self, module: &Module) -> HashSet<Value> {
         let made =
             self.ops.iter().filter(|&&(id, part)| part != StripRole::Preheader && module.op(id).code != Opcode::Reduce);
         made.flat_map(|&(id, _)| module.op(id).results.iter().copied()).collect()
@@ -321,11 +321,11 @@ impl Schedule {
     }
 
     /// The steps of a sequence and of all nested sequences.
-    pub fn steps_within(&self, body: SeqId) -> Vec<&Step> {
+    pub fn steps_with_nested(&self, body: SeqId) -> Vec<&Step> {
         let (mut bodies, mut found) = (vec![body], Vec::new());
         while let Some(body) = bodies.pop() {
             for step in self.steps(body) {
-                bodies.extend(step.bodies());
+                bodies.extend(step.sequences());
                 found.push(step);
             }
         }
@@ -334,7 +334,7 @@ impl Schedule {
 
     /// The `for` loops of a partition.
     pub fn loops(&self, acts: WarpRole) -> Vec<&For> {
-        let steps = self.partition(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
+        let steps = self.partition(acts).map(|agent| self.steps_with_nested(agent.body)).unwrap_or_default();
         steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
     }
 
@@ -354,7 +354,7 @@ impl Schedule {
     }
 
     /// The TMA stores.
-    pub fn sends(&self) -> impl Iterator<Item = &TmaStore> {
+    pub fn tma_stores(&self) -> impl Iterator<Item = &TmaStore> {
         let steps = self.sequences.iter().flatten();
         steps.filter_map(|step| if let Step::TmaStore(send) = step { Some(&**send) } else { None })
     }
@@ -399,7 +399,7 @@ impl Step {
     }
 
     /// The bodies of a loop or branch.
-    pub fn bodies(&self) -> &[SeqId] {
+    pub fn sequences(&self) -> &[SeqId] {
         match self {
             Step::For(step) => std::slice::from_ref(&step.body),
             Step::Loop(step) => std::slice::from_ref(&step.body),

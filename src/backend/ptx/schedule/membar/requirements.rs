@@ -8,7 +8,7 @@ use super::state::MembarState;
 use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
-use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
+use crate::backend::ptx::schedule::store::split::SWIZZLE_BYTES;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Elem, MemOrder, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -251,21 +251,21 @@ impl MembarState<'_, '_> {
     pub fn tma_store(&mut self, send: &TmaStore) {
         let op = self.info.module.op(send.op);
         let (value, root) = (stored(op), self.info.stored_array(send.op));
-        let ordered = !self.info.only_adds(send.op, self.tma_stores.keys().copied());
+        let ordered = !self.info.has_only_reductions(send.op, self.tma_stores.keys().copied());
         let layout = self.schedule.layout(send.layout).clone();
         if send.staging.is_some() {
             self.require(value, &layout);
             let again = !self.tma_stored_arrays.insert(root);
-            self.sub_steps.push(SubStep::TmaStoreWait { written: again && ordered });
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: again && ordered });
             return;
         }
-        if let Some(parts) = StoreSplit::of_block(&send.tile, &self.smem) {
+        if let Some(parts) = StoreSplit::for_block(&send.tile, &self.smem) {
             let at = self.sub_steps.len();
             self.require(value, &layout);
-            if let Some(buffer) = self.smem.allocate(parts.in_flight * parts.bytes, BOX_ALIGN) {
-                self.sub_steps.insert(at, SubStep::Split { count: parts.count, beside: parts.in_flight });
+            if let Some(buffer) = self.smem.allocate(parts.in_flight * parts.bytes, SWIZZLE_BYTES) {
+                self.sub_steps.insert(at, SubStep::Split { count: parts.count, in_flight: parts.in_flight });
                 if !self.tma_stored_arrays.insert(root) && ordered {
-                    self.sub_steps.push(SubStep::TmaStoreWait { written: true });
+                    self.sub_steps.push(SubStep::TmaStoreWait { complete: true });
                     self.smem.bulk_waited();
                 }
                 if self.smem.write(buffer) {
@@ -289,7 +289,7 @@ impl MembarState<'_, '_> {
     pub fn consumer_release(&mut self, channels: &[u32]) {
         let roles = self.schedule.warp_spec.as_ref();
         if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel))) {
-            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }
     }
 
@@ -299,7 +299,7 @@ impl MembarState<'_, '_> {
             self.barrier(true);
         }
         if self.smem.is_bulk_reading() || self.has_warp_tma_stores {
-            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }
     }
 }

@@ -118,7 +118,7 @@ impl MembarState<'_, '_> {
         }
         let (count, size) = (held.num_elements(), smem_element_bytes(dtype));
         let rounds = (count * size).div_ceil(self.scratch_capacity().max(size)).next_power_of_two().min(count);
-        self.sub_steps.push(SubStep::Split { count: rounds as u32, beside: 1 });
+        self.sub_steps.push(SubStep::Split { count: rounds as u32, in_flight: 1 });
         let buffer = self.scratch(count / rounds * size);
         for _ in 0..rounds {
             self.smem_write(buffer);
@@ -144,7 +144,7 @@ impl MembarState<'_, '_> {
         // Reading the copies costs less than counting.
         let most = (elements / (2 * bins)).min(MAX_HISTOGRAM_COPIES).min(room / row).max(1);
         let copies = 1 << most.ilog2();
-        self.sub_steps.push(SubStep::Split { count: rounds as u32, beside: copies as u32 });
+        self.sub_steps.push(SubStep::Split { count: rounds as u32, in_flight: copies as u32 });
         let buffer = self.scratch(copies * row * 4);
         for _ in 0..rounds {
             // Zeros, then counts.

@@ -93,11 +93,11 @@ pub struct MembarState<'a, 'm> {
 impl<'a, 'm> MembarState<'a, 'm> {
     /// At the start of a program.
     pub fn new(context: &'a KernelInfo<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> MembarState<'a, 'm> {
-        let sent_by_warps = schedule.sends().any(|send| send.staging.is_some());
+        let sent_by_warps = schedule.tma_stores().any(|send| send.staging.is_some());
         MembarState {
             info: context,
-            tma_stores: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
-            block_tma_stores: schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect(),
+            tma_stores: schedule.tma_stores().map(|send| (send.op, context.stored_array(send.op))).collect(),
+            block_tma_stores: schedule.tma_stores().filter(|send| send.staging.is_none()).map(|send| send.op).collect(),
             has_warp_tma_stores: sent_by_warps,
             schedule,
             smem: shared,
@@ -290,9 +290,9 @@ impl<'a, 'm> MembarState<'a, 'm> {
             self.sub_steps.push(SubStep::MmaWaitAll);
         }
         if self.smem.bulk_wait_wanted() {
-            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }
-        self.sub_steps.push(SubStep::Barrier { always });
+        self.sub_steps.push(SubStep::Barrier { required: always });
         self.after_barrier();
     }
 

@@ -16,7 +16,7 @@ impl KernelInfo<'_> {
         let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
         let own = if self.pingpong_groups > 1 { shared.share(0, self.pingpong_groups) } else { shared.clone() };
         schedule.smem_bytes_per_group = if self.pingpong_groups > 1 { own.budget() - own.start() } else { 0 };
-        schedule.shared_bytes = shared.used();
+        schedule.smem_bytes = shared.used();
         schedule.smem = shared.clone();
         // Who loads meets nobody.
         for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
@@ -29,7 +29,7 @@ impl KernelInfo<'_> {
             way.walk_sequence(body);
             let (waits, used) = (std::mem::take(&mut way.mma_waits), way.smem.used());
             let others = schedule.smem_bytes_per_group * (self.pingpong_groups - 1);
-            schedule.shared_bytes = schedule.shared_bytes.max(if used > own.start() { used + others } else { 0 });
+            schedule.smem_bytes = schedule.smem_bytes.max(if used > own.start() { used + others } else { 0 });
             for MmaWaitUse { body, position: at, .. } in waits.into_iter().rev().filter(|wait| !wait.is_needed) {
                 schedule.sequences[body.0 as usize].remove(at);
             }
@@ -119,7 +119,7 @@ impl MembarState<'_, '_> {
     fn strip_mine(&mut self, strip: &StripMine) {
         let context = self.info;
         let module = context.module;
-        let inside = strip.inside(module);
+        let inside = strip.defined_tiles(module);
         let own = self.schedule.layout(strip.layout).clone();
         for &(id, part) in &strip.ops {
             let op = module.op(id);

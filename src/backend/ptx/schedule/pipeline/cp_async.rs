@@ -73,7 +73,7 @@ impl KernelInfo<'_> {
                 }
                 let Some(part) = self.index_slice(body, load) else { continue };
                 slice.extend(part);
-                copies.push(CpAsync::of_side(load, stage_bytes, side));
+                copies.push(CpAsync::from_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(ALIGN);
             }
         }

@@ -50,7 +50,7 @@ impl KernelInfo<'_> {
         let multiplied: u64 = products.iter().map(|&id| self.multiply_adds(id)).sum();
         let worth = products.len() >= MIN_MMAS && count * MULTIPLY_ADDS_PER_EXP >= multiplied;
         let wide = self.module.shape(value).last().is_some_and(|&extent| extent >= MIN_ROW);
-        let meets = steps.iter().any(|step| matches!(step, Step::Sub(within) if within.is_shared()));
+        let meets = steps.iter().any(|step| matches!(step, Step::Sub(within) if within.uses_shared_smem()));
         if !(worth && wide) || meets {
             return None;
         }
@@ -89,7 +89,7 @@ pub fn is_sunk(step: &Step) -> bool {
 pub fn may_be_in_exp_span(step: &Step) -> bool {
     match step {
         Step::Deferred(_) | Step::Exec(_) | Step::StripMine(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,
-        Step::Sub(within) => !within.is_shared(),
+        Step::Sub(within) => !within.uses_shared_smem(),
         _ => false,
     }
 }

@@ -41,7 +41,7 @@ impl KernelInfo<'_> {
                 order: OrderSpan::default(),
             }];
         }
-        members.iter().map(|&member| MmaGroup::of(member)).collect()
+        members.iter().map(|&member| MmaGroup::single(member)).collect()
     }
 
     /// The order in which products are issued together, and which of them widen the one before: the sums of one left operand

@@ -61,7 +61,7 @@ impl KernelInfo<'_> {
     /// The place of the one product of a loop, if it lands in the iteration that has issued it.
     fn single_mma_position(&self, schedule: &Schedule, plan: &For) -> Option<usize> {
         let steps = schedule.steps(plan.body);
-        if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.bodies().is_empty()) {
+        if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.sequences().is_empty()) {
             return None;
         }
         let mut products = steps.iter().enumerate().filter_map(|(at, step)| match step {
@@ -90,7 +90,7 @@ impl KernelInfo<'_> {
 pub fn may_be_in_mma_span(step: &Step) -> bool {
     match step {
         Step::Mma(_) | Step::Deferred(_) | Step::Exec(_) | Step::Advance(_) | Step::ConsumerWait(_) => true,
-        Step::Sub(within) => !within.is_shared(),
+        Step::Sub(within) => !within.uses_shared_smem(),
         _ => false,
     }
 }

@@ -45,7 +45,7 @@ impl KernelInfo<'_> {
     pub fn can_try_wait(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
         let Some(roles) = &schedule.warp_spec else { return false };
         let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.pipeline);
-        let steps = schedule.steps_within(plan.body).into_iter();
+        let steps = schedule.steps_with_nested(plan.body).into_iter();
         let taken: Vec<u32> = steps
             .filter_map(|step| if let &Step::Advance(other) = step { Some(other) } else { None })
             .filter(|&other| ring(other) == ring(channel))

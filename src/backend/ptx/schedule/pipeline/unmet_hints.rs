@@ -5,12 +5,17 @@ use std::collections::HashMap;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
-use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
+use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
 use crate::ir::{BlockId, OpId, Opcode};
 
 impl KernelInfo<'_> {
     /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
-    pub fn unmet_loop_hints(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
+    pub fn unmet_loop_hints(
+        &self,
+        body: BlockId,
+        schedule: &Schedule,
+        unstreamed: &RejectedLoads,
+    ) -> Vec<(OpId, String)> {
         let mut loops = Vec::new();
         self.module.walk(body, &mut |id| {
             let is_loop = matches!(self.module.op(id).code, Opcode::For | Opcode::Loop);
@@ -65,7 +70,7 @@ impl KernelInfo<'_> {
         &self,
         body: BlockId,
         id: OpId,
-        (structure, unstreamed): (&RegionTree, &Unstreamed),
+        (structure, unstreamed): (&RegionTree, &RejectedLoads),
     ) -> Option<String> {
         let is_here =
             |op: OpId| self.op_blocks[op.index()].and_then(|block| self.enclosing_loop(block, structure)) == Some(id);

@@ -99,7 +99,7 @@ enum SubStepShape<'a> {
 impl<'a> SubStepShape<'a> {
     fn of(schedule: &'a Schedule, step: &'a Step) -> Option<SubStepShape<'a>> {
         Some(match step {
-            Step::Sub(SubStep::MmaWaitAll | SubStep::Barrier { always: false }) => return None,
+            Step::Sub(SubStep::MmaWaitAll | SubStep::Barrier { required: false }) => return None,
             Step::Sub(SubStep::SmemWrite(place)) => SubStepShape::SmemWrite(place.bytes),
             Step::Sub(SubStep::SmemRead(place)) => SubStepShape::SmemRead(place.bytes),
             &Step::Sub(SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan })) => {
@@ -123,7 +123,7 @@ fn verify_no_sub_steps(schedule: &Schedule, body: SeqId) -> VerifyResult {
         if matches!(step, Step::Sub(_)) {
             return Err("one lane meets others".to_owned());
         }
-        step.bodies().iter().try_for_each(|&body| verify_no_sub_steps(schedule, body))?;
+        step.sequences().iter().try_for_each(|&body| verify_no_sub_steps(schedule, body))?;
     }
     Ok(())
 }
@@ -167,7 +167,7 @@ impl BarrierVerifier<'_, '_> {
     fn sub_steps(&mut self, step: &Step, within: &[SubStep]) -> VerifyResult {
         for (at, one) in within.iter().enumerate() {
             match one {
-                SubStep::Barrier { always } => {
+                SubStep::Barrier { required: always } => {
                     if !always && self.is_safe_without_barrier(&within[at + 1..]) {
                         return Err("threads meet for nothing".to_owned());
                     }
@@ -206,7 +206,7 @@ impl BarrierVerifier<'_, '_> {
         let memory = &self.schedule.smem;
         let [own, teams] = [self.schedule.smem_bytes_per_group, self.info.pingpong_groups];
         let share = if own > 0 { memory.share(0, teams) } else { memory.clone() };
-        let most = share.budget().min(self.schedule.shared_bytes.saturating_sub((teams - 1) * own));
+        let most = share.budget().min(self.schedule.smem_bytes.saturating_sub((teams - 1) * own));
         match part {
             SubStep::SmemWrite(place) if place.offset < share.start() || end(*place) > most => {
                 Err(format!("nothing may be written from {} to {}", place.offset, end(*place)))
@@ -319,7 +319,7 @@ impl BarrierVerifier<'_, '_> {
         self.accessed.written = vec![ALL];
         self.accessed.read = vec![ALL];
         let sends: Vec<OpId> =
-            self.schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect();
+            self.schedule.tma_stores().filter(|send| send.staging.is_none()).map(|send| send.op).collect();
         context.module.walk(block, &mut |id| {
             self.add_effect(id);
             if sends.contains(&id) {

@@ -24,14 +24,14 @@ impl KernelInfo<'_> {
             return Err("bands of rows have other warps, teams or pairs of blocks".to_owned());
         }
         let meets = |step: &Step| match step {
-            Step::Sub(within) => within.is_shared(),
+            Step::Sub(within) => within.uses_shared_smem(),
             _ => false,
         };
         if schedule.sequences.iter().flatten().any(meets) {
             return Err("the warps of a band meet".to_owned());
         }
         for load in roles.channels.iter().flat_map(|channel| &channel.loads) {
-            if self.band_axis(load.load).is_some() != (load.partitions == bands) {
+            if self.partitioned_axis(load.load).is_some() != (load.partitions == bands) {
                 return Err(format!("op {} brings the tiles of other bands", load.load.index()));
             }
         }
@@ -47,11 +47,11 @@ impl KernelInfo<'_> {
         let op = self.module.op(id);
         let first = |place: Option<Value>| place.is_none_or(|first| self.is_partition_uniform(first));
         match op.code {
-            Opcode::LoadView => match self.band_place(id) {
+            Opcode::LoadView => match self.partitioned_index(id) {
                 Some((_, place)) => (!first(place)).then_some("loads the rows of other bands"),
                 None => None,
             },
-            Opcode::StoreView => match self.band_place(id) {
+            Opcode::StoreView => match self.partitioned_index(id) {
                 Some((_, place)) if first(place) && self.stores_disjoint_tiles(body, id, place) => None,
                 _ => Some("stores what other bands may access"),
             },

@@ -45,7 +45,7 @@ impl KernelInfo<'_> {
         }
         for &other in module.block(body).ops.iter().filter(|&&other| other != plan.op) {
             let waits = module.op(other).code == Opcode::GdcWait;
-            if !module.op(other).regions.is_empty() || !waits && self.has_noticed(other) {
+            if !module.op(other).regions.is_empty() || !waits && self.contains_side_effect(other) {
                 return fault(plan.op, &format!("each team does op {}, too", other.index()));
             }
         }
@@ -100,15 +100,17 @@ impl KernelInfo<'_> {
         step: &Step,
         (around, turn, has_turn): (OpId, OrderPoint, bool),
     ) -> VerifyResult {
-        if let Some(id) =
-            step.ops().into_iter().find(|&id| turn == OrderPoint::SideEffects && !has_turn && self.has_noticed(id))
+        if let Some(id) = step
+            .ops()
+            .into_iter()
+            .find(|&id| turn == OrderPoint::SideEffects && !has_turn && self.contains_side_effect(id))
         {
             return fault(around, &format!("op {} is done out of turn", id.index()));
         }
         if turn == OrderPoint::Pipeline && !has_turn && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
             return fault(around, "a stage is taken or waited for out of turn");
         }
-        let inside = step.bodies().iter().flat_map(|&body| schedule.steps(body));
+        let inside = step.sequences().iter().flat_map(|&body| schedule.steps(body));
         for inner in inside {
             if matches!(inner, Step::OrderWait(_) | Step::OrderArrive(_)) {
                 return fault(around, "a turn begins or ends in a loop or branch");

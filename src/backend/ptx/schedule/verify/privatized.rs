@@ -3,7 +3,7 @@
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
-use crate::backend::ptx::schedule::store::privatize::MOST_COPIES;
+use crate::backend::ptx::schedule::store::privatize::MAX_REPLICAS;
 use crate::ir::{BlockId, OpId};
 
 /// Bytes that are read from the copy at once.
@@ -25,15 +25,15 @@ impl KernelInfo<'_> {
         if schedule.warp_spec.is_some() || !combined.contains(&private.first) {
             return Err("there is a copy of an array, and nobody to work on it".to_owned());
         }
-        if let Some(id) = combined.iter().find(|&&id| !self.combines(id, private.array, private.mode)) {
+        if let Some(id) = combined.iter().find(|&&id| !self.is_privatizable(id, private.array, private.mode)) {
             return Err(format!("op {} cannot be combined in the copy", id.index()));
         }
-        if !self.only_combines(body, private.array, private.mode) {
+        if !self.is_only_privatizable(body, private.array, private.mode) {
             return Err("an array that is combined in a copy is accessed otherwise".to_owned());
         }
         let place = private.buffer;
         let fits = private.replicas.is_power_of_two()
-            && private.replicas <= MOST_COPIES
+            && private.replicas <= MAX_REPLICAS
             && place.offset.is_multiple_of(WIDE_READ)
             && private.bytes() <= place.bytes
             && place.offset + place.bytes <= schedule.smem.start();

@@ -337,7 +337,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
 
     /// The bodies of a loop or branch.
     fn regions(&mut self, step: &Step, id: OpId) -> VerifyResult {
-        let bodies = step.bodies();
+        let bodies = step.sequences();
         if bodies.is_empty() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};
-use crate::backend::ptx::schedule::warp_specialize::aux_loads::BOX_ALIGN;
+use crate::backend::ptx::schedule::warp_specialize::aux_loads::UNSWIZZLED_BOX_ALIGN;
 use crate::ir::{BlockId, OpId, Opcode};
 
 /// Rows of a swizzle pattern.
@@ -58,11 +58,11 @@ impl KernelInfo<'_> {
     /// Is the tile of a load one box, where boxes may begin?
     fn is_valid_aux_box(&self, load: &TmaLoad) -> bool {
         let [part] = &load.boxes[..] else { return false };
-        let whole = self.ridden(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
+        let whole = self.aux_box(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
         whole
             && part.smem_offset == 0
             && part.coord.iter().all(|&place| place == 0)
-            && load.smem_offset.is_multiple_of(BOX_ALIGN)
+            && load.smem_offset.is_multiple_of(UNSWIZZLED_BOX_ALIGN)
     }
 
     /// How products want the tiles of loads.
@@ -141,7 +141,7 @@ impl KernelInfo<'_> {
 
     /// The boxes of a load as if each band were the first one.
     fn has_partition_boxes(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
-        let Some(axis) = self.band_axis(load.load).filter(|_| load.partitions > 1) else {
+        let Some(axis) = self.partitioned_axis(load.load).filter(|_| load.partitions > 1) else {
             return vec![load.boxes.clone()];
         };
         let height = self.module.shape(self.module.op(load.load).results[0])[axis];

@@ -27,7 +27,7 @@ pub fn verify_strip_mine(context: &KernelInfo<'_>, schedule: &Schedule, strip_mi
     if !strip_mine.registers_per_iteration.is_power_of_two() || 2 * strip_mine.registers_per_iteration > registers {
         return Err(format!("pieces of {} slots of {registers}", strip_mine.registers_per_iteration));
     }
-    let inside = strip_mine.inside(module);
+    let inside = strip_mine.defined_tiles(module);
     let mut uses = std::collections::HashMap::new();
     let mut touches: Vec<(OpId, MemoryEffect)> = Vec::new();
     for (place, &(id, part)) in strip_mine.ops.iter().enumerate() {

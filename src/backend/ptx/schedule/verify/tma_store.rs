@@ -9,7 +9,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::Channel;
 use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-use crate::backend::ptx::schedule::store::split::BOX_ALIGN;
+use crate::backend::ptx::schedule::store::split::SWIZZLE_BYTES;
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
@@ -18,16 +18,16 @@ impl KernelInfo<'_> {
     /// Do boxes cover the tile of each store once, where the copy engine takes them from, and does nobody else access what it
     /// writes, or write where the boxes of warps stand?
     pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
-        let sent: HashSet<OpId> = schedule.sends().map(|send| send.op).collect();
+        let sent: HashSet<OpId> = schedule.tma_stores().map(|send| send.op).collect();
         if sent.is_empty() {
             return Ok(());
         }
-        let others = self.accessed_otherwise(body, &|id| sent.contains(&id));
+        let others = self.arrays_accessed_by_threads(body, &|id| sent.contains(&id));
         let others = others.ok_or("the copy engine stores what others may access")?;
         let mut places: Vec<Buffer> = Vec::new();
-        for send in schedule.sends() {
+        for send in schedule.tma_stores() {
             let fault = |what: &str| Err(format!("op {}: {what}", send.op.index()));
-            if !self.may_be_sent(send.op) {
+            if !self.can_use_tma_store(send.op) {
                 return fault("the copy engine may not do this");
             }
             let root = self.stored_array(send.op);
@@ -41,7 +41,7 @@ impl KernelInfo<'_> {
                 None => return fault("there is no such layout"),
             }
             let Some(outbox) = &send.staging else { continue };
-            if schedule.sends().filter(|other| self.stored_array(other.op) == root).count() > 1 {
+            if schedule.tma_stores().filter(|other| self.stored_array(other.op) == root).count() > 1 {
                 return fault("warps do not wait for each other, and others store to the array");
             }
             self.verify_staging_buffer(schedule, send, outbox).or_else(|problem| fault(&problem))?;
@@ -53,7 +53,7 @@ impl KernelInfo<'_> {
             }
             places.push(outbox.buffer);
         }
-        let in_stage = |store: OpId| schedule.sends().any(|send| send.op == store && is_staged_in_channel(send));
+        let in_stage = |store: OpId| schedule.tma_stores().any(|send| send.op == store && is_staged_in_channel(send));
         match schedule
             .warp_spec
             .iter()
@@ -91,11 +91,11 @@ impl KernelInfo<'_> {
         if !bits.into_iter().eq((0..all).map(|bit| 1 << bit)) || !tile.is_apart(layout, warps) {
             return fault("boxes do not cover the tile once");
         }
-        let Some(axes) = self.axes_of_boxes(view) else { return fault("a view without rows") };
+        let Some(axes) = self.box_axes(view) else { return fault("a view without rows") };
         if !tile.begins_with_boxes(&axes) || !tile.is_cut_by_registers(layout) {
             return fault("boxes are of other elements, or parts are not whole boxes of all threads");
         }
-        if self.sent_map(send.op, tile).is_none() || tile.writes(layout).is_none() {
+        if self.store_map(send.op, tile).is_none() || tile.writes(layout).is_none() {
             return fault("there are no such boxes");
         }
         Ok(())
@@ -119,7 +119,7 @@ impl KernelInfo<'_> {
             let fits = |channel: &Channel| {
                 channel.staging_for == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
             };
-            let begins = place.offset.is_multiple_of(BOX_ALIGN);
+            let begins = place.offset.is_multiple_of(SWIZZLE_BYTES);
             return match channel.is_some_and(fits) && begins && self.consumer_groups() == 1 {
                 true => Ok(()),
                 false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
@@ -128,7 +128,7 @@ impl KernelInfo<'_> {
         // The stages of rings are reserved before them.
         let rings = schedule.warp_spec.iter().flat_map(|roles| &roles.pipelines);
         let stages: u32 = rings.map(|ring| ring.num_stages * ring.stage_bytes).sum();
-        if !place.offset.is_multiple_of(BOX_ALIGN)
+        if !place.offset.is_multiple_of(SWIZZLE_BYTES)
             || place.offset < stages
             || place.offset + place.bytes > schedule.smem.start()
         {

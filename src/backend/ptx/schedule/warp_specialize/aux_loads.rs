@@ -21,13 +21,13 @@ use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Most bytes of such a tile.
-const MOST_BYTES: usize = 1 << 10;
+const MAX_BYTES: usize = 1 << 10;
 /// Where a box without swizzle may begin in shared memory.
-pub const BOX_ALIGN: u32 = 128;
+pub const UNSWIZZLED_BOX_ALIGN: u32 = 128;
 /// Most registers of one that is read behind the product, and stands in them until that has landed.
-const FEW_REGISTERS: usize = 8;
+const MAX_REGISTERS_AFTER_MMA: usize = 8;
 /// So many threads hold each element at least.
-const COPIES: usize = 4;
+const MIN_REPLICATION: usize = 4;
 
 impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
@@ -39,18 +39,18 @@ impl KernelInfo<'_> {
         self.module.walk(body, &mut |id| loads.push(id));
         loads.retain(|id| self.module.op(*id).code == Opcode::LoadView && !roles.operand_channel.contains_key(id));
         for load in loads {
-            let Some(channel) = self.ride(load, structure, roles) else { continue };
-            let (Some((map, bytes)), Some(slice)) = (self.ridden(load), SliceBuilder::of_load(self, structure, load))
+            let Some(channel) = self.aux_channel_for(load, structure, roles) else { continue };
+            let (Some((map, bytes)), Some(slice)) = (self.aux_box(load), SliceBuilder::for_load(self, structure, load))
             else {
                 continue;
             };
             roles.producer_ops.extend(slice.ops);
-            roles.producer_live.extend(slice.carried);
+            roles.producer_live.extend(slice.live);
             roles.aux_channel.insert(load, channel);
             let rank = map.dims.len();
             let boxes = vec![TmaBox { coord: vec![0; rank], smem_offset: 0 }];
             let this = &mut roles.channels[channel];
-            let behind = |last: &TmaLoad| (last.smem_offset + last.bytes).next_multiple_of(BOX_ALIGN);
+            let behind = |last: &TmaLoad| (last.smem_offset + last.bytes).next_multiple_of(UNSWIZZLED_BOX_ALIGN);
             let riders = this.loads.iter().filter(|other| roles.aux_channel.contains_key(&other.load));
             let offset = riders.map(behind).max().unwrap_or(this.stage_bytes);
             this.stage_bytes = (offset + bytes).next_multiple_of(ALIGN);
@@ -61,7 +61,7 @@ impl KernelInfo<'_> {
     }
 
     /// The channel in whose stage a tile may be until it is read.
-    fn ride(&self, load: OpId, structure: &RegionTree, roles: &WarpSpecialization) -> Option<usize> {
+    fn aux_channel_for(&self, load: OpId, structure: &RegionTree, roles: &WarpSpecialization) -> Option<usize> {
         let block = self.op_blocks[load.index()]?;
         let loop_around = self.enclosing_loop(block, structure);
         if loop_around.is_none() || self.can_use_producer(loop_around).is_err() || !self.allows_tma(load) {
@@ -74,8 +74,9 @@ impl KernelInfo<'_> {
         let read = place(self.first_use(ops, load)?)?;
         // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
         // nothing to do but what can be had before.
-        let few = self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= FEW_REGISTERS);
-        let beside = few && self.begin_with_zero(&products);
+        let few =
+            self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= MAX_REGISTERS_AFTER_MMA);
+        let beside = few && self.start_from_zero(&products);
         roles.channels.iter().enumerate().position(|(number, channel)| {
             let taken = roles.consumer_anchor(number as u32).and_then(place);
             let last = place(channel.last_use);
@@ -88,7 +89,7 @@ impl KernelInfo<'_> {
     }
 
     /// Do all products of a block add to nothing, so that their sums are waited for where they are made?
-    fn begin_with_zero(&self, products: &[OpId]) -> bool {
+    fn start_from_zero(&self, products: &[OpId]) -> bool {
         let sums: HashSet<Value> = products.iter().map(|&id| self.module.op(id).results[0]).collect();
         !products.is_empty()
             && products
@@ -98,7 +99,7 @@ impl KernelInfo<'_> {
     }
 
     /// The box of a tile that is one vector, of which most threads hold what others hold, and its bytes.
-    pub fn ridden(&self, load: OpId) -> Option<(TensorMap, u32)> {
+    pub fn aux_box(&self, load: OpId) -> Option<(TensorMap, u32)> {
         let module = self.module;
         let op = module.op(load);
         let (view, index) = (op.group(0)[0], op.group(1));
@@ -109,7 +110,7 @@ impl KernelInfo<'_> {
         let held = layout.num_registers() * (self.inference.num_warps * WARP as usize);
         let bytes = count * shape.elem.storage_bits() as usize / 8;
         let is_vector = shape.tile[fastest] == count as i64;
-        if !(is_vector && bytes <= MOST_BYTES && held >= COPIES * count && self.is_invariant_load(load)) {
+        if !(is_vector && bytes <= MAX_BYTES && held >= MIN_REPLICATION * count && self.is_invariant_load(load)) {
             return None;
         }
         let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false)?;
@@ -118,7 +119,7 @@ impl KernelInfo<'_> {
 
     /// The first op of a block that computes with the tile of a load, itself or in its regions, under whatever name.
     pub fn first_use(&self, ops: &[OpId], load: OpId) -> Option<OpId> {
-        let names = self.names_of(ops, load);
+        let names = self.load_and_views(ops, load);
         let values: HashSet<Value> = names.iter().flat_map(|&id| &self.module.op(id).results).copied().collect();
         let reads = |id: OpId| {
             let mut found = self.module.op(id).operands.iter().any(|value| values.contains(value));
@@ -133,7 +134,7 @@ impl KernelInfo<'_> {
     }
 
     /// A load, and the ops of its block that give its tile other names.
-    pub fn names_of(&self, ops: &[OpId], load: OpId) -> Vec<OpId> {
+    pub fn load_and_views(&self, ops: &[OpId], load: OpId) -> Vec<OpId> {
         let mut names = vec![load];
         let mut values = vec![self.module.op(load).results[0]];
         for &id in ops {

@@ -11,7 +11,7 @@ use crate::ir::{OpId, Opcode, Value};
 
 impl KernelInfo<'_> {
     /// The dimension of an access along which the tiles of bands lie side by side, if they do, and the place of the first one.
-    pub fn band_place(&self, access: OpId) -> Option<(usize, Option<Value>)> {
+    pub fn partitioned_index(&self, access: OpId) -> Option<(usize, Option<Value>)> {
         let made_by = |value: Value, code: Opcode| {
             self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == code)
         };
@@ -28,13 +28,13 @@ impl KernelInfo<'_> {
     }
 
     /// The dimension of an access along which the tiles of bands lie side by side, if they do.
-    pub fn band_axis(&self, access: OpId) -> Option<usize> {
-        self.band_place(access).map(|(axis, _)| axis)
+    pub fn partitioned_axis(&self, access: OpId) -> Option<usize> {
+        self.partitioned_index(access).map(|(axis, _)| axis)
     }
 
     /// A load of one band as that of all: so many times the boxes, if bands divide its rows, which may lie along the rows of panels or across.
-    pub fn of_all_bands(&self, one: TmaLoad) -> TmaLoad {
-        let Some(axis) = self.band_axis(one.load) else { return one };
+    pub fn for_all_partitions(&self, one: TmaLoad) -> TmaLoad {
+        let Some(axis) = self.partitioned_axis(one.load) else { return one };
         let tile = self.module.shape(self.module.op(one.load).results[0]);
         let (height, bytes, bands) = (tile[axis], one.bytes, self.data_partitions);
         let of_band = |band: u32| {
@@ -51,7 +51,7 @@ impl KernelInfo<'_> {
 
 impl SubStep {
     /// Do the threads of an agent do this together, or in memory that they share?
-    pub fn is_shared(&self) -> bool {
+    pub fn uses_shared_smem(&self) -> bool {
         matches!(
             self,
             SubStep::SmemWrite(_)

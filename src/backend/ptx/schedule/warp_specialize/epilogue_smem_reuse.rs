@@ -22,7 +22,7 @@ impl KernelInfo<'_> {
         if !alone || !roles.channels.iter().any(|channel| channel.block == block) {
             return None;
         }
-        let (tile, warps) = (self.tile_of_warps(store)?, self.inference.num_warps as u32);
+        let (tile, warps) = (self.warp_box_tile(store)?, self.inference.num_warps as u32);
         let place = |id: OpId| self.module.block(block).ops.iter().position(|&other| other == id);
         let lends = |last: &Channel| {
             let ring = &roles.pipelines[last.pipeline];
@@ -39,10 +39,10 @@ impl KernelInfo<'_> {
             };
             let mut users = roles.channels.iter().filter(|user| user.pipeline == lent.pipeline);
             let fits =
-                ring.nesting == LoopNesting::Innermost && StoreSplit::in_stage(&tile, stage_bytes, warps).is_some();
+                ring.nesting == LoopNesting::Innermost && StoreSplit::for_stage(&tile, stage_bytes, warps).is_some();
             let apart = |user: &Channel| match user.block == block {
                 true => place(user.last_use) < place(store),
-                false => self.are_apart(user, &lent, structure),
+                false => self.can_share_pipeline(user, &lent, structure),
             };
             (fits && users.all(apart)).then_some(lent)
         };

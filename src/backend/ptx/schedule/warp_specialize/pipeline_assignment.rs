@@ -31,7 +31,7 @@ impl KernelInfo<'_> {
                         && agree(user.block, channel.block)
                         && (!alike || user.loads_same_boxes(channel))
                         && (alike || is_inner(user.block) == is_inner(channel.block))
-                        && self.are_apart(user, channel, structure)
+                        && self.can_share_pipeline(user, channel, structure)
                 })
             };
             let found = shared.iter().position(|users| fits(true, users));
@@ -59,7 +59,7 @@ impl KernelInfo<'_> {
 
     /// Is one channel done with its stage before the other one takes any? (The product that used it may still
     /// run, unless they stand in blocks of which neither contains the other.)
-    pub fn are_apart(&self, a: &Channel, b: &Channel, structure: &RegionTree) -> bool {
+    pub fn can_share_pipeline(&self, a: &Channel, b: &Channel, structure: &RegionTree) -> bool {
         let outside = |outer: &Channel, inner: &Channel| match self.parent_op(outer.block, inner.block, structure) {
             Some(op) => {
                 let ops = &self.module.block(outer.block).ops;

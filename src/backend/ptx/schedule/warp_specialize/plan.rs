@@ -22,15 +22,15 @@ use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{
     Channel, ClusterMulticast, PINGPONG_GROUPS, TmaBox, TmaLoad, WarpSpecialization,
 };
-use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
+use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
 use crate::backend::ptx::shared::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Most threads of a tile block.
-const MOST_THREADS: u32 = 1024;
+const MAX_THREADS: u32 = 1024;
 /// Most rows of one box of the copy engine.
-const BOX_ROWS: i64 = 256;
+const MAX_BOX_ROWS: i64 = 256;
 /// Rows of a swizzle pattern.
 const PATTERN_ROWS: i64 = 8;
 /// Alignment of an operand in a stage: a whole swizzle pattern.
@@ -39,20 +39,20 @@ pub const ALIGN: u32 = 1024;
 /// A candidate: the products that it feeds, and how they want it.
 #[derive(Clone)]
 struct OperandUse {
-    products: Vec<OpId>,
+    mmas: Vec<OpId>,
     panels: Panels,
     /// Tile dimensions of the view: the contiguous one, and that of the rows.
     axes: [usize; 2],
     /// The array has f32, the products want tf32.
-    rounded: bool,
+    rounds_to_tf32: bool,
     /// Do instructions read it where it is, in panels of any number of rows?
     direct: bool,
     bytes: u32,
 }
 
 /// A load that a producer makes: its products, its boxes, and what the producer runs for it.
-struct Stream {
-    feed: OperandUse,
+struct ProducerLoad {
+    operand_use: OperandUse,
     map: TensorMap,
     boxes: Vec<TmaBox>,
     slice: ProducerSlice,
@@ -60,47 +60,52 @@ struct Stream {
 
 impl OperandUse {
     /// Does the tile stand in the same place for both? One may sum along the rows of its panels, and the other one across.
-    fn wants_the_same(&self, other: &OperandUse) -> bool {
+    fn has_same_form(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
-        (self.panels, self.axes, self.rounded) == (panels, other.axes, other.rounded)
+        (self.panels, self.axes, self.rounds_to_tf32) == (panels, other.axes, other.rounds_to_tf32)
     }
 }
 
 /// The roles of the warps, and what the decision leaves to say.
-pub struct PlannedRoles {
-    pub roles: Option<WarpSpecialization>,
+pub struct WarpSpecializationPlan {
+    pub warp_spec: Option<WarpSpecialization>,
     /// The reason why pairs of tile blocks share nothing although that is wished.
-    pub alone: Option<&'static str>,
-    pub unstreamed: Unstreamed,
+    pub cluster_rejected: Option<&'static str>,
+    pub rejected_loads: RejectedLoads,
 }
 
 impl KernelInfo<'_> {
     /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
     /// do not fit without roles either: so fewer blocks are taken.
-    pub fn plan_warp_specialization(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
-        let (wished, mut alone, mut unstreamed) = (self.options.occupancy, None, Unstreamed::default());
+    pub fn plan_warp_specialization(&mut self, body: BlockId, shared: &SharedMemory) -> WarpSpecializationPlan {
+        let (wished, mut alone, mut unstreamed) = (self.options.occupancy, None, RejectedLoads::default());
         for blocks in (1..=self.warp_specialized_occupancy()).rev() {
             self.options.occupancy = wished.map(|_| blocks);
-            match self.plan_paired_roles(body, shared, &mut alone) {
+            match self.plan_with_cluster(body, shared, &mut alone) {
                 Ok((roles, unstreamed)) => {
-                    return PlannedRoles { roles: Some(self.in_teams(body, shared, roles)), alone, unstreamed };
+                    return WarpSpecializationPlan {
+                        warp_spec: Some(self.with_pingpong(body, shared, roles)),
+                        cluster_rejected: alone,
+                        rejected_loads: unstreamed,
+                    };
                 }
                 Err(reasons) => unstreamed = reasons,
             }
         }
         self.options.occupancy = wished;
-        PlannedRoles { roles: None, alone, unstreamed }
+        WarpSpecializationPlan { warp_spec: None, cluster_rejected: alone, rejected_loads: unstreamed }
     }
 
     /// The roles, with the iterations of a persistent loop dealt to teams where that is possible.
-    fn in_teams(&mut self, body: BlockId, shared: &SharedMemory, roles: WarpSpecialization) -> WarpSpecialization {
-        if self.deal(body, &roles).is_none() {
+    fn with_pingpong(&mut self, body: BlockId, shared: &SharedMemory, roles: WarpSpecialization) -> WarpSpecialization {
+        if self.plan_pingpong(body, &roles).is_none() {
             return roles;
         }
         self.pingpong_groups = PINGPONG_GROUPS;
-        let dealt = self.plan_paired_roles(body, shared, &mut None).ok();
-        let dealt =
-            dealt.and_then(|(dealt, _)| Some(WarpSpecialization { pingpong: Some(self.deal(body, &dealt)?), ..dealt }));
+        let dealt = self.plan_with_cluster(body, shared, &mut None).ok();
+        let dealt = dealt.and_then(|(dealt, _)| {
+            Some(WarpSpecialization { pingpong: Some(self.plan_pingpong(body, &dealt)?), ..dealt })
+        });
         dealt.unwrap_or_else(|| {
             self.pingpong_groups = 1;
             roles
@@ -108,13 +113,13 @@ impl KernelInfo<'_> {
     }
 
     /// The roles of the warps, in pairs of blocks where that is wished and possible.
-    fn plan_paired_roles(
+    fn plan_with_cluster(
         &self,
         body: BlockId,
         shared: &SharedMemory,
         alone: &mut Option<&'static str>,
-    ) -> Result<(WarpSpecialization, Unstreamed), Unstreamed> {
-        let planned = self.plan_roles(body, None, shared);
+    ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
+        let planned = self.plan_channels(body, None, shared);
         if self.options.num_ctas.unwrap_or(1) < CLUSTER_SIZE {
             return planned;
         }
@@ -126,7 +131,7 @@ impl KernelInfo<'_> {
             Ok((roles, _)) => self.plan_multicast(body, &roles.producer_ops, roles.operand_channel.keys().copied()),
             Err(_) => Err("no load is streamed"),
         };
-        let paired = paired.and_then(|pairs| self.paired_roles(body, pairs, shared).ok_or("no load has two boxes"));
+        let paired = paired.and_then(|pairs| self.plan_clustered(body, pairs, shared).ok_or("no load has two boxes"));
         match paired {
             Ok(paired) => planned.map(|(_, unstreamed)| (paired, unstreamed)),
             Err(reason) => {
@@ -137,13 +142,13 @@ impl KernelInfo<'_> {
     }
 
     /// The roles with two boxes at least of what is shared.
-    fn paired_roles(
+    fn plan_clustered(
         &self,
         body: BlockId,
         mut pairs: ClusterMulticast,
         shared: &SharedMemory,
     ) -> Option<WarpSpecialization> {
-        let (mut roles, _) = self.plan_roles(body, Some(&pairs), shared).ok()?;
+        let (mut roles, _) = self.plan_channels(body, Some(&pairs), shared).ok()?;
         let loads = || roles.channels.iter().flat_map(|channel| &channel.loads);
         pairs.multicast_loads.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
         for channel in &roles.channels {
@@ -157,13 +162,13 @@ impl KernelInfo<'_> {
 
     /// The loads that a producer should make, if there are any in a loop, and the reasons why it makes no others. `pairs`: what
     /// tile blocks may share, of which there should be two boxes.
-    fn plan_roles(
+    fn plan_channels(
         &self,
         body: BlockId,
         pairs: Option<&ClusterMulticast>,
         shared: &SharedMemory,
-    ) -> Result<(WarpSpecialization, Unstreamed), Unstreamed> {
-        self.can_stream(body).map_err(Unstreamed::all)?;
+    ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
+        self.can_specialize(body).map_err(RejectedLoads::all)?;
         let structure = self.region_tree(body);
         let mut roles = WarpSpecialization {
             channels: Vec::new(),
@@ -177,28 +182,28 @@ impl KernelInfo<'_> {
             data_partitions: self.data_partitions,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
-        let (mut loads, mut feeds, mut unstreamed) = (Vec::new(), HashMap::new(), Unstreamed::default());
+        let (mut loads, mut feeds, mut unstreamed) = (Vec::new(), HashMap::new(), RejectedLoads::default());
         self.module.walk(body, &mut |id| loads.push(id));
         loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads {
             let Some(block) = self.op_blocks[load.index()] else { continue };
-            let stream = match self.stream_of(load, block, (&structure, pairs)) {
+            let stream = match self.producer_load(load, block, (&structure, pairs)) {
                 Ok(stream) => stream,
                 Err(reason) => {
                     unstreamed.loads.insert(load, reason);
                     continue;
                 }
             };
-            let Stream { feed, map, boxes, slice } = stream;
+            let ProducerLoad { operand_use: feed, map, boxes, slice } = stream;
             roles.producer_ops.extend(slice.ops);
-            roles.producer_live.extend(slice.carried);
+            roles.producer_live.extend(slice.live);
             // Products that are issued together are done with what they read at the same time.
-            let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.mma_groups.last(product)).collect();
+            let mut products: Vec<OpId> = feed.mmas.iter().map(|&product| self.mma_groups.last(product)).collect();
             products.dedup();
             let key = (block, products.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
                 keys.push(key);
-                let (last, early) = self.lifetime(block, &products, &structure);
+                let (last, early) = self.last_use_in_block(block, &products, &structure);
                 let (loads, stage_bytes, ring) = (Vec::new(), 0, 0);
                 roles.channels.push(Channel {
                     block,
@@ -213,12 +218,12 @@ impl KernelInfo<'_> {
             });
             let (bytes, rows) = (feed.bytes, feed.panels.rows);
             let one = TmaLoad { load, smem_offset: 0, map, boxes, bytes, panel_rows: rows, partitions: 1 };
-            roles.channels[index].loads.push(self.of_all_bands(one));
+            roles.channels[index].loads.push(self.for_all_partitions(one));
             feeds.insert(load, feed);
             roles.operand_channel.insert(load, index);
         }
         for channel in &mut roles.channels {
-            self.place_loads(channel, &feeds, pairs);
+            self.assign_smem_offsets(channel, &feeds, pairs);
         }
         self.add_aux_loads(&structure, &mut roles, body);
         if !roles.channels.iter().any(|channel| self.enclosing_loop(channel.block, &structure).is_some()) {
@@ -226,18 +231,18 @@ impl KernelInfo<'_> {
         }
         match self.assign_stage_counts(body, &mut roles, &structure, shared) {
             Ok(()) => Ok((roles, unstreamed)),
-            Err(reason) => Err(Unstreamed { all: Some(reason), ..unstreamed }),
+            Err(reason) => Err(RejectedLoads { all: Some(reason), ..unstreamed }),
         }
     }
 
     /// Returns the reason why the kernel can have no producer: of the target, the threads of a tile block, or its body.
-    fn can_stream(&self, body: BlockId) -> Result<(), Reason> {
+    fn can_specialize(&self, body: BlockId) -> Result<(), Reason> {
         let target = self.inference.target;
         let count = (self.consumer_warps() + self.producer_warps()) * WARP;
         match () {
             () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
             () if !self.options.tma => Err(Reason::NoMaps),
-            () if count > MOST_THREADS => Err(Reason::Threads { count, most: MOST_THREADS }),
+            () if count > MAX_THREADS => Err(Reason::Threads { count, most: MAX_THREADS }),
             () if self.has_print(body) => Err(Reason::Prints),
             () if self.has_inner_exit(body) => Err(Reason::Exits),
             () => Ok(()),
@@ -245,28 +250,28 @@ impl KernelInfo<'_> {
     }
 
     /// The parts of a load that a producer makes, or the reason why it cannot.
-    fn stream_of(
+    fn producer_load(
         &self,
         load: OpId,
         block: BlockId,
         (structure, pairs): (&RegionTree, Option<&ClusterMulticast>),
-    ) -> Result<Stream, Reason> {
+    ) -> Result<ProducerLoad, Reason> {
         if !self.allows_tma(load) {
             return Err(Reason::LoadHint);
         }
         self.can_use_producer(self.enclosing_loop(block, structure))?;
-        let feed = self.feed_of(load, structure)?;
+        let feed = self.operand_use(load, structure)?;
         let halved = pairs.is_some_and(|pairs| pairs.can_multicast(load));
         if !self.is_invariant_load(load) {
             return Err(Reason::Written);
         }
-        let (map, boxes) = self.boxes_of(load, &feed, halved).ok_or(Reason::View)?;
-        let slice = SliceBuilder::of_load(self, structure, load).ok_or(Reason::Index)?;
-        Ok(Stream { feed, map, boxes, slice })
+        let (map, boxes) = self.tma_boxes(load, &feed, halved).ok_or(Reason::View)?;
+        let slice = SliceBuilder::for_load(self, structure, load).ok_or(Reason::Index)?;
+        Ok(ProducerLoad { operand_use: feed, map, boxes, slice })
     }
 
     /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
-    fn feed_of(&self, load: OpId, structure: &RegionTree) -> Result<OperandUse, Reason> {
+    fn operand_use(&self, load: OpId, structure: &RegionTree) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
@@ -297,15 +302,15 @@ impl KernelInfo<'_> {
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
                         let this = OperandUse {
-                            rounded,
+                            rounds_to_tf32: rounded,
                             direct: !operand.rounds,
-                            ..self.operand_feed(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
+                            ..self.mma_operand_use(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
                         };
                         match &mut feed {
                             None => feed = Some(this),
-                            Some(feed) if feed.wants_the_same(&this) => {
+                            Some(feed) if feed.has_same_form(&this) => {
                                 feed.direct &= this.direct;
-                                feed.products.push(user);
+                                feed.mmas.push(user);
                             }
                             Some(_) => return Err(Reason::Forms),
                         }
@@ -315,11 +320,11 @@ impl KernelInfo<'_> {
             }
         }
         let mut feed = feed.ok_or(Reason::Unused)?;
-        feed.products.sort_by_key(|op| op.index());
+        feed.mmas.sort_by_key(|op| op.index());
         Ok(feed)
     }
 
-    fn operand_feed(
+    fn mma_operand_use(
         &self,
         product: OpId,
         plan: &OperandPlan,
@@ -336,12 +341,12 @@ impl KernelInfo<'_> {
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
         let bytes = plan.shared.bytes() as u32;
         let axes = [axes[contiguous]?, axes[rows]?];
-        Some(OperandUse { products: vec![product], panels, axes, rounded: false, direct: true, bytes })
+        Some(OperandUse { mmas: vec![product], panels, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
     /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
     /// two, if the halves are whole swizzle patterns.
-    fn boxes_of(&self, load: OpId, feed: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
+    fn tma_boxes(&self, load: OpId, feed: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
@@ -355,7 +360,7 @@ impl KernelInfo<'_> {
         let parts = |least: i64| {
             let fits = |parts: &i64| {
                 let high = count / parts;
-                count % parts == 0 && high <= BOX_ROWS && (*parts == 1 || high % PATTERN_ROWS == 0)
+                count % parts == 0 && high <= MAX_BOX_ROWS && (*parts == 1 || high % PATTERN_ROWS == 0)
             };
             (least..=count / PATTERN_ROWS).find(fits)
         };
@@ -370,7 +375,7 @@ impl KernelInfo<'_> {
             64 => Swizzle::B64,
             _ => Swizzle::B32,
         };
-        let map = self.tma_map((view, op.group(1)), &extents, swizzle, feed.rounded)?;
+        let map = self.tma_map((view, op.group(1)), &extents, swizzle, feed.rounds_to_tf32)?;
         let mut boxes = Vec::new();
         for panel in 0..panels {
             for part in 0..count / high {
@@ -385,7 +390,12 @@ impl KernelInfo<'_> {
 
     /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their array along the rows of
     /// panels become panels of all their rows, which are copied together.
-    fn place_loads(&self, channel: &mut Channel, feeds: &HashMap<OpId, OperandUse>, pairs: Option<&ClusterMulticast>) {
+    fn assign_smem_offsets(
+        &self,
+        channel: &mut Channel,
+        feeds: &HashMap<OpId, OperandUse>,
+        pairs: Option<&ClusterMulticast>,
+    ) {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (index, load) in channel.loads.iter().enumerate() {
             let fits = |group: &&mut Vec<usize>| {
@@ -393,7 +403,7 @@ impl KernelInfo<'_> {
                 let (feed, next) = (&feeds[&first.load], &feeds[&load.load]);
                 let before: i64 = group.iter().map(|&other| channel.loads[other].panel_rows).sum();
                 let alike = Panels { rows: first.panel_rows, ..next.panels } == feed.panels
-                    && (feed.axes, feed.rounded) == (next.axes, next.rounded);
+                    && (feed.axes, feed.rounds_to_tf32) == (next.axes, next.rounds_to_tf32);
                 let axis = next.axes[1];
                 // The tiles of all of them do not overlap with those at the next index.
                 let step =
@@ -419,7 +429,7 @@ impl KernelInfo<'_> {
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
             let whole = OperandUse { panels: Panels { rows, ..feed.panels }, ..feed.clone() };
             let halved = pairs.is_some_and(|pairs| pairs.can_multicast(first.load));
-            let together = if group.len() > 1 { self.boxes_of(first.load, &whole, halved) } else { None };
+            let together = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved) } else { None };
             let mut offset = u32::next_multiple_of(end, (PATTERN_ROWS * span) as u32);
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
@@ -445,7 +455,7 @@ impl KernelInfo<'_> {
     }
 
     /// The last op of a block that these products stand in, and whether one is in a region of its own.
-    fn lifetime(&self, block: BlockId, products: &[OpId], structure: &RegionTree) -> (OpId, bool) {
+    fn last_use_in_block(&self, block: BlockId, products: &[OpId], structure: &RegionTree) -> (OpId, bool) {
         let mut early = false;
         let mut users = HashSet::new();
         for &product in products {

@@ -9,11 +9,11 @@ use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::BlockId;
 
 /// Stages, of all rings together, with which innermost loops run far enough ahead that other loads may have theirs.
-const AHEAD_STAGES: u32 = 4;
+const MIN_INNERMOST_STAGES: u32 = 4;
 /// Stages of what a loop around loads: one that is at work, and the next one.
 const OUTER_STAGES: u32 = 2;
 /// Most stages of a ring; more do not hide more.
-const MOST_STAGES: u32 = 8;
+const MAX_STAGES: u32 = 8;
 /// Shared memory for barriers, and lost to alignment.
 const SLACK_BYTES: u32 = 2 << 10;
 
@@ -23,7 +23,7 @@ fn used_bytes(rings: &[PipelineDesc]) -> u32 {
 }
 
 /// Stages of all rings of innermost loops.
-fn inner_stages(rings: &[PipelineDesc]) -> u32 {
+fn innermost_stages(rings: &[PipelineDesc]) -> u32 {
     rings.iter().filter(|ring| ring.nesting == LoopNesting::Innermost).map(|ring| ring.num_stages).sum()
 }
 
@@ -75,12 +75,13 @@ impl KernelInfo<'_> {
         let (needed, free) = (used_bytes(&roles.pipelines), room.unwrap_or(0));
         let room = room.filter(|&room| needed <= room).ok_or(Reason::Room { needed, free })?;
         let rings = 0..roles.pipelines.len();
-        let wishes: Vec<Option<u32>> = rings.clone().map(|ring| self.wish_for_ring(roles, ring, structure)).collect();
+        let wishes: Vec<Option<u32>> =
+            rings.clone().map(|ring| self.requested_pipeline_stages(roles, ring, structure)).collect();
         let wanted: Vec<u32> =
-            rings.map(|ring| wishes[ring].unwrap_or_else(|| self.stages_of_ring(roles, ring))).collect();
+            rings.map(|ring| wishes[ring].unwrap_or_else(|| self.default_pipeline_stages(roles, ring))).collect();
         // Until innermost loops have so many.
         let turns = [
-            (LoopNesting::Innermost, AHEAD_STAGES),
+            (LoopNesting::Innermost, MIN_INNERMOST_STAGES),
             (LoopNesting::Outer, u32::MAX),
             (LoopNesting::Innermost, u32::MAX),
         ];
@@ -89,7 +90,7 @@ impl KernelInfo<'_> {
             while std::mem::take(&mut grown) {
                 for (index, &wanted) in wanted.iter().enumerate() {
                     let fits = used_bytes(&roles.pipelines) + roles.pipelines[index].stage_bytes <= room;
-                    let grows = fits && inner_stages(&roles.pipelines) < together;
+                    let grows = fits && innermost_stages(&roles.pipelines) < together;
                     let ring = &mut roles.pipelines[index];
                     let most =
                         if repeats == LoopNesting::Outer && wishes[index].is_none() { OUTER_STAGES } else { wanted };
@@ -104,16 +105,21 @@ impl KernelInfo<'_> {
     }
 
     /// Stages that the loops of a ring wish for: two at least, for loads without any are not streamed.
-    fn wish_for_ring(&self, roles: &WarpSpecialization, ring: usize, structure: &RegionTree) -> Option<u32> {
+    fn requested_pipeline_stages(
+        &self,
+        roles: &WarpSpecialization,
+        ring: usize,
+        structure: &RegionTree,
+    ) -> Option<u32> {
         let channels =
             roles.channels.iter().filter(|channel| channel.pipeline == ring && channel.staging_for.is_none());
         channels.filter_map(|channel| self.loop_stages(self.enclosing_loop(channel.block, structure))).max()
     }
 
     /// Stages that a ring in an innermost loop should have.
-    fn stages_of_ring(&self, roles: &WarpSpecialization, ring: usize) -> u32 {
+    fn default_pipeline_stages(&self, roles: &WarpSpecialization, ring: usize) -> u32 {
         let channels = roles.channels.iter().filter(|channel| channel.pipeline == ring);
         let loads = channels.flat_map(|channel| channel.loads.iter().map(|streamed| streamed.load));
-        self.options.stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MOST_STAGES).max(2)
+        self.options.stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MAX_STAGES).max(2)
     }
 }
