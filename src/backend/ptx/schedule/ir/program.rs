@@ -333,8 +333,8 @@ impl Schedule {
     }
 
     /// The `for` loops of a partition.
-    pub fn loops(&self, acts: WarpRole) -> Vec<&For> {
-        let steps = self.partition(acts).map(|agent| self.steps_with_nested(agent.body)).unwrap_or_default();
+    pub fn loops(&self, role: WarpRole) -> Vec<&For> {
+        let steps = self.partition(role).map(|partition| self.steps_with_nested(partition.body)).unwrap_or_default();
         steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
     }
 
@@ -356,12 +356,12 @@ impl Schedule {
     /// The TMA stores.
     pub fn tma_stores(&self) -> impl Iterator<Item = &TmaStore> {
         let steps = self.sequences.iter().flatten();
-        steps.filter_map(|step| if let Step::TmaStore(send) = step { Some(&**send) } else { None })
+        steps.filter_map(|step| if let Step::TmaStore(tma_store) = step { Some(&**tma_store) } else { None })
     }
 
     /// The partition with this role.
-    pub fn partition(&self, acts: WarpRole) -> Option<&Partition> {
-        self.partitions.iter().find(|agent| agent.role == acts)
+    pub fn partition(&self, role: WarpRole) -> Option<&Partition> {
+        self.partitions.iter().find(|partition| partition.role == role)
     }
 }
 
@@ -379,7 +379,7 @@ impl Step {
             }
             &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
-            Step::TmaStore(send) => Some(send.op),
+            Step::TmaStore(tma_store) => Some(tma_store.op),
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
             Step::Mma(_) | Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => None,
@@ -392,7 +392,7 @@ impl Step {
     /// The ops that a step does, without loads of channels and those in its bodies.
     pub fn ops(&self) -> Vec<OpId> {
         match self {
-            Step::StripMine(strip) => strip.ops().collect(),
+            Step::StripMine(strip_mine) => strip_mine.ops().collect(),
             Step::Mma(plan) => plan.ops.clone(),
             step => step.op().into_iter().collect(),
         }

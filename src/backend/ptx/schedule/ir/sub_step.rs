@@ -106,17 +106,17 @@ impl Display for ConversionKind {
 
 impl Display for SubStep {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let range = |f: &mut Formatter<'_>, what: &str, place: &Buffer| {
-            write!(f, "{what} {}..{}", place.offset, place.offset + place.bytes)
+        let range = |f: &mut Formatter<'_>, what: &str, buffer: &Buffer| {
+            write!(f, "{what} {}..{}", buffer.offset, buffer.offset + buffer.bytes)
         };
         match self {
-            SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan }) => {
-                write!(f, "bring %{} as {to} {how}, C{plan}", value.index())
+            SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan }) => {
+                write!(f, "bring %{} as {to} {kind}, C{plan}", value.index())
             }
-            SubStep::SmemWrite(place) => range(f, "write", place),
-            SubStep::SmemRead(place) => range(f, "read", place),
+            SubStep::SmemWrite(buffer) => range(f, "write", buffer),
+            SubStep::SmemRead(buffer) => range(f, "read", buffer),
             SubStep::GlobalAccess(id) => write!(f, "access {}", id.index()),
-            SubStep::Split { count, in_flight: beside } => write!(f, "parts {count}, {beside} beside"),
+            SubStep::Split { count, in_flight } => write!(f, "parts {count}, {in_flight} beside"),
             SubStep::SmemOverflow { bytes, of } => write!(f, "no room for {bytes} of {of}"),
             SubStep::MmaWaitAll => f.write_str("land all"),
             SubStep::TmaStoreWait { complete: false } => f.write_str("drain reads"),

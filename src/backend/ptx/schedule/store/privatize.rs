@@ -69,11 +69,11 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
 
 impl KernelInfo<'_> {
     /// Finds such atomics, and a place for their copy, if the kernel has some.
-    pub fn select_privatized_atomics(&mut self, body: BlockId, shared: &mut SharedMemory) {
+    pub fn select_privatized_atomics(&mut self, body: BlockId, smem: &mut SharedMemory) {
         let Some((first, root, mode)) = self.find_privatizable(body) else { return };
-        let copies = (REPLICAS_PER_WARP * self.inference.num_warps as u32).min(MAX_REPLICAS);
-        let private = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas: copies };
-        let Some(place) = shared.reserve(private.bytes(), ALIGN) else { return };
+        let replicas = (REPLICAS_PER_WARP * self.inference.num_warps as u32).min(MAX_REPLICAS);
+        let privatized = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas };
+        let Some(buffer) = smem.reserve(privatized.bytes(), ALIGN) else { return };
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
         ops.retain(|&id| self.is_privatizable(id, root, mode) && !self.inference.pointer_runs.contains_key(&id));
@@ -84,7 +84,7 @@ impl KernelInfo<'_> {
             }
         }
         self.privatized_atomics = ops.into_iter().collect();
-        self.privatized = Some(PrivatizedArray { buffer: place, ..private });
+        self.privatized = Some(PrivatizedArray { buffer, ..privatized });
     }
 
     /// The first array with such atomics, and what they do.

@@ -18,17 +18,16 @@ const SMALL_PART_BYTES: u32 = 16 << 10;
 impl StoreSplit {
     /// Those of a tile that the whole block writes: a few, so that the first is on its way while the next is written; where
     /// they do not all fit, at least two at a time.
-    pub fn for_block(tile: &BoxedTile, shared: &SharedMemory) -> Option<StoreSplit> {
-        let fitting = |room: u32| split_to_fit(tile, room.saturating_sub(SWIZZLE_BYTES), SMALL_PART_BYTES);
-        fitting(shared.reusable().max(MIN_CAPACITY + SWIZZLE_BYTES).min(shared.free()))
-            .or_else(|| fitting(shared.free()))
+    pub fn for_block(tile: &BoxedTile, smem: &SharedMemory) -> Option<StoreSplit> {
+        let fitting = |capacity: u32| split_to_fit(tile, capacity.saturating_sub(SWIZZLE_BYTES), SMALL_PART_BYTES);
+        fitting(smem.reusable().max(MIN_CAPACITY + SWIZZLE_BYTES).min(smem.free())).or_else(|| fitting(smem.free()))
     }
 
     /// Those of a warp's boxes in so many bytes, where there are so many warps.
-    pub fn for_warp(tile: &BoxedTile, room: u32, warps: u32) -> Option<StoreSplit> {
-        let parts = split_to_fit(tile, room, SMALL_PART_BYTES / warps)?;
+    pub fn for_warp(tile: &BoxedTile, capacity: u32, warps: u32) -> Option<StoreSplit> {
+        let split = split_to_fit(tile, capacity, SMALL_PART_BYTES / warps)?;
         // Places of warps are powers of two apart.
-        Some(StoreSplit { in_flight: 1 << parts.in_flight.ilog2(), ..parts })
+        Some(StoreSplit { in_flight: 1 << split.in_flight.ilog2(), ..split })
     }
 
     /// The same where the boxes of all of them stand in a stage of so many bytes.
@@ -38,14 +37,14 @@ impl StoreSplit {
 }
 
 /// Cuts a tile of boxes to `room` bytes.
-fn split_to_fit(tile: &BoxedTile, room: u32, small: u32) -> Option<StoreSplit> {
+fn split_to_fit(tile: &BoxedTile, capacity: u32, small: u32) -> Option<StoreSplit> {
     let whole = tile.bytes();
     (0..=tile.part_bits).find_map(|bits| {
         let (count, bytes) = (1 << bits, whole >> bits);
-        let slots = (room / bytes).min(count);
+        let in_flight = (capacity / bytes).min(count);
         let last = bits == tile.part_bits;
         let small = count >= MAX_PARTS || bytes <= small;
-        let fits = slots > 1 || count == slots || (last && slots == 1);
-        (fits && (small || last)).then_some(StoreSplit { count, bytes, in_flight: slots })
+        let fits = in_flight > 1 || count == in_flight || (last && in_flight == 1);
+        (fits && (small || last)).then_some(StoreSplit { count, bytes, in_flight })
     })
 }

@@ -65,7 +65,11 @@ impl KernelInfo<'_> {
     }
 
     /// The arrays that a kernel accesses by other ops than stores of the engine; `None` where that may be any.
-    pub fn arrays_accessed_by_threads(&self, body: BlockId, is_sent: &dyn Fn(OpId) -> bool) -> Option<HashSet<Value>> {
+    pub fn arrays_accessed_by_threads(
+        &self,
+        body: BlockId,
+        is_tma_store: &dyn Fn(OpId) -> bool,
+    ) -> Option<HashSet<Value>> {
         let module = self.module;
         let mut others: HashSet<Value> = HashSet::new();
         let mut unknown = false;
@@ -75,7 +79,7 @@ impl KernelInfo<'_> {
                 Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
                     let view = op.operand_group("view")[0];
                     unknown |= has_unknown_root(module, view);
-                    others.extend((!is_sent(id)).then(|| module.base(view)));
+                    others.extend((!is_tma_store(id)).then(|| module.base(view)));
                 }
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
                 code => unknown |= matches!(code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite),
@@ -96,11 +100,11 @@ impl KernelInfo<'_> {
     }
 
     /// Are all that the engine does to the array of this op additions? They may come in any order.
-    pub fn has_only_reductions(&self, id: OpId, sent: impl IntoIterator<Item = OpId>) -> bool {
+    pub fn has_only_reductions(&self, id: OpId, tma_stores: impl IntoIterator<Item = OpId>) -> bool {
         let root = self.stored_array(id);
         let adds =
             |other: OpId| self.module.op(other).code == Opcode::AtomicRedView || self.stored_array(other) != root;
-        sent.into_iter().all(adds)
+        tma_stores.into_iter().all(adds)
     }
 
     /// The plan of a store, if the engine is the better way for it.
@@ -151,49 +155,49 @@ impl KernelInfo<'_> {
     pub fn allocate_staging_buffers(
         &mut self,
         body: BlockId,
-        roles: Option<&WarpSpecialization>,
-        shared: &mut SharedMemory,
+        warp_spec: Option<&WarpSpecialization>,
+        smem: &mut SharedMemory,
     ) {
-        if let Some(roles) = roles {
-            let fetched = |load| roles.operand_channel.contains_key(&load);
+        if let Some(warp_spec) = warp_spec {
+            let fetched = |load| warp_spec.operand_channel.contains_key(&load);
             let others = self.other_smem_bytes(body, &fetched, false, CONVERSION_BYTES / self.consumer_groups());
-            self.split_by_warp(self.consumer_groups() * others, roles, shared);
+            self.split_by_warp(self.consumer_groups() * others, warp_spec, smem);
         }
     }
 
     /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has
     /// stored before, if it was stored. `others`: bytes of shared memory that are wanted for something else.
-    fn split_by_warp(&mut self, others: u32, roles: &WarpSpecialization, shared: &mut SharedMemory) {
+    fn split_by_warp(&mut self, others: u32, warp_spec: &WarpSpecialization, smem: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect();
         ids.sort_unstable();
         for &id in &ids {
             let root = self.stored_array(id);
             let alone = ids.iter().filter(|&&other| self.stored_array(other) == root).count() == 1;
-            let lent = self.plan_stage_store(id, roles);
-            let parted = lent.or_else(|| if alone { self.plan_warp_store(id, others, shared) } else { None });
-            self.tma_stores.extend(parted.map(|store| (id, store)));
+            let stage_store = self.plan_stage_store(id, warp_spec);
+            let warp_store = stage_store.or_else(|| if alone { self.plan_warp_store(id, others, smem) } else { None });
+            self.tma_stores.extend(warp_store.map(|store| (id, store)));
         }
     }
 
     /// A store by boxes of each warp, whose place it reserves.
-    fn plan_warp_store(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<TmaStorePlan> {
+    fn plan_warp_store(&self, id: OpId, others: u32, smem: &mut SharedMemory) -> Option<TmaStorePlan> {
         let tile = self.warp_box_tile(id)?;
         let (warps, all) = (self.inference.num_warps as u32, self.consumer_warps());
-        let room = self.smem_for_stages(shared).saturating_sub(others + 2 * SWIZZLE_BYTES) / all;
-        let parts = StoreSplit::for_warp(&tile, room, warps)?;
-        let place = shared.reserve(parts.in_flight * parts.bytes * all, SWIZZLE_BYTES)?;
+        let capacity = self.smem_for_stages(smem).saturating_sub(others + 2 * SWIZZLE_BYTES) / all;
+        let split = StoreSplit::for_warp(&tile, capacity, warps)?;
+        let buffer = smem.reserve(split.in_flight * split.bytes * all, SWIZZLE_BYTES)?;
         let layout = self.tma_stores[&id].layout.clone();
-        Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer: place, channel: None, split: parts }) })
+        Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer, channel: None, split }) })
     }
 
     /// A store by boxes of each warp in a stage that is lent to it (`warp_specialize/epilogue_smem_reuse`).
-    fn plan_stage_store(&self, id: OpId, roles: &WarpSpecialization) -> Option<TmaStorePlan> {
-        let channel = roles.staging_channel_of(id)?;
+    fn plan_stage_store(&self, id: OpId, warp_spec: &WarpSpecialization) -> Option<TmaStorePlan> {
+        let channel = warp_spec.staging_channel_of(id)?;
         let (tile, warps) = (self.warp_box_tile(id)?, self.inference.num_warps as u32);
-        let parts = StoreSplit::for_stage(&tile, roles.channels[channel as usize].stage_bytes, warps)?;
-        let place = Buffer { offset: 0, bytes: parts.in_flight * parts.bytes * warps };
-        let outbox = Some(StagingBuffer { buffer: place, channel: Some(channel), split: parts });
-        Some(TmaStorePlan { layout: self.tma_stores[&id].layout.clone(), tile, staging: outbox })
+        let split = StoreSplit::for_stage(&tile, warp_spec.channels[channel as usize].stage_bytes, warps)?;
+        let buffer = Buffer { offset: 0, bytes: split.in_flight * split.bytes * warps };
+        let staging = Some(StagingBuffer { buffer, channel: Some(channel), split });
+        Some(TmaStorePlan { layout: self.tma_stores[&id].layout.clone(), tile, staging })
     }
 
     /// How the tile of a store stands in boxes of each warp.

@@ -77,38 +77,44 @@ pub struct WarpSpecializationPlan {
 impl KernelInfo<'_> {
     /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
     /// do not fit without roles either: so fewer blocks are taken.
-    pub fn plan_warp_specialization(&mut self, body: BlockId, shared: &SharedMemory) -> WarpSpecializationPlan {
-        let (wished, mut alone, mut unstreamed) = (self.options.occupancy, None, RejectedLoads::default());
+    pub fn plan_warp_specialization(&mut self, body: BlockId, smem: &SharedMemory) -> WarpSpecializationPlan {
+        let (requested, mut cluster_rejected, mut rejected_loads) =
+            (self.options.occupancy, None, RejectedLoads::default());
         for blocks in (1..=self.warp_specialized_occupancy()).rev() {
-            self.options.occupancy = wished.map(|_| blocks);
-            match self.plan_with_cluster(body, shared, &mut alone) {
-                Ok((roles, unstreamed)) => {
+            self.options.occupancy = requested.map(|_| blocks);
+            match self.plan_with_cluster(body, smem, &mut cluster_rejected) {
+                Ok((warp_spec, rejected_loads)) => {
                     return WarpSpecializationPlan {
-                        warp_spec: Some(self.with_pingpong(body, shared, roles)),
-                        cluster_rejected: alone,
-                        rejected_loads: unstreamed,
+                        warp_spec: Some(self.with_pingpong(body, smem, warp_spec)),
+                        cluster_rejected,
+                        rejected_loads,
                     };
                 }
-                Err(reasons) => unstreamed = reasons,
+                Err(reasons) => rejected_loads = reasons,
             }
         }
-        self.options.occupancy = wished;
-        WarpSpecializationPlan { warp_spec: None, cluster_rejected: alone, rejected_loads: unstreamed }
+        self.options.occupancy = requested;
+        WarpSpecializationPlan { warp_spec: None, cluster_rejected, rejected_loads }
     }
 
     /// The roles, with the iterations of a persistent loop dealt to teams where that is possible.
-    fn with_pingpong(&mut self, body: BlockId, shared: &SharedMemory, roles: WarpSpecialization) -> WarpSpecialization {
-        if self.plan_pingpong(body, &roles).is_none() {
-            return roles;
+    fn with_pingpong(
+        &mut self,
+        body: BlockId,
+        smem: &SharedMemory,
+        warp_spec: WarpSpecialization,
+    ) -> WarpSpecialization {
+        if self.plan_pingpong(body, &warp_spec).is_none() {
+            return warp_spec;
         }
         self.pingpong_groups = PINGPONG_GROUPS;
-        let dealt = self.plan_with_cluster(body, shared, &mut None).ok();
-        let dealt = dealt.and_then(|(dealt, _)| {
-            Some(WarpSpecialization { pingpong: Some(self.plan_pingpong(body, &dealt)?), ..dealt })
+        let pingpong = self.plan_with_cluster(body, smem, &mut None).ok();
+        let pingpong = pingpong.and_then(|(pingpong, _)| {
+            Some(WarpSpecialization { pingpong: Some(self.plan_pingpong(body, &pingpong)?), ..pingpong })
         });
-        dealt.unwrap_or_else(|| {
+        pingpong.unwrap_or_else(|| {
             self.pingpong_groups = 1;
-            roles
+            warp_spec
         })
     }
 
@@ -116,26 +122,29 @@ impl KernelInfo<'_> {
     fn plan_with_cluster(
         &self,
         body: BlockId,
-        shared: &SharedMemory,
-        alone: &mut Option<&'static str>,
+        smem: &SharedMemory,
+        cluster_rejected: &mut Option<&'static str>,
     ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
-        let planned = self.plan_channels(body, None, shared);
+        let planned = self.plan_channels(body, None, smem);
         if self.options.num_ctas.unwrap_or(1) < CLUSTER_SIZE {
             return planned;
         }
         if self.data_partitions > 1 {
-            *alone = Some("bands of rows share what is loaded");
+            *cluster_rejected = Some("bands of rows share what is loaded");
             return planned;
         }
-        let paired = match &planned {
-            Ok((roles, _)) => self.plan_multicast(body, &roles.producer_ops, roles.operand_channel.keys().copied()),
+        let clustered = match &planned {
+            Ok((warp_spec, _)) => {
+                self.plan_multicast(body, &warp_spec.producer_ops, warp_spec.operand_channel.keys().copied())
+            }
             Err(_) => Err("no load is streamed"),
         };
-        let paired = paired.and_then(|pairs| self.plan_clustered(body, pairs, shared).ok_or("no load has two boxes"));
-        match paired {
-            Ok(paired) => planned.map(|(_, unstreamed)| (paired, unstreamed)),
+        let clustered =
+            clustered.and_then(|multicast| self.plan_clustered(body, multicast, smem).ok_or("no load has two boxes"));
+        match clustered {
+            Ok(clustered) => planned.map(|(_, rejected_loads)| (clustered, rejected_loads)),
             Err(reason) => {
-                *alone = Some(reason);
+                *cluster_rejected = Some(reason);
                 planned
             }
         }
@@ -145,19 +154,19 @@ impl KernelInfo<'_> {
     fn plan_clustered(
         &self,
         body: BlockId,
-        mut pairs: ClusterMulticast,
-        shared: &SharedMemory,
+        mut multicast: ClusterMulticast,
+        smem: &SharedMemory,
     ) -> Option<WarpSpecialization> {
-        let (mut roles, _) = self.plan_channels(body, Some(&pairs), shared).ok()?;
-        let loads = || roles.channels.iter().flat_map(|channel| &channel.loads);
-        pairs.multicast_loads.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
-        for channel in &roles.channels {
-            roles.pipelines[channel.pipeline].clustered |=
-                channel.loads.iter().any(|load| pairs.can_multicast(load.load));
+        let (mut warp_spec, _) = self.plan_channels(body, Some(&multicast), smem).ok()?;
+        let loads = || warp_spec.channels.iter().flat_map(|channel| &channel.loads);
+        multicast.multicast_loads.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
+        for channel in &warp_spec.channels {
+            warp_spec.pipelines[channel.pipeline].clustered |=
+                channel.loads.iter().any(|load| multicast.can_multicast(load.load));
         }
-        let any = !pairs.multicast_loads.is_empty();
-        roles.multicast = Some(pairs);
-        any.then_some(roles)
+        let any = !multicast.multicast_loads.is_empty();
+        warp_spec.multicast = Some(multicast);
+        any.then_some(warp_spec)
     }
 
     /// The loads that a producer should make, if there are any in a loop, and the reasons why it makes no others. `pairs`: what
@@ -165,12 +174,12 @@ impl KernelInfo<'_> {
     fn plan_channels(
         &self,
         body: BlockId,
-        pairs: Option<&ClusterMulticast>,
-        shared: &SharedMemory,
+        multicast: Option<&ClusterMulticast>,
+        smem: &SharedMemory,
     ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
         self.can_specialize(body).map_err(RejectedLoads::all)?;
-        let structure = self.region_tree(body);
-        let mut roles = WarpSpecialization {
+        let region_tree = self.region_tree(body);
+        let mut warp_spec = WarpSpecialization {
             channels: Vec::new(),
             pipelines: Vec::new(),
             operand_channel: HashMap::new(),
@@ -182,56 +191,56 @@ impl KernelInfo<'_> {
             data_partitions: self.data_partitions,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
-        let (mut loads, mut feeds, mut unstreamed) = (Vec::new(), HashMap::new(), RejectedLoads::default());
+        let (mut loads, mut operand_uses, mut rejected_loads) = (Vec::new(), HashMap::new(), RejectedLoads::default());
         self.module.walk(body, &mut |id| loads.push(id));
         loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads {
             let Some(block) = self.op_blocks[load.index()] else { continue };
-            let stream = match self.producer_load(load, block, (&structure, pairs)) {
-                Ok(stream) => stream,
+            let producer_load = match self.producer_load(load, block, (&region_tree, multicast)) {
+                Ok(producer_load) => producer_load,
                 Err(reason) => {
-                    unstreamed.loads.insert(load, reason);
+                    rejected_loads.loads.insert(load, reason);
                     continue;
                 }
             };
-            let ProducerLoad { operand_use: feed, map, boxes, slice } = stream;
-            roles.producer_ops.extend(slice.ops);
-            roles.producer_live.extend(slice.live);
+            let ProducerLoad { operand_use, map, boxes, slice } = producer_load;
+            warp_spec.producer_ops.extend(slice.ops);
+            warp_spec.producer_live.extend(slice.live);
             // Products that are issued together are done with what they read at the same time.
-            let mut products: Vec<OpId> = feed.mmas.iter().map(|&product| self.mma_groups.last(product)).collect();
-            products.dedup();
-            let key = (block, products.clone());
+            let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last(mma)).collect();
+            mmas.dedup();
+            let key = (block, mmas.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
                 keys.push(key);
-                let (last, early) = self.last_use_in_block(block, &products, &structure);
-                let (loads, stage_bytes, ring) = (Vec::new(), 0, 0);
-                roles.channels.push(Channel {
+                let (last, wait_at_acquire) = self.last_use_in_block(block, &mmas, &region_tree);
+                let (loads, stage_bytes, pipeline) = (Vec::new(), 0, 0);
+                warp_spec.channels.push(Channel {
                     block,
                     loads,
                     stage_bytes,
-                    pipeline: ring,
+                    pipeline,
                     last_use: last,
-                    wait_at_acquire: early,
+                    wait_at_acquire,
                     staging_for: None,
                 });
                 keys.len() - 1
             });
-            let (bytes, rows) = (feed.bytes, feed.panels.rows);
+            let (bytes, rows) = (operand_use.bytes, operand_use.panels.rows);
             let one = TmaLoad { load, smem_offset: 0, map, boxes, bytes, panel_rows: rows, partitions: 1 };
-            roles.channels[index].loads.push(self.for_all_partitions(one));
-            feeds.insert(load, feed);
-            roles.operand_channel.insert(load, index);
+            warp_spec.channels[index].loads.push(self.for_all_partitions(one));
+            operand_uses.insert(load, operand_use);
+            warp_spec.operand_channel.insert(load, index);
         }
-        for channel in &mut roles.channels {
-            self.assign_smem_offsets(channel, &feeds, pairs);
+        for channel in &mut warp_spec.channels {
+            self.assign_smem_offsets(channel, &operand_uses, multicast);
         }
-        self.add_aux_loads(&structure, &mut roles, body);
-        if !roles.channels.iter().any(|channel| self.enclosing_loop(channel.block, &structure).is_some()) {
-            return Err(unstreamed);
+        self.add_aux_loads(&region_tree, &mut warp_spec, body);
+        if !warp_spec.channels.iter().any(|channel| self.enclosing_loop(channel.block, &region_tree).is_some()) {
+            return Err(rejected_loads);
         }
-        match self.assign_stage_counts(body, &mut roles, &structure, shared) {
-            Ok(()) => Ok((roles, unstreamed)),
-            Err(reason) => Err(RejectedLoads { all: Some(reason), ..unstreamed }),
+        match self.assign_stage_counts(body, &mut warp_spec, &region_tree, smem) {
+            Ok(()) => Ok((warp_spec, rejected_loads)),
+            Err(reason) => Err(RejectedLoads { all: Some(reason), ..rejected_loads }),
         }
     }
 
@@ -254,31 +263,31 @@ impl KernelInfo<'_> {
         &self,
         load: OpId,
         block: BlockId,
-        (structure, pairs): (&RegionTree, Option<&ClusterMulticast>),
+        (region_tree, multicast): (&RegionTree, Option<&ClusterMulticast>),
     ) -> Result<ProducerLoad, Reason> {
         if !self.allows_tma(load) {
             return Err(Reason::LoadHint);
         }
-        self.can_use_producer(self.enclosing_loop(block, structure))?;
-        let feed = self.operand_use(load, structure)?;
-        let halved = pairs.is_some_and(|pairs| pairs.can_multicast(load));
+        self.can_use_producer(self.enclosing_loop(block, region_tree))?;
+        let operand_use = self.operand_use(load, region_tree)?;
+        let halved = multicast.is_some_and(|multicast| multicast.can_multicast(load));
         if !self.is_invariant_load(load) {
             return Err(Reason::Written);
         }
-        let (map, boxes) = self.tma_boxes(load, &feed, halved).ok_or(Reason::View)?;
-        let slice = SliceBuilder::for_load(self, structure, load).ok_or(Reason::Index)?;
-        Ok(ProducerLoad { operand_use: feed, map, boxes, slice })
+        let (map, boxes) = self.tma_boxes(load, &operand_use, halved).ok_or(Reason::View)?;
+        let slice = SliceBuilder::for_load(self, region_tree, load).ok_or(Reason::Index)?;
+        Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
 
     /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
-    fn operand_use(&self, load: OpId, structure: &RegionTree) -> Result<OperandUse, Reason> {
+    fn operand_use(&self, load: OpId, region_tree: &RegionTree) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
-        let mut feed: Option<OperandUse> = None;
+        let mut operand_use: Option<OperandUse> = None;
         let mut pending: Vec<(Value, Vec<Option<usize>>, bool)> = vec![(result, identity, false)];
         while let Some((value, axes, rounded)) = pending.pop() {
-            for &user in structure.users.get(&value).ok_or(Reason::Unused)? {
+            for &user in region_tree.users.get(&value).ok_or(Reason::Unused)? {
                 let op = module.op(user);
                 match op.code {
                     Opcode::Assume => pending.push((op.results[0], axes.clone(), rounded)),
@@ -301,16 +310,16 @@ impl KernelInfo<'_> {
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
-                        let this = OperandUse {
+                        let operand_use_here = OperandUse {
                             rounds_to_tf32: rounded,
                             direct: !operand.rounds,
                             ..self.mma_operand_use(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
                         };
-                        match &mut feed {
-                            None => feed = Some(this),
-                            Some(feed) if feed.has_same_form(&this) => {
-                                feed.direct &= this.direct;
-                                feed.mmas.push(user);
+                        match &mut operand_use {
+                            None => operand_use = Some(operand_use_here),
+                            Some(operand_use) if operand_use.has_same_form(&operand_use_here) => {
+                                operand_use.direct &= operand_use_here.direct;
+                                operand_use.mmas.push(user);
                             }
                             Some(_) => return Err(Reason::Forms),
                         }
@@ -319,14 +328,14 @@ impl KernelInfo<'_> {
                 }
             }
         }
-        let mut feed = feed.ok_or(Reason::Unused)?;
-        feed.mmas.sort_by_key(|op| op.index());
-        Ok(feed)
+        let mut operand_use = operand_use.ok_or(Reason::Unused)?;
+        operand_use.mmas.sort_by_key(|op| op.index());
+        Ok(operand_use)
     }
 
     fn mma_operand_use(
         &self,
-        product: OpId,
+        mma: OpId,
         plan: &OperandPlan,
         is_left: bool,
         axes: &[Option<usize>],
@@ -341,21 +350,21 @@ impl KernelInfo<'_> {
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
         let bytes = plan.shared.bytes() as u32;
         let axes = [axes[contiguous]?, axes[rows]?];
-        Some(OperandUse { mmas: vec![product], panels, axes, rounds_to_tf32: false, direct: true, bytes })
+        Some(OperandUse { mmas: vec![mma], panels, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
     /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
     /// two, if the halves are whole swizzle patterns.
-    fn tma_boxes(&self, load: OpId, feed: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
+    fn tma_boxes(&self, load: OpId, operand_use: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
         let shape = ViewShape::of(module, view)?;
-        let [contiguous, rows] = feed.axes;
+        let [contiguous, rows] = operand_use.axes;
         if contiguous_axis(module, &shape) != Some(contiguous) {
             return None;
         }
-        let Panels { span, rows: count, count: panels, .. } = feed.panels;
+        let Panels { span, rows: count, count: panels, .. } = operand_use.panels;
         let row = span / i64::from(shape.elem.storage_bits() / 8);
         let parts = |least: i64| {
             let fits = |parts: &i64| {
@@ -365,8 +374,8 @@ impl KernelInfo<'_> {
             (least..=count / PATTERN_ROWS).find(fits)
         };
         let fewest = parts(1)?;
-        let pair = if halved && panels * fewest == 1 { parts(2).filter(|parts| parts % 2 == 0) } else { None };
-        let high = count / pair.unwrap_or(fewest);
+        let halves = if halved && panels * fewest == 1 { parts(2).filter(|parts| parts % 2 == 0) } else { None };
+        let high = count / halves.unwrap_or(fewest);
         let mut extents = vec![1; shape.tile.len()];
         extents[contiguous] = row;
         extents[rows] = high;
@@ -375,14 +384,14 @@ impl KernelInfo<'_> {
             64 => Swizzle::B64,
             _ => Swizzle::B32,
         };
-        let map = self.tma_map((view, op.group(1)), &extents, swizzle, feed.rounds_to_tf32)?;
+        let map = self.tma_map((view, op.group(1)), &extents, swizzle, operand_use.rounds_to_tf32)?;
         let mut boxes = Vec::new();
         for panel in 0..panels {
             for part in 0..count / high {
-                let mut place = vec![0; shape.tile.len()];
-                place[contiguous] = panel * row;
-                place[rows] = part * high;
-                boxes.push(TmaBox { coord: place, smem_offset: ((panel * count + part * high) * span) as u32 });
+                let mut coord = vec![0; shape.tile.len()];
+                coord[contiguous] = panel * row;
+                coord[rows] = part * high;
+                boxes.push(TmaBox { coord, smem_offset: ((panel * count + part * high) * span) as u32 });
             }
         }
         Some((map, boxes))
@@ -393,24 +402,24 @@ impl KernelInfo<'_> {
     fn assign_smem_offsets(
         &self,
         channel: &mut Channel,
-        feeds: &HashMap<OpId, OperandUse>,
-        pairs: Option<&ClusterMulticast>,
+        operand_uses: &HashMap<OpId, OperandUse>,
+        multicast: Option<&ClusterMulticast>,
     ) {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (index, load) in channel.loads.iter().enumerate() {
             let fits = |group: &&mut Vec<usize>| {
                 let first = &channel.loads[group[0]];
-                let (feed, next) = (&feeds[&first.load], &feeds[&load.load]);
+                let (operand_use, next) = (&operand_uses[&first.load], &operand_uses[&load.load]);
                 let before: i64 = group.iter().map(|&other| channel.loads[other].panel_rows).sum();
-                let alike = Panels { rows: first.panel_rows, ..next.panels } == feed.panels
-                    && (feed.axes, feed.rounds_to_tf32) == (next.axes, next.rounds_to_tf32);
+                let alike = Panels { rows: first.panel_rows, ..next.panels } == operand_use.panels
+                    && (operand_use.axes, operand_use.rounds_to_tf32) == (next.axes, next.rounds_to_tf32);
                 let axis = next.axes[1];
                 // The tiles of all of them do not overlap with those at the next index.
                 let step =
                     ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
                 alike
                     && first.partitions.max(load.partitions) == 1
-                    && feed.direct
+                    && operand_use.direct
                     && next.direct
                     && step.is_some_and(|step| before + load.panel_rows <= step)
                     && self.is_adjacent_after(load.load, first.load, axis, before)
@@ -423,18 +432,18 @@ impl KernelInfo<'_> {
         let mut end = 0;
         for group in groups {
             let first = &channel.loads[group[0]];
-            let feed = &feeds[&first.load];
-            let span = feed.panels.span;
+            let operand_use = &operand_uses[&first.load];
+            let span = operand_use.panels.span;
             let rows = group.iter().map(|&index| channel.loads[index].panel_rows).sum();
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
-            let whole = OperandUse { panels: Panels { rows, ..feed.panels }, ..feed.clone() };
-            let halved = pairs.is_some_and(|pairs| pairs.can_multicast(first.load));
-            let together = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved) } else { None };
+            let whole = OperandUse { panels: Panels { rows, ..operand_use.panels }, ..operand_use.clone() };
+            let halved = multicast.is_some_and(|multicast| multicast.can_multicast(first.load));
+            let fused = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved) } else { None };
             let mut offset = u32::next_multiple_of(end, (PATTERN_ROWS * span) as u32);
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
                 load.smem_offset = offset;
-                match &together {
+                match &fused {
                     Some((map, _)) => {
                         offset += (load.panel_rows * span) as u32;
                         (load.panel_rows, load.bytes, load.boxes) = (rows, 0, Vec::new());
@@ -444,7 +453,7 @@ impl KernelInfo<'_> {
                     None => offset += load.bytes,
                 }
             }
-            if let Some((_, boxes)) = together {
+            if let Some((_, boxes)) = fused {
                 let first = &mut channel.loads[group[0]];
                 (first.bytes, first.boxes) = (bytes, boxes);
                 offset = first.smem_offset + bytes;
@@ -455,20 +464,20 @@ impl KernelInfo<'_> {
     }
 
     /// The last op of a block that these products stand in, and whether one is in a region of its own.
-    fn last_use_in_block(&self, block: BlockId, products: &[OpId], structure: &RegionTree) -> (OpId, bool) {
-        let mut early = false;
+    fn last_use_in_block(&self, block: BlockId, mmas: &[OpId], region_tree: &RegionTree) -> (OpId, bool) {
+        let mut wait_at_acquire = false;
         let mut users = HashSet::new();
-        for &product in products {
-            let mut op = product;
+        for &mma in mmas {
+            let mut op = mma;
             while self.op_blocks[op.index()] != Some(block) {
-                early = true;
+                wait_at_acquire = true;
                 let inner = self.op_blocks[op.index()].expect("a block of the entry");
-                op = structure.owners[&inner];
+                op = region_tree.owners[&inner];
             }
             users.insert(op);
         }
         let last = self.module.block(block).ops.iter().rfind(|op| users.contains(op));
-        (*last.expect("a product in the block"), early)
+        (*last.expect("a product in the block"), wait_at_acquire)
     }
 }
 

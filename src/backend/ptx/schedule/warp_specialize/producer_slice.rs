@@ -31,24 +31,24 @@ pub struct SliceBuilder<'a, 'm> {
 impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
     /// cannot compute that.
-    pub fn for_load(context: &'a KernelInfo<'m>, structure: &'a RegionTree, load: OpId) -> Option<ProducerSlice> {
-        let mut slicer = SliceBuilder {
-            info: context,
-            region_tree: structure,
+    pub fn for_load(info: &'a KernelInfo<'m>, region_tree: &'a RegionTree, load: OpId) -> Option<ProducerSlice> {
+        let mut builder = SliceBuilder {
+            info,
+            region_tree,
             slice: ProducerSlice::default(),
             seen: HashSet::new(),
             pending: Vec::new(),
             failed: false,
         };
-        let op = context.module.op(load);
-        slicer.pending.extend(op.group(0).iter().chain(op.group(1)));
-        slicer.add_enclosing_control(load);
-        while let Some(value) = slicer.pending.pop().filter(|_| !slicer.failed) {
-            if slicer.seen.insert(value) {
-                slicer.add_value(value);
+        let op = info.module.op(load);
+        builder.pending.extend(op.group(0).iter().chain(op.group(1)));
+        builder.add_enclosing_control(load);
+        while let Some(value) = builder.pending.pop().filter(|_| !builder.failed) {
+            if builder.seen.insert(value) {
+                builder.add_value(value);
             }
         }
-        (!slicer.failed).then_some(slicer.slice)
+        (!builder.failed).then_some(builder.slice)
     }
 
     /// Adds what makes a scalar or a view.
