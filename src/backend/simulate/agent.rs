@@ -185,10 +185,10 @@ impl<'a> Partition<'a> {
         self.frame.step(id)
     }
 
-    /// As [`Agent::need`], for all that an op reads.
+    /// As [`Partition::require`], for all that an op reads.
     ///
     /// # Errors
-    /// Those of [`Agent::need`].
+    /// Those of [`Partition::require`].
     pub fn require_operands(&mut self, id: OpId) -> Result<(), Fault> {
         let module = self.kernel.module;
         module.op(id).operands.iter().try_for_each(|&value| self.require(value))
@@ -229,7 +229,7 @@ impl<'a> Partition<'a> {
     /// A wait for products.
     ///
     /// # Errors
-    /// It is for others than those that land; those of [`Agent::land_one`].
+    /// It is for others than those that land; those of [`Partition::complete_oldest`].
     pub fn mma_wait(&mut self, shared: &mut Shared<'a>, wait: &MmaWait) -> Result<(), Fault> {
         let Some(count) = self.in_flight.len().checked_sub(wait.pending).filter(|&count| count > 0) else {
             return Ok(());
@@ -251,7 +251,7 @@ impl<'a> Partition<'a> {
     /// All products land.
     ///
     /// # Errors
-    /// Those of [`Agent::land_one`].
+    /// Those of [`Partition::complete_oldest`].
     pub fn mma_wait_all(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
         while !self.in_flight.is_empty() {
             self.complete_oldest(shared, false)?;
@@ -361,7 +361,7 @@ impl<'a> Partition<'a> {
     /// An operand that stands in no stage.
     ///
     /// # Errors
-    /// Those of [`Agent::need`].
+    /// Those of [`Partition::require`].
     pub fn register_operand(&mut self, value: Value) -> Result<Operand, Fault> {
         self.require(value)?;
         Ok(Operand::Held(self.frame.get(value)))

@@ -95,7 +95,7 @@ impl CpAsyncCopies {
     /// Waits for all copies but those of so many groups that were begun last.
     ///
     /// # Errors
-    /// Those of [`Copies::finish`].
+    /// Those of [`CpAsyncCopies::finish`].
     pub fn wait(&mut self, pending: u64) -> Result<(), Fault> {
         let end = self.groups.saturating_sub(pending);
         while let Some(which) = self.issued.iter().position(|begun| begun.group < end) {

@@ -73,7 +73,7 @@ impl<'a> Partition<'a> {
     /// Comes to the place where groups meet, if that is next.
     ///
     /// # Errors
-    /// Those of [`Agent::next_step`].
+    /// Those of [`Partition::next_step`].
     pub fn arrive(&self, shared: &mut Shared<'a>) -> Result<(), Fault> {
         if self.role == WarpRole::Consumer && matches!(self.next_step()?, Some(Step::Sub(SubStep::Barrier { .. }))) {
             shared.barrier_counts[self.group] = self.barrier_count + 1;

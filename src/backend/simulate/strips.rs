@@ -96,7 +96,7 @@ impl StripRun<'_, '_> {
         }
     }
 
-    /// As [`Pieces::part`], of what an op reads; nothing of what is no tile.
+    /// As [`StripRun::slice`], of what an op reads; nothing of what is no tile.
     fn operand_slices(&self, id: OpId, elements: &[u32]) -> Result<Vec<Option<Held>>, Fault> {
         let op = self.module.op(id);
         let part = |&value: &Value| match self.slice(value, elements) {
