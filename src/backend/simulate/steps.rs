@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    OrderPoint, PINGPONG_GROUPS, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
+    OrderPoint, PINGPONG_GROUPS, StageSource, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
@@ -96,9 +96,7 @@ impl<'a> Partition<'a> {
     /// The user's place of a step.
     fn location_of(&self, step: &Step) -> Option<Loc> {
         let id = match step {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
-                Some(id)
-            }
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => Some(id),
             &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
             Step::TmaStore(tma_store) => Some(tma_store.op),
             &Step::If { op, .. } => Some(op),
@@ -133,8 +131,10 @@ impl<'a> Partition<'a> {
                 }
             }
             Step::StripMine(strip_mine) => self.strip_mine(strip_mine)?,
-            &Step::LocalLoadThreadPrivate(id) => self.local_load_thread_private(shared, id)?,
-            &Step::LocalLoad(id) => self.local_load_stage(shared, id)?,
+            &Step::LocalLoad { op: id, from: StageSource::ThreadPrivate } => {
+                self.local_load_thread_private(shared, id)?
+            }
+            &Step::LocalLoad { op: id, from: StageSource::Channel } => self.local_load_stage(shared, id)?,
             Step::TmaStore(tma_store) => self.tma_store(tma_store.op)?,
             Step::Mma(plan) => self.mma_group(shared, plan)?,
             &Step::Produce(channel) => self.produce(shared, channel)?,

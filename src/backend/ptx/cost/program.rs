@@ -349,7 +349,7 @@ impl Writer<'_, '_> {
                     self.push(acts, step, name(id), what);
                 }
             }
-            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
+            &Step::LocalLoad { op: id, .. } => {
                 let tile = context.module.op(id).results[0];
                 let bytes = crate::backend::ptx::plan::extent(context.module, tile).1 as f64 / self.prices.groups;
                 let demand = Demand::of(Unit::Shared, bytes / self.prices.weights.shared);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering};
-use crate::backend::ptx::schedule::{SeqId, Step, WarpRole, WarpSpecialization};
+use crate::backend::ptx::schedule::{SeqId, StageSource, Step, WarpRole, WarpSpecialization};
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, OpId};
 
@@ -64,7 +64,7 @@ impl Lowering<'_> {
     fn op_of(&self, step: &Step) -> OpId {
         let roles = || self.schedule.warp_spec.as_ref().expect("roles");
         match step {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => id,
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => id,
             &Step::PrivatizedAtomic(id) | &Step::End(id) => id,
             Step::TmaStore(send) => send.op,
             Step::StripMine(strip) => strip.ops[0].0,
@@ -123,8 +123,8 @@ impl Lowering<'_> {
             _ => self.check(id)?,
         }
         self.for_op(id, |lowering| match step {
-            Step::LocalLoadThreadPrivate(_) => lowering.load_own(id),
-            Step::LocalLoad(_) => lowering.load_rider(id),
+            Step::LocalLoad { from: StageSource::ThreadPrivate, .. } => lowering.load_own(id),
+            Step::LocalLoad { from: StageSource::Channel, .. } => lowering.load_rider(id),
             Step::TmaStore(send) => lowering.send_view(send),
             Step::PrivatizedAtomic(_) => lowering.combine_atomic(id),
             Step::Mma(plan) => lowering.products(plan),

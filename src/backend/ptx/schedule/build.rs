@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use super::KernelInfo;
 use super::ir::pipelines::WarpSpecialization;
-use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
+use super::ir::program::{
+    For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, StripMine, WarpRole,
+};
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -200,14 +202,18 @@ impl Builder<'_, '_> {
         let Some((channel, warp_spec)) = channel.map(|channel| channel as u32).zip(self.warp_spec()) else {
             return match () {
                 () if self.staged_loads.contains(&id) => Step::Deferred(id),
-                () if self.thread_private_loads.contains(&id) => Step::LocalLoadThreadPrivate(id),
+                () if self.thread_private_loads.contains(&id) => {
+                    Step::LocalLoad { op: id, from: StageSource::ThreadPrivate }
+                }
                 () => Step::Exec(id),
             };
         };
         match self.role {
             WarpRole::Producer if warp_spec.producer_anchor(channel) == Some(id) => Step::Produce(channel),
             WarpRole::Consumer if warp_spec.consumer_anchor(channel) == Some(id) => Step::Advance(channel),
-            WarpRole::Consumer if warp_spec.aux_channel.contains_key(&id) => Step::LocalLoad(id),
+            WarpRole::Consumer if warp_spec.aux_channel.contains_key(&id) => {
+                Step::LocalLoad { op: id, from: StageSource::Channel }
+            }
             WarpRole::Producer | WarpRole::Consumer | WarpRole::All => Step::Deferred(id),
         }
     }

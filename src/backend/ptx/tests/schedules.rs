@@ -264,7 +264,7 @@ fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Mma(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Mma(Box::new(plan))));
         }),
-        &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) | &Step::PrivatizedAtomic(id) => {
+        &Step::Exec(id) | &Step::LocalLoad { op: id, .. } | &Step::PrivatizedAtomic(id) => {
             others.push(("nothing is done", Step::Deferred(id)))
         }
         Step::TmaStore(send) => others.push(("nothing is done", Step::Deferred(send.op))),
@@ -442,7 +442,7 @@ fn products_instead(context: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnM
 /// All that a step does, also in its bodies.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
-        &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => vec![id],
+        &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => vec![id],
         &Step::PrivatizedAtomic(id) | &Step::End(id) => vec![id],
         Step::TmaStore(send) => vec![send.op],
         Step::Mma(plan) => plan.ops.clone(),

@@ -10,7 +10,7 @@ use super::pipelines::{PingPong, StageCount, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
     CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Partition,
-    SeqId, StripRole, WarpRole,
+    SeqId, StageSource, StripRole, WarpRole,
 };
 use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{ConversionKind, ConvertLayout, SubStep};
@@ -190,8 +190,8 @@ impl Lines<'_> {
         Ok(match word {
             "let" => Step::Deferred(op(rest)?),
             "do" => Step::Exec(op(rest)?),
-            "own" => Step::LocalLoadThreadPrivate(op(rest)?),
-            "get" => Step::LocalLoad(op(rest)?),
+            "own" => Step::LocalLoad { op: op(rest)?, from: StageSource::ThreadPrivate },
+            "get" => Step::LocalLoad { op: op(rest)?, from: StageSource::Channel },
             "combine" => Step::PrivatizedAtomic(op(rest)?),
             "send" => Step::TmaStore(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
             "end" => Step::End(op(rest)?),

@@ -9,8 +9,8 @@ use super::cp_async::{CpAsync, CpAsyncPlan};
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
-    ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, Step, StripRole,
-    WarpRole,
+    ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, StageSource, Step,
+    StripRole, WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::boxed::BoxedTile;
@@ -170,8 +170,8 @@ impl Printer<'_> {
         match step {
             &Step::Deferred(id) => self.op("let", id),
             &Step::Exec(id) => self.op("do", id),
-            &Step::LocalLoadThreadPrivate(id) => self.op("own", id),
-            &Step::LocalLoad(id) => self.op("get", id),
+            &Step::LocalLoad { op: id, from: StageSource::ThreadPrivate } => self.op("own", id),
+            &Step::LocalLoad { op: id, from: StageSource::Channel } => self.op("get", id),
             Step::TmaStore(tma_store) => self.send(tma_store),
             &Step::PrivatizedAtomic(id) => self.op("combine", id),
             &Step::End(id) => self.op("end", id),

@@ -77,10 +77,11 @@ pub enum Step {
     Exec(OpId),
     /// A strip-mined sequence of ops: some registers of their tiles at a time.
     StripMine(Rc<StripMine>),
-    /// A load from a stage of elements that the same thread has copied there.
-    LocalLoadThreadPrivate(OpId),
-    /// A load of a small tile from the stage of a channel.
-    LocalLoad(OpId),
+    /// A load from a stage into registers.
+    LocalLoad {
+        op: OpId,
+        from: StageSource,
+    },
     /// A TMA store, if shared memory has space for its boxes; otherwise a store by the threads.
     TmaStore(Box<TmaStore>),
     /// An atomic on the privatized array.
@@ -123,6 +124,15 @@ pub enum Step {
     Sub(SubStep),
     /// The end of a region or of the kernel.
     End(OpId),
+}
+
+/// The stage of a [`Step::LocalLoad`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StageSource {
+    /// Elements that the same thread has copied there by `cp.async`.
+    ThreadPrivate,
+    /// The tile of an auxiliary load, in the stage of its channel.
+    Channel,
 }
 
 /// A section that ping-pong groups execute one after another.
@@ -374,9 +384,7 @@ impl Step {
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
-                Some(id)
-            }
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => Some(id),
             &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
             Step::TmaStore(tma_store) => Some(tma_store.op),

@@ -91,7 +91,7 @@ impl MembarState<'_, '_> {
                 self.op(id);
                 self.define_results(id);
             }
-            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => self.define_results(id),
+            &Step::LocalLoad { op: id, .. } => self.define_results(id),
             &Step::PrivatizedAtomic(id) => {
                 self.privatized_atomic(id);
                 self.define_results(id);

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, Step, WarpRole,
+    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, StageSource, Step, WarpRole,
 };
 use crate::ir::{OpId, Value};
 
@@ -136,7 +136,7 @@ impl WaitInserter<'_, '_> {
         }
         match step {
             Step::Mma(plan) => self.consumer_wait_operands(plan),
-            &Step::LocalLoad(load) => self.consumer_wait_aux(load),
+            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.consumer_wait_aux(load),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, WarpRole,
+    ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, StageSource, Step, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
@@ -207,7 +207,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             &Step::Advance(channel) => self.advance(channel, body),
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.consumer_release(channel)),
             Step::Mma(plan) => self.mma_group(plan),
-            &Step::LocalLoad(load) => self.local_load(load),
+            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.local_load(load),
             Step::TmaStore(tma_store) => self.tma_store(tma_store),
             Step::For(step) => self.for_loop(step),
             Step::Loop(step) => self.region(step.body, Ending::Nothing),

@@ -23,7 +23,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
+    MmaGroup, MmaWait, Partition, Schedule, SeqId, StageSource, Step, StripRole, WarpRole,
 };
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -293,8 +293,10 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let op = self.info.module.op(id);
         let fits = match step {
             Step::Deferred(_) => self.needs_no_code(id),
-            Step::LocalLoadThreadPrivate(_) => self.cp_async_loads.get(&id) == Some(&true),
-            Step::LocalLoad(_) => self.role == WarpRole::Consumer && self.is_aux_load(id),
+            Step::LocalLoad { from: StageSource::ThreadPrivate, .. } => self.cp_async_loads.get(&id) == Some(&true),
+            Step::LocalLoad { from: StageSource::Channel, .. } => {
+                self.role == WarpRole::Consumer && self.is_aux_load(id)
+            }
             Step::TmaStore(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::PrivatizedAtomic(_) => op.code == Opcode::AtomicRmw,
             Step::Mma(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),

@@ -8,7 +8,7 @@ use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    CarriedMma, For, MmaGroup, Schedule, Step, StripMine, StripRole, WarpRole,
+    CarriedMma, For, MmaGroup, Schedule, StageSource, Step, StripMine, StripRole, WarpRole,
 };
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
@@ -116,7 +116,12 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
     for copy in &plan.copies {
         let (load, bytes) = (copy.load, bytes_of(info, copy));
         let here = |step: &Step| {
-            *step == if copy.thread_private { Step::LocalLoadThreadPrivate(load) } else { Step::Deferred(load) }
+            *step
+                == if copy.thread_private {
+                    Step::LocalLoad { op: load, from: StageSource::ThreadPrivate }
+                } else {
+                    Step::Deferred(load)
+                }
         };
         if !steps.iter().any(here) || !info.is_invariant_load(load) {
             return fault(load, "is copied ahead, and not read from its stage, or it may change");
