@@ -5,12 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use super::fault::{Fault, broken};
-use super::kernel::{Kernel, Meets};
-use super::meetings::Meetings;
-use super::rings::Place;
+use super::kernel::{Kernel, OrderingEffect};
+use super::meetings::BarrierChecker;
+use super::rings::StageSlot;
 use super::shared::{Operand, Shared};
 use crate::backend::cpu::{Frame, Held, LoopTurns};
-use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint as TeamTurn, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// A result that comes when its products land.
@@ -18,37 +18,37 @@ pub type Promise = Rc<RefCell<Held>>;
 
 /// What a product adds to.
 #[derive(Clone)]
-pub enum Sum {
+pub enum Accumulator {
     Held(Held),
     /// What products before it make.
     Promised(Promise),
 }
 
 /// Products that run on their own.
-pub struct Flight {
+pub struct InFlightMma {
     pub number: u64,
     /// The last one of those that are issued together.
     pub last: OpId,
     /// In the order of the program.
     pub ops: Vec<OpId>,
     /// In the order in which they are issued, with what they add to and what they make.
-    pub products: Vec<(OpId, Sum, Promise)>,
+    pub mmas: Vec<(OpId, Accumulator, Promise)>,
     /// Stages that they give back when they land.
-    pub gives: Vec<(u32, Place)>,
+    pub releases: Vec<(u32, StageSlot)>,
     /// A round before this one has issued them.
-    pub carried: bool,
+    pub from_previous_iteration: bool,
 }
 
 /// A stage that was taken.
 #[derive(Clone, Copy)]
-pub struct Taken {
-    pub place: Place,
+pub struct AcquiredStage {
+    pub slot: StageSlot,
     /// Its tiles have been waited for.
-    pub arrived: bool,
+    pub is_full: bool,
 }
 
 /// A store that the copy engine makes.
-pub struct Sent {
+pub struct PendingStore {
     pub id: OpId,
     pub operands: Vec<Option<Held>>,
 }
@@ -58,20 +58,20 @@ pub struct Sent {
 pub enum Passed {
     Held(Held),
     /// It is still being computed by the products of this number.
-    Running(u64, Promise),
+    InFlight(u64, Promise),
 }
 
 /// A body that an agent is in.
-pub enum Kind<'a> {
+pub enum LevelKind<'a> {
     Entry,
-    For { plan: &'a For, at: i128, range: [i128; 3], turn: u64, copies: Option<usize> },
-    Loop { plan: &'a Loop, turns: LoopTurns },
+    For { plan: &'a For, at: i128, range: [i128; 3], iteration: u64, copies: Option<usize> },
+    Loop { plan: &'a Loop, order_counts: LoopTurns },
     If { op: OpId },
 }
 
 /// Where an agent is in a body.
 pub struct Level<'a> {
-    pub kind: Kind<'a>,
+    pub kind: LevelKind<'a>,
     pub block: BlockId,
     pub body: SeqId,
     pub next: usize,
@@ -81,76 +81,76 @@ pub struct Level<'a> {
 
 /// What a step was.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Turn {
-    Went,
+pub enum StepOutcome {
+    Done,
     /// It waits for what other tile blocks do.
-    Waits,
+    Blocked,
 }
 
 /// An agent.
-pub struct Agent<'a> {
-    pub acts: WarpRole,
+pub struct Partition<'a> {
+    pub role: WarpRole,
     pub kernel: &'a Kernel<'a>,
     pub frame: Frame<'a>,
     pub levels: Vec<Level<'a>>,
     /// In the order in which they were issued.
-    pub flights: VecDeque<Flight>,
+    pub in_flight: VecDeque<InFlightMma>,
     /// Values that products in flight make.
-    pub running: HashMap<Value, (u64, Promise)>,
+    pub in_flight_values: HashMap<Value, (u64, Promise)>,
     /// Values that are computed where they are used.
     pub deferred: HashMap<Value, OpId>,
     /// Stages that were taken, by channel.
-    pub held: HashMap<u32, Taken>,
+    pub acquired: HashMap<u32, AcquiredStage>,
     /// The places of tiles that a look has found there, by channel.
-    pub seen: HashMap<u32, Place>,
+    pub try_waited: HashMap<u32, StageSlot>,
     /// Stages that products which have landed keep.
-    pub kept: Vec<Place>,
+    pub deferred_releases: Vec<StageSlot>,
     /// Loads whose tiles are copied ahead: by which copies, and which of them.
-    pub ahead: HashMap<OpId, (usize, usize)>,
-    pub sends: VecDeque<Sent>,
+    pub cp_async_loads: HashMap<OpId, (usize, usize)>,
+    pub tma_stores: VecDeque<PendingStore>,
     /// Which team, band or group it is of those that run this program.
-    pub team: usize,
+    pub group: usize,
     /// Another group does what others may notice.
     pub is_silent: bool,
     /// Of each ring what an iteration takes that is another team's.
-    pub skips: Vec<u64>,
+    pub skipped_stages: Vec<u64>,
     /// Turns of each kind that it had.
-    pub turns: [u64; TeamTurn::ALL.len()],
+    pub order_counts: [u64; OrderPoint::ALL.len()],
     /// Turns that it had, of bands or groups.
-    pub had: u64,
+    pub order_span_count: u64,
     /// How often it has met the other groups.
-    pub met: u64,
+    pub barrier_count: u64,
     /// Its threads in shared memory.
-    pub meetings: Meetings,
+    pub barriers: BarrierChecker,
 }
 
-impl<'a> Agent<'a> {
-    pub fn new(kernel: &'a Kernel<'a>, (acts, team): (WarpRole, usize), body: SeqId, id: [u32; 3]) -> Agent<'a> {
+impl<'a> Partition<'a> {
+    pub fn new(kernel: &'a Kernel<'a>, (role, group): (WarpRole, usize), body: SeqId, id: [u32; 3]) -> Partition<'a> {
         let mut frame = Frame::new(kernel.program, kernel.memory, (kernel.grid, id), kernel.params);
-        if acts == WarpRole::Consumer && kernel.context.data_partitions > 1 {
-            frame.set_band(team as u32);
+        if role == WarpRole::Consumer && kernel.info.data_partitions > 1 {
+            frame.set_band(group as u32);
         }
-        let entry = Level { kind: Kind::Entry, block: kernel.body, body, next: 0, allocations: 0 };
-        Agent {
-            acts,
+        let entry = Level { kind: LevelKind::Entry, block: kernel.body, body, next: 0, allocations: 0 };
+        Partition {
+            role,
             kernel,
             frame,
             levels: vec![entry],
-            flights: VecDeque::new(),
-            running: HashMap::new(),
+            in_flight: VecDeque::new(),
+            in_flight_values: HashMap::new(),
             deferred: HashMap::new(),
-            held: HashMap::new(),
-            seen: HashMap::new(),
-            kept: Vec::new(),
-            ahead: HashMap::new(),
-            sends: VecDeque::new(),
-            team,
-            is_silent: kernel.groups > 1 && team > 0,
-            skips: Vec::new(),
-            turns: [0; TeamTurn::ALL.len()],
-            had: 0,
-            met: 0,
-            meetings: Meetings::default(),
+            acquired: HashMap::new(),
+            try_waited: HashMap::new(),
+            deferred_releases: Vec::new(),
+            cp_async_loads: HashMap::new(),
+            tma_stores: VecDeque::new(),
+            group,
+            is_silent: kernel.groups > 1 && group > 0,
+            skipped_stages: Vec::new(),
+            order_counts: [0; OrderPoint::ALL.len()],
+            order_span_count: 0,
+            barrier_count: 0,
+            barriers: BarrierChecker::default(),
         }
     }
 
@@ -174,29 +174,29 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Products still compute it; those of the ops.
-    pub fn need(&mut self, value: Value) -> Result<(), Fault> {
-        if let Some((number, _)) = self.running.get(&value) {
-            let flight = self.flights.iter().find(|flight| flight.number == *number);
-            let product = flight.map_or(0, |flight| flight.last.index());
-            return Err(broken(format!("%{} is read before op {product} has landed", value.index())));
+    pub fn require(&mut self, value: Value) -> Result<(), Fault> {
+        if let Some((number, _)) = self.in_flight_values.get(&value) {
+            let mma_group = self.in_flight.iter().find(|mma_group| mma_group.number == *number);
+            let mma = mma_group.map_or(0, |mma_group| mma_group.last.index());
+            return Err(broken(format!("%{} is read before op {mma} has landed", value.index())));
         }
         let Some(id) = self.deferred.remove(&value) else { return Ok(()) };
-        self.need_operands(id)?;
+        self.require_operands(id)?;
         self.frame.step(id)
     }
 
-    /// As [`Agent::need`], for all that an op reads.
+    /// As [`Partition::require`], for all that an op reads.
     ///
     /// # Errors
-    /// Those of [`Agent::need`].
-    pub fn need_operands(&mut self, id: OpId) -> Result<(), Fault> {
+    /// Those of [`Partition::require`].
+    pub fn require_operands(&mut self, id: OpId) -> Result<(), Fault> {
         let module = self.kernel.module;
-        module.op(id).operands.iter().try_for_each(|&value| self.need(value))
+        module.op(id).operands.iter().try_for_each(|&value| self.require(value))
     }
 
     /// Is there nothing in it yet, but will be when somebody needs it?
     pub fn is_open(&self, value: Value) -> bool {
-        self.running.contains_key(&value) || self.deferred.contains_key(&value)
+        self.in_flight_values.contains_key(&value) || self.deferred.contains_key(&value)
     }
 
     /// Forgets what the ops of a block have made before: a body begins.
@@ -205,7 +205,7 @@ impl<'a> Agent<'a> {
         for &id in &module.block(block).ops {
             for value in &module.op(id).results {
                 self.frame.forget(*value);
-                self.running.remove(value);
+                self.in_flight_values.remove(value);
                 self.deferred.remove(value);
             }
         }
@@ -214,12 +214,12 @@ impl<'a> Agent<'a> {
     /// Gives a value what was passed.
     pub fn receive(&mut self, value: Value, passed: Passed) {
         self.deferred.remove(&value);
-        self.running.remove(&value);
+        self.in_flight_values.remove(&value);
         match passed {
             Passed::Held(held) => self.frame.set(value, held),
-            Passed::Running(flight, promise) => {
+            Passed::InFlight(mma_group, promise) => {
                 self.frame.forget(value);
-                self.running.insert(value, (flight, promise));
+                self.in_flight_values.insert(value, (mma_group, promise));
             }
         }
     }
@@ -229,30 +229,32 @@ impl<'a> Agent<'a> {
     /// A wait for products.
     ///
     /// # Errors
-    /// It is for others than those that land; those of [`Agent::land_one`].
-    pub fn land(&mut self, shared: &mut Shared<'a>, land: &MmaWait) -> Result<(), Fault> {
-        let Some(count) = self.flights.len().checked_sub(land.pending).filter(|&count| count > 0) else {
+    /// It is for others than those that land; those of [`Partition::complete_oldest`].
+    pub fn mma_wait(&mut self, shared: &mut Shared<'a>, wait: &MmaWait) -> Result<(), Fault> {
+        let Some(count) = self.in_flight.len().checked_sub(wait.pending).filter(|&count| count > 0) else {
             return Ok(());
         };
-        let youngest = &self.flights[count - 1];
-        if (youngest.last, youngest.carried) != (land.mma, land.from_previous_iteration) {
-            let [wanted, landed] = [land.mma, youngest.last].map(|id| id.index());
-            return Err(broken(format!("op {wanted} is waited for, and op {landed} is the last one that lands")));
+        let youngest = &self.in_flight[count - 1];
+        if (youngest.last, youngest.from_previous_iteration) != (wait.mma, wait.from_previous_iteration) {
+            let [wanted, completed] = [wait.mma, youngest.last].map(|id| id.index());
+            return Err(broken(format!("op {wanted} is waited for, and op {completed} is the last one that lands")));
         }
-        let (keeps, gives) = (land.defer_release, land.release_after.is_some());
-        if gives {
-            std::mem::take(&mut self.kept).into_iter().try_for_each(|place| shared.rings.give(place, self.team))?;
+        let (defer_release, has_release) = (wait.defer_release, wait.release_after.is_some());
+        if has_release {
+            std::mem::take(&mut self.deferred_releases)
+                .into_iter()
+                .try_for_each(|slot| shared.pipelines.release(slot, self.group))?;
         }
-        (0..count).try_for_each(|_| self.land_one(shared, keeps))
+        (0..count).try_for_each(|_| self.complete_oldest(shared, defer_release))
     }
 
     /// All products land.
     ///
     /// # Errors
-    /// Those of [`Agent::land_one`].
-    pub fn land_all(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        while !self.flights.is_empty() {
-            self.land_one(shared, false)?;
+    /// Those of [`Partition::complete_oldest`].
+    pub fn mma_wait_all(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
+        while !self.in_flight.is_empty() {
+            self.complete_oldest(shared, false)?;
         }
         Ok(())
     }
@@ -261,23 +263,27 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// They have read what they should not, or a stage does not come back.
-    fn land_one(&mut self, shared: &mut Shared<'a>, keeps: bool) -> Result<(), Fault> {
-        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
-        let operands = shared.land(flight.number)?;
-        for ((id, sum, promise), operands) in flight.products.iter().zip(operands) {
-            let made = self.product(*id, operands, sum)?;
+    fn complete_oldest(&mut self, shared: &mut Shared<'a>, defer_release: bool) -> Result<(), Fault> {
+        let Some(mma_group) = self.in_flight.pop_front() else { return Ok(()) };
+        let operands = shared.complete_mmas(mma_group.number)?;
+        for ((id, sum, promise), operands) in mma_group.mmas.iter().zip(operands) {
+            let made = self.mma(*id, operands, sum)?;
             *promise.borrow_mut() = made;
         }
-        for (_, place) in flight.gives {
-            match keeps {
-                true => self.kept.push(place),
-                false => shared.rings.give(place, self.team)?,
+        for (_, slot) in mma_group.releases {
+            match defer_release {
+                true => self.deferred_releases.push(slot),
+                false => shared.pipelines.release(slot, self.group)?,
             }
         }
-        let landed: Vec<Value> =
-            self.running.iter().filter(|(_, (number, _))| *number == flight.number).map(|(&value, _)| value).collect();
-        for value in landed {
-            let (_, promise) = self.running.remove(&value).expect("it was running");
+        let completed: Vec<Value> = self
+            .in_flight_values
+            .iter()
+            .filter(|(_, (number, _))| *number == mma_group.number)
+            .map(|(&value, _)| value)
+            .collect();
+        for value in completed {
+            let (_, promise) = self.in_flight_values.remove(&value).expect("it was running");
             self.frame.set(value, promise.borrow().clone());
         }
         Ok(())
@@ -287,10 +293,10 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// What it reads is not there.
-    pub fn product(&mut self, id: OpId, [left, right]: [Held; 2], sum: &Sum) -> Result<Held, Fault> {
+    pub fn mma(&mut self, id: OpId, [left, right]: [Held; 2], sum: &Accumulator) -> Result<Held, Fault> {
         let sum = match sum {
-            Sum::Held(held) => held.clone(),
-            Sum::Promised(promise) => promise.borrow().clone(),
+            Accumulator::Held(held) => held.clone(),
+            Accumulator::Promised(promise) => promise.borrow().clone(),
         };
         self.frame.step_with(id, &[Some(left), Some(right), Some(sum)])
     }
@@ -301,8 +307,8 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn store_first(&mut self) -> Result<(), Fault> {
-        let Some(Sent { id, operands }) = self.sends.pop_front() else { return Ok(()) };
+    pub fn complete_first_store(&mut self) -> Result<(), Fault> {
+        let Some(PendingStore { id, operands }) = self.tma_stores.pop_front() else { return Ok(()) };
         self.frame.step_with(id, &operands).map(drop)
     }
 
@@ -310,53 +316,54 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Those of the stores.
-    pub fn store_before(&mut self, id: OpId) -> Result<(), Fault> {
-        if self.sends.is_empty() {
+    pub fn complete_stores_before(&mut self, id: OpId) -> Result<(), Fault> {
+        if self.tma_stores.is_empty() {
             return Ok(());
         }
-        let conflicts = |sent: &Sent| match (self.kernel.meets(sent.id), self.kernel.meets(id)) {
-            (_, Meets::Nothing) => false,
-            (Meets::Touch(sent), Meets::Touch(touch)) => sent.may_race(touch),
-            _ => true,
-        };
-        let last = self.sends.iter().rposition(conflicts);
-        (0..last.map_or(0, |last| last + 1)).try_for_each(|_| self.store_first())
+        let conflicts =
+            |sent: &PendingStore| match (self.kernel.ordering_effect(sent.id), self.kernel.ordering_effect(id)) {
+                (_, OrderingEffect::Nothing) => false,
+                (OrderingEffect::Access(sent), OrderingEffect::Access(effect)) => sent.may_race(effect),
+                _ => true,
+            };
+        let last = self.tma_stores.iter().rposition(conflicts);
+        (0..last.map_or(0, |last| last + 1)).try_for_each(|_| self.complete_first_store())
     }
 
     // Operands.
 
     /// The load whose tile stands in a stage, if this value is one, perhaps under another name.
-    pub fn fetched(&self, value: Value) -> Option<OpId> {
-        let load = self.kernel.context.source_load(value)?;
-        let in_ring = self.kernel.channel_of(load).is_some();
-        let ahead = self.ahead.contains_key(&load) && !self.is_own(load);
-        (in_ring || ahead).then_some(load)
+    pub fn staged_load(&self, value: Value) -> Option<OpId> {
+        let load = self.kernel.info.source_load(value)?;
+        let in_pipeline = self.kernel.channel_of(load).is_some();
+        let cp_async = self.cp_async_loads.contains_key(&load) && !self.is_thread_private(load);
+        (in_pipeline || cp_async).then_some(load)
     }
 
     /// Has each thread copied its own elements of this load?
-    pub fn is_own(&self, load: OpId) -> bool {
+    pub fn is_thread_private(&self, load: OpId) -> bool {
         self.levels.iter().any(|level| match &level.kind {
-            Kind::For { plan, .. } => plan
+            LevelKind::For { plan, .. } => plan
                 .cp_async
                 .as_ref()
-                .is_some_and(|ahead| ahead.copies.iter().any(|copy| copy.thread_private && copy.load == load)),
+                .is_some_and(|cp_async| cp_async.copies.iter().any(|copy| copy.thread_private && copy.load == load)),
             _ => false,
         })
     }
 
     /// Is it an op that only names a tile in a stage?
-    pub fn names_fetched(&self, id: OpId) -> bool {
+    pub fn names_staged_tile(&self, id: OpId) -> bool {
         let op = self.kernel.module.op(id);
-        let names = op.code == Opcode::LoadView || self.kernel.context.is_operand_view(id);
-        names && op.results.first().is_some_and(|&result| self.fetched(result).is_some())
+        let names = op.code == Opcode::LoadView || self.kernel.info.is_operand_view(id);
+        names && op.results.first().is_some_and(|&result| self.staged_load(result).is_some())
     }
 
     /// An operand that stands in no stage.
     ///
     /// # Errors
-    /// Those of [`Agent::need`].
-    pub fn in_registers(&mut self, value: Value) -> Result<Operand, Fault> {
-        self.need(value)?;
+    /// Those of [`Partition::require`].
+    pub fn register_operand(&mut self, value: Value) -> Result<Operand, Fault> {
+        self.require(value)?;
         Ok(Operand::Held(self.frame.get(value)))
     }
 }

@@ -1,6 +1,6 @@
 //! A tile block: its agents take turns, and what they have begun happens.
 
-use super::agent::{Agent, Turn};
+use super::agent::{Partition, StepOutcome};
 use super::fault::{Fault, broken};
 use super::kernel::Kernel;
 use super::order::{Next, Order};
@@ -11,19 +11,20 @@ use crate::backend::ptx::schedule::WarpRole;
 pub struct Block<'a> {
     pub id: [u32; 3],
     shared: Shared<'a>,
-    agents: Vec<Agent<'a>>,
+    partitions: Vec<Partition<'a>>,
     order: Order,
 }
 
 impl<'a> Block<'a> {
     pub fn new(kernel: &'a Kernel<'a>, id: [u32; 3], seed: u64) -> Block<'a> {
-        let mut agents = Vec::new();
-        for agent in &kernel.schedule.partitions {
-            let crews = if agent.role == WarpRole::Consumer { kernel.crews() } else { 1 };
-            agents.extend((0..crews).map(|crew| Agent::new(kernel, (agent.role, crew), agent.body, id)));
+        let mut partitions = Vec::new();
+        for partition in &kernel.schedule.partitions {
+            let groups = if partition.role == WarpRole::Consumer { kernel.consumer_groups() } else { 1 };
+            partitions
+                .extend((0..groups).map(|group| Partition::new(kernel, (partition.role, group), partition.body, id)));
         }
-        let order = Order::of(seed, agents.len());
-        Block { id, shared: Shared::new(kernel), agents, order }
+        let order = Order::of(seed, partitions.len());
+        Block { id, shared: Shared::new(kernel), partitions, order }
     }
 
     /// Goes on until the block is done, or waits for others. Is it done?
@@ -34,27 +35,28 @@ impl<'a> Block<'a> {
         loop {
             let mut ready = Vec::new();
             let mut waiting = Vec::new();
-            for (number, agent) in self.agents.iter().enumerate().filter(|(_, agent)| !agent.is_done()) {
-                match agent.waits_for(&self.shared)? {
+            for (number, partition) in self.partitions.iter().enumerate().filter(|(_, partition)| !partition.is_done())
+            {
+                match partition.blocked_by(&self.shared)? {
                     None => ready.push(number),
-                    Some(what) => waiting.push(format!("{} waits at `{what}`", agent.acts)),
+                    Some(what) => waiting.push(format!("{} waits at `{what}`", partition.role)),
                 }
             }
             let begun = self.shared.events();
-            let sent: usize = self.agents.iter().map(|agent| agent.sends.len()).sum();
+            let sent: usize = self.partitions.iter().map(|partition| partition.tma_stores.len()).sum();
             match self.order.next(&ready, begun + sent) {
-                Some(Next::Agent(number)) => {
-                    if self.agents[number].advance(&mut self.shared)? == Turn::Waits {
+                Some(Next::Partition(number)) => {
+                    if self.partitions[number].advance(&mut self.shared)? == StepOutcome::Blocked {
                         return Ok(false);
                     }
                 }
                 Some(Next::Event(which)) if which < begun => self.shared.happen(which)?,
                 Some(Next::Event(_)) => {
-                    let sender = self.agents.iter_mut().find(|agent| !agent.sends.is_empty());
-                    sender.map_or(Ok(()), Agent::store_first)?;
+                    let sender = self.partitions.iter_mut().find(|partition| !partition.tma_stores.is_empty());
+                    sender.map_or(Ok(()), Partition::complete_first_store)?;
                 }
                 None if waiting.is_empty() => {
-                    self.shared.rings.are_done()?;
+                    self.shared.pipelines.verify_released()?;
                     return Ok(true);
                 }
                 None => return Err(broken(format!("nobody can go on: {}", waiting.join("; ")))),
@@ -64,6 +66,6 @@ impl<'a> Block<'a> {
 
     /// What the block printed since it was asked.
     pub fn printed(&mut self) -> String {
-        self.agents.iter_mut().map(|agent| agent.frame.printed()).collect()
+        self.partitions.iter_mut().map(|partition| partition.frame.printed()).collect()
     }
 }

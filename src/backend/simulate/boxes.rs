@@ -106,7 +106,7 @@ mod tests {
         let mut memory = Memory::new();
         // SAFETY: the array outlives the memory, and nobody else accesses it.
         unsafe { memory.add(data.as_ptr() as *mut u8, size_of_val(&data[..]), false) };
-        let (mut stage, of) = (Stage::new(4096), Tile { of: 0, turn: 0 });
+        let (mut stage, of) = (Stage::new(4096), Tile { of: 0, number: 0 });
         stage.fill(of, 4, 2048).unwrap();
         for (panel, part) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let coordinates = [first[1] + 32 * panel, first[0] + 8 * part];
@@ -129,7 +129,7 @@ mod tests {
         unsafe { memory.add(data.as_ptr() as *mut u8, size_of_val(&data[..]), false) };
         let brings = |first: i64| {
             let mut stage = Stage::new(4096);
-            stage.fill(Tile { of: 0, turn: 0 }, 1, 512).unwrap();
+            stage.fill(Tile { of: 0, number: 0 }, 1, 512).unwrap();
             copy(&map(40, 72), &[first, 0], (&memory, &[data.as_ptr() as u64]), (&mut stage, 0))
         };
         assert!(brings(8).is_ok() && brings(-8).is_ok());

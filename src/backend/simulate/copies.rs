@@ -13,7 +13,7 @@ use crate::layout::Layout;
 
 /// A copy that has been begun.
 #[derive(Clone)]
-pub struct Begun {
+pub struct IssuedCopy {
     pub stage: usize,
     /// Of the copies of the loop.
     pub copy: usize,
@@ -23,46 +23,56 @@ pub struct Begun {
 }
 
 /// The stages of a loop.
-pub struct Copies {
+pub struct CpAsyncCopies {
     pub plan: Rc<CpAsyncPlan>,
     /// Layouts and elements of the tiles.
     forms: Vec<(Layout, DType)>,
     stages: Vec<Stage>,
     of: u32,
     /// The stage that is filled next, and the one that is computed on.
-    fill: usize,
-    compute: usize,
+    fill_stage: usize,
+    compute_stage: usize,
     groups: u64,
     /// The tiles of this iteration, and where they are.
-    pub now: Option<(usize, Tile)>,
+    pub current: Option<(usize, Tile)>,
     /// Copies under way.
-    pub begun: VecDeque<Begun>,
+    pub issued: VecDeque<IssuedCopy>,
 }
 
 const LANES: usize = 32;
 
-impl Copies {
+impl CpAsyncCopies {
     /// `forms`: layouts and elements of the tiles of the copies.
-    pub fn new(id: OpId, plan: Rc<CpAsyncPlan>, forms: Vec<(Layout, DType)>) -> Copies {
+    pub fn new(id: OpId, plan: Rc<CpAsyncPlan>, forms: Vec<(Layout, DType)>) -> CpAsyncCopies {
         let stages = (0..plan.stages).map(|_| Stage::new(plan.stage_bytes)).collect();
         let (fill, compute, groups, now, begun) = (0, 0, 0, None, VecDeque::new());
-        Copies { plan, forms, stages, of: id.index() as u32, fill, compute, groups, now, begun }
+        CpAsyncCopies {
+            plan,
+            forms,
+            stages,
+            of: id.index() as u32,
+            fill_stage: fill,
+            compute_stage: compute,
+            groups,
+            current: now,
+            issued: begun,
+        }
     }
 
     /// Begins the copies of an iteration with these tiles; a group even if there is no such iteration.
     ///
     /// # Errors
     /// The stage is still used.
-    pub fn begin(&mut self, turn: u64, tiles: Option<Vec<Vec<u64>>>) -> Result<(), Fault> {
-        let stage = self.fill;
+    pub fn begin(&mut self, iteration: u64, tiles: Option<Vec<Vec<u64>>>) -> Result<(), Fault> {
+        let stage = self.fill_stage;
         if let Some(tiles) = tiles {
-            self.stages[stage].fill(Tile { of: self.of, turn }, tiles.len(), 0)?;
+            self.stages[stage].fill(Tile { of: self.of, number: iteration }, tiles.len(), 0)?;
             let group = self.groups;
             let begun = tiles.into_iter().enumerate();
-            self.begun.extend(begun.map(|(copy, tile)| Begun { stage, copy, tile: Rc::new(tile), group }));
+            self.issued.extend(begun.map(|(copy, tile)| IssuedCopy { stage, copy, tile: Rc::new(tile), group }));
         }
         self.groups += 1;
-        self.fill = (stage + 1) % self.stages.len().max(1);
+        self.fill_stage = (stage + 1) % self.stages.len().max(1);
         Ok(())
     }
 
@@ -71,7 +81,7 @@ impl Copies {
     /// # Errors
     /// It writes outside of its stage.
     pub fn finish(&mut self, which: usize) -> Result<(), Fault> {
-        let Some(Begun { stage, copy, tile, .. }) = self.begun.remove(which) else { return Ok(()) };
+        let Some(IssuedCopy { stage, copy, tile, .. }) = self.issued.remove(which) else { return Ok(()) };
         let (plan, (layout, dtype)) = (self.plan.clone(), self.forms[copy].clone());
         let copy = &plan.copies[copy];
         let bytes = dtype.storage_bits() as usize / 8;
@@ -85,23 +95,23 @@ impl Copies {
     /// Waits for all copies but those of so many groups that were begun last.
     ///
     /// # Errors
-    /// Those of [`Copies::finish`].
-    pub fn wait(&mut self, younger: u64) -> Result<(), Fault> {
-        let end = self.groups.saturating_sub(younger);
-        while let Some(which) = self.begun.iter().position(|begun| begun.group < end) {
+    /// Those of [`CpAsyncCopies::finish`].
+    pub fn wait(&mut self, pending: u64) -> Result<(), Fault> {
+        let end = self.groups.saturating_sub(pending);
+        while let Some(which) = self.issued.iter().position(|begun| begun.group < end) {
             self.finish(which)?;
         }
         Ok(())
     }
 
     /// The tiles of an iteration are where it computes from now on.
-    pub fn compute_on(&mut self, turn: u64) {
-        self.now = Some((self.compute, Tile { of: self.of, turn }));
+    pub fn begin_iteration(&mut self, iteration: u64) {
+        self.current = Some((self.compute_stage, Tile { of: self.of, number: iteration }));
     }
 
     /// The next iteration computes on the next stage.
     pub fn next(&mut self) {
-        self.compute = (self.compute + 1) % self.stages.len().max(1);
+        self.compute_stage = (self.compute_stage + 1) % self.stages.len().max(1);
     }
 
     pub fn stage(&mut self, stage: usize) -> &mut Stage {
@@ -112,8 +122,8 @@ impl Copies {
     ///
     /// # Errors
     /// It is not there, or not all of it.
-    pub fn own(&self, copy: usize) -> Result<Held, Fault> {
-        let ((stage, tile), (layout, dtype)) = (self.now.ok_or_else(|| broken("no copies"))?, &self.forms[copy]);
+    pub fn thread_private_tile(&self, copy: usize) -> Result<Held, Fault> {
+        let ((stage, tile), (layout, dtype)) = (self.current.ok_or_else(|| broken("no copies"))?, &self.forms[copy]);
         let copy = &self.plan.copies[copy];
         self.stages[stage].holds(tile, copy.load)?;
         let bytes = dtype.storage_bits() as usize / 8;
@@ -145,8 +155,8 @@ fn each_element(
     mut visit: impl FnMut(usize, usize) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     for thread in 0..1usize << copy.thread_offsets.len() {
-        let images = copy.thread_offsets.iter().enumerate().filter(|(bit, _)| thread >> bit & 1 == 1);
-        let place = images.fold(0, |all, (_, image)| all ^ image);
+        let bases = copy.thread_offsets.iter().enumerate().filter(|(bit, _)| thread >> bit & 1 == 1);
+        let place = bases.fold(0, |all, (_, basis)| all ^ basis);
         for piece in &copy.accesses {
             let at = copy.smem_offset + ((place ^ piece.xor) + piece.offset) as usize;
             for number in 0..copy.vector {

@@ -14,19 +14,19 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 
 /// Groups of a schedule that go for themselves: 1 where they go as one.
-pub fn count(context: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> usize {
-    let Some(agent) = schedule.partition(WarpRole::Consumer) else { return 1 };
-    let alone = schedule.warp_spec.as_ref().is_none_or(|roles| roles.consumer_groups() == 1);
-    let ahead = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
-    let warps = agent.warps.len() as u32;
-    match alone && !ahead && warps.is_multiple_of(WARP_GROUP_WARPS) && Accesses::of(context, body).never_meet() {
+pub fn count(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> usize {
+    let Some(partition) = schedule.partition(WarpRole::Consumer) else { return 1 };
+    let alone = schedule.warp_spec.as_ref().is_none_or(|warp_spec| warp_spec.consumer_groups() == 1);
+    let cp_async = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
+    let warps = partition.warps.len() as u32;
+    match alone && !cp_async && warps.is_multiple_of(WARP_GROUP_WARPS) && Accesses::of(info, body).is_race_free() {
         true => (warps / WARP_GROUP_WARPS).max(1) as usize,
         false => 1,
     }
 }
 
 /// Does only the first group do this op?
-pub fn is_noticed(op: &Op) -> bool {
+pub fn has_side_effect(op: &Op) -> bool {
     matches!(op.code.spec().effect, Effect::Write | Effect::ReadWrite | Effect::Other)
 }
 
@@ -40,29 +40,29 @@ struct Accesses {
 }
 
 impl Accesses {
-    fn of(context: &KernelInfo<'_>, body: BlockId) -> Accesses {
+    fn of(info: &KernelInfo<'_>, body: BlockId) -> Accesses {
         let mut all = Accesses::default();
-        context.module.walk(body, &mut |id| all.add(context, id));
+        info.module.walk(body, &mut |id| all.add(info, id));
         all
     }
 
-    fn add(&mut self, context: &KernelInfo<'_>, id: OpId) {
-        let op = context.module.op(id);
+    fn add(&mut self, info: &KernelInfo<'_>, id: OpId) {
+        let op = info.module.op(id);
         let order = op.attr(AttrKind::MemOrder);
         self.is_bound |= !matches!(order, None | Some(Attr::MemOrder(MemOrder::Weak | MemOrder::Relaxed)));
         match op.code.spec().effect {
-            Effect::Read => self.reads.push(context.memory_effect_of(id)),
-            Effect::Write => self.writes.push(context.memory_effect_of(id)),
+            Effect::Read => self.reads.push(info.memory_effect_of(id)),
+            Effect::Write => self.writes.push(info.memory_effect_of(id)),
             Effect::ReadWrite => {
-                self.is_bound |= context.is_result_used(id);
-                self.writes.push(context.memory_effect_of(id));
+                self.is_bound |= info.is_result_used(id);
+                self.writes.push(info.memory_effect_of(id));
             }
             Effect::Other => self.is_bound |= !matches!(op.code, Opcode::Print | Opcode::Assert),
             Effect::Pure | Effect::Region | Effect::Terminator => {}
         }
     }
 
-    fn never_meet(&self) -> bool {
+    fn is_race_free(&self) -> bool {
         let apart = |read: &Option<MemoryEffect>, write: &Option<MemoryEffect>| matches!((read, write), (Some(read), Some(write)) if !read.may_alias_across_threads(write));
         !self.is_bound && self.reads.iter().all(|read| self.writes.iter().all(|write| apart(read, write)))
     }

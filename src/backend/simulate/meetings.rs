@@ -11,16 +11,16 @@ use crate::backend::ptx::schedule::SubStep;
 
 /// What threads have done in shared memory since they have met.
 #[derive(Default)]
-pub struct Meetings {
+pub struct BarrierChecker {
     writes: Vec<Range<u32>>,
     reads: Vec<Range<u32>>,
     /// What they have ever written.
     written: Vec<Range<u32>>,
 }
 
-impl Meetings {
+impl BarrierChecker {
     /// Threads meet.
-    pub fn meet(&mut self) {
+    pub fn after_barrier(&mut self) {
         self.writes.clear();
         self.reads.clear();
     }
@@ -29,9 +29,9 @@ impl Meetings {
     ///
     /// # Errors
     /// Others may be at the place that it is about.
-    pub fn come_to(&mut self, part: &SubStep) -> Result<(), Fault> {
+    pub fn sub_step(&mut self, part: &SubStep) -> Result<(), Fault> {
         match part {
-            SubStep::Barrier { .. } => self.meet(),
+            SubStep::Barrier { .. } => self.after_barrier(),
             SubStep::SmemWrite(place) => {
                 let place = place.offset..place.offset + place.bytes;
                 alone("write", &place, "write", &self.writes)?;
@@ -85,10 +85,10 @@ mod tests {
     #[test]
     fn places_are_for_one_thing_between_two_meetings() {
         let [place, half, beside] = [(0, 256), (128, 128), (256, 64)].map(|(offset, bytes)| Buffer { offset, bytes });
-        let meet = SubStep::Barrier { always: false };
+        let meet = SubStep::Barrier { required: false };
         let run = |parts: &[SubStep]| {
-            let mut meetings = Meetings::default();
-            parts.iter().try_for_each(|part| meetings.come_to(part)).map_err(|fault| fault.message)
+            let mut barriers = BarrierChecker::default();
+            parts.iter().try_for_each(|part| barriers.sub_step(part)).map_err(|fault| fault.message)
         };
         let (write, read) = (SubStep::SmemWrite, SubStep::SmemRead);
         assert_eq!(run(&[write(place), meet, read(half), read(place), meet, write(half), write(beside)]), Ok(()));

@@ -31,7 +31,7 @@ enum Asynchronous {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
     /// A step of this agent.
-    Agent(usize),
+    Partition(usize),
     /// This one of what has been begun.
     Event(usize),
 }
@@ -53,9 +53,9 @@ pub struct Order {
 impl Order {
     /// An order of so many agents, the last of which loads, if one does. Seeds 0 to 2 are the extremes: it goes first and its copies come
     /// late; it goes last and its copies come late; it goes first and everything comes at once.
-    pub fn of(seed: u64, agents: usize) -> Order {
+    pub fn of(seed: u64, partitions: usize) -> Order {
         let mut random = Random(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
-        let (first, last) = (0..=agents as u64, (0..=agents as u64).rev());
+        let (first, last) = (0..=partitions as u64, (0..=partitions as u64).rev());
         let (asynchronous, priorities, fixed) = match seed {
             0 => (Asynchronous::Late, first.collect(), true),
             1 => (Asynchronous::Late, last.collect(), true),
@@ -70,14 +70,14 @@ impl Order {
         if !self.fixed && self.random.below(CHANGES) == 0 {
             self.priorities.iter_mut().for_each(|priority| *priority = self.random.next());
         }
-        let agent = ready.iter().copied().max_by_key(|&agent| self.priorities[agent]);
-        let Some(agent) = agent else { return (events > 0).then(|| Next::Event(self.event(events))) };
+        let partition = ready.iter().copied().max_by_key(|&partition| self.priorities[partition]);
+        let Some(partition) = partition else { return (events > 0).then(|| Next::Event(self.event(events))) };
         let first = match self.asynchronous {
             Asynchronous::Early => true,
             Asynchronous::Late => false,
-            Asynchronous::Random => self.priorities.last() > self.priorities.get(agent),
+            Asynchronous::Random => self.priorities.last() > self.priorities.get(partition),
         };
-        Some(if first && events > 0 { Next::Event(self.event(events)) } else { Next::Agent(agent) })
+        Some(if first && events > 0 { Next::Event(self.event(events)) } else { Next::Partition(partition) })
     }
 
     fn event(&mut self, events: usize) -> usize {
@@ -102,10 +102,10 @@ mod tests {
         };
         assert_eq!(run(7), run(7));
         assert_ne!(run(7), run(8));
-        assert!(run(0).iter().all(|&next| next == Some(Next::Agent(1))), "whoever loads goes first");
-        assert!(run(1).iter().all(|&next| next == Some(Next::Agent(0))));
+        assert!(run(0).iter().all(|&next| next == Some(Next::Partition(1))), "whoever loads goes first");
+        assert!(run(1).iter().all(|&next| next == Some(Next::Partition(0))));
         assert_eq!(run(2)[3], Some(Next::Event(0)));
-        for side in [Next::Agent(0), Next::Agent(1), Next::Event(2)] {
+        for side in [Next::Partition(0), Next::Partition(1), Next::Event(2)] {
             assert!(run(7).contains(&Some(side)), "{side:?}");
         }
         assert_eq!(Order::of(9, 2).next(&[], 0), None);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::agent::{Agent, Flight, Promise, Sum};
+use super::agent::{Accumulator, InFlightMma, Partition, Promise};
 use super::fault::{Fault, broken};
 use super::shared::{Operand, Shared, Where};
 use super::source::{Form, Source};
@@ -10,79 +10,86 @@ use crate::backend::ptx::OperandPlan;
 use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::ir::{OpId, Value};
 
-impl<'a> Agent<'a> {
+impl<'a> Partition<'a> {
     /// Issues products: they land at once, or run on their own.
     ///
     /// # Errors
     /// What they read is not there.
-    pub fn multiply(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<(), Fault> {
+    pub fn mma_group(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<(), Fault> {
         let last = plan.last().ok_or_else(|| broken("a group of no products"))?;
         if plan.order.release {
-            self.end_turn(shared)?;
+            self.order_arrive(shared)?;
         }
         let operands = self.operands(shared, plan)?;
         let complete = plan
             .ops
             .iter()
-            .all(|id| matches!(self.kernel.context.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()));
+            .all(|id| matches!(self.kernel.info.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()));
         let mut made: HashMap<Value, Promise> = HashMap::new();
         let module = self.kernel.module;
-        let mut products = Vec::new();
+        let mut mmas = Vec::new();
         for issue in &plan.issue {
             let id = plan.ops[issue.op];
-            let sum = self.sum(id, (plan, &made), complete)?;
+            let sum = self.accumulator(id, (plan, &made), complete)?;
             let promise = Promise::default();
             made.insert(module.op(id).results[0], promise.clone());
-            products.push((id, sum, promise));
+            mmas.push((id, sum, promise));
         }
-        let mut gives = Vec::new();
+        let mut has_release = Vec::new();
         for channel in &plan.releases {
-            let place = self.held.remove(channel);
-            let held = place.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
-            gives.push((*channel, held.place));
+            let slot = self.acquired.remove(channel);
+            let held = slot.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
+            has_release.push((*channel, held.slot));
         }
         if complete {
-            for ((id, sum, promise), [left, right]) in products.iter().zip(&operands) {
+            for ((id, sum, promise), [left, right]) in mmas.iter().zip(&operands) {
                 let tiles = [shared.read(left, *id)?, shared.read(right, *id)?];
-                let held = self.product(*id, tiles, sum)?;
+                let held = self.mma(*id, tiles, sum)?;
                 *promise.borrow_mut() = held.clone();
                 self.frame.set(module.op(*id).results[0], held);
             }
-            return gives.into_iter().try_for_each(|(_, place)| shared.rings.give(place, self.team));
+            return has_release.into_iter().try_for_each(|(_, slot)| shared.pipelines.release(slot, self.group));
         }
         let number = shared.number();
-        shared.fly(number, (last, self.team), operands)?;
+        shared.issue_mmas(number, (last, self.group), operands)?;
         for (value, promise) in made {
             self.frame.forget(value);
             self.deferred.remove(&value);
-            self.running.insert(value, (number, promise));
+            self.in_flight_values.insert(value, (number, promise));
         }
-        self.flights.push_back(Flight { number, last, ops: plan.ops.clone(), products, gives, carried: false });
+        self.in_flight.push_back(InFlightMma {
+            number,
+            last,
+            ops: plan.ops.clone(),
+            mmas,
+            releases: has_release,
+            from_previous_iteration: false,
+        });
         Ok(())
     }
 
     /// What a product adds to. Products that run on their own add up in order, so that it need not be there yet.
-    fn sum(
+    fn accumulator(
         &mut self,
         id: OpId,
         (plan, made): (&MmaGroup, &HashMap<Value, Promise>),
         complete: bool,
-    ) -> Result<Sum, Fault> {
+    ) -> Result<Accumulator, Fault> {
         let module = self.kernel.module;
         let value = module.op(id).operands[2];
         if let Some(promise) = made.get(&value) {
-            return Ok(Sum::Promised(promise.clone()));
+            return Ok(Accumulator::Promised(promise.clone()));
         }
         if plan.ops.iter().any(|&other| module.op(other).results[0] == value) {
             return Err(broken(format!("op {} adds to what is not issued yet", id.index())));
         }
-        match self.running.get(&value) {
-            Some((_, promise)) if !complete && self.kernel.context.accumulates_in_place(id) => {
-                Ok(Sum::Promised(promise.clone()))
+        match self.in_flight_values.get(&value) {
+            Some((_, promise)) if !complete && self.kernel.info.accumulates_in_place(id) => {
+                Ok(Accumulator::Promised(promise.clone()))
             }
             _ => {
-                self.need(value)?;
-                Ok(Sum::Held(self.frame.get(value)))
+                self.require(value)?;
+                Ok(Accumulator::Held(self.frame.get(value)))
             }
         }
     }
@@ -94,9 +101,9 @@ impl<'a> Agent<'a> {
             let id = *plan.ops.get(issue.op).ok_or_else(|| broken("a product of no op"))?;
             let before = at.checked_sub(1).map(|before| (plan.ops[plan.issue[before].op], operands[before].clone()));
             operands.push(match before {
-                Some((other, [left, right])) if issue.extends_n => [left, self.behind(right, other, id)?],
+                Some((other, [left, right])) if issue.extends_n => [left, self.adjacent_operand(right, other, id)?],
                 None if issue.extends_n => return Err(broken(format!("op {} widens nothing", id.index()))),
-                _ => self.own_operands(shared, id)?,
+                _ => self.mma_operands(shared, id)?,
             });
         }
         match is_each_once(plan) {
@@ -105,10 +112,10 @@ impl<'a> Agent<'a> {
         }
     }
 
-    fn own_operands(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<[Operand; 2], Fault> {
+    fn mma_operands(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<[Operand; 2], Fault> {
         let module = self.kernel.module;
         let op = module.op(id);
-        let Some(Ok(plan)) = self.kernel.context.inference.products.get(&id) else {
+        let Some(Ok(plan)) = self.kernel.info.inference.products.get(&id) else {
             return Err(broken(format!("op {} has no plan", id.index())));
         };
         let [a, b] = [op.operands[0], op.operands[1]];
@@ -121,39 +128,39 @@ impl<'a> Agent<'a> {
         value: Value,
         (plan, is_left): (&OperandPlan, bool),
     ) -> Result<Operand, Fault> {
-        let Some(load) = self.fetched(value) else { return self.in_registers(value) };
+        let Some(load) = self.staged_load(value) else { return self.register_operand(value) };
         let module = self.kernel.module;
         let form = (module.shape(value), is_left);
         let result = module.op(load).results[0];
         if let Some(channel) = self.kernel.channel_of(load) {
-            let held = self.held.get(&channel).copied();
+            let held = self.acquired.get(&channel).copied();
             let held = held.ok_or_else(|| broken(format!("channel {channel} is read, and not held")))?;
-            if !held.arrived {
+            if !held.is_full {
                 return Err(broken(format!("the tiles of channel {channel} are read before they are waited for")));
             }
-            let place = self.kernel.roles().and_then(|roles| roles.operand_slot(load));
-            let place = place.ok_or_else(|| broken(format!("op {} has no place in a stage", load.index())))?;
+            let slot = self.kernel.warp_spec().and_then(|warp_spec| warp_spec.operand_slot(load));
+            let slot = slot.ok_or_else(|| broken(format!("op {} has no place in a stage", load.index())))?;
             let source = Source::in_panels(
                 plan,
-                place.panel_rows,
-                place.smem_offset as usize + place.partition_stride as usize * self.team,
+                slot.panel_rows,
+                slot.smem_offset as usize + slot.partition_stride as usize * self.group,
                 form,
             )?;
-            return Ok(Operand::At(Where::Ring(held.place), source));
+            return Ok(Operand::At(Where::Pipeline(held.slot), source));
         }
-        let (number, copy) = self.ahead[&load];
+        let (number, copy) = self.cp_async_loads[&load];
         let copies = shared.copies(number)?;
-        let (stage, tile) = copies.now.ok_or_else(|| broken("nothing has been copied ahead"))?;
+        let (stage, tile) = copies.current.ok_or_else(|| broken("nothing has been copied ahead"))?;
         let start = copies.plan.copies[copy].smem_offset;
         let source = Source::in_order(plan, start, form, module.dtype(result));
-        Ok(Operand::At(Where::Ahead(number, stage, tile), source))
+        Ok(Operand::At(Where::CpAsync(number, stage, tile), source))
     }
 
     /// The right operand that stands behind another one.
-    fn behind(&self, right: Operand, before: OpId, id: OpId) -> Result<Operand, Fault> {
-        let products = &self.kernel.context.inference.products;
+    fn adjacent_operand(&self, right: Operand, before: OpId, id: OpId) -> Result<Operand, Fault> {
+        let mmas = &self.kernel.info.inference.products;
         let fault = || broken(format!("op {} cannot be one instruction with the one before", id.index()));
-        let (Some(Ok(plan)), Some(Ok(other))) = (products.get(&before), products.get(&id)) else { return Err(fault()) };
+        let (Some(Ok(plan)), Some(Ok(other))) = (mmas.get(&before), mmas.get(&id)) else { return Err(fault()) };
         let Operand::At(at, source) = right else { return Err(fault()) };
         let Form::Panels(_, rows) = source.form else { return Err(fault()) };
         let bytes = plan.widened_by(other, rows).ok_or_else(fault)?;

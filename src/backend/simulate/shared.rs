@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::boxes;
-use super::copies::Copies;
+use super::copies::CpAsyncCopies;
 use super::fault::{Fault, broken};
 use super::kernel::Kernel;
-use super::rings::{Place, Rings};
+use super::rings::{Pipelines, StageSlot};
 use super::source::Source;
 use super::stage::{Stage, Tile};
 use crate::backend::cpu::Held;
@@ -17,9 +17,9 @@ use crate::ir::OpId;
 /// Which stage.
 #[derive(Clone, Copy, Debug)]
 pub enum Where {
-    Ring(Place),
+    Pipeline(StageSlot),
     /// Of the copies with this number.
-    Ahead(usize, usize, Tile),
+    CpAsync(usize, usize, Tile),
 }
 
 /// An operand of a product.
@@ -31,7 +31,7 @@ pub enum Operand {
 
 /// A box on its way.
 struct Arriving<'a> {
-    place: Place,
+    slot: StageSlot,
     map: &'a TensorMap,
     coordinates: Vec<i64>,
     at: usize,
@@ -39,27 +39,27 @@ struct Arriving<'a> {
 
 /// Products that run on their own and have not read their operands.
 struct Reading {
-    flight: u64,
+    mma_group: u64,
     reader: OpId,
     /// The team, band or group whose products they are.
-    crew: usize,
+    group: usize,
     operands: Vec<[Operand; 2]>,
     /// The stages that they stand in.
-    places: Vec<Where>,
+    stages: Vec<Where>,
     done: bool,
 }
 
 /// What the agents share.
 pub struct Shared<'a> {
     pub kernel: &'a Kernel<'a>,
-    pub rings: Rings,
+    pub pipelines: Pipelines,
     /// Turns of teams, of each kind, that have ended.
-    pub passed: [u64; OrderPoint::ALL.len()],
+    pub order_counts: [u64; OrderPoint::ALL.len()],
     /// Turns of bands or groups that have ended.
-    pub turns: u64,
+    pub order_span_count: u64,
     /// How often each of those that multiply has come to where they meet.
-    pub meetings: Vec<u64>,
-    copies: BTreeMap<usize, Copies>,
+    pub barrier_counts: Vec<u64>,
+    copies: BTreeMap<usize, CpAsyncCopies>,
     boxes: Vec<Arriving<'a>>,
     readings: Vec<Reading>,
     /// Numbers of copies and flights so far.
@@ -68,14 +68,14 @@ pub struct Shared<'a> {
 
 impl<'a> Shared<'a> {
     pub fn new(kernel: &'a Kernel<'a>) -> Shared<'a> {
-        let crews = [kernel.crews(), kernel.sharers()];
-        let rings = kernel.roles().map(|roles| Rings::of(roles, crews)).unwrap_or_default();
+        let group_counts = [kernel.consumer_groups(), kernel.sharing_groups()];
+        let pipelines = kernel.warp_spec().map(|warp_spec| Pipelines::of(warp_spec, group_counts)).unwrap_or_default();
         Shared {
             kernel,
-            rings,
-            passed: [0; OrderPoint::ALL.len()],
-            turns: 0,
-            meetings: vec![0; kernel.crews()],
+            pipelines,
+            order_counts: [0; OrderPoint::ALL.len()],
+            order_span_count: 0,
+            barrier_counts: vec![0; kernel.consumer_groups()],
             copies: BTreeMap::new(),
             boxes: Vec::new(),
             readings: Vec::new(),
@@ -91,7 +91,7 @@ impl<'a> Shared<'a> {
 
     /// How much is under way.
     pub fn events(&self) -> usize {
-        let copies: usize = self.copies.values().map(|copies| copies.begun.len()).sum();
+        let copies: usize = self.copies.values().map(|copies| copies.issued.len()).sum();
         self.boxes.len() + copies + self.unread().count()
     }
 
@@ -106,13 +106,13 @@ impl<'a> Shared<'a> {
     pub fn happen(&mut self, which: usize) -> Result<(), Fault> {
         let Some(mut which) = which.checked_sub(self.boxes.len()) else { return self.arrive(which) };
         for copies in self.copies.values_mut() {
-            match which.checked_sub(copies.begun.len()) {
+            match which.checked_sub(copies.issued.len()) {
                 Some(rest) => which = rest,
                 None => return copies.finish(which),
             }
         }
-        let flight = self.unread().nth(which).map(|reading| reading.flight);
-        flight.map_or(Ok(()), |flight| self.read_operands(flight))
+        let mma_group = self.unread().nth(which).map(|reading| reading.mma_group);
+        mma_group.map_or(Ok(()), |mma_group| self.read_operands(mma_group))
     }
 
     // Boxes.
@@ -121,24 +121,24 @@ impl<'a> Shared<'a> {
     ///
     /// # Errors
     /// The stage is still used.
-    pub fn fill(&mut self, channel: u32, coordinates: Vec<Vec<Vec<i64>>>) -> Result<(), Fault> {
+    pub fn produce(&mut self, channel: u32, coordinates: Vec<Vec<Vec<i64>>>) -> Result<(), Fault> {
         let plan = self.kernel.channel(channel)?;
-        let place = self.rings.to_fill(plan.pipeline, channel)?;
+        let slot = self.pipelines.next_to_produce(plan.pipeline, channel)?;
         let count = coordinates.iter().map(Vec::len).sum();
-        self.rings.fill(place, count, plan.bytes())?;
+        self.pipelines.produce(slot, count, plan.bytes())?;
         for (load, all) in plan.loads.iter().zip(coordinates) {
             for (part, coordinates) in load.boxes.iter().zip(all) {
                 let at = (load.smem_offset + part.smem_offset) as usize;
-                self.boxes.push(Arriving { place, map: &load.map, coordinates, at });
+                self.boxes.push(Arriving { slot, map: &load.map, coordinates, at });
             }
         }
         Ok(())
     }
 
     fn arrive(&mut self, which: usize) -> Result<(), Fault> {
-        let Arriving { place, map, coordinates, at } = self.boxes.remove(which);
+        let Arriving { slot: place, map, coordinates, at } = self.boxes.remove(which);
         let launch = (self.kernel.memory, self.kernel.params);
-        let stage = self.rings.stage(place);
+        let stage = self.pipelines.stage(place);
         let bytes = boxes::copy(map, &coordinates, launch, (stage, at))?;
         stage.wrote(bytes);
         Ok(())
@@ -146,7 +146,7 @@ impl<'a> Shared<'a> {
 
     // Copies ahead.
 
-    pub fn start_copies(&mut self, copies: Copies) -> usize {
+    pub fn begin_cp_async(&mut self, copies: CpAsyncCopies) -> usize {
         let number = self.number() as usize;
         self.copies.insert(number, copies);
         number
@@ -156,13 +156,13 @@ impl<'a> Shared<'a> {
     ///
     /// # Errors
     /// Their loop has ended.
-    pub fn copies(&mut self, number: usize) -> Result<&mut Copies, Fault> {
+    pub fn copies(&mut self, number: usize) -> Result<&mut CpAsyncCopies, Fault> {
         self.copies.get_mut(&number).ok_or_else(|| broken("copies of a loop that has ended"))
     }
 
     /// # Errors
     /// Somebody still uses a stage.
-    pub fn stop_copies(&mut self, number: usize) -> Result<(), Fault> {
+    pub fn end_cp_async(&mut self, number: usize) -> Result<(), Fault> {
         self.copies.remove(&number).map_or(Ok(()), |mut copies| copies.end())
     }
 
@@ -170,8 +170,8 @@ impl<'a> Shared<'a> {
 
     fn stage(&mut self, at: Where) -> Result<(&mut Stage, Tile), Fault> {
         match at {
-            Where::Ring(place) => Ok((self.rings.stage(place), place.tile)),
-            Where::Ahead(number, stage, tile) => Ok((self.copies(number)?.stage(stage), tile)),
+            Where::Pipeline(slot) => Ok((self.pipelines.stage(slot), slot.tile)),
+            Where::CpAsync(number, stage, tile) => Ok((self.copies(number)?.stage(stage), tile)),
         }
     }
 
@@ -194,24 +194,24 @@ impl<'a> Shared<'a> {
     ///
     /// # Errors
     /// A stage holds something else.
-    pub fn fly(
+    pub fn issue_mmas(
         &mut self,
-        flight: u64,
-        (reader, crew): (OpId, usize),
+        mma_group: u64,
+        (reader, group): (OpId, usize),
         operands: Vec<[Operand; 2]>,
     ) -> Result<(), Fault> {
-        let place = |operand: &Operand| if let &Operand::At(at, _) = operand { Some(at) } else { None };
-        let places: Vec<Where> = operands.iter().flatten().filter_map(place).collect();
+        let slot = |operand: &Operand| if let &Operand::At(at, _) = operand { Some(at) } else { None };
+        let places: Vec<Where> = operands.iter().flatten().filter_map(slot).collect();
         for &at in &places {
             let (stage, tile) = self.stage(at)?;
-            stage.hold(tile, (reader, crew))?;
+            stage.hold(tile, (reader, group))?;
         }
-        self.readings.push(Reading { flight, reader, crew, operands, places, done: false });
+        self.readings.push(Reading { mma_group, reader, group, operands, stages: places, done: false });
         Ok(())
     }
 
-    fn read_operands(&mut self, flight: u64) -> Result<(), Fault> {
-        let Some(at) = self.readings.iter().position(|reading| reading.flight == flight && !reading.done) else {
+    fn read_operands(&mut self, mma_group: u64) -> Result<(), Fault> {
+        let Some(at) = self.readings.iter().position(|reading| reading.mma_group == mma_group && !reading.done) else {
             return Ok(());
         };
         let (reader, operands) = (self.readings[at].reader, self.readings[at].operands.clone());
@@ -228,12 +228,12 @@ impl<'a> Shared<'a> {
     ///
     /// # Errors
     /// A stage holds something else.
-    pub fn land(&mut self, flight: u64) -> Result<Vec<[Held; 2]>, Fault> {
-        self.read_operands(flight)?;
-        let Some(at) = self.readings.iter().position(|reading| reading.flight == flight) else {
+    pub fn complete_mmas(&mut self, mma_group: u64) -> Result<Vec<[Held; 2]>, Fault> {
+        self.read_operands(mma_group)?;
+        let Some(at) = self.readings.iter().position(|reading| reading.mma_group == mma_group) else {
             return Err(broken("products land that were not issued"));
         };
-        let Reading { reader, crew, operands, places, .. } = self.readings.remove(at);
+        let Reading { reader, group: crew, operands, stages: places, .. } = self.readings.remove(at);
         for at in places {
             self.stage(at)?.0.let_go((reader, crew));
         }

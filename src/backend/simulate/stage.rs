@@ -10,7 +10,7 @@ const POISON: u8 = 0xe7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
     pub of: u32,
-    pub turn: u64,
+    pub number: u64,
 }
 
 /// A stage.
@@ -26,12 +26,12 @@ pub struct Stage {
     /// Products that have not landed, of which team or band.
     readers: Vec<(OpId, usize)>,
     /// How often all that was announced has arrived.
-    arrived: u64,
+    full_count: u64,
 }
 
 impl Stage {
     pub fn new(size: usize) -> Stage {
-        Stage { size, bytes: Vec::new(), tile: None, awaited: 0, under_way: 0, readers: Vec::new(), arrived: 0 }
+        Stage { size, bytes: Vec::new(), tile: None, awaited: 0, under_way: 0, readers: Vec::new(), full_count: 0 }
     }
 
     /// Does it hold nothing that somebody needs?
@@ -54,7 +54,7 @@ impl Stage {
         self.bytes.fill(POISON);
         (self.tile, self.under_way, self.awaited) = (Some(tile), writes, announced.into());
         // What is passed on with nothing in it is there at once.
-        self.arrived += u64::from(writes == 0 && announced == 0);
+        self.full_count += u64::from(writes == 0 && announced == 0);
         Ok(())
     }
 
@@ -73,12 +73,12 @@ impl Stage {
     ///
     /// # Errors
     /// One does.
-    pub fn is_left_by(&self, crew: usize) -> Result<(), Fault> {
-        self.is_read_by(|&other| other == crew, "is given back")
+    pub fn is_left_by(&self, group: usize) -> Result<(), Fault> {
+        self.is_read_by(|&other| other == group, "is given back")
     }
 
     fn is_read_by(&self, whom: impl Fn(&usize) -> bool, what: &str) -> Result<(), Fault> {
-        if let Some((reader, _)) = self.readers.iter().find(|(_, crew)| whom(crew)) {
+        if let Some((reader, _)) = self.readers.iter().find(|(_, group)| whom(group)) {
             return Err(broken(format!(
                 "a stage of {:?} {what} while op {} still reads it",
                 self.tile,
@@ -113,7 +113,7 @@ impl Stage {
     pub fn wrote(&mut self, bytes: u32) {
         self.under_way -= 1;
         self.awaited -= i64::from(bytes);
-        self.arrived += u64::from(self.under_way == 0 && self.awaited <= 0);
+        self.full_count += u64::from(self.under_way == 0 && self.awaited <= 0);
     }
 
     /// Have all bytes arrived that were announced?
@@ -122,17 +122,17 @@ impl Stage {
     }
 
     /// How often all that was announced has arrived.
-    pub fn arrived(&self) -> u64 {
-        self.arrived
+    pub fn full_count(&self) -> u64 {
+        self.full_count
     }
 
     /// A product may read it from here on.
     ///
     /// # Errors
     /// It holds other tiles, or not yet these.
-    pub fn hold(&mut self, tile: Tile, (reader, crew): (OpId, usize)) -> Result<(), Fault> {
+    pub fn hold(&mut self, tile: Tile, (reader, group): (OpId, usize)) -> Result<(), Fault> {
         self.holds(tile, reader)?;
-        self.readers.push((reader, crew));
+        self.readers.push((reader, group));
         Ok(())
     }
 
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::ir::Opcode;
 
-    const TILE: Tile = Tile { of: 3, turn: 1 };
+    const TILE: Tile = Tile { of: 3, number: 1 };
 
     fn reader() -> OpId {
         let mut module = crate::ir::Module::new();
@@ -194,7 +194,7 @@ mod tests {
         stage.wrote(4);
         assert!(!stage.is_full() && stage.holds(TILE, reader()).is_err() && stage.free().is_err());
         stage.wrote(4);
-        assert!(stage.is_full() && stage.holds(Tile { turn: 2, ..TILE }, reader()).is_err());
+        assert!(stage.is_full() && stage.holds(Tile { number: 2, ..TILE }, reader()).is_err());
         stage.hold(TILE, (reader(), 1)).unwrap();
         assert!(stage.is_left_by(0).is_ok() && stage.is_left_by(1).is_err());
         assert_eq!((stage.read(4, 2).unwrap(), stage.read(0, 1).unwrap()), (0x0201, POISON.into()));

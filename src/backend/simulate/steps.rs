@@ -1,44 +1,45 @@
 //! What an agent does at each step.
 
-use super::agent::{Agent, Sent, Taken, Turn};
+use super::agent::{AcquiredStage, Partition, PendingStore, StepOutcome};
 use super::fault::{Fault, broken};
 use super::groups;
 use super::shared::Shared;
 use super::strips;
 use crate::backend::cpu::Held;
 use crate::backend::ptx::schedule::{
-    OrderPoint as TeamTurn, PINGPONG_GROUPS, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
+    OrderPoint, PINGPONG_GROUPS, StageSource, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::ir::{Loc, OpId, Opcode, Sign};
 
-impl<'a> Agent<'a> {
+impl<'a> Partition<'a> {
     /// What the next step waits for, if it has to.
     ///
     /// # Errors
     /// It waits for what cannot come.
-    pub fn waits_for(&self, shared: &Shared<'a>) -> Result<Option<String>, Fault> {
+    pub fn blocked_by(&self, shared: &Shared<'a>) -> Result<Option<String>, Fault> {
         let Some(step) = self.next_step()? else { return Ok(None) };
         match step {
             &Step::Produce(channel) => {
-                let place = shared.rings.to_fill(self.kernel.channel(channel)?.pipeline, channel)?;
-                Ok((!shared.rings.is_free(place)).then(|| format!("fill {channel}: stage {} is not free", place.stage)))
+                let slot = shared.pipelines.next_to_produce(self.kernel.channel(channel)?.pipeline, channel)?;
+                Ok((!shared.pipelines.is_free(slot))
+                    .then(|| format!("fill {channel}: stage {} is not free", slot.stage)))
             }
             Step::ConsumerWait(wait) => {
-                let Some(held) = self.held.get(&wait.channel) else { return Ok(None) };
-                let (channel, stage) = (wait.channel, held.place.stage);
-                let waits = !shared.rings.has_arrived(held.place)?;
-                Ok(waits.then(|| format!("await {channel}: the tiles have not arrived in stage {stage}")))
+                let Some(held) = self.acquired.get(&wait.channel) else { return Ok(None) };
+                let (channel, stage) = (wait.channel, held.slot.stage);
+                let is_blocked = !shared.pipelines.is_full_for(held.slot)?;
+                Ok(is_blocked.then(|| format!("await {channel}: the tiles have not arrived in stage {stage}")))
             }
-            &Step::OrderWait(turn) => {
-                let before = self.turns[turn as usize] * u64::from(PINGPONG_GROUPS) + self.team as u64;
-                let passed = shared.passed[turn as usize];
-                Ok((passed < before).then(|| format!("turn {turn}: {passed} of {before} have ended")))
+            &Step::OrderWait(point) => {
+                let required = self.order_counts[point as usize] * u64::from(PINGPONG_GROUPS) + self.group as u64;
+                let passed = shared.order_counts[point as usize];
+                Ok((passed < required).then(|| format!("turn {point}: {passed} of {required} have ended")))
             }
-            Step::Mma(plan) if plan.order.acquire => Ok(self.waits_for_turn(shared)),
-            Step::ExpOrderWait { .. } => Ok(self.waits_for_turn(shared)),
+            Step::Mma(plan) if plan.order.acquire => Ok(self.blocked_by_order(shared)),
+            Step::ExpOrderWait { .. } => Ok(self.blocked_by_order(shared)),
             Step::Sub(SubStep::Barrier { .. }) if self.kernel.groups > 1 => {
-                let all = shared.meetings.iter().all(|&meetings| meetings > self.met);
+                let all = shared.barrier_counts.iter().all(|&barriers| barriers > self.barrier_count);
                 Ok((!all).then(|| "meet: other groups have not come".to_owned()))
             }
             _ => Ok(None),
@@ -46,34 +47,36 @@ impl<'a> Agent<'a> {
     }
 
     /// The turns of others that have to end first, if some have to.
-    fn waits_for_turn(&self, shared: &Shared<'a>) -> Option<String> {
-        let sharers = self.kernel.sharers() as u64;
-        let (before, ended) = (self.had * sharers + self.team as u64, shared.turns);
-        (sharers > 1 && ended < before).then(|| format!("turn: {ended} of {before} turns have ended"))
+    fn blocked_by_order(&self, shared: &Shared<'a>) -> Option<String> {
+        let sharing_groups = self.kernel.sharing_groups() as u64;
+        let (required, completed) =
+            (self.order_span_count * sharing_groups + self.group as u64, shared.order_span_count);
+        (sharing_groups > 1 && completed < required)
+            .then(|| format!("turn: {completed} of {required} turns have ended"))
     }
 
     /// The next band or group has its turn.
     ///
     /// # Errors
     /// It is another one's turn that ends.
-    pub fn end_turn(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        let (sharers, team) = (self.kernel.sharers() as u64, self.team as u64);
-        let (turn, had) = (shared.turns, self.had);
-        if sharers > 1 && turn != had * sharers + team {
-            return Err(broken(format!("number {team}, which has had {had} turns, ends turn {turn}")));
+    pub fn order_arrive(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
+        let (sharing_groups, group) = (self.kernel.sharing_groups() as u64, self.group as u64);
+        let (point, had) = (shared.order_span_count, self.order_span_count);
+        if sharing_groups > 1 && point != had * sharing_groups + group {
+            return Err(broken(format!("number {group}, which has had {had} turns, ends turn {point}")));
         }
-        self.had += 1;
-        shared.turns += 1;
+        self.order_span_count += 1;
+        shared.order_span_count += 1;
         Ok(())
     }
 
     /// Comes to the place where groups meet, if that is next.
     ///
     /// # Errors
-    /// Those of [`Agent::next_step`].
+    /// Those of [`Partition::next_step`].
     pub fn arrive(&self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        if self.acts == WarpRole::Consumer && matches!(self.next_step()?, Some(Step::Sub(SubStep::Barrier { .. }))) {
-            shared.meetings[self.team] = self.met + 1;
+        if self.role == WarpRole::Consumer && matches!(self.next_step()?, Some(Step::Sub(SubStep::Barrier { .. }))) {
+            shared.barrier_counts[self.group] = self.barrier_count + 1;
         }
         Ok(())
     }
@@ -82,24 +85,22 @@ impl<'a> Agent<'a> {
     ///
     /// # Errors
     /// Those of its ops, at their places; what is wrong with the schedule.
-    pub fn advance(&mut self, shared: &mut Shared<'a>) -> Result<Turn, Fault> {
-        let Some(step) = self.next_step()? else { return Ok(Turn::Went) };
-        let loc = self.place_of(step);
-        let turn = self.step(shared, step).map_err(|fault| Fault { loc: fault.loc.or(loc), ..fault })?;
+    pub fn advance(&mut self, shared: &mut Shared<'a>) -> Result<StepOutcome, Fault> {
+        let Some(step) = self.next_step()? else { return Ok(StepOutcome::Done) };
+        let loc = self.location_of(step);
+        let point = self.step(shared, step).map_err(|fault| Fault { loc: fault.loc.or(loc), ..fault })?;
         self.arrive(shared)?;
-        Ok(turn)
+        Ok(point)
     }
 
     /// The user's place of a step.
-    fn place_of(&self, step: &Step) -> Option<Loc> {
+    fn location_of(&self, step: &Step) -> Option<Loc> {
         let id = match step {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
-                Some(id)
-            }
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => Some(id),
             &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
-            Step::TmaStore(send) => Some(send.op),
+            Step::TmaStore(tma_store) => Some(tma_store.op),
             &Step::If { op, .. } => Some(op),
-            Step::StripMine(strip) => strip.ops().next(),
+            Step::StripMine(strip_mine) => strip_mine.ops().next(),
             Step::Mma(plan) => plan.last(),
             Step::For(plan) => Some(plan.op),
             Step::Loop(plan) => Some(plan.op),
@@ -114,34 +115,36 @@ impl<'a> Agent<'a> {
         id.map(|id| self.kernel.module.op(id).loc)
     }
 
-    fn step(&mut self, shared: &mut Shared<'a>, step: &'a Step) -> Result<Turn, Fault> {
+    fn step(&mut self, shared: &mut Shared<'a>, step: &'a Step) -> Result<StepOutcome, Fault> {
         if let Some(level) = self.levels.last_mut() {
             level.next += 1;
         }
         match step {
             &Step::Deferred(id) => self.name(id)?,
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
-                self.need_operands(id)?;
-                if self.is_silent && groups::is_noticed(self.kernel.module.op(id)) {
+                self.require_operands(id)?;
+                if self.is_silent && groups::has_side_effect(self.kernel.module.op(id)) {
                     self.frame.set_tokens(id);
                 } else {
-                    self.store_before(id)?;
+                    self.complete_stores_before(id)?;
                     self.frame.step(id)?;
                 }
             }
-            Step::StripMine(strip) => self.strip(strip)?,
-            &Step::LocalLoadThreadPrivate(id) => self.own(shared, id)?,
-            &Step::LocalLoad(id) => self.rider(shared, id)?,
-            Step::TmaStore(send) => self.send(send.op)?,
-            Step::Mma(plan) => self.multiply(shared, plan)?,
-            &Step::Produce(channel) => self.fill(shared, channel)?,
-            &Step::Advance(channel) => self.take(shared, channel)?,
+            Step::StripMine(strip_mine) => self.strip_mine(strip_mine)?,
+            &Step::LocalLoad { op: id, from: StageSource::ThreadPrivate } => {
+                self.local_load_thread_private(shared, id)?
+            }
+            &Step::LocalLoad { op: id, from: StageSource::Channel } => self.local_load_stage(shared, id)?,
+            Step::TmaStore(tma_store) => self.tma_store(tma_store.op)?,
+            Step::Mma(plan) => self.mma_group(shared, plan)?,
+            &Step::Produce(channel) => self.produce(shared, channel)?,
+            &Step::Advance(channel) => self.advance_stage(shared, channel)?,
             Step::ConsumerWait(wait) => {
-                let held = self.held.get_mut(&wait.channel);
+                let held = self.acquired.get_mut(&wait.channel);
                 let fault = || broken(format!("channel {} is waited for, and not taken", wait.channel));
                 let held = held.ok_or_else(fault)?;
-                held.arrived = true;
-                if self.seen.remove(&wait.channel).is_some_and(|seen| seen != held.place) {
+                held.is_full = true;
+                if self.try_waited.remove(&wait.channel).is_some_and(|seen| seen != held.slot) {
                     return Err(broken(format!(
                         "a look at channel {} has seen the tiles of another stage",
                         wait.channel
@@ -149,55 +152,55 @@ impl<'a> Agent<'a> {
                 }
             }
             &Step::ConsumerTryWait(channel) => {
-                let ring = self.kernel.channel(channel)?.pipeline;
-                shared.rings.move_on(ring, self.team);
-                let place = shared.rings.to_take(ring, channel, self.team)?;
-                if shared.rings.is_there(place) {
-                    self.seen.insert(channel, place);
+                let pipeline = self.kernel.channel(channel)?.pipeline;
+                shared.pipelines.advance(pipeline, self.group);
+                let slot = shared.pipelines.next_to_acquire(pipeline, channel, self.group)?;
+                if shared.pipelines.is_there(slot) {
+                    self.try_waited.insert(channel, slot);
                 }
             }
-            Step::MmaWait(land) => self.land(shared, land)?,
+            Step::MmaWait(wait) => self.mma_wait(shared, wait)?,
             // Where threads meet, products land; what else a step does within is no matter for tiles.
             Step::Sub(part) => {
                 if *part == SubStep::MmaWaitAll {
-                    self.land_all(shared)?;
+                    self.mma_wait_all(shared)?;
                 }
-                self.met += u64::from(matches!(part, SubStep::Barrier { .. }));
-                self.meetings.come_to(part)?;
+                self.barrier_count += u64::from(matches!(part, SubStep::Barrier { .. }));
+                self.barriers.sub_step(part)?;
             }
             Step::ConsumerRelease(channels) => {
                 for channel in channels {
-                    let held = self.held.remove(channel);
+                    let held = self.acquired.remove(channel);
                     let held = held.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
-                    shared.rings.give(held.place, self.team)?;
+                    shared.pipelines.release(held.slot, self.group)?;
                 }
             }
             Step::ExpOrderWait { .. } => {}
-            Step::ExpOrderArrive(_) => self.end_turn(shared)?,
-            &Step::OrderWait(turn) => self.turns[turn as usize] += 1,
-            &Step::OrderArrive(turn) => {
-                while turn == TeamTurn::SideEffects && !self.sends.is_empty() {
-                    self.store_first()?;
+            Step::ExpOrderArrive(_) => self.order_arrive(shared)?,
+            &Step::OrderWait(point) => self.order_counts[point as usize] += 1,
+            &Step::OrderArrive(point) => {
+                while point == OrderPoint::SideEffects && !self.tma_stores.is_empty() {
+                    self.complete_first_store()?;
                 }
-                shared.passed[turn as usize] += 1;
+                shared.order_counts[point as usize] += 1;
             }
             Step::For(plan) => self.for_loop(shared, plan)?,
-            Step::Loop(plan) => return self.endless_loop(shared, plan),
+            Step::Loop(plan) => return self.loop_op(shared, plan),
             Step::If { op, arms, .. } => self.branch(*op, arms)?,
             &Step::End(id) => return self.end(shared, id),
         }
-        Ok(Turn::Went)
+        Ok(StepOutcome::Done)
     }
 
     /// A value without instructions: it is computed where it is used, if what it comes from is not there yet.
     fn name(&mut self, id: OpId) -> Result<(), Fault> {
         let op = self.kernel.module.op(id);
-        if self.names_fetched(id) {
+        if self.names_staged_tile(id) {
             self.frame.set_tokens(id);
             return Ok(());
         }
-        let (context, code) = (self.kernel.context, op.code);
-        let is_made = context.rematerialized.contains(&id) || is_computed_at_use(context, id);
+        let (info, code) = (self.kernel.info, op.code);
+        let is_made = info.rematerialized.contains(&id) || is_computed_at_use(info, id);
         if !is_made && !matches!(code, Opcode::MakeToken | Opcode::JoinTokens) {
             // Nobody computes it.
             op.results.iter().for_each(|&result| drop(self.frame.forget(result)));
@@ -209,58 +212,62 @@ impl<'a> Agent<'a> {
             self.deferred.insert(op.results[0], id);
             return Ok(());
         }
-        self.need_operands(id)?;
+        self.require_operands(id)?;
         self.frame.step(id)
     }
 
-    fn strip(&mut self, strip: &StripMine) -> Result<(), Fault> {
+    fn strip_mine(&mut self, strip_mine: &StripMine) -> Result<(), Fault> {
         let module = self.kernel.module;
-        let inside = strip.inside(module);
-        for id in strip.ops() {
+        let inside = strip_mine.defined_tiles(module);
+        for id in strip_mine.ops() {
             for &value in module.op(id).operands.iter().filter(|value| !inside.contains(value)) {
-                self.need(value)?;
+                self.require(value)?;
             }
-            self.store_before(id)?;
+            self.complete_stores_before(id)?;
         }
-        let layout = self.kernel.schedule.layout(strip.layout);
-        strips::run(&mut self.frame, (module, self.is_silent), strip, layout)
+        let layout = self.kernel.schedule.layout(strip_mine.layout);
+        strips::run(&mut self.frame, (module, self.is_silent), strip_mine, layout)
     }
 
-    fn own(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
-        let copies = self.ahead.get(&id).copied().filter(|_| self.is_own(id));
+    fn local_load_thread_private(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+        let copies = self.cp_async_loads.get(&id).copied().filter(|_| self.is_thread_private(id));
         let (number, copy) = copies.ok_or_else(|| broken(format!("op {} is not copied ahead", id.index())))?;
-        let tile = shared.copies(number)?.own(copy)?;
+        let tile = shared.copies(number)?.thread_private_tile(copy)?;
         self.frame.set(self.kernel.module.op(id).results[0], tile);
         self.frame.set_tokens(id);
         Ok(())
     }
 
     /// A small tile that has come with the operands of products: read in its stage.
-    fn rider(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
+    fn local_load_stage(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
         let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
-        let roles = self.kernel.roles().ok_or_else(|| fault("nothing is streamed"))?;
-        let place = roles.aux_slot(id).ok_or_else(|| fault("a tile that comes with no others"))?;
-        let channel = place.channel as u32;
-        let held = self.held.get(&channel).filter(|held| held.arrived).map(|held| held.place);
+        let warp_spec = self.kernel.warp_spec().ok_or_else(|| fault("nothing is streamed"))?;
+        let slot = warp_spec.aux_slot(id).ok_or_else(|| fault("a tile that comes with no others"))?;
+        let channel = slot.channel as u32;
+        let held = self.acquired.get(&channel).filter(|held| held.is_full).map(|held| held.slot);
         // Or a product has it, and gives it back when it has landed.
-        let mut kept = self.flights.iter().filter(|flight| !flight.carried).flat_map(|flight| &flight.gives);
-        let kept = || kept.find(|(given, _)| *given == channel).map(|(_, place)| *place);
-        let stage = held.or_else(kept).ok_or_else(|| fault("read in a stage before its tiles are there"))?;
+        let mut in_flight_slot = self
+            .in_flight
+            .iter()
+            .filter(|mma_group| !mma_group.from_previous_iteration)
+            .flat_map(|mma_group| &mma_group.releases);
+        let in_flight_slot = || in_flight_slot.find(|(released, _)| *released == channel).map(|(_, slot)| *slot);
+        let stage = held.or_else(in_flight_slot).ok_or_else(|| fault("read in a stage before its tiles are there"))?;
         let result = self.kernel.module.op(id).results[0];
-        let dtype = self.kernel.context.element_type(result);
-        let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.context.inference.num_elements(result));
-        let there = shared.rings.stage(stage);
+        let dtype = self.kernel.info.element_type(result);
+        let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.info.inference.num_elements(result));
+        let there = shared.pipelines.stage(stage);
         there.holds(stage.tile, id)?;
-        let bits = (0..count).map(|element| there.read(place.smem_offset as usize + element * bytes, bytes));
+        let bits = (0..count).map(|element| there.read(slot.smem_offset as usize + element * bytes, bytes));
         let bits = bits.collect::<Result<Vec<u64>, Fault>>()?;
         self.frame.set(result, Held::of_bits(dtype, bits.into_iter()));
         self.frame.set_tokens(id);
         Ok(())
     }
 
-    fn send(&mut self, id: OpId) -> Result<(), Fault> {
-        self.need_operands(id)?;
-        self.store_before(id)?;
+    fn tma_store(&mut self, id: OpId) -> Result<(), Fault> {
+        self.require_operands(id)?;
+        self.complete_stores_before(id)?;
         let op = self.kernel.module.op(id);
         let mut operands = Vec::new();
         for &value in &op.operands {
@@ -271,14 +278,14 @@ impl<'a> Agent<'a> {
             operands.push(Some(held));
         }
         if !self.is_silent {
-            self.sends.push_back(Sent { id, operands });
+            self.tma_stores.push_back(PendingStore { id, operands });
         }
         self.frame.set_tokens(id);
         Ok(())
     }
 
-    fn fill(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
-        if self.acts != WarpRole::Producer {
+    fn produce(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
+        if self.role != WarpRole::Producer {
             return Err(broken("who multiplies fills a stage"));
         }
         let plan = self.kernel.channel(channel)?;
@@ -288,11 +295,11 @@ impl<'a> Agent<'a> {
             all.push(coordinates.collect::<Result<Vec<Vec<i64>>, Fault>>()?);
             self.frame.set_tokens(load.load);
         }
-        shared.fill(channel, all)
+        shared.produce(channel, all)
     }
 
     /// Where a box begins that stands at this place of the tile of a load.
-    fn coordinates(&self, load: OpId, place: &[i64]) -> Result<Vec<i64>, Fault> {
+    fn coordinates(&self, load: OpId, slot: &[i64]) -> Result<Vec<i64>, Fault> {
         let module = self.kernel.module;
         let op = module.op(load);
         let shape = ViewShape::of(module, op.group(0)[0]);
@@ -300,30 +307,30 @@ impl<'a> Agent<'a> {
         let fastest = contiguous_axis(module, &shape).ok_or_else(|| broken("no dimension is contiguous"))?;
         let start = |axis: usize| {
             let index = self.frame.number(op.group(1)[axis], Sign::Signed)?;
-            Ok(index.saturating_mul(shape.steps[axis]).saturating_add(place[axis]))
+            Ok(index.saturating_mul(shape.steps[axis]).saturating_add(slot[axis]))
         };
         box_order(shape.tile.len(), fastest).map(start).collect()
     }
 
     /// Does the loop of the present step look ahead for a channel?
-    fn looks_ahead(&self, channel: u32) -> bool {
+    fn has_try_wait(&self, channel: u32) -> bool {
         let body = self.levels.last().map(|level| self.kernel.schedule.steps(level.body));
         body.is_some_and(|steps| steps.contains(&Step::ConsumerTryWait(channel)))
     }
 
-    fn take(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
-        if self.acts != WarpRole::Consumer {
+    fn advance_stage(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
+        if self.role != WarpRole::Consumer {
             return Err(broken("who loads takes a stage"));
         }
         let plan = self.kernel.channel(channel)?;
-        let place = shared.rings.to_take(plan.pipeline, channel, self.team)?;
-        if self.held.insert(channel, Taken { place, arrived: false }).is_some() {
+        let slot = shared.pipelines.next_to_acquire(plan.pipeline, channel, self.group)?;
+        if self.acquired.insert(channel, AcquiredStage { slot, is_full: false }).is_some() {
             return Err(broken(format!("channel {channel} is taken twice")));
         }
-        shared.rings.take(place);
+        shared.pipelines.acquire(slot);
         // Who looks ahead moves on there.
-        if !self.looks_ahead(channel) {
-            shared.rings.move_on(plan.pipeline, self.team);
+        if !self.has_try_wait(channel) {
+            shared.pipelines.advance(plan.pipeline, self.group);
         }
         plan.loads.iter().for_each(|load| self.frame.set_tokens(load.load));
         Ok(())

@@ -11,7 +11,7 @@ use crate::layout::Layout;
 const LANES: usize = 32;
 
 /// A strip while it goes on.
-struct Pieces<'f, 'p> {
+struct StripRun<'f, 'p> {
     frame: &'f mut Frame<'p>,
     module: &'f Module,
     inside: HashSet<Value>,
@@ -31,28 +31,29 @@ struct Pieces<'f, 'p> {
 pub fn run(
     frame: &mut Frame<'_>,
     (module, is_silent): (&Module, bool),
-    strip: &StripMine,
+    strip_mine: &StripMine,
     layout: &Layout,
 ) -> Result<(), Fault> {
-    let of = |wanted: StripRole| strip.ops.iter().filter(move |&&(_, part)| part == wanted).map(|&(id, _)| id);
+    let of = |wanted: StripRole| strip_mine.ops.iter().filter(move |&&(_, part)| part == wanted).map(|&(id, _)| id);
     of(StripRole::Preheader).try_for_each(|id| frame.step(id))?;
     let reduces: Vec<OpId> = of(StripRole::Body).filter(|&id| module.op(id).code == Opcode::Reduce).collect();
     let count = layout.num_elements();
     let (made, whole) = (HashMap::new(), HashMap::new());
-    let mut pieces = Pieces { frame, module, inside: strip.inside(module), is_silent, made, whole, count };
+    let mut pieces =
+        StripRun { frame, module, inside: strip_mine.defined_tiles(module), is_silent, made, whole, count };
     let mut covered = vec![false; count];
-    for start in (0..layout.num_registers()).step_by(strip.registers_per_iteration.max(1)) {
-        let elements = elements(layout, start..start + strip.registers_per_iteration);
+    for start in (0..layout.num_registers()).step_by(strip_mine.registers_per_iteration.max(1)) {
+        let elements = elements(layout, start..start + strip_mine.registers_per_iteration);
         elements.iter().for_each(|&element| covered[element as usize] = true);
         pieces.made.clear();
-        for &(id, part) in &strip.ops {
+        for &(id, part) in &strip_mine.ops {
             match part {
-                StripRole::Body => pieces.piece(id, &elements)?,
+                StripRole::Body => pieces.iteration(id, &elements)?,
                 StripRole::View => pieces.name(id),
                 StripRole::Preheader => {}
             }
         }
-        for value in &strip.live_out {
+        for value in &strip_mine.live_out {
             let part = pieces.made.get(value).cloned();
             let part = part.ok_or_else(|| broken(format!("a strip gives %{} and does not make it", value.index())))?;
             pieces.collect(*value, &part, &elements);
@@ -62,8 +63,8 @@ pub fn run(
         return Err(broken("the pieces of a strip are not all of its tiles"));
     }
     reduces.into_iter().try_for_each(|id| pieces.reduce(id))?;
-    let Pieces { frame, mut whole, .. } = pieces;
-    for &value in &strip.live_out {
+    let StripRun { frame, mut whole, .. } = pieces;
+    for &value in &strip_mine.live_out {
         frame.set(value, whole.remove(&value).unwrap_or_default());
     }
     // Other names of what was given.
@@ -77,28 +78,28 @@ pub fn run(
 }
 
 /// The elements that threads hold in these slots.
-fn elements(layout: &Layout, slots: std::ops::Range<usize>) -> Vec<u32> {
-    let slots = slots.start..slots.end.min(layout.num_registers());
-    let all = slots.flat_map(|slot| {
+fn elements(layout: &Layout, registers: std::ops::Range<usize>) -> Vec<u32> {
+    let registers = registers.start..registers.end.min(layout.num_registers());
+    let all = registers.flat_map(|slot| {
         let threads = (0..layout.num_warps()).flat_map(|warp| (0..LANES).map(move |lane| (warp, lane)));
         threads.map(move |(warp, lane)| layout.element(slot, lane, warp))
     });
     all.collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
-impl Pieces<'_, '_> {
+impl StripRun<'_, '_> {
     /// A part of a value.
-    fn part(&self, value: Value, elements: &[u32]) -> Option<Held> {
+    fn slice(&self, value: Value, elements: &[u32]) -> Option<Held> {
         match self.inside.contains(&value) {
             true => self.made.get(&value).cloned(),
             false => Some(self.frame.get(value).part(elements)).filter(|_| self.module.ty(value).as_tile().is_some()),
         }
     }
 
-    /// As [`Pieces::part`], of what an op reads; nothing of what is no tile.
-    fn parts(&self, id: OpId, elements: &[u32]) -> Result<Vec<Option<Held>>, Fault> {
+    /// As [`StripRun::slice`], of what an op reads; nothing of what is no tile.
+    fn operand_slices(&self, id: OpId, elements: &[u32]) -> Result<Vec<Option<Held>>, Fault> {
         let op = self.module.op(id);
-        let part = |&value: &Value| match self.part(value, elements) {
+        let part = |&value: &Value| match self.slice(value, elements) {
             None if self.inside.contains(&value) && self.module.ty(value).as_tile().is_some() => {
                 Err(broken(format!("op {} reads %{}, which its piece has not made", id.index(), value.index())))
             }
@@ -107,7 +108,7 @@ impl Pieces<'_, '_> {
         op.operands.iter().map(part).collect()
     }
 
-    fn piece(&mut self, id: OpId, elements: &[u32]) -> Result<(), Fault> {
+    fn iteration(&mut self, id: OpId, elements: &[u32]) -> Result<(), Fault> {
         let op = self.module.op(id);
         match op.code {
             Opcode::LoadView => {
@@ -117,7 +118,7 @@ impl Pieces<'_, '_> {
             Opcode::StoreView if self.is_silent => {}
             Opcode::StoreView => {
                 let tile = op.operand_group("tile")[0];
-                let parts = self.parts(id, elements)?;
+                let parts = self.operand_slices(id, elements)?;
                 let blank = |(&value, part): (&Value, Option<Held>)| {
                     let part = part.filter(|_| value == tile)?;
                     Some(Held::default().with_part(elements, &part, self.count))
@@ -128,13 +129,13 @@ impl Pieces<'_, '_> {
                 self.frame.store_part(id, &operands, only)?;
             }
             Opcode::Reduce => {
-                let parts = self.parts(id, elements)?;
+                let parts = self.operand_slices(id, elements)?;
                 for (&value, part) in op.operands.iter().zip(parts) {
                     self.collect(value, &part.unwrap_or_default(), elements);
                 }
             }
             _ => {
-                let parts = self.parts(id, elements)?;
+                let parts = self.operand_slices(id, elements)?;
                 let made = self.frame.step_with(id, &parts)?;
                 self.made.insert(op.results[0], made);
             }

@@ -19,8 +19,8 @@ use crate::ir::{BlockId, Module};
 /// Extremes, and two orders by chance.
 const ORDERS: [u64; 5] = [0, 1, 2, 3, 4];
 
-fn run(context: &KernelInfo<'_>, body: BlockId, schedule: &Schedule, launch: &Launch, orders: &[u64]) -> Result<()> {
-    let scheduled = Scheduled { context, body, schedule, maps: Vec::new() };
+fn run(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule, launch: &Launch, orders: &[u64]) -> Result<()> {
+    let scheduled = Scheduled { context: info, body, schedule, maps: Vec::new() };
     let memory = launch.memory();
     Simulation { scheduled: &scheduled }.check(launch.grid, &launch.params, &memory, orders)
 }
@@ -36,9 +36,9 @@ type Kernels = Vec<(String, Module, CompileOptions)>;
 /// Shows the schedules of kernels, which go round their loops a few times, each with a launch.
 fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule, &Launch)) {
     kernels.iter_mut().for_each(|(_, module, _)| launch::shorten(module));
-    each_schedule_of(kernels, |name, context, body, schedule| {
-        if let Some(launch) = Launch::of(context.module, body) {
-            look(name, context, body, schedule, &launch);
+    each_schedule_of(kernels, |name, info, body, schedule| {
+        if let Some(launch) = Launch::of(info.module, body) {
+            look(name, info, body, schedule, &launch);
         }
     });
 }
@@ -47,20 +47,20 @@ fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &KernelInfo<'_>, BlockI
 fn schedules_do_what_their_kernels_do() {
     let (mut number, mut count, mut streamed) = (0, 0, 0);
     let mut failed = Vec::new();
-    each(kernels(), |name, context, body, schedule, launch| {
+    each(kernels(), |name, info, body, schedule, launch| {
         number += 1;
         if number % every(10) != 0 {
             return;
         }
         // What the interpreter does not run is no launch.
-        let program = Program::compile(context.module).unwrap();
+        let program = Program::compile(info.module).unwrap();
         if program.run(launch.grid, &launch.params, &launch.memory(), &RunOptions::default()).is_err() {
             return;
         }
         count += 1;
         streamed += usize::from(schedule.warp_spec.is_some());
-        if let Err(error) = run(context, body, schedule, launch, &ORDERS) {
-            failed.push(format!("{name}: {error}\n{}", schedule.to_text(context.module)));
+        if let Err(error) = run(info, body, schedule, launch, &ORDERS) {
+            failed.push(format!("{name}: {error}\n{}", schedule.to_text(info.module)));
         }
     });
     assert!(failed.is_empty(), "{} of {count} schedules: {}", failed.len(), failed.join("\n"));
@@ -119,16 +119,16 @@ fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
 #[test]
 fn groups_go_for_themselves_and_their_turns_are_noticed() {
     let mut changes = 0;
-    each(mma_order::kernels(), |name, context, body, schedule, launch| {
+    each(mma_order::kernels(), |name, info, body, schedule, launch| {
         assert_eq!(schedule.has_order_barriers(), name.ends_with("sm_90a"), "{name}");
         if !schedule.has_order_barriers() {
             return;
         }
-        assert_eq!(groups::count(context, body, schedule), 2, "{name}");
-        run(context, body, schedule, launch, &ORDERS).unwrap();
+        assert_eq!(groups::count(info, body, schedule), 2, "{name}");
+        run(info, body, schedule, launch, &ORDERS).unwrap();
         for mutant in without_turns(schedule) {
             changes += 1;
-            run(context, body, &mutant, launch, &ORDERS).unwrap_err();
+            run(info, body, &mutant, launch, &ORDERS).unwrap_err();
         }
     });
     assert_eq!(changes, 4);
@@ -161,11 +161,11 @@ fn changed_schedules_do_something_else() {
     let (kernels, some) = if every(2) == 1 { (kernels(), 1) } else { (few, 5) };
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut missed: BTreeMap<&str, String> = BTreeMap::new();
-    each(kernels, |name, context, body, schedule, launch| {
-        if run(context, body, schedule, launch, &[0]).is_err() {
+    each(kernels, |name, info, body, schedule, launch| {
+        if run(info, body, schedule, launch, &[0]).is_err() {
             return;
         }
-        let steps = [false, true].into_iter().flat_map(|waits| mutants(context, schedule, waits));
+        let steps = [false, true].into_iter().flat_map(|waits| mutants(info, schedule, waits));
         let mut of_kind: BTreeMap<&str, usize> = BTreeMap::new();
         for (what, mutant) in steps.chain(roles_instead(schedule)) {
             let number = of_kind.entry(what).or_default();
@@ -175,19 +175,19 @@ fn changed_schedules_do_something_else() {
             }
             let count = seen.entry(what).or_default();
             count[1] += 1;
-            match run(context, body, &mutant, launch, &ORDERS[..4]) {
+            match run(info, body, &mutant, launch, &ORDERS[..4]) {
                 Err(_) => count[0] += 1,
                 Ok(()) => drop(missed.entry(what).or_insert_with(|| name.to_owned())),
             }
         }
     });
-    for (what, [noticed, all]) in &seen {
+    for (what, [has_side_effects, all]) in &seen {
         let example = missed.get(what).map_or("", String::as_str);
-        println!("{what}: {noticed} of {all} noticed {example}");
+        println!("{what}: {has_side_effects} of {all} noticed {example}");
     }
     assert!(seen.len() > 30, "kinds of changes: {seen:?}");
-    for (what, [noticed, _]) in seen {
-        assert!(noticed > 0 || ONLY_THE_CHECKER_SEES.contains(&what), "{what}: never noticed");
+    for (what, [has_side_effects, _]) in seen {
+        assert!(has_side_effects > 0 || ONLY_THE_CHECKER_SEES.contains(&what), "{what}: never noticed");
     }
 }
 
@@ -202,19 +202,22 @@ const OF_THREADS: &[&str] = &[
 fn threads_that_do_not_meet_are_noticed() {
     let kernels = if every(2) == 1 { kernels() } else { barriers::modules().into_iter().map(plain).collect() };
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
-    each(kernels, |_, context, body, schedule, launch| {
-        if run(context, body, schedule, launch, &[0]).is_err() {
+    each(kernels, |_, info, body, schedule, launch| {
+        if run(info, body, schedule, launch, &[0]).is_err() {
             return;
         }
         for (what, mutant) in barriers::mutants(schedule).into_iter().filter(|(what, _)| OF_THREADS.contains(what)) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
-            count[0] += usize::from(run(context, body, &mutant, launch, &[0]).is_err());
+            count[0] += usize::from(run(info, body, &mutant, launch, &[0]).is_err());
         }
     });
-    seen.iter().for_each(|(what, [noticed, all])| println!("{what}: {noticed} of {all} noticed"));
-    let [noticed, all] = seen["a meeting is left out"];
-    assert!(all > 1 && 2 * noticed >= all && seen["a place is read that nobody has written"][0] > 0, "{seen:?}");
+    seen.iter().for_each(|(what, [has_side_effects, all])| println!("{what}: {has_side_effects} of {all} noticed"));
+    let [has_side_effects, all] = seen["a meeting is left out"];
+    assert!(
+        all > 1 && 2 * has_side_effects >= all && seen["a place is read that nobody has written"][0] > 0,
+        "{seen:?}"
+    );
 }
 
 fn plain(module: Module) -> (String, Module, CompileOptions) {

@@ -366,7 +366,7 @@ impl EventBuilder<'_, '_> {
                     self.push(events, step, name(id), what);
                 }
             }
-            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
+            &Step::LocalLoad { op: id, .. } => {
                 let tile = context.module.op(id).results[0];
                 let bytes =
                     crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.op_costs.groups;

@@ -6,7 +6,7 @@ use super::state::core::OTHERWISE;
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::isa::inst::{ProxyFence, Ty};
-use crate::backend::ptx::schedule::{SeqId, Step};
+use crate::backend::ptx::schedule::{SeqId, StageSource, Step};
 use crate::ir::{Op, OpId, Opcode};
 
 impl Lowering<'_> {
@@ -41,7 +41,7 @@ impl Lowering<'_> {
     fn op_of(&self, step: &Step) -> OpId {
         let roles = || self.schedule.warp_spec.as_ref().expect("roles");
         match step {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => id,
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => id,
             &Step::PrivatizedAtomic(id) | &Step::End(id) => id,
             Step::TmaStore(send) => send.op,
             Step::StripMine(strip) => strip.ops[0].0,
@@ -100,8 +100,8 @@ impl Lowering<'_> {
             _ => self.check(id)?,
         }
         self.for_op(id, |lowering| match step {
-            Step::LocalLoadThreadPrivate(_) => lowering.load_own(id),
-            Step::LocalLoad(_) => lowering.load_rider(id),
+            Step::LocalLoad { from: StageSource::ThreadPrivate, .. } => lowering.load_own(id),
+            Step::LocalLoad { from: StageSource::Channel, .. } => lowering.load_rider(id),
             Step::TmaStore(send) => match lowering.send_view(send)? {
                 true => Ok(()),
                 false => lowering.lower_op(send.op),

@@ -58,11 +58,11 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.reserve_own(entry.body);
     lowering.info.select_tma_stores(entry.body);
     let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
-    lowering.report.remarks.cluster_rejected = planned.alone;
+    lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
     // Without a number of blocks, ptxas may save registers for more of them than is good.
     let blocks = lowering.info.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
-    match planned.roles {
+    match planned.warp_spec {
         Some(roles) => {
             if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
                 lowering.report.errors.push(Diagnostic::new(message, None));
@@ -81,7 +81,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             }
         }
     }
-    let unmet = lowering.info.unmet_loop_hints(entry.body, &lowering.schedule, &planned.unstreamed);
+    let unmet = lowering.info.unmet_loop_hints(entry.body, &lowering.schedule, &planned.rejected_loads);
     lowering.report.remarks.unmet(lowering.module, unmet);
     lowering
 }
@@ -139,7 +139,7 @@ pub fn lower<'m>(
     let target = lowering.info.inference.target;
     let layout = lowering.info.layout_text(entry.body);
     let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
-    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.sync.cluster());
+    let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.sync.cluster());
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
     let multiplies = !lowering.info.inference.products.is_empty();

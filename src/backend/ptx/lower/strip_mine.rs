@@ -20,7 +20,7 @@ impl Lowering<'_> {
         let module = self.module;
         let mut accesses: HashMap<OpId, Access> = HashMap::new();
         let mut outside: HashMap<Value, Rc<[Operand]>> = HashMap::new();
-        let inside = strip.inside(module);
+        let inside = strip.defined_tiles(module);
         let of_strip = self.schedule.layout(strip.layout).clone();
         for &(id, part) in &strip.ops {
             let op = module.op(id);

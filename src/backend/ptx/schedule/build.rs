@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use super::KernelInfo;
 use super::ir::pipelines::WarpSpecialization;
-use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
+use super::ir::program::{
+    For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, StripMine, WarpRole,
+};
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
 use crate::backend::ptx::infer::Source;
 use crate::backend::ptx::shared::{Buffer, SharedMemory};
@@ -28,33 +30,33 @@ struct Builder<'a, 'm> {
 impl KernelInfo<'_> {
     /// The schedule of a kernel with this body. `roles`: what is streamed, if anything is; `shared`: with all that is
     /// reserved for the whole kernel.
-    pub fn schedule(&self, body: BlockId, roles: Option<Rc<WarpSpecialization>>, shared: &SharedMemory) -> Schedule {
+    pub fn schedule(&self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, smem: &SharedMemory) -> Schedule {
         let warps = self.consumer_warps();
-        let agents = match roles {
+        let partitions = match warp_spec {
             Some(_) => vec![(WarpRole::Consumer, 0..warps), (WarpRole::Producer, warps..warps + self.producer_warps())],
             None => vec![(WarpRole::All, 0..warps)],
         };
         let schedule = Schedule {
-            warp_spec: roles,
+            warp_spec,
             privatized: self.privatized,
             mma_partitions: self.mma_partitions(body),
             ..Schedule::default()
         };
         let mut builder = Builder {
             info: self,
-            smem: shared.clone(),
+            smem: smem.clone(),
             role: WarpRole::All,
             thread_private_loads: HashSet::new(),
             staged_loads: HashSet::new(),
             schedule,
         };
-        for (acts, warps) in agents {
-            builder.role = acts;
+        for (role, warps) in partitions {
+            builder.role = role;
             let body = builder.block(body);
-            builder.schedule.partitions.push(Partition { role: acts, warps, body });
+            builder.schedule.partitions.push(Partition { role, warps, body });
         }
         self.insert_waits(&mut builder.schedule);
-        self.insert_barriers(&mut builder.schedule, shared);
+        self.insert_barriers(&mut builder.schedule, smem);
         self.overlap_mmas(&mut builder.schedule);
         self.insert_try_waits(&mut builder.schedule);
         self.order_mmas(&mut builder.schedule);
@@ -92,14 +94,16 @@ impl Builder<'_, '_> {
         // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
-            || self.warp_spec().is_some_and(|roles| {
-                roles.producer_ops.contains(&id) || roles.is_producer_load(id) || roles.staging_channel_of(id).is_some()
+            || self.warp_spec().is_some_and(|warp_spec| {
+                warp_spec.producer_ops.contains(&id)
+                    || warp_spec.is_producer_load(id)
+                    || warp_spec.staging_channel_of(id).is_some()
             })
     }
 
     fn consumer_steps(&mut self, ops: &[OpId]) -> Vec<Step> {
         let ops = &self.sink_aux_loads(ops)[..];
-        let mut runs = self.info.strip_finder(ops, &|id| self.is_in_stage(id));
+        let mut strip_finder = self.info.strip_finder(ops, &|id| self.is_in_stage(id));
         let mut steps = Vec::with_capacity(ops.len());
         let mut next = 0;
         while let Some(&id) = ops.get(next) {
@@ -108,22 +112,22 @@ impl Builder<'_, '_> {
                 next += 1;
                 continue;
             }
-            if let Some(run) = runs.at(self.info, next) {
-                next += run.ops.len();
-                let layout = self.schedule.layout_id(run.layout);
+            if let Some(candidate) = strip_finder.at(self.info, next) {
+                next += candidate.ops.len();
+                let layout = self.schedule.layout_id(candidate.layout);
                 steps.push(Step::StripMine(Rc::new(StripMine {
                     layout,
-                    registers_per_iteration: run.registers_per_iteration,
-                    ops: run.ops,
-                    live_out: run.live_out,
+                    registers_per_iteration: candidate.registers_per_iteration,
+                    ops: candidate.ops,
+                    live_out: candidate.live_out,
                 })));
                 continue;
             }
-            steps.extend(self.warp_spec().and_then(|roles| roles.staging_channel_of(id)).map(Step::Advance));
+            steps.extend(self.warp_spec().and_then(|warp_spec| warp_spec.staging_channel_of(id)).map(Step::Advance));
             steps.push(self.step(id));
-            let given = self.released_by(id);
-            if !given.is_empty() {
-                steps.push(Step::ConsumerRelease(given));
+            let released = self.released_by(id);
+            if !released.is_empty() {
+                steps.push(Step::ConsumerRelease(released));
             }
             next += 1;
         }
@@ -131,24 +135,26 @@ impl Builder<'_, '_> {
     }
 
     fn step(&mut self, id: OpId) -> Step {
-        let context = self.info;
-        let op = context.module.op(id);
-        let lent =
-            self.warp_spec().and_then(|roles| roles.staging_channel_of(id)).filter(|_| self.role == WarpRole::Producer);
-        if let Some(channel) = lent {
+        let info = self.info;
+        let op = info.module.op(id);
+        let staging_channel = self
+            .warp_spec()
+            .and_then(|warp_spec| warp_spec.staging_channel_of(id))
+            .filter(|_| self.role == WarpRole::Producer);
+        if let Some(channel) = staging_channel {
             return Step::Produce(channel);
         }
         match op.code {
-            _ if context.rematerialized.contains(&id) => Step::Deferred(id),
+            _ if info.rematerialized.contains(&id) => Step::Deferred(id),
             Opcode::FToF if self.is_in_smem(op.results[0]) => Step::Deferred(id),
             Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast | Opcode::Reshape => {
                 Step::Deferred(id)
             }
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
-            Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Deferred(id),
+            Opcode::WithLayout if info.inference.source(op.results[0]) == Source::Virtual => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
-            Opcode::AtomicRmw if context.privatized_atomics.contains(&id) => Step::PrivatizedAtomic(id),
-            Opcode::StoreView | Opcode::AtomicRedView if context.tma_stores.contains_key(&id) => self.tma_store(id),
+            Opcode::AtomicRmw if info.privatized_atomics.contains(&id) => Step::PrivatizedAtomic(id),
+            Opcode::StoreView | Opcode::AtomicRedView if info.tma_stores.contains_key(&id) => self.tma_store(id),
             Opcode::For => self.for_loop(id),
             Opcode::Loop => {
                 let body = op.regions[0];
@@ -157,24 +163,22 @@ impl Builder<'_, '_> {
             }
             Opcode::If => {
                 let arms = op.regions.iter().map(|&region| self.block(region)).collect();
-                Step::If { op: id, arms, pure: context.is_pure(id) }
+                Step::If { op: id, arms, pure: info.is_pure(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
-            code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => {
-                Step::Deferred(id)
-            }
+            code if code.is_elementwise() && info.inference.source(op.results[0]) == Source::Free => Step::Deferred(id),
             _ => Step::Exec(id),
         }
     }
 
     fn tma_store(&mut self, id: OpId) -> Step {
-        let TmaStorePlan { layout, tile, staging: outbox } = self.info.tma_stores[&id].clone();
-        Step::TmaStore(Box::new(TmaStore { op: id, layout: self.schedule.layout_id(&layout), tile, staging: outbox }))
+        let TmaStorePlan { layout, tile, staging } = self.info.tma_stores[&id].clone();
+        Step::TmaStore(Box::new(TmaStore { op: id, layout: self.schedule.layout_id(&layout), tile, staging }))
     }
 
     /// The channels that are done with their stages after this op.
     fn released_by(&self, id: OpId) -> Vec<u32> {
-        self.warp_spec().map_or(Vec::new(), |roles| roles.released_by(id))
+        self.warp_spec().map_or(Vec::new(), |warp_spec| warp_spec.released_by(id))
     }
 
     /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
@@ -184,40 +188,44 @@ impl Builder<'_, '_> {
             return Vec::new();
         }
         let fetched = |value| self.is_in_smem(value);
-        let mut products = self.info.plan_mma_groups(id, self.warp_spec(), &fetched, self.smem.free());
-        if let Some(last) = products.last_mut() {
+        let mut mmas = self.info.plan_mma_groups(id, self.warp_spec(), &fetched, self.smem.free());
+        if let Some(last) = mmas.last_mut() {
             last.releases = self.released_by(id);
         }
-        products.into_iter().map(|product| Step::Mma(Box::new(product))).collect()
+        mmas.into_iter().map(|mma| Step::Mma(Box::new(mma))).collect()
     }
 
     fn load(&self, id: OpId) -> Step {
-        let channel = self
-            .warp_spec()
-            .and_then(|roles| roles.operand_channel.get(&id).or_else(|| roles.aux_channel.get(&id)).copied());
-        let Some((channel, roles)) = channel.map(|channel| channel as u32).zip(self.warp_spec()) else {
+        let channel = self.warp_spec().and_then(|warp_spec| {
+            warp_spec.operand_channel.get(&id).or_else(|| warp_spec.aux_channel.get(&id)).copied()
+        });
+        let Some((channel, warp_spec)) = channel.map(|channel| channel as u32).zip(self.warp_spec()) else {
             return match () {
                 () if self.staged_loads.contains(&id) => Step::Deferred(id),
-                () if self.thread_private_loads.contains(&id) => Step::LocalLoadThreadPrivate(id),
+                () if self.thread_private_loads.contains(&id) => {
+                    Step::LocalLoad { op: id, from: StageSource::ThreadPrivate }
+                }
                 () => Step::Exec(id),
             };
         };
         match self.role {
-            WarpRole::Producer if roles.producer_anchor(channel) == Some(id) => Step::Produce(channel),
-            WarpRole::Consumer if roles.consumer_anchor(channel) == Some(id) => Step::Advance(channel),
-            WarpRole::Consumer if roles.aux_channel.contains_key(&id) => Step::LocalLoad(id),
+            WarpRole::Producer if warp_spec.producer_anchor(channel) == Some(id) => Step::Produce(channel),
+            WarpRole::Consumer if warp_spec.consumer_anchor(channel) == Some(id) => Step::Advance(channel),
+            WarpRole::Consumer if warp_spec.aux_channel.contains_key(&id) => {
+                Step::LocalLoad { op: id, from: StageSource::Channel }
+            }
             WarpRole::Producer | WarpRole::Consumer | WarpRole::All => Step::Deferred(id),
         }
     }
 
     /// Is it the load of a small tile that comes with others?
     fn is_aux_load(&self, id: OpId) -> bool {
-        self.warp_spec().is_some_and(|roles| roles.aux_channel.contains_key(&id))
+        self.warp_spec().is_some_and(|warp_spec| warp_spec.aux_channel.contains_key(&id))
     }
 
     /// The last op that reads the stage in which a small tile comes.
     fn last_use_of_stage(&self, load: OpId) -> Option<OpId> {
-        self.warp_spec().and_then(|roles| Some(roles.channels[*roles.aux_channel.get(&load)?].last_use))
+        self.warp_spec().and_then(|warp_spec| Some(warp_spec.channels[*warp_spec.aux_channel.get(&load)?].last_use))
     }
 
     /// The ops of a block, with small tiles that come with others where they are used first: they stand in registers no longer
@@ -225,12 +233,12 @@ impl Builder<'_, '_> {
     fn sink_aux_loads(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted = ops.to_vec();
         for &load in ops.iter().filter(|&&id| self.is_aux_load(id)) {
-            let names = self.info.names_of(ops, load);
+            let names = self.info.load_and_views(ops, load);
             let Some(user) = self.info.first_use(ops, load) else { continue };
             sorted.retain(|id| !names.contains(id));
-            let place = |of: OpId| sorted.iter().position(|&id| id == of).unwrap_or(sorted.len());
+            let position = |of: OpId| sorted.iter().position(|&id| id == of).unwrap_or(sorted.len());
             // Behind the last product that reads its stage, if it is used later: that runs meanwhile.
-            let at = self.last_use_of_stage(load).map_or(place(user), |last| place(user).min(place(last) + 1));
+            let at = self.last_use_of_stage(load).map_or(position(user), |last| position(user).min(position(last) + 1));
             sorted.splice(at..at, names);
         }
         sorted
@@ -238,8 +246,9 @@ impl Builder<'_, '_> {
 
     /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
     fn is_in_smem(&self, value: Value) -> bool {
-        let is_streamed = |load: &OpId| self.warp_spec().is_some_and(|roles| roles.operand_channel.contains_key(load));
-        self.info.source_load(value).is_some_and(|load| is_streamed(&load) || self.staged_loads.contains(&load))
+        let is_producer_load =
+            |load: &OpId| self.warp_spec().is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(load));
+        self.info.source_load(value).is_some_and(|load| is_producer_load(&load) || self.staged_loads.contains(&load))
     }
 
     /// Does this load, or the conversion of one, leave its tile in a stage?
@@ -256,9 +265,9 @@ impl Builder<'_, '_> {
         }
         let mut hoisted = Vec::new();
         for (value, layout) in self.info.hoisted_conversions(body) {
-            let brought = (value, self.schedule.layout_id(&layout));
-            if !hoisted.contains(&brought) {
-                hoisted.push(brought);
+            let conversion = (value, self.schedule.layout_id(&layout));
+            if !hoisted.contains(&conversion) {
+                hoisted.push(conversion);
             }
         }
         hoisted
@@ -267,76 +276,69 @@ impl Builder<'_, '_> {
     /// What teams do in turn comes between a turn and the end of it.
     fn insert_order_barriers(&mut self, body: SeqId) {
         let steps = std::mem::take(&mut self.schedule.sequences[body.0 as usize]);
-        let spans = OrderPoint::ALL.map(|turn| {
-            let of_turn = |step: &Step| match turn {
+        let spans = OrderPoint::ALL.map(|point| {
+            let in_span = |step: &Step| match point {
                 OrderPoint::Pipeline => self.uses_pipelines(step),
-                OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.info.has_noticed(id)),
+                OrderPoint::SideEffects => step.ops().into_iter().any(|id| self.info.contains_side_effect(id)),
             };
-            Some((steps.iter().position(of_turn)?, steps.iter().rposition(of_turn)?))
+            Some((steps.iter().position(in_span)?, steps.iter().rposition(in_span)?))
         });
         let all = || OrderPoint::ALL.into_iter().zip(spans);
-        let mut with_turns = Vec::with_capacity(steps.len() + 4);
+        let mut ordered_steps = Vec::with_capacity(steps.len() + 4);
         for (at, step) in steps.into_iter().enumerate() {
-            with_turns.extend(
+            ordered_steps.extend(
                 all()
                     .filter(|(_, span)| span.is_some_and(|(first, _)| first == at))
-                    .map(|(turn, _)| Step::OrderWait(turn)),
+                    .map(|(point, _)| Step::OrderWait(point)),
             );
-            with_turns.push(step);
-            with_turns.extend(
+            ordered_steps.push(step);
+            ordered_steps.extend(
                 all()
                     .filter(|(_, span)| span.is_some_and(|(_, last)| last == at))
-                    .map(|(turn, _)| Step::OrderArrive(turn)),
+                    .map(|(point, _)| Step::OrderArrive(point)),
             );
         }
-        self.schedule.sequences[body.0 as usize] = with_turns;
+        self.schedule.sequences[body.0 as usize] = ordered_steps;
     }
 
     /// Does a step take stages or wait for them, itself or in its bodies?
     fn uses_pipelines(&self, step: &Step) -> bool {
-        let inside = step.bodies().iter().flat_map(|&body| self.schedule.steps(body));
+        let inside = step.sequences().iter().flat_map(|&body| self.schedule.steps(body));
         matches!(step, Step::Advance(_) | Step::Mma(_)) || inside.into_iter().any(|inner| self.uses_pipelines(inner))
     }
 
     fn for_loop(&mut self, id: OpId) -> Step {
-        let context = self.info;
-        let body = context.module.op(id).regions[0];
+        let info = self.info;
+        let body = info.module.op(id).regions[0];
         let hoisted = self.hoisted_conversions(body);
-        let ahead = match self.role {
+        let cp_async = match self.role {
             WarpRole::Producer => None,
-            acts => context.plan_cp_async(id, (acts == WarpRole::All, self.warp_spec()), &self.smem).map(Rc::new),
+            role => info.plan_cp_async(id, (role == WarpRole::All, self.warp_spec()), &self.smem).map(Rc::new),
         };
-        let slab: Option<Buffer> = ahead.as_ref().and_then(|ahead| self.smem.reserve(ahead.bytes(), ahead.align()));
+        let stages_buffer: Option<Buffer> =
+            cp_async.as_ref().and_then(|cp_async| self.smem.reserve(cp_async.bytes(), cp_async.align()));
         let before = (self.thread_private_loads.clone(), self.staged_loads.clone());
-        for copy in ahead.iter().flat_map(|ahead| &ahead.copies) {
+        for copy in cp_async.iter().flat_map(|cp_async| &cp_async.copies) {
             if copy.thread_private { &mut self.thread_private_loads } else { &mut self.staged_loads }.insert(copy.load);
         }
         let steps = self.block(body);
-        let orbits = match self.role {
-            WarpRole::Consumer => context.carried_mmas_of(id, self.schedule.steps(steps)),
+        let carried_mmas = match self.role {
+            WarpRole::Consumer => info.carried_mmas_of(id, self.schedule.steps(steps)),
             WarpRole::All | WarpRole::Producer => Vec::new(),
         };
         (self.thread_private_loads, self.staged_loads) = before;
-        if let Some(slab) = slab {
-            self.smem.release(slab);
+        if let Some(stages_buffer) = stages_buffer {
+            self.smem.release(stages_buffer);
         }
-        let leave = (!orbits.is_empty()).then(|| self.new_sequence());
-        let deal = self.warp_spec().and_then(|roles| roles.pingpong.clone());
-        let deal = deal.filter(|deal| deal.loop_op == id && self.role == WarpRole::Consumer);
-        if deal.is_some() {
+        let epilogue = (!carried_mmas.is_empty()).then(|| self.new_sequence());
+        let pingpong = self.warp_spec().and_then(|warp_spec| warp_spec.pingpong.clone());
+        let pingpong = pingpong.filter(|pingpong| pingpong.loop_op == id && self.role == WarpRole::Consumer);
+        if pingpong.is_some() {
             self.insert_order_barriers(steps);
         }
-        let plain = self.role != WarpRole::Producer && ahead.is_none() && orbits.is_empty() && deal.is_none();
-        let rounds = context.unroll_factor(id, plain);
-        Step::For(Box::new(For {
-            op: id,
-            hoisted,
-            cp_async: ahead,
-            carried_mmas: orbits,
-            pingpong: deal,
-            unroll: rounds,
-            body: steps,
-            epilogue: leave,
-        }))
+        let plain =
+            self.role != WarpRole::Producer && cp_async.is_none() && carried_mmas.is_empty() && pingpong.is_none();
+        let unroll = info.unroll_factor(id, plain);
+        Step::For(Box::new(For { op: id, hoisted, cp_async, carried_mmas, pingpong, unroll, body: steps, epilogue }))
     }
 }

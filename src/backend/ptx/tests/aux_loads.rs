@@ -4,7 +4,7 @@ use super::deferred_load::scaled;
 use super::schedules::each_schedule_of;
 use super::sync::mma_waits::turned_products;
 use super::*;
-use crate::backend::ptx::schedule::{Schedule, Step, WarpRole};
+use crate::backend::ptx::schedule::{Schedule, StageSource, Step, WarpRole};
 
 /// Products in both directions with a number for each of `columns` columns between them, in some kernels behind a `branch`.
 fn levels(dtype: DType, columns: i32, branch: bool) -> Module {
@@ -47,7 +47,7 @@ fn read(module: Module, options: CompileOptions) -> usize {
     each_schedule_of(vec![("levels".to_owned(), module, options)], |name, context, body, schedule| {
         context.verify_schedule(body, schedule).unwrap();
         let steps = schedule.sequences.iter().flatten();
-        let count = steps.filter(|step| matches!(step, Step::LocalLoad(_))).count();
+        let count = steps.filter(|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. })).count();
         assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
         found += count;
     });
@@ -72,11 +72,11 @@ fn vectors_that_all_rows_share_come_with_operands() {
 fn they_are_read_where_they_are_used() {
     each_schedule_of(kernels().into(), |name, _, _, schedule| {
         let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else { return };
-        let mut inner = schedule.steps(agent.body).iter().flat_map(Step::bodies);
+        let mut inner = schedule.steps(agent.body).iter().flat_map(Step::sequences);
         let steps = schedule.steps(*inner.next().expect("a loop"));
         let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
         let product = place(&|step| matches!(step, Step::Mma(_)));
-        let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+        let get = place(&|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. }));
         assert!(product < get && matches!(steps[get + 1], Step::Deferred(_)), "{name}");
     });
     let text = check(&levels(DType::F32, 64, false)).pop().unwrap().text;
@@ -95,10 +95,10 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
             let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
                 return;
             };
-            let inner = *schedule.steps(agent.body).iter().flat_map(Step::bodies).next().expect("a loop");
+            let inner = *schedule.steps(agent.body).iter().flat_map(Step::sequences).next().expect("a loop");
             let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
             let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
-            let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+            let get = place(&|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. }));
             let land = place(&|step| matches!(step, Step::MmaWait(_)));
             assert!(product < get && get < land, "{name}");
             context.verify_schedule(body, schedule).unwrap();

@@ -168,7 +168,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                     with("a turn ends that has not begun", &|steps| turn(steps, false, false));
                     with("a turn ends twice", &|steps| turn(steps, true, true));
                     with("the warps of a band meet", &|steps| {
-                        steps.insert(at, Step::Sub(SubStep::Barrier { always: true }))
+                        steps.insert(at, Step::Sub(SubStep::Barrier { required: true }))
                     });
                     with("a stage is waited for by who has a turn", &|steps| {
                         let land = steps.iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();

@@ -91,7 +91,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                         steps.insert(send, wait);
                     });
                 }
-                Step::Sub(SubStep::TmaStoreWait { written: false })
+                Step::Sub(SubStep::TmaStoreWait { complete: false })
                     if matches!(steps.get(at + 1), Some(Step::ConsumerRelease(_))) =>
                 {
                     with("the stage comes back unread", &|steps| drop(steps.remove(at)));

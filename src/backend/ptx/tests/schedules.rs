@@ -236,8 +236,8 @@ pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Ve
                 && let [first, rest @ ..] = &plan.ops[..]
                 && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.releases))
             {
-                let single = MmaGroup { releases: plan.releases.clone(), ..MmaGroup::of(*first) };
-                let rest = rest.iter().map(|&id| Step::Mma(Box::new(MmaGroup::of(id))));
+                let single = MmaGroup { releases: plan.releases.clone(), ..MmaGroup::single(*first) };
+                let rest = rest.iter().map(|&id| Step::Mma(Box::new(MmaGroup::single(id))));
                 let parts: Vec<Step> = [Step::Mma(Box::new(single))].into_iter().chain(rest).collect();
                 change("stages come back before the last product", &|steps| {
                     steps.splice(at..=at, parts.clone());
@@ -270,7 +270,7 @@ fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
         Step::Mma(plan) => products_instead(context, plan, &mut |what, plan| {
             others.push((what, Step::Mma(Box::new(plan))));
         }),
-        &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) | &Step::PrivatizedAtomic(id) => {
+        &Step::Exec(id) | &Step::LocalLoad { op: id, .. } | &Step::PrivatizedAtomic(id) => {
             others.push(("nothing is done", Step::Deferred(id)))
         }
         Step::TmaStore(send) => others.push(("nothing is done", Step::Deferred(send.op))),
@@ -448,7 +448,7 @@ fn products_instead(context: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnM
 /// All that a step does, also in its bodies.
 fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
-        &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => vec![id],
+        &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => vec![id],
         &Step::PrivatizedAtomic(id) | &Step::End(id) => vec![id],
         Step::TmaStore(send) => vec![send.op],
         Step::Mma(plan) => plan.ops.clone(),
@@ -462,7 +462,7 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
         Step::OrderWait(_) | Step::OrderArrive(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => Vec::new(),
         Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) => Vec::new(),
     };
-    for &body in step.bodies() {
+    for &body in step.sequences() {
         ops.extend(schedule.steps(body).iter().flat_map(|step| all_ops(schedule, step)));
     }
     ops

@@ -98,7 +98,7 @@ fn stored_twice(is_read: bool) -> Module {
 }
 
 fn sends(schedule: &Schedule) -> usize {
-    schedule.sends().count()
+    schedule.tma_stores().count()
 }
 
 #[test]

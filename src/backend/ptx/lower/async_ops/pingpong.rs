@@ -88,7 +88,7 @@ impl Lowering<'_> {
     /// The other team has this turn in the next iteration.
     pub fn pass_turn(&mut self, turn: OrderPoint) {
         let Some(leader) = self.sync.leader() else { return };
-        if turn == OrderPoint::SideEffects && self.schedule.sends().next().is_some() {
+        if turn == OrderPoint::SideEffects && self.schedule.tma_stores().next().is_some() {
             self.b.bulk_wait(0, false);
         }
         self.b.bar_warp_sync();

@@ -40,7 +40,7 @@ impl Lowering<'_> {
     /// Has the maps of stores fetched, so that the first store does not wait for its map.
     pub fn fetch_store_maps(&mut self) -> Lowered {
         let schedule = std::rc::Rc::clone(&self.schedule);
-        let mut sends: Vec<&TmaStore> = schedule.sends().collect();
+        let mut sends: Vec<&TmaStore> = schedule.tma_stores().collect();
         if sends.is_empty() {
             return Ok(());
         }
@@ -59,7 +59,7 @@ impl Lowering<'_> {
 
     /// The map of a store.
     fn store_map(&self, send: &TmaStore) -> Lowered<TensorMap> {
-        self.info.sent_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
+        self.info.store_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
     }
 
     /// `store_view_tko` or `atomic_red_view_tko` by the engine. Returns false, and emits nothing, if the schedule has no
@@ -74,7 +74,7 @@ impl Lowering<'_> {
             base,
             map: self.store_map(send)?,
             elem: ViewShape::of(self.module, view).ok_or(OTHERWISE)?.elem,
-            axes: self.info.axes_of_boxes(view).ok_or(OTHERWISE)?,
+            axes: self.info.box_axes(view).ok_or(OTHERWISE)?,
             writes: send.tile.writes(&layout).ok_or(OTHERWISE)?,
             layout,
         };

@@ -24,7 +24,7 @@ impl Lowering<'_> {
                     let bound = self.scalar(bound)?;
                     self.b.setp(Cmp::Gt, ty, bound, largest).into()
                 }
-                Comparison::Counting { value, bound } => {
+                Comparison::Ascending { value, bound } => {
                     // The last register has the largest number, unless they wrap around on the way there.
                     let slots = self.slots_here(value, layout)?;
                     let (first, last) = (slots[0], slots[slots.len() - 1]);

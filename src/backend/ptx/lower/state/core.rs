@@ -114,7 +114,7 @@ impl Smem {
     /// In how many parts something goes through shared memory, and how many of them have room side by side.
     pub fn parts(&mut self) -> Option<[u32; 2]> {
         let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
-        parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
+        parts.map(|parts| if let SubStep::Split { count, in_flight } = parts { [count, in_flight] } else { [1, 1] })
     }
 
     /// Bytes that operands need and that there are, if there are too few.

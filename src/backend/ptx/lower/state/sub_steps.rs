@@ -86,7 +86,7 @@ impl Lowering<'_> {
     fn synchronise(&mut self, within: SubStep) -> Lowered {
         match within {
             SubStep::MmaWaitAll => self.land_to_meet(),
-            SubStep::TmaStoreWait { written } => self.b.bulk_wait(0, !written),
+            SubStep::TmaStoreWait { complete: written } => self.b.bulk_wait(0, !written),
             _ if self.sync.mmas.is_flying() => return Err(OTHERWISE.to_owned()),
             _ => self.barrier(),
         }

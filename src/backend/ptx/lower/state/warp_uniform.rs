@@ -20,7 +20,7 @@ impl Lowering<'_> {
         let base = self.b.shfl(ShflMode::Idx, base, 0u32).reg();
         let thread = self.b.special(Special::TidX);
         let group = MmaPlan::group(&mut self.b, thread).reg();
-        let sends = self.schedule.sends().any(|send| send.staging.is_some());
+        let sends = self.schedule.tma_stores().any(|send| send.staging.is_some());
         let first = sends.then(|| self.b.shfl(ShflMode::Idx, thread, 0u32).reg());
         let nothing = self.loads_lone_numbers().then(|| self.nothing_of_lanes());
         Known { base, group, first, nothing }

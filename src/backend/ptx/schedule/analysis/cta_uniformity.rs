@@ -16,13 +16,13 @@ pub struct CtaUniformity<'m> {
 impl<'m> CtaUniformity<'m> {
     /// Finds them, provided that blocks go round the loops around a place equally often.
     pub fn of(module: &'m Module, body: BlockId) -> CtaUniformity<'m> {
-        let mut differing = CtaUniformity { module, values: HashSet::new(), counters: HashMap::new() };
+        let mut uniformity = CtaUniformity { module, values: HashSet::new(), counters: HashMap::new() };
         let mut known = usize::MAX;
-        while known != differing.values.len() {
-            known = differing.values.len();
-            differing.block(body, &mut Vec::new());
+        while known != uniformity.values.len() {
+            known = uniformity.values.len();
+            uniformity.block(body, &mut Vec::new());
         }
-        differing
+        uniformity
     }
 
     /// Does one of these differ? Tokens are no values: they only say what comes first.
@@ -30,7 +30,7 @@ impl<'m> CtaUniformity<'m> {
         values.iter().any(|value| self.values.contains(value) && !matches!(self.module.ty(*value), Type::Token))
     }
 
-    fn block(&mut self, block: BlockId, around: &mut Vec<OpId>) {
+    fn block(&mut self, block: BlockId, enclosing_ops: &mut Vec<OpId>) {
         let module = self.module;
         for &id in &module.block(block).ops {
             let op = module.op(id);
@@ -38,11 +38,11 @@ impl<'m> CtaUniformity<'m> {
                 Opcode::GetTileBlockId => drop(self.values.insert(op.results[0])),
                 Opcode::For | Opcode::Loop | Opcode::If => {
                     self.enter(op);
-                    around.push(id);
-                    op.regions.iter().for_each(|&region| self.block(region, around));
-                    around.pop();
+                    enclosing_ops.push(id);
+                    op.regions.iter().for_each(|&region| self.block(region, enclosing_ops));
+                    enclosing_ops.pop();
                 }
-                Opcode::Continue | Opcode::Break | Opcode::Yield => self.leave(op, around),
+                Opcode::Continue | Opcode::Break | Opcode::Yield => self.leave(op, enclosing_ops),
                 _ if self.any_differs(&op.operands) || !op.regions.is_empty() => self.values.extend(&op.results),
                 _ => {}
             }
@@ -79,14 +79,14 @@ impl<'m> CtaUniformity<'m> {
     }
 
     /// What a terminator passes on.
-    fn leave(&mut self, op: &Op, around: &[OpId]) {
+    fn leave(&mut self, op: &Op, enclosing_ops: &[OpId]) {
         let module = self.module;
         let ends = |&&id: &&OpId| match op.code {
             Opcode::Continue => matches!(module.op(id).code, Opcode::For | Opcode::Loop),
             Opcode::Break => module.op(id).code == Opcode::Loop,
             _ => module.op(id).code == Opcode::If,
         };
-        let Some(owner) = around.iter().rfind(ends).map(|&id| module.op(id)) else { return };
+        let Some(owner) = enclosing_ops.iter().rfind(ends).map(|&id| module.op(id)) else { return };
         let args = &module.block(owner.regions[0]).args;
         for (position, value) in op.operands.iter().enumerate() {
             if !self.values.contains(value) {

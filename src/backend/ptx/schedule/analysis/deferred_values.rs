@@ -52,10 +52,10 @@ impl KernelInfo<'_> {
 }
 
 /// Does the op only name values, or give what is computed where it is used?
-pub fn is_computed_at_use(context: &KernelInfo<'_>, id: OpId) -> bool {
-    let op = context.module.op(id);
+pub fn is_computed_at_use(info: &KernelInfo<'_>, id: OpId) -> bool {
+    let op = info.module.op(id);
     let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
         || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-    let named = op.code == Opcode::WithLayout && context.inference.source(op.results[0]) == Source::Virtual;
-    renames || named || op.code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free
+    let named = op.code == Opcode::WithLayout && info.inference.source(op.results[0]) == Source::Virtual;
+    renames || named || op.code.is_elementwise() && info.inference.source(op.results[0]) == Source::Free
 }

@@ -30,20 +30,20 @@ impl KernelInfo<'_> {
     }
 
     /// Stages that are wished for the loads of a loop; without one, for those that stand in none.
-    pub fn requested_stages(&self, around: Option<OpId>) -> Option<u32> {
-        self.loop_stages(around).or(self.options.num_stages)
+    pub fn requested_stages(&self, loop_op: Option<OpId>) -> Option<u32> {
+        self.loop_stages(loop_op).or(self.options.num_stages)
     }
 
     /// Stages that a loop itself wishes for.
-    pub fn loop_stages(&self, around: Option<OpId>) -> Option<u32> {
-        around.and_then(|id| self.int_hint(id, hint_key::NUM_STAGES))
+    pub fn loop_stages(&self, loop_op: Option<OpId>) -> Option<u32> {
+        loop_op.and_then(|id| self.int_hint(id, hint_key::NUM_STAGES))
     }
 
     /// Returns the wish against a producer of the loads of a loop, or of those outside of loops.
-    pub fn can_use_producer(&self, around: Option<OpId>) -> Result<(), Reason> {
-        match around.and_then(|id| self.bool_hint(id, hint_key::WARP_SPECIALIZE)) {
+    pub fn can_use_producer(&self, loop_op: Option<OpId>) -> Result<(), Reason> {
+        match loop_op.and_then(|id| self.bool_hint(id, hint_key::WARP_SPECIALIZE)) {
             Some(false) => Err(Reason::LoopHint),
-            _ if self.requested_stages(around) == Some(1) => Err(Reason::OneStage),
+            _ if self.requested_stages(loop_op) == Some(1) => Err(Reason::OneStage),
             _ => Ok(()),
         }
     }

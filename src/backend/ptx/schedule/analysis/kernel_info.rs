@@ -159,13 +159,13 @@ impl<'m> KernelInfo<'m> {
     }
 
     /// Shared memory for stages beside what is reserved already, so that as many blocks as wished fit on a multiprocessor.
-    pub fn smem_for_stages(&self, shared: &SharedMemory) -> u32 {
+    pub fn smem_for_stages(&self, smem: &SharedMemory) -> u32 {
         // Each block takes a kilobyte more than it sees.
         const RESERVED: u32 = 1 << 10;
         let most = self.inference.target.max_shared_bytes();
         let each = (most + RESERVED) / self.options.occupancy.unwrap_or(1).max(1) - RESERVED;
-        let free = shared.free();
-        free.min(each.saturating_sub(shared.budget() - free))
+        let free = smem.free();
+        free.min(each.saturating_sub(smem.budget() - free))
     }
 }
 

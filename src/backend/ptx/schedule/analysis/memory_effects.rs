@@ -58,12 +58,14 @@ impl MemoryEffect {
     /// Two accesses of one pattern need no order between threads: an element always belongs to the same
     /// thread. Where several hold it, one of them stores but all of them load.
     pub fn may_race(&self, other: &MemoryEffect) -> bool {
-        let same_deed = self.kind == other.kind;
-        if !self.root.may_alias(other.root) || (same_deed && self.kind != AccessKind::Store) {
+        let same_kind = self.kind == other.kind;
+        if !self.root.may_alias(other.root) || (same_kind && self.kind != AccessKind::Store) {
             return false;
         }
         match &self.element_map {
-            Some(pattern) if self.element_map == other.element_map => !same_deed && pattern.layout.replication() > 1,
+            Some(element_map) if self.element_map == other.element_map => {
+                !same_kind && element_map.layout.replication() > 1
+            }
             _ => true,
         }
     }
@@ -88,26 +90,26 @@ pub struct WrittenMemory {
 impl WrittenMemory {
     /// By the kernel with this body.
     pub fn of(module: &Module, body: BlockId) -> WrittenMemory {
-        let (mut stored, mut has_own) = (HashSet::new(), false);
+        let (mut stored_roots, mut has_block_local) = (HashSet::new(), false);
         module.walk(body, &mut |id| {
-            has_own |= module.op(id).code == Opcode::Alloca;
-            if let Some((address, deed)) = address_and_kind(module, id)
-                && deed != AccessKind::Load
+            has_block_local |= module.op(id).code == Opcode::Alloca;
+            if let Some((address, kind)) = address_and_kind(module, id)
+                && kind != AccessKind::Load
             {
-                stored.insert(memory_root(module, address));
+                stored_roots.insert(memory_root(module, address));
             }
             if module.op(id).code == Opcode::MemoryFenceAlias {
                 // One memory under two addresses: what is only read may be written.
-                stored.insert(MemoryRoot::Unknown);
+                stored_roots.insert(MemoryRoot::Unknown);
             }
         });
-        WrittenMemory { stored_roots: stored, has_block_local: has_own }
+        WrittenMemory { stored_roots, has_block_local }
     }
 
     /// Is this global memory that the kernel never writes?
     fn is_root_read_only(&self, root: MemoryRoot) -> bool {
         let own = matches!(root, MemoryRoot::BlockLocal(_)) || (root == MemoryRoot::Unknown && self.has_block_local);
-        !own && !self.stored_roots.iter().any(|&stored| stored.may_alias(root))
+        !own && !self.stored_roots.iter().any(|&stored_roots| stored_roots.may_alias(root))
     }
 
     /// Is the array behind this view or these pointers never written by this kernel?
@@ -116,8 +118,8 @@ impl WrittenMemory {
     }
 
     /// Is what this touches never written?
-    pub fn does_not_modify(&self, touch: &MemoryEffect) -> bool {
-        self.is_root_read_only(touch.root)
+    pub fn does_not_modify(&self, effect: &MemoryEffect) -> bool {
+        self.is_root_read_only(effect.root)
     }
 }
 
@@ -147,13 +149,13 @@ fn address_and_kind(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
         Some(Attr::AtomicMode(mode)) => AccessKind::CommutativeAtomic(*mode),
         _ => AccessKind::Store,
     };
-    let deed = match op.code {
+    let kind = match op.code {
         Opcode::LoadView | Opcode::LoadPtr => AccessKind::Load,
         Opcode::StoreView | Opcode::StorePtr | Opcode::AtomicCas => AccessKind::Store,
         Opcode::AtomicRmw | Opcode::AtomicRedView => mode,
         _ => return None,
     };
-    Some((op.address()?, deed))
+    Some((op.address()?, kind))
 }
 
 impl MemoryEffect {
@@ -165,14 +167,14 @@ impl MemoryEffect {
         is_read: bool,
         layout: impl FnOnce(OpId) -> Option<Layout>,
     ) -> Option<MemoryEffect> {
-        let (view, mut deed) = address_and_kind(module, id)?;
-        if matches!(deed, AccessKind::CommutativeAtomic(_)) && is_read {
-            deed = AccessKind::Store;
+        let (view, mut kind) = address_and_kind(module, id)?;
+        if matches!(kind, AccessKind::CommutativeAtomic(_)) && is_read {
+            kind = AccessKind::Store;
         }
-        let pattern = ViewShape::of(module, view).filter(ViewShape::is_partition).and_then(|shape| {
+        let element_map = ViewShape::of(module, view).filter(ViewShape::is_partition).and_then(|shape| {
             let ViewShape { tensor, tile, dim_map, .. } = shape;
             layout(tensor).map(|layout| ThreadElementMap { tensor, tile, dim_map, layout })
         });
-        Some(MemoryEffect { root: memory_root(module, view), kind: deed, element_map: pattern })
+        Some(MemoryEffect { root: memory_root(module, view), kind, element_map })
     }
 }

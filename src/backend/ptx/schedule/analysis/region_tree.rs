@@ -15,22 +15,22 @@ pub struct RegionTree {
 impl KernelInfo<'_> {
     /// Of a kernel's body.
     pub fn region_tree(&self, body: BlockId) -> RegionTree {
-        let mut structure = RegionTree { owners: HashMap::new(), users: HashMap::new() };
+        let mut region_tree = RegionTree { owners: HashMap::new(), users: HashMap::new() };
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
-            structure.owners.extend(op.regions.iter().map(|&region| (region, id)));
+            region_tree.owners.extend(op.regions.iter().map(|&region| (region, id)));
             for &operand in &op.operands {
-                structure.users.entry(operand).or_default().push(id);
+                region_tree.users.entry(operand).or_default().push(id);
             }
         });
-        structure
+        region_tree
     }
 
     /// The innermost loop around a block.
-    pub fn enclosing_loop(&self, block: BlockId, structure: &RegionTree) -> Option<OpId> {
+    pub fn enclosing_loop(&self, block: BlockId, region_tree: &RegionTree) -> Option<OpId> {
         let mut block = block;
         loop {
-            let owner = *structure.owners.get(&block)?;
+            let owner = *region_tree.owners.get(&block)?;
             if matches!(self.module.op(owner).code, Opcode::For | Opcode::Loop) {
                 return Some(owner);
             }
@@ -39,10 +39,10 @@ impl KernelInfo<'_> {
     }
 
     /// The op of block `outer` whose regions lead to block `inner`.
-    pub fn parent_op(&self, outer: BlockId, inner: BlockId, structure: &RegionTree) -> Option<OpId> {
+    pub fn parent_op(&self, outer: BlockId, inner: BlockId, region_tree: &RegionTree) -> Option<OpId> {
         let mut block = inner;
         loop {
-            let owner = *structure.owners.get(&block)?;
+            let owner = *region_tree.owners.get(&block)?;
             block = self.op_blocks[owner.index()]?;
             if block == outer {
                 return Some(owner);
@@ -51,8 +51,8 @@ impl KernelInfo<'_> {
     }
 
     /// Does a region of an op of block `outer` lead to block `inner`?
-    pub fn contains_block(&self, outer: BlockId, inner: BlockId, structure: &RegionTree) -> bool {
-        self.parent_op(outer, inner, structure).is_some()
+    pub fn contains_block(&self, outer: BlockId, inner: BlockId, region_tree: &RegionTree) -> bool {
+        self.parent_op(outer, inner, region_tree).is_some()
     }
 
     pub fn contains_op(&self, outer: OpId, inner: OpId) -> bool {

@@ -18,7 +18,7 @@ impl KernelInfo<'_> {
     pub fn possible_occupancy(&self) -> Option<u32> {
         let most = self.inference.target.multiprocessor();
         let most = most.fitting_blocks(self.consumer_warps(), self.mma_registers(), 0);
-        self.options.occupancy.map(|wished| wished.clamp(1, most.max(1)))
+        self.options.occupancy.map(|requested| requested.clamp(1, most.max(1)))
     }
 
     /// Registers of a thread without which products are refused, or most of what there is spilled; 0 where there is no product.
@@ -88,9 +88,9 @@ impl KernelInfo<'_> {
     /// accumulator. What counts is a thread's share at entry: ptxas goes by it when it decides whether matrix
     /// instructions may run on their own.
     pub fn warp_specialized_occupancy(&self) -> u32 {
-        let products = self.inference.products.keys();
-        let least = products.map(|&id| self.accumulator_registers(id) + SPARE_REGISTERS).max().unwrap_or(0);
-        let wished = self.options.occupancy.unwrap_or(1).max(1);
-        (1..=wished).rev().find(|&blocks| self.registers_per_thread(blocks).0 >= least).unwrap_or(1)
+        let mmas = self.inference.products.keys();
+        let least = mmas.map(|&id| self.accumulator_registers(id) + SPARE_REGISTERS).max().unwrap_or(0);
+        let requested = self.options.occupancy.unwrap_or(1).max(1);
+        (1..=requested).rev().find(|&blocks| self.registers_per_thread(blocks).0 >= least).unwrap_or(1)
     }
 }

@@ -62,7 +62,7 @@ impl KernelInfo<'_> {
     fn is_cross_warp(&self, id: OpId) -> bool {
         self.inference.accesses.get(&id).is_none_or(|layout| {
             let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
-            layout.warp_images().iter().any(|&image| axis.coordinate(image) != 0)
+            layout.warp_images().iter().any(|&basis| axis.coordinate(basis) != 0)
         })
     }
 
@@ -91,8 +91,8 @@ impl KernelInfo<'_> {
         let in_registers = |value: Value, plan: &OperandPlan| {
             self.inference.natural(value).is_some_and(|natural| self.is_register_operand(&natural, plan))
         };
-        let brought = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
-        brought.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize) as u32).sum()
+        let smem_operands = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
+        smem_operands.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize) as u32).sum()
     }
 
     /// Does an operand that is there in a layout need no shared memory?

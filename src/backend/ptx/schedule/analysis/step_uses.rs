@@ -19,8 +19,8 @@ impl KernelInfo<'_> {
         let module = self.module;
         let values = match step {
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.operands_with_regions(id),
-            Step::TmaStore(send) => self.operands_with_regions(send.op),
-            Step::StripMine(strip) => self.read_by_strip_mine(strip),
+            Step::TmaStore(tma_store) => self.operands_with_regions(tma_store.op),
+            Step::StripMine(strip_mine) => self.read_by_strip_mine(strip_mine),
             Step::Mma(plan) => self.read_by_mmas(plan),
             Step::For(step) => {
                 let op = module.op(step.op);
@@ -36,11 +36,7 @@ impl KernelInfo<'_> {
             &Step::If { op, pure: true, .. } => self.operands_with_regions(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_terminator(id),
-            Step::Deferred(_)
-            | Step::LocalLoadThreadPrivate(_)
-            | Step::LocalLoad(_)
-            | Step::Produce(_)
-            | Step::Advance(_) => Vec::new(),
+            Step::Deferred(_) | Step::LocalLoad { .. } | Step::Produce(_) | Step::Advance(_) => Vec::new(),
             Step::ConsumerWait(_)
             | Step::MmaWait(_)
             | Step::ConsumerRelease(_)
@@ -67,11 +63,13 @@ impl KernelInfo<'_> {
     pub fn waits_for_all_mmas(&self, schedule: &Schedule, step: &Step) -> bool {
         match step {
             Step::For(_) | Step::Loop(_) | Step::ConsumerRelease(_) => true,
-            Step::If { pure: quiet, .. } => !quiet,
+            Step::If { pure, .. } => !pure,
             // Threads print in turn.
             &Step::Exec(id) => self.module.op(id).code == Opcode::Print,
             // The producer waits for the only stage, which products that still run would give back after this one.
-            &Step::Advance(channel) => schedule.warp_spec.as_ref().is_some_and(|roles| roles.is_single_stage(channel)),
+            &Step::Advance(channel) => {
+                schedule.warp_spec.as_ref().is_some_and(|warp_spec| warp_spec.is_single_stage(channel))
+            }
             _ => false,
         }
     }
@@ -84,8 +82,8 @@ impl KernelInfo<'_> {
         values
     }
 
-    fn read_by_strip_mine(&self, strip: &StripMine) -> Vec<Value> {
-        let done = strip.ops().filter(|&id| !is_computed_at_use(self, id));
+    fn read_by_strip_mine(&self, strip_mine: &StripMine) -> Vec<Value> {
+        let done = strip_mine.ops().filter(|&id| !is_computed_at_use(self, id));
         done.flat_map(|id| self.operands_with_regions(id)).collect()
     }
 
@@ -155,13 +153,13 @@ impl KernelInfo<'_> {
         if self.use_counts[acc.index()] != 1 || self.is_zero(acc) {
             return false;
         }
-        let stands = || {
+        let has_mma_layout = || {
             let own = self.inference.layout(acc).cloned().unwrap_or_else(|| self.inference.default_layout(acc));
             own.is_same(&plan.acc)
         };
         match self.module.def(acc) {
-            Def::Arg(block, _) => Some(block) == here && stands(),
-            Def::Result(maker, _) if self.is_loop(maker) => self.op_blocks[maker.index()] == here && stands(),
+            Def::Arg(block, _) => Some(block) == here && has_mma_layout(),
+            Def::Result(maker, _) if self.is_loop(maker) => self.op_blocks[maker.index()] == here && has_mma_layout(),
             Def::Result(maker, _) => {
                 let made = self.inference.products.get(&maker).and_then(|made| made.as_ref().ok());
                 self.op_blocks[maker.index()] == here && made.is_some_and(|made| made.acc.is_same(&plan.acc))
@@ -194,12 +192,12 @@ impl KernelInfo<'_> {
             all.push(value);
             let Some(id) = self.module.defining_op(value) else { continue };
             let op = self.module.op(id);
-            let made_here = match self.module.ty(value) {
+            let is_deferred = match self.module.ty(value) {
                 Type::Tile { .. } => self.rematerialized.contains(&id) || is_computed_at_use(self, id),
                 Type::Token => false,
                 _ => op.code.spec().effect == Effect::Pure,
             };
-            if made_here {
+            if is_deferred {
                 pending.extend(op.operands.iter().rev());
             }
         }
@@ -207,16 +205,16 @@ impl KernelInfo<'_> {
     }
 
     /// Registers of the accumulators of a product and of those that are issued with it.
-    pub fn accumulator_registers(&self, product: OpId) -> u32 {
-        let sums = sums(self.module, &self.mma_groups.with(product));
+    pub fn accumulator_registers(&self, mma: OpId) -> u32 {
+        let sums = sums(self.module, &self.mma_groups.with(mma));
         let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
     /// As [`KernelInfo::accumulators`], of several products, each accumulator once.
-    pub fn total_accumulator_registers(&self, products: &[OpId]) -> u32 {
-        let bundles: HashSet<OpId> = products.iter().map(|&product| self.mma_groups.last(product)).collect();
-        bundles.into_iter().map(|product| self.accumulator_registers(product)).sum()
+    pub fn total_accumulator_registers(&self, mmas: &[OpId]) -> u32 {
+        let mma_groups: HashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last(mma)).collect();
+        mma_groups.into_iter().map(|mma| self.accumulator_registers(mma)).sum()
     }
 
     /// Is this a constant tile of zeros?

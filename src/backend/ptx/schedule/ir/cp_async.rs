@@ -31,19 +31,12 @@ pub struct CpAsyncAccess {
 }
 
 impl CpAsync {
-    pub fn of_side(load: OpId, offset: usize, side: Side) -> CpAsync {
-        let run = side.accesses.first().map_or(0, |access| access.registers.len());
-        let piece =
+    pub fn from_side(load: OpId, offset: usize, side: Side) -> CpAsync {
+        let vector = side.accesses.first().map_or(0, |access| access.registers.len());
+        let to_access =
             |access: &Access| CpAsyncAccess { register: access.registers[0], xor: access.xor, offset: access.offset };
-        let pieces = side.accesses.iter().map(piece).collect();
-        CpAsync {
-            load,
-            thread_private: false,
-            smem_offset: offset,
-            vector: run,
-            accesses: pieces,
-            thread_offsets: side.thread,
-        }
+        let accesses = side.accesses.iter().map(to_access).collect();
+        CpAsync { load, thread_private: false, smem_offset: offset, vector, accesses, thread_offsets: side.thread }
     }
 }
 

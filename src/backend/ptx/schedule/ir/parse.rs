@@ -10,7 +10,7 @@ use super::pipelines::{PingPong, StageCount, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
     CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Partition,
-    SeqId, StripRole, WarpRole,
+    SeqId, StageSource, StripRole, WarpRole,
 };
 use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{ConversionKind, ConvertLayout, SubStep};
@@ -30,10 +30,10 @@ struct Lines<'t> {
 
 impl Schedule {
     /// The schedule that a text describes. `roles`: rings and channels.
-    pub fn parse(text: &str, roles: Option<Rc<WarpSpecialization>>) -> Parsed<Schedule> {
+    pub fn parse(text: &str, warp_spec: Option<Rc<WarpSpecialization>>) -> Parsed<Schedule> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         let lines: Vec<_> = lines.map(|line| (line.len() - line.trim_start().len(), line.trim())).collect();
-        let schedule = Schedule { warp_spec: roles, ..Schedule::default() };
+        let schedule = Schedule { warp_spec, ..Schedule::default() };
         let mut parser = Lines { lines: lines.into_iter().peekable(), schedule };
         while let Some((_, line)) = parser.lines.next() {
             parser.top(line).map_err(|problem| format!("{problem}: {line}"))?;
@@ -81,7 +81,7 @@ fn has_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
 fn acts(word: &str) -> Parsed<WarpRole> {
     [WarpRole::All, WarpRole::Consumer, WarpRole::Producer]
         .into_iter()
-        .find(|acts| acts.to_string() == word)
+        .find(|role| role.to_string() == word)
         .ok_or("no agent".to_owned())
 }
 
@@ -92,7 +92,7 @@ fn within(word: &str, rest: &str) -> Parsed<SubStep> {
     let buffer = || Ok::<_, &str>(Buffer { offset: at(0)?, bytes: at(1)?.saturating_sub(at(0)?) });
     Ok(match word {
         "bring" => {
-            let how = match () {
+            let kind = match () {
                 () if rest.contains("by name") => ConversionKind::Registers,
                 () if rest.contains("by shuffle") => ConversionKind::Shuffle,
                 () if rest.contains("sums") => ConversionKind::SmemAffine,
@@ -100,15 +100,15 @@ fn within(word: &str, rest: &str) -> Parsed<SubStep> {
                 () => ConversionKind::Smem(at(2)?),
             };
             let plan = numbers[numbers.len() - 1];
-            SubStep::ConvertLayout(ConvertLayout { value: Value(at(0)?), to: LayoutId(at(1)?), kind: how, plan })
+            SubStep::ConvertLayout(ConvertLayout { value: Value(at(0)?), to: LayoutId(at(1)?), kind, plan })
         }
         "write" => SubStep::SmemWrite(buffer()?),
         "read" => SubStep::SmemRead(buffer()?),
         "access" => SubStep::GlobalAccess(OpId(at(0)?)),
-        "parts" => SubStep::Split { count: at(0)?, beside: at(1)? },
+        "parts" => SubStep::Split { count: at(0)?, in_flight: at(1)? },
         "no" => SubStep::SmemOverflow { bytes: at(0)?, of: at(1)? },
-        "drain" => SubStep::TmaStoreWait { written: rest == "writes" },
-        _ => SubStep::Barrier { always: rest == "always" },
+        "drain" => SubStep::TmaStoreWait { complete: rest == "writes" },
+        _ => SubStep::Barrier { required: rest == "always" },
     })
 }
 
@@ -117,12 +117,12 @@ fn private(text: &str) -> Parsed<PrivatizedArray> {
     let [root, first, copies, start, end] = numbers(text)?[..] else { return Err("no copy".to_owned()) };
     let word = after(text, "by ")?.split(' ').next().unwrap_or_default();
     let mode = AtomicMode::ALL.iter().copied().find(|mode| mode.name() == word).ok_or("no mode")?;
-    let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
-    Ok(PrivatizedArray { first: OpId(first), array: Value(root), mode, buffer: place, replicas: copies })
+    let buffer = Buffer { offset: start, bytes: end.saturating_sub(start) };
+    Ok(PrivatizedArray { first: OpId(first), array: Value(root), mode, buffer, replicas: copies })
 }
 
 fn turn(word: &str) -> Parsed<OrderPoint> {
-    OrderPoint::ALL.into_iter().find(|turn| turn.to_string() == word).ok_or("no turn".to_owned())
+    OrderPoint::ALL.into_iter().find(|order| order.to_string() == word).ok_or("no turn".to_owned())
 }
 
 impl Lines<'_> {
@@ -138,9 +138,9 @@ impl Lines<'_> {
             }
             "program" => {
                 let body = self.body(0)?;
-                let acts = acts(rest)?;
-                let agent = self.schedule.partitions.iter_mut().find(|agent| agent.role == acts);
-                agent.ok_or("a program of no agent")?.body = body;
+                let role = acts(rest)?;
+                let partition = self.schedule.partitions.iter_mut().find(|partition| partition.role == role);
+                partition.ok_or("a program of no agent")?.body = body;
             }
             "product" => {
                 let (id, form) = rest.split_once(": ").ok_or("no product")?;
@@ -153,7 +153,7 @@ impl Lines<'_> {
             }
             "shared" => {
                 let numbers = numbers(rest)?;
-                self.schedule.shared_bytes = numbers[0];
+                self.schedule.smem_bytes = numbers[0];
                 self.schedule.smem_bytes_per_group = numbers.get(1).copied().unwrap_or(0);
             }
             "combined" => self.schedule.privatized = Some(private(rest)?),
@@ -190,32 +190,32 @@ impl Lines<'_> {
         Ok(match word {
             "let" => Step::Deferred(op(rest)?),
             "do" => Step::Exec(op(rest)?),
-            "own" => Step::LocalLoadThreadPrivate(op(rest)?),
-            "get" => Step::LocalLoad(op(rest)?),
+            "own" => Step::LocalLoad { op: op(rest)?, from: StageSource::ThreadPrivate },
+            "get" => Step::LocalLoad { op: op(rest)?, from: StageSource::Channel },
             "combine" => Step::PrivatizedAtomic(op(rest)?),
             "send" => Step::TmaStore(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
             "end" => Step::End(op(rest)?),
             "fill" => Step::Produce(number(rest)?.0),
             "take" => Step::Advance(number(rest)?.0),
             "await" => {
-                let (late, rest) = has_word(rest, "late ");
-                Step::ConsumerWait(ConsumerWait { channel: number(rest)?.0, sunk: late })
+                let (sunk, rest) = has_word(rest, "late ");
+                Step::ConsumerWait(ConsumerWait { channel: number(rest)?.0, sunk })
             }
             "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => Step::Sub(within(word, rest)?),
             "land" if rest == "all" => Step::Sub(SubStep::MmaWaitAll),
             "land" => {
-                let (late, rest) = has_word(rest, "late ");
+                let (sunk, rest) = has_word(rest, "late ");
                 let (carried, rest) = has_word(rest, "carried ");
-                let younger = number(after(rest, "younger ")?)?.0 as usize;
-                let behind = rest.split_once(" behind %").map(|(_, value)| number(value)).transpose()?;
-                let behind = behind.map(|(value, _)| Value(value));
+                let pending = number(after(rest, "younger ")?)?.0 as usize;
+                let release_after = rest.split_once(" behind %").map(|(_, value)| number(value)).transpose()?;
+                let release_after = release_after.map(|(value, _)| Value(value));
                 Step::MmaWait(MmaWait {
                     mma: op(rest)?,
                     from_previous_iteration: carried,
-                    pending: younger,
-                    sunk: late,
+                    pending,
+                    sunk,
                     defer_release: rest.contains(" keeps"),
-                    release_after: behind,
+                    release_after,
                 })
             }
             "give" => Step::ConsumerRelease(numbers(rest)?),
@@ -231,36 +231,37 @@ impl Lines<'_> {
             "strip" => self.strip(depth, rest)?,
             "for" => {
                 let hoisted = self.hoisted(depth)?;
-                let ahead = self.ahead(depth)?;
-                let mut orbits = Vec::new();
+                let cp_async = self.ahead(depth)?;
+                let mut carried_mmas = Vec::new();
                 while let Some((_, _, text)) = self.inner(depth, &["orbit"]) {
                     let (carried, gives) = after(&text, "carried ")?.split_once(';').ok_or("no stages")?;
                     let carried = numbers(carried)?.into_iter().map(|number| number as usize).collect();
-                    orbits.push(CarriedMma { mma: op(&text)?, accumulators: carried, releases: numbers(gives)? });
+                    carried_mmas.push(CarriedMma { mma: op(&text)?, accumulators: carried, releases: numbers(gives)? });
                 }
-                let mut takes = Vec::new();
+                let mut stage_counts = Vec::new();
                 while let Some((_, _, text)) = self.inner(depth, &["dealt"]) {
                     let [_, _, once, loops @ ..] = &numbers(&text)?[..] else { return Err("no stages".to_owned()) };
-                    takes.push(StageCount {
+                    stage_counts.push(StageCount {
                         fixed: *once,
                         per_iteration_of: loops.iter().map(|&id| OpId(id)).collect(),
                     });
                 }
-                let around = op(rest)?;
-                let deal = (!takes.is_empty()).then_some(PingPong { loop_op: around, stages_per_iteration: takes });
-                let rounds = self.inner(depth, &["rounds"]);
-                let rounds = rounds.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
+                let loop_op = op(rest)?;
+                let pingpong =
+                    (!stage_counts.is_empty()).then_some(PingPong { loop_op, stages_per_iteration: stage_counts });
+                let unroll = self.inner(depth, &["rounds"]);
+                let unroll = unroll.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
                 let body = self.body(depth)?;
-                let leave = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
+                let epilogue = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
                 Step::For(Box::new(For {
-                    op: around,
+                    op: loop_op,
                     hoisted,
-                    cp_async: ahead,
-                    carried_mmas: orbits,
-                    pingpong: deal,
-                    unroll: rounds,
+                    cp_async,
+                    carried_mmas,
+                    pingpong,
+                    unroll,
                     body,
-                    epilogue: leave,
+                    epilogue,
                 }))
             }
             "loop" => {
@@ -268,12 +269,12 @@ impl Lines<'_> {
                 Step::Loop(Box::new(Loop { op: op(rest)?, hoisted, body: self.body(depth)? }))
             }
             "if" => {
-                let quiet = rest.starts_with("quiet ");
+                let pure = rest.starts_with("quiet ");
                 let mut arms = vec![self.body(depth)?];
                 if self.lines.next_if_eq(&(depth, "else")).is_some() {
                     arms.push(self.body(depth)?);
                 }
-                Step::If { op: op(rest.trim_start_matches("quiet "))?, arms, pure: quiet }
+                Step::If { op: op(rest.trim_start_matches("quiet "))?, arms, pure }
             }
             _ => return Err("an unknown step".to_owned()),
         })
@@ -286,33 +287,31 @@ impl Lines<'_> {
         let bytes = number(after(&text, "], ")?)?.0 as usize;
         let cuts = number(after(after(&text, "bits [")?, "], ")?)?.0;
         let tile = BoxedTile::standing(&shape, bytes, boxes, list(&text, "bits")?, cuts).ok_or("no such boxes")?;
-        let mut outbox = None;
+        let mut staging = None;
         if let Some((_, _, text)) = self.inner(depth, &["outbox"]) {
-            let (start, end, stage, [count, bytes, slots]) = match numbers(&text)?[..] {
-                [start, end, count, bytes, slots] => (start, end, None, [count, bytes, slots]),
-                [start, end, channel, count, bytes, slots] => (start, end, Some(channel), [count, bytes, slots]),
+            let (start, end, stage, [count, bytes, in_flight]) = match numbers(&text)?[..] {
+                [start, end, count, bytes, in_flight] => (start, end, None, [count, bytes, in_flight]),
+                [start, end, channel, count, bytes, in_flight] => {
+                    (start, end, Some(channel), [count, bytes, in_flight])
+                }
                 _ => return Err("no place".to_owned()),
             };
-            let place = Buffer { offset: start, bytes: end.saturating_sub(start) };
-            outbox = Some(StagingBuffer {
-                buffer: place,
-                channel: stage,
-                split: StoreSplit { count, bytes, in_flight: slots },
-            });
+            let buffer = Buffer { offset: start, bytes: end.saturating_sub(start) };
+            staging = Some(StagingBuffer { buffer, channel: stage, split: StoreSplit { count, bytes, in_flight } });
         }
-        Ok(TmaStore { op, layout: layout(&text)?, tile, staging: outbox })
+        Ok(TmaStore { op, layout: layout(&text)?, tile, staging })
     }
 
     fn strip(&mut self, depth: usize, rest: &str) -> Parsed<Step> {
         let piece = number(after(rest, ", ")?)?.0 as usize;
-        let mut parts = Vec::new();
+        let mut strip_ops = Vec::new();
         while let Some((_, word, text)) = self.inner(depth, &["piece", "name", "before"]) {
             let part = match word.as_str() {
                 "piece" => StripRole::Body,
                 "name" => StripRole::View,
                 _ => StripRole::Preheader,
             };
-            parts.push((op(&text)?, part));
+            strip_ops.push((op(&text)?, part));
         }
         let gives = rest.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         let gives = gives.into_iter().map(Value).collect();
@@ -320,7 +319,7 @@ impl Lines<'_> {
         Ok(Step::StripMine(Rc::new(StripMine {
             layout: layout(rest)?,
             registers_per_iteration: piece,
-            ops: parts,
+            ops: strip_ops,
             live_out: gives,
         })))
     }
@@ -331,12 +330,12 @@ impl Lines<'_> {
             None => (rest, None),
         };
         let is = |what: &str| head.starts_with("in turn") || head.starts_with(what);
-        let turn = OrderSpan { acquire: is("where a turn begins"), release: is("where a turn ends") };
+        let order = OrderSpan { acquire: is("where a turn begins"), release: is("where a turn ends") };
         let mut gives = head.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
         if let Some(id) = single {
             // The last number is the op's.
             gives.pop();
-            return Ok(MmaGroup { releases: gives, order: turn, ..MmaGroup::of(OpId(id)) });
+            return Ok(MmaGroup { releases: gives, order, ..MmaGroup::single(OpId(id)) });
         }
         let (mut ops, mut issue) = (Vec::new(), Vec::new());
         while let Some((_, word, text)) = self.inner(depth, &["product", "issue"]) {
@@ -350,7 +349,7 @@ impl Lines<'_> {
                 issue.push(MmaIssue { op, extends_n: part.ends_with("wider") });
             }
         }
-        Ok(MmaGroup { ops, issue, releases: gives, order: turn })
+        Ok(MmaGroup { ops, issue, releases: gives, order })
     }
 
     fn hoisted(&mut self, depth: usize) -> Parsed<Vec<(Value, LayoutId)>> {
@@ -364,7 +363,7 @@ impl Lines<'_> {
 
     fn ahead(&mut self, depth: usize) -> Parsed<Option<Rc<CpAsyncPlan>>> {
         let Some((depth, _, head)) = self.inner(depth, &["ahead"]) else { return Ok(None) };
-        let mut ahead = CpAsyncPlan {
+        let mut cp_async = CpAsyncPlan {
             copies: Vec::new(),
             address_ops: Vec::new(),
             stage_bytes: number(after(&head, "stages of ")?)?.0 as usize,
@@ -372,24 +371,24 @@ impl Lines<'_> {
             async_mma: head.contains("products land"),
             barrier_at_head: head.ends_with("threads meet at the head"),
         };
-        let all_own = head.ends_with("own elements");
+        let all_thread_private = head.ends_with("own elements");
         while let Some((_, word, text)) = self.inner(depth, &["scalar", "copy"]) {
             if word == "scalar" {
-                ahead.address_ops.push(op(&text)?);
+                cp_async.address_ops.push(op(&text)?);
                 continue;
             }
             let (head, pieces) = text.split_once(", at ").ok_or("no pieces")?;
             let places = numbers(pieces)?;
             let piece = |at: &[u32]| CpAsyncAccess { register: at[0] as usize, xor: at[1], offset: at[2] };
-            ahead.copies.push(CpAsync {
+            cp_async.copies.push(CpAsync {
                 load: op(head)?,
-                thread_private: all_own || head.contains(" own elements"),
+                thread_private: all_thread_private || head.contains(" own elements"),
                 smem_offset: number(after(head, " +")?)?.0 as usize,
                 vector: number(after(head, ": ")?)?.0 as usize,
                 thread_offsets: list(head, "thread")?,
                 accesses: places.chunks_exact(3).map(piece).collect(),
             });
         }
-        Ok(Some(Rc::new(ahead)))
+        Ok(Some(Rc::new(cp_async)))
     }
 }

@@ -72,8 +72,8 @@ impl WarpSpecialization {
 
     /// The channel whose stage is the staging buffer of a store.
     pub fn staging_channel_of(&self, store: OpId) -> Option<u32> {
-        let lent = self.channels.iter().position(|channel| channel.staging_for == Some(store));
-        lent.map(|channel| channel as u32)
+        let index = self.channels.iter().position(|channel| channel.staging_for == Some(store));
+        index.map(|channel| channel as u32)
     }
 
     /// Returns true if the stage of a channel is the staging buffer of a store.
@@ -92,13 +92,13 @@ impl WarpSpecialization {
     }
 
     fn slot_in_channel(&self, channel: usize, load: OpId) -> Option<StageSlot> {
-        let streamed = self.channels[channel].loads.iter().find(|streamed| streamed.load == load)?;
+        let tma_load = self.channels[channel].loads.iter().find(|tma_load| tma_load.load == load)?;
         Some(StageSlot {
             channel,
-            smem_offset: streamed.smem_offset,
-            panel_rows: streamed.panel_rows,
+            smem_offset: tma_load.smem_offset,
+            panel_rows: tma_load.panel_rows,
             #[cfg(any(test, feature = "_suite"))]
-            partition_stride: if streamed.partitions > 1 { streamed.bytes / streamed.partitions } else { 0 },
+            partition_stride: if tma_load.partitions > 1 { tma_load.bytes / tma_load.partitions } else { 0 },
         })
     }
 
@@ -110,8 +110,8 @@ impl WarpSpecialization {
 
     /// The channels whose last use is this op.
     pub fn released_by(&self, id: OpId) -> Vec<u32> {
-        let given = self.channels.iter().enumerate().filter(|(_, channel)| channel.last_use == id);
-        given.map(|(index, _)| index as u32).collect()
+        let released = self.channels.iter().enumerate().filter(|(_, channel)| channel.last_use == id);
+        released.map(|(index, _)| index as u32).collect()
     }
 }
 

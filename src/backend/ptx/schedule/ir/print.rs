@@ -9,8 +9,8 @@ use super::cp_async::{CpAsync, CpAsyncPlan};
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
-    ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, Step, StripRole,
-    WarpRole,
+    ConsumerWait, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, OrderSpan, Schedule, SeqId, StageSource, Step,
+    StripRole, WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::boxed::BoxedTile;
@@ -54,37 +54,46 @@ impl Schedule {
     /// The whole schedule of a module's entry.
     pub fn to_text(&self, module: &Module) -> String {
         let mut printer = Printer { schedule: self, module, text: String::new(), depth: 0 };
-        if let Some(roles) = &self.warp_spec {
-            printer.roles(roles);
+        if let Some(warp_spec) = &self.warp_spec {
+            printer.roles(warp_spec);
         }
         let each = match self.smem_bytes_per_group {
             0 => String::new(),
             bytes => format!(", {bytes} a team"),
         };
-        printer.line(format_args!("shared {} bytes{each}", self.shared_bytes));
-        if let Some(PrivatizedArray { first, array: root, mode, buffer: place, replicas: copies }) = self.privatized {
-            let (array, end) = (root.index(), place.offset + place.bytes);
+        printer.line(format_args!("shared {} bytes{each}", self.smem_bytes));
+        if let Some(PrivatizedArray { first, array: root, mode, buffer, replicas }) = self.privatized {
+            let (array, end) = (root.index(), buffer.offset + buffer.bytes);
             let mode = mode.name();
             printer.line(format_args!(
-                "combined %{array} by {mode} from {}: {copies} copies at {}..{end}",
+                "combined %{array} by {mode} from {}: {replicas} copies at {}..{end}",
                 first.index(),
-                place.offset
+                buffer.offset
             ));
         }
-        for agent in &self.partitions {
-            let groups =
-                self.warp_spec.as_ref().map_or((1, 1), |roles| (roles.pingpong_groups(), roles.data_partitions));
-            let form = match (agent.role, groups) {
+        for partition in &self.partitions {
+            let groups = self
+                .warp_spec
+                .as_ref()
+                .map_or((1, 1), |warp_spec| (warp_spec.pingpong_groups(), warp_spec.data_partitions));
+            let form = match (partition.role, groups) {
                 (WarpRole::Producer, _) => ", one lane".to_owned(),
-                (WarpRole::Consumer, (_, bands)) if bands > 1 => format!(", in {bands} bands of rows"),
-                (WarpRole::Consumer, (teams, _)) if teams > 1 => format!(", in {teams} teams"),
+                (WarpRole::Consumer, (_, data_partitions)) if data_partitions > 1 => {
+                    format!(", in {data_partitions} bands of rows")
+                }
+                (WarpRole::Consumer, (pingpong_groups, _)) if pingpong_groups > 1 => {
+                    format!(", in {pingpong_groups} teams")
+                }
                 _ => String::new(),
             };
-            printer.line(format_args!("agent {}: warps {}..{}{form}", agent.role, agent.warps.start, agent.warps.end));
+            printer.line(format_args!(
+                "agent {}: warps {}..{}{form}",
+                partition.role, partition.warps.start, partition.warps.end
+            ));
         }
-        for agent in &self.partitions {
-            printer.line(format_args!("program {}", agent.role));
-            printer.body(agent.body);
+        for partition in &self.partitions {
+            printer.line(format_args!("program {}", partition.role));
+            printer.body(partition.body);
         }
         for (id, form) in &self.mma_partitions {
             printer.line(format_args!("product {}: {form}", id.index()));
@@ -111,12 +120,15 @@ impl Printer<'_> {
     }
 
     /// Rings and channels.
-    fn roles(&mut self, roles: &WarpSpecialization) {
-        for (ring, plan) in roles.pipelines.iter().enumerate() {
-            let paired = if plan.clustered { ", filled by pairs of blocks" } else { "" };
-            self.line(format_args!("ring {ring}: {} stages of {} bytes{paired}", plan.num_stages, plan.stage_bytes));
+    fn roles(&mut self, warp_spec: &WarpSpecialization) {
+        for (pipeline, plan) in warp_spec.pipelines.iter().enumerate() {
+            let clustered = if plan.clustered { ", filled by pairs of blocks" } else { "" };
+            self.line(format_args!(
+                "ring {pipeline}: {} stages of {} bytes{clustered}",
+                plan.num_stages, plan.stage_bytes
+            ));
         }
-        for (index, channel) in roles.channels.iter().enumerate() {
+        for (index, channel) in warp_spec.channels.iter().enumerate() {
             match channel.staging_for {
                 Some(store) => {
                     self.line(format_args!("channel {index}: ring {}, lent to {}", channel.pipeline, store.index()))
@@ -129,9 +141,10 @@ impl Printer<'_> {
             for load in &channel.loads {
                 let (tile, swizzle) = (tile_text(self.module, self.module.op(load.load).results[0]), load.map.swizzle);
                 let boxes = load.boxes.len();
-                let bands = if load.partitions > 1 { format!(", {} bands", load.partitions) } else { String::new() };
+                let data_partitions =
+                    if load.partitions > 1 { format!(", {} bands", load.partitions) } else { String::new() };
                 self.line(format_args!(
-                    "load {} +{}: {tile}, {boxes} boxes, {swizzle:?}{bands}",
+                    "load {} +{}: {tile}, {boxes} boxes, {swizzle:?}{data_partitions}",
                     load.load.index(),
                     load.smem_offset
                 ));
@@ -157,48 +170,51 @@ impl Printer<'_> {
         match step {
             &Step::Deferred(id) => self.op("let", id),
             &Step::Exec(id) => self.op("do", id),
-            &Step::LocalLoadThreadPrivate(id) => self.op("own", id),
-            &Step::LocalLoad(id) => self.op("get", id),
-            Step::TmaStore(send) => self.send(send),
+            &Step::LocalLoad { op: id, from: StageSource::ThreadPrivate } => self.op("own", id),
+            &Step::LocalLoad { op: id, from: StageSource::Channel } => self.op("get", id),
+            Step::TmaStore(tma_store) => self.send(tma_store),
             &Step::PrivatizedAtomic(id) => self.op("combine", id),
             &Step::End(id) => self.op("end", id),
             Step::Mma(plan) => self.multiply(plan),
             Step::Produce(channel) => self.line(format_args!("fill {channel}")),
             Step::Advance(channel) => self.line(format_args!("take {channel}")),
-            Step::ConsumerWait(ConsumerWait { channel, sunk: late }) => {
-                self.line(format_args!("await {}{channel}", word("late ", *late)))
+            Step::ConsumerWait(ConsumerWait { channel, sunk }) => {
+                self.line(format_args!("await {}{channel}", word("late ", *sunk)))
             }
             Step::MmaWait(MmaWait {
-                mma: product,
+                mma,
                 from_previous_iteration: carried,
-                pending: younger,
-                sunk: late,
-                defer_release: keeps,
-                release_after: behind,
+                pending,
+                sunk,
+                defer_release,
+                release_after,
             }) => {
-                let (late, carried) = (word("late ", *late), word("carried ", *carried));
-                let behind = behind.map_or(String::new(), |value| format!(" behind %{}", value.index()));
-                let keeps = word(" keeps", *keeps);
-                self.line(format_args!("land {late}{carried}{} younger {younger}{keeps}{behind}", product.index()));
+                let (sunk, carried) = (word("late ", *sunk), word("carried ", *carried));
+                let release_after = release_after.map_or(String::new(), |value| format!(" behind %{}", value.index()));
+                let defer_release = word(" keeps", *defer_release);
+                self.line(format_args!(
+                    "land {sunk}{carried}{} younger {pending}{defer_release}{release_after}",
+                    mma.index()
+                ));
             }
             Step::ConsumerTryWait(channel) => self.line(format_args!("look {channel}")),
             Step::ConsumerRelease(channels) => self.line(format_args!("give {}", join(channels, ", "))),
-            Step::Sub(within) => self.line(format_args!("{within}")),
-            Step::OrderWait(turn) => self.line(format_args!("turn {turn}")),
-            Step::OrderArrive(turn) => self.line(format_args!("pass {turn}")),
-            Step::ExpOrderWait { exponentials, sunk: late } => {
-                self.line(format_args!("turn {}work for %{}", word("late ", *late), exponentials.index()));
+            Step::Sub(sub_step) => self.line(format_args!("{sub_step}")),
+            Step::OrderWait(point) => self.line(format_args!("turn {point}")),
+            Step::OrderArrive(point) => self.line(format_args!("pass {point}")),
+            Step::ExpOrderWait { exponentials, sunk } => {
+                self.line(format_args!("turn {}work for %{}", word("late ", *sunk), exponentials.index()));
             }
             Step::ExpOrderArrive(value) => self.line(format_args!("pass work behind %{}", value.index())),
-            Step::StripMine(strip) => {
-                let gives = join(strip.live_out.iter().map(|value| format!("%{}", value.index())), ", ");
+            Step::StripMine(strip_mine) => {
+                let gives = join(strip_mine.live_out.iter().map(|value| format!("%{}", value.index())), ", ");
                 let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
                 self.line(format_args!(
                     "strip as {}, {} slots a piece{gives}",
-                    strip.layout, strip.registers_per_iteration
+                    strip_mine.layout, strip_mine.registers_per_iteration
                 ));
                 self.depth += 1;
-                for &(id, part) in &strip.ops {
+                for &(id, part) in &strip_mine.ops {
                     let word = match part {
                         StripRole::Body => "piece",
                         StripRole::View => "name",
@@ -212,19 +228,19 @@ impl Printer<'_> {
                 self.op("for", step.op);
                 self.depth += 1;
                 self.hoisted(&step.hoisted);
-                step.cp_async.iter().for_each(|ahead| self.ahead(ahead));
-                for orbit in &step.carried_mmas {
-                    let gives = join(&orbit.releases, ", ");
-                    let carried = join(&orbit.accumulators, ", ");
-                    self.line(format_args!("orbit {}: carried {carried}; gives {gives}", orbit.mma.index()));
+                step.cp_async.iter().for_each(|cp_async| self.ahead(cp_async));
+                for carried_mma in &step.carried_mmas {
+                    let gives = join(&carried_mma.releases, ", ");
+                    let carried = join(&carried_mma.accumulators, ", ");
+                    self.line(format_args!("orbit {}: carried {carried}; gives {gives}", carried_mma.mma.index()));
                 }
-                step.pingpong.iter().for_each(|deal| self.deal(deal));
-                step.unroll.iter().for_each(|rounds| self.line(format_args!("rounds {rounds}")));
+                step.pingpong.iter().for_each(|pingpong| self.deal(pingpong));
+                step.unroll.iter().for_each(|unroll| self.line(format_args!("rounds {unroll}")));
                 self.depth -= 1;
                 self.body(step.body);
-                if let Some(leave) = step.epilogue {
+                if let Some(epilogue) = step.epilogue {
                     self.line(format_args!("leave"));
-                    self.body(leave);
+                    self.body(epilogue);
                 }
             }
             Step::Loop(step) => {
@@ -234,8 +250,8 @@ impl Printer<'_> {
                 self.depth -= 1;
                 self.body(step.body);
             }
-            Step::If { op, arms, pure: quiet } => {
-                self.op(if *quiet { "if quiet" } else { "if" }, *op);
+            Step::If { op, arms, pure } => {
+                self.op(if *pure { "if quiet" } else { "if" }, *op);
                 for (index, &arm) in arms.iter().enumerate() {
                     if index > 0 {
                         self.line(format_args!("else"));
@@ -247,24 +263,19 @@ impl Printer<'_> {
     }
 
     /// A store by the copy engine: its boxes, and the places of those of warps.
-    fn send(&mut self, send: &TmaStore) {
-        let TmaStore { op, layout, tile, staging: outbox } = send;
-        self.op(if outbox.is_some() { "send by warps" } else { "send" }, *op);
+    fn send(&mut self, tma_store: &TmaStore) {
+        let TmaStore { op, layout, tile, staging } = tma_store;
+        self.op(if staging.is_some() { "send by warps" } else { "send" }, *op);
         self.depth += 1;
         let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
         let (shape, bytes) = (&shared.shape, shared.element_bytes);
         self.line(format_args!(
             "boxes of {shape:?} by {boxes:?}, {bytes} bytes an element, as {layout}, bits {order:?}, {part_bits} to cut"
         ));
-        if let Some(StagingBuffer {
-            buffer: place,
-            channel: stage,
-            split: StoreSplit { count, bytes, in_flight: slots },
-        }) = outbox
-        {
-            let (start, end) = (place.offset, place.offset + place.bytes);
+        if let Some(StagingBuffer { buffer, channel: stage, split: StoreSplit { count, bytes, in_flight } }) = staging {
+            let (start, end) = (buffer.offset, buffer.offset + buffer.bytes);
             let stage = stage.map_or_else(String::new, |channel| format!(" of the stage of {channel}"));
-            self.line(format_args!("outbox {start}..{end}{stage}: {count} parts of {bytes} bytes, {slots} beside"));
+            self.line(format_args!("outbox {start}..{end}{stage}: {count} parts of {bytes} bytes, {in_flight} beside"));
         }
         self.depth -= 1;
     }
@@ -273,16 +284,16 @@ impl Printer<'_> {
     fn multiply(&mut self, plan: &MmaGroup) {
         let gives = join(&plan.releases, ", ");
         let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
-        let in_turn = match plan.order {
+        let order = match plan.order {
             OrderSpan { acquire: true, release: true } => " in turn",
             OrderSpan { acquire: true, .. } => " where a turn begins",
             OrderSpan { release: true, .. } => " where a turn ends",
             _ => "",
         };
         if let [op] = plan.ops[..] {
-            return self.op(format_args!("multiply{in_turn}{gives}"), op);
+            return self.op(format_args!("multiply{order}{gives}"), op);
         }
-        self.line(format_args!("multiply{in_turn} together{gives}"));
+        self.line(format_args!("multiply{order} together{gives}"));
         self.depth += 1;
         plan.ops.iter().for_each(|&id| self.op("product", id));
         let part = |issue: &MmaIssue| {
@@ -299,40 +310,36 @@ impl Printer<'_> {
         }
     }
 
-    fn deal(&mut self, deal: &PingPong) {
-        for (ring, takes) in deal.stages_per_iteration.iter().enumerate() {
-            let loops = join(takes.per_iteration_of.iter().map(|id| id.index()), ", ");
-            self.line(format_args!("dealt {PINGPONG_GROUPS}: ring {ring}: {} + {loops}", takes.fixed));
+    fn deal(&mut self, pingpong: &PingPong) {
+        for (pipeline, stage_counts) in pingpong.stages_per_iteration.iter().enumerate() {
+            let loops = join(stage_counts.per_iteration_of.iter().map(|id| id.index()), ", ");
+            self.line(format_args!("dealt {PINGPONG_GROUPS}: ring {pipeline}: {} + {loops}", stage_counts.fixed));
         }
     }
 
-    fn ahead(&mut self, ahead: &CpAsyncPlan) {
-        let all_own = ahead.is_thread_private();
-        let how = match (all_own, ahead.async_mma) {
+    fn ahead(&mut self, cp_async: &CpAsyncPlan) {
+        let all_thread_private = cp_async.is_thread_private();
+        let kind = match (all_thread_private, cp_async.async_mma) {
             (true, _) => ", own elements",
             (false, true) => ", products land at the head",
             (false, false) => "",
         };
-        let meets = word(", threads meet at the head", ahead.barrier_at_head);
-        self.line(format_args!("ahead {} stages of {} bytes{how}{meets}", ahead.stages, ahead.stage_bytes));
+        let meets = word(", threads meet at the head", cp_async.barrier_at_head);
+        self.line(format_args!("ahead {} stages of {} bytes{kind}{meets}", cp_async.stages, cp_async.stage_bytes));
         self.depth += 1;
-        for &id in &ahead.address_ops {
+        for &id in &cp_async.address_ops {
             self.op("scalar", id);
         }
-        for CpAsync {
-            load,
-            thread_private: own,
-            smem_offset: offset,
-            vector: run,
-            thread_offsets: thread,
-            accesses: pieces,
-        } in &ahead.copies
+        for CpAsync { load, thread_private: own, smem_offset: offset, vector, thread_offsets: thread, accesses } in
+            &cp_async.copies
         {
-            let pieces =
-                join(pieces.iter().map(|piece| format!("{}^{}+{}", piece.register, piece.xor, piece.offset)), " ");
-            let own = word("own ", *own && !all_own);
+            let accesses = join(
+                accesses.iter().map(|access| format!("{}^{}+{}", access.register, access.xor, access.offset)),
+                " ",
+            );
+            let own = word("own ", *own && !all_thread_private);
             let load = load.index();
-            self.line(format_args!("copy {load} +{offset}: {run} {own}elements, thread {thread:?}, at {pieces}"));
+            self.line(format_args!("copy {load} +{offset}: {vector} {own}elements, thread {thread:?}, at {accesses}"));
         }
         self.depth -= 1;
     }

@@ -38,7 +38,7 @@ pub struct Schedule {
     /// The shared memory that is reserved for the whole kernel.
     pub smem: SharedMemory,
     /// Shared memory that the kernel needs.
-    pub shared_bytes: u32,
+    pub smem_bytes: u32,
     /// Distance in bytes between the buffers of two ping-pong groups.
     pub smem_bytes_per_group: u32,
     /// The privatized array, if atomics are privatized.
@@ -77,10 +77,11 @@ pub enum Step {
     Exec(OpId),
     /// A strip-mined sequence of ops: some registers of their tiles at a time.
     StripMine(Rc<StripMine>),
-    /// A load from a stage of elements that the same thread has copied there.
-    LocalLoadThreadPrivate(OpId),
-    /// A load of a small tile from the stage of a channel.
-    LocalLoad(OpId),
+    /// A load from a stage into registers.
+    LocalLoad {
+        op: OpId,
+        from: StageSource,
+    },
     /// A TMA store, if shared memory has space for its boxes; otherwise a store by the threads.
     TmaStore(Box<TmaStore>),
     /// An atomic on the privatized array.
@@ -123,6 +124,15 @@ pub enum Step {
     Sub(SubStep),
     /// The end of a region or of the kernel.
     End(OpId),
+}
+
+/// The stage of a [`Step::LocalLoad`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StageSource {
+    /// Elements that the same thread has copied there by `cp.async`.
+    ThreadPrivate,
+    /// The tile of an auxiliary load, in the stage of its channel.
+    Channel,
 }
 
 /// A section that ping-pong groups execute one after another.
@@ -207,7 +217,7 @@ pub struct MmaIssue {
 
 impl MmaGroup {
     /// A group of one MMA.
-    pub fn of(op: OpId) -> MmaGroup {
+    pub fn single(op: OpId) -> MmaGroup {
         MmaGroup {
             ops: vec![op],
             issue: vec![MmaIssue { op: 0, extends_n: false }],
@@ -243,7 +253,7 @@ impl StripMine {
     }
 
     /// Tiles that it makes, and other names of them.
-    pub fn inside(&self, module: &Module) -> HashSet<Value> {
+    pub fn defined_tiles(&self, module: &Module) -> HashSet<Value> {
         let made =
             self.ops.iter().filter(|&&(id, part)| part != StripRole::Preheader && module.op(id).code != Opcode::Reduce);
         made.flat_map(|&(id, _)| module.op(id).results.iter().copied()).collect()
@@ -321,11 +331,11 @@ impl Schedule {
     }
 
     /// The steps of a sequence and of all nested sequences.
-    pub fn steps_within(&self, body: SeqId) -> Vec<&Step> {
+    pub fn steps_with_nested(&self, body: SeqId) -> Vec<&Step> {
         let (mut bodies, mut found) = (vec![body], Vec::new());
         while let Some(body) = bodies.pop() {
             for step in self.steps(body) {
-                bodies.extend(step.bodies());
+                bodies.extend(step.sequences());
                 found.push(step);
             }
         }
@@ -333,8 +343,8 @@ impl Schedule {
     }
 
     /// The `for` loops of a partition.
-    pub fn loops(&self, acts: WarpRole) -> Vec<&For> {
-        let steps = self.partition(acts).map(|agent| self.steps_within(agent.body)).unwrap_or_default();
+    pub fn loops(&self, role: WarpRole) -> Vec<&For> {
+        let steps = self.partition(role).map(|partition| self.steps_with_nested(partition.body)).unwrap_or_default();
         steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
     }
 
@@ -354,14 +364,14 @@ impl Schedule {
     }
 
     /// The TMA stores.
-    pub fn sends(&self) -> impl Iterator<Item = &TmaStore> {
+    pub fn tma_stores(&self) -> impl Iterator<Item = &TmaStore> {
         let steps = self.sequences.iter().flatten();
-        steps.filter_map(|step| if let Step::TmaStore(send) = step { Some(&**send) } else { None })
+        steps.filter_map(|step| if let Step::TmaStore(tma_store) = step { Some(&**tma_store) } else { None })
     }
 
     /// The partition with this role.
-    pub fn partition(&self, acts: WarpRole) -> Option<&Partition> {
-        self.partitions.iter().find(|agent| agent.role == acts)
+    pub fn partition(&self, role: WarpRole) -> Option<&Partition> {
+        self.partitions.iter().find(|partition| partition.role == role)
     }
 }
 
@@ -374,12 +384,10 @@ impl Step {
     /// The op of a step that has one, and one alone.
     pub fn op(&self) -> Option<OpId> {
         match self {
-            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => {
-                Some(id)
-            }
+            &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => Some(id),
             &Step::PrivatizedAtomic(id) | &Step::End(id) => Some(id),
             &Step::If { op, .. } => Some(op),
-            Step::TmaStore(send) => Some(send.op),
+            Step::TmaStore(tma_store) => Some(tma_store.op),
             Step::For(step) => Some(step.op),
             Step::Loop(step) => Some(step.op),
             Step::Mma(_) | Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => None,
@@ -392,14 +400,14 @@ impl Step {
     /// The ops that a step does, without loads of channels and those in its bodies.
     pub fn ops(&self) -> Vec<OpId> {
         match self {
-            Step::StripMine(strip) => strip.ops().collect(),
+            Step::StripMine(strip_mine) => strip_mine.ops().collect(),
             Step::Mma(plan) => plan.ops.clone(),
             step => step.op().into_iter().collect(),
         }
     }
 
     /// The bodies of a loop or branch.
-    pub fn bodies(&self) -> &[SeqId] {
+    pub fn sequences(&self) -> &[SeqId] {
         match self {
             Step::For(step) => std::slice::from_ref(&step.body),
             Step::Loop(step) => std::slice::from_ref(&step.body),

@@ -9,17 +9,17 @@ use crate::ir::{OpId, Opcode};
 
 /// The loads of a kernel that no producer makes.
 #[derive(Clone, Debug, Default)]
-pub struct Unstreamed {
+pub struct RejectedLoads {
     /// The reason for all loads, if there is one.
     pub all: Option<Reason>,
     /// The reason for a single load.
     pub loads: HashMap<OpId, Reason>,
 }
 
-impl Unstreamed {
+impl RejectedLoads {
     /// All loads, for one reason.
-    pub fn all(reason: Reason) -> Unstreamed {
-        Unstreamed { all: Some(reason), loads: HashMap::new() }
+    pub fn all(reason: Reason) -> RejectedLoads {
+        RejectedLoads { all: Some(reason), loads: HashMap::new() }
     }
 }
 

@@ -25,15 +25,15 @@ pub enum SubStep {
     /// Begins the global memory access of an op, in a step that does more than this access.
     GlobalAccess(OpId),
     /// What goes through shared memory goes in so many parts: of so many, there is room for some side by side.
-    Split { count: u32, beside: u32 },
+    Split { count: u32, in_flight: u32 },
     /// There is no room for so many bytes in shared memory: the op fails.
     SmemOverflow { bytes: u32, of: u32 },
     /// Waits until all products that run on their own have landed: behind the meeting to come shared memory is written again.
     MmaWaitAll,
     /// The thread that has sent boxes waits until the copy engine has read them, or, `written`, until they are in the array.
-    TmaStoreWait { written: bool },
+    TmaStoreWait { complete: bool },
     /// All threads of the agent meet. `always`: whatever they did before, since the step is nothing without it.
-    Barrier { always: bool },
+    Barrier { required: bool },
 }
 
 /// A value in another layout.
@@ -106,23 +106,23 @@ impl Display for ConversionKind {
 
 impl Display for SubStep {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let range = |f: &mut Formatter<'_>, what: &str, place: &Buffer| {
-            write!(f, "{what} {}..{}", place.offset, place.offset + place.bytes)
+        let range = |f: &mut Formatter<'_>, what: &str, buffer: &Buffer| {
+            write!(f, "{what} {}..{}", buffer.offset, buffer.offset + buffer.bytes)
         };
         match self {
-            SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan }) => {
-                write!(f, "bring %{} as {to} {how}, C{plan}", value.index())
+            SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan }) => {
+                write!(f, "bring %{} as {to} {kind}, C{plan}", value.index())
             }
-            SubStep::SmemWrite(place) => range(f, "write", place),
-            SubStep::SmemRead(place) => range(f, "read", place),
+            SubStep::SmemWrite(buffer) => range(f, "write", buffer),
+            SubStep::SmemRead(buffer) => range(f, "read", buffer),
             SubStep::GlobalAccess(id) => write!(f, "access {}", id.index()),
-            SubStep::Split { count, beside } => write!(f, "parts {count}, {beside} beside"),
+            SubStep::Split { count, in_flight } => write!(f, "parts {count}, {in_flight} beside"),
             SubStep::SmemOverflow { bytes, of } => write!(f, "no room for {bytes} of {of}"),
             SubStep::MmaWaitAll => f.write_str("land all"),
-            SubStep::TmaStoreWait { written: false } => f.write_str("drain reads"),
-            SubStep::TmaStoreWait { written: true } => f.write_str("drain writes"),
-            SubStep::Barrier { always: false } => f.write_str("meet"),
-            SubStep::Barrier { always: true } => f.write_str("meet always"),
+            SubStep::TmaStoreWait { complete: false } => f.write_str("drain reads"),
+            SubStep::TmaStoreWait { complete: true } => f.write_str("drain writes"),
+            SubStep::Barrier { required: false } => f.write_str("meet"),
+            SubStep::Barrier { required: true } => f.write_str("meet always"),
         }
     }
 }

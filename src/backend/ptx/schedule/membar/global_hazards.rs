@@ -15,17 +15,17 @@ impl GlobalHazards {
     }
 
     /// Accesses that may have happened, or not.
-    pub fn add(&mut self, written: &WrittenMemory, touches: impl IntoIterator<Item = MemoryEffect>) {
-        for touch in touches {
-            if !written.does_not_modify(&touch) && !self.effects.contains(&touch) {
-                self.effects.push(touch);
+    pub fn add(&mut self, written: &WrittenMemory, effects: impl IntoIterator<Item = MemoryEffect>) {
+        for effect in effects {
+            if !written.does_not_modify(&effect) && !self.effects.contains(&effect) {
+                self.effects.push(effect);
             }
         }
     }
 
     /// May other threads still be at work on the same elements?
-    pub fn may_race(&self, touch: &MemoryEffect) -> bool {
-        self.effects.iter().any(|earlier| earlier.may_race(touch))
+    pub fn may_race(&self, effect: &MemoryEffect) -> bool {
+        self.effects.iter().any(|earlier| earlier.may_race(effect))
     }
 
     /// Where two branches meet.

@@ -11,19 +11,19 @@ pub const SMALL_TILE: usize = 128;
 impl MembarState<'_, '_> {
     /// `print_tko`: small tiles with what stands around them, large ones part by part.
     pub fn print(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
+        let info = self.info;
+        let op = info.module.op(id);
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return };
         let mut args = op.group(0).iter();
         let (mut tiles, mut bytes) = (Vec::new(), 0);
         for (_, conversion) in format_pieces(text) {
             let Some(&value) = args.next().filter(|_| !conversion.is_empty()) else { continue };
-            let dtype = context.element_type(value);
+            let dtype = info.element_type(value);
             if !matches!(dtype, DType::I32 | DType::I64 | DType::F32 | DType::F64) {
                 return;
             }
             let each = dtype.storage_bits() as usize / 8;
-            match context.inference.num_elements(value) {
+            match info.inference.num_elements(value) {
                 1 => {}
                 count if count <= SMALL_TILE => {
                     if bytes + count * each > PRINT_BYTES as usize {

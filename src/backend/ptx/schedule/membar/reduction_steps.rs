@@ -53,23 +53,23 @@ impl LayoutBases {
 
     /// Those of a thread off an axis.
     pub fn keep_off(&mut self, axis: AxisBits) {
-        self.register.retain(|&image| axis.coordinate(image) == 0);
+        self.register.retain(|&basis| axis.coordinate(basis) == 0);
     }
 
     fn along(&self, axis: AxisBits) -> Vec<(Bit, u32)> {
-        let registers = self.register.iter().map(|&image| (Bit::Register, axis.coordinate(image)));
-        let lanes = self.lane.iter().enumerate().map(|(i, &image)| (Bit::Lane(i), axis.coordinate(image)));
-        let warps = self.warp.iter().enumerate().map(|(i, &image)| (Bit::Warp(i), axis.coordinate(image)));
+        let registers = self.register.iter().map(|&basis| (Bit::Register, axis.coordinate(basis)));
+        let lanes = self.lane.iter().enumerate().map(|(i, &basis)| (Bit::Lane(i), axis.coordinate(basis)));
+        let warps = self.warp.iter().enumerate().map(|(i, &basis)| (Bit::Warp(i), axis.coordinate(basis)));
         registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
     }
 
     /// What is left when a part of a reduction is done.
-    pub fn reduce(&mut self, fold: &ReductionStep, axis: AxisBits) {
+    pub fn reduce(&mut self, reduction_step: &ReductionStep, axis: AxisBits) {
         let mut register_of = |coordinate: u32| {
-            let found = self.register.iter().position(|&image| axis.coordinate(image) == coordinate);
+            let found = self.register.iter().position(|&basis| axis.coordinate(basis) == coordinate);
             found.map(|position| self.register.remove(position))
         };
-        match fold {
+        match reduction_step {
             ReductionStep::WarpRedux(_) => self.lane.fill(0),
             &ReductionStep::Registers(coordinate) => drop(register_of(coordinate)),
             &ReductionStep::LaneSplit(lane, coordinate) => self.lane[lane] = register_of(coordinate).unwrap_or(0),
@@ -94,13 +94,13 @@ impl KernelInfo<'_> {
             bits.sort_by_key(|&(_, coordinate)| coordinate);
         }
         let dtypes: Vec<DType> = self.module.op(id).operands.iter().map(|&value| self.element_type(value)).collect();
-        let mut folds = Vec::new();
+        let mut reduction_steps = Vec::new();
         let mut first = 0;
         while let Some(&(bit, coordinate)) = bits.get(first) {
             let is_lane = |(bit, _): &&(Bit, u32)| matches!(bit, Bit::Lane(_));
             let lanes = bits[first..].iter().take_while(is_lane).count();
-            let replicas = left.lane.iter().filter(|&&image| image == 0).count();
-            let fold = match bit {
+            let replicas = left.lane.iter().filter(|&&basis| basis == 0).count();
+            let reduction_step = match bit {
                 _ if lanes + replicas == left.lane.len() && self.is_warp_redux(body, &dtypes, (lanes, &left)) => {
                     ReductionStep::WarpRedux(lanes)
                 }
@@ -120,15 +120,15 @@ impl KernelInfo<'_> {
                     ReductionStep::CrossWarp(bits[first..].iter().map_while(warp).collect())
                 }
             };
-            first += match &fold {
+            first += match &reduction_step {
                 ReductionStep::WarpRedux(lanes) => *lanes,
                 ReductionStep::CrossWarp(warps) => warps.len(),
                 ReductionStep::Registers(_) | ReductionStep::LaneSplit(..) | ReductionStep::LaneShuffle(_) => 1,
             };
-            left.reduce(&fold, axis);
-            folds.push(fold);
+            left.reduce(&reduction_step, axis);
+            reduction_steps.push(reduction_step);
         }
-        folds
+        reduction_steps
     }
 
     /// Are so many bits of the lane's number combined by one instruction? Where one operand of 32 bits is reduced by one op,

@@ -39,9 +39,9 @@ pub fn first_of_vectors(layout: &Layout, vector: usize) -> Layout {
 impl MembarState<'_, '_> {
     /// What an op asks for that is a part of a step.
     pub fn op(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
-        let inference = &context.inference;
+        let info = self.info;
+        let op = info.module.op(id);
+        let inference = &info.inference;
         let access = inference.accesses.get(&id);
         match op.code {
             code if code.is_elementwise() => {
@@ -60,7 +60,7 @@ impl MembarState<'_, '_> {
             Opcode::LoadView => {
                 self.begin_load(id);
                 if mem_order(op) != MemOrder::Weak && access.is_some() {
-                    let dtype = ViewShape::of(context.module, op.group(0)[0]).map(|shape| shape.elem);
+                    let dtype = ViewShape::of(info.module, op.group(0)[0]).map(|shape| shape.elem);
                     self.ordered_access(id, dtype);
                 }
             }
@@ -86,7 +86,7 @@ impl MembarState<'_, '_> {
                 self.require(op.group(1)[0], layout);
                 self.require(op.group(2)[0], layout);
                 if self.pointer_operands(id) {
-                    self.ordered_access(id, pointee(context.module, op));
+                    self.ordered_access(id, pointee(info.module, op));
                 }
             }
             Opcode::Reduce => {
@@ -107,7 +107,7 @@ impl MembarState<'_, '_> {
             Opcode::Insert => {
                 let Some(layout) = access else { return };
                 let (source, destination) = (op.group(0)[0], op.group(1)[0]);
-                self.require(source, &block_layout(layout, context.module.shape(source)).canonical());
+                self.require(source, &block_layout(layout, info.module.shape(source)).canonical());
                 self.require(destination, layout);
             }
             Opcode::Gather => self.gather(id),
@@ -121,9 +121,9 @@ impl MembarState<'_, '_> {
 
     /// Positions that an access has listed.
     fn index_tile(&mut self, id: OpId, view: Value, indices: &[Value]) {
-        let context = self.info;
-        let shape = ViewShape::at(context.module, &context.inference.facts, view, indices);
-        let layout = context.inference.accesses.get(&id);
+        let info = self.info;
+        let shape = ViewShape::at(info.module, &info.inference.facts, view, indices);
+        let layout = info.inference.accesses.get(&id);
         let Some((shape, layout)) = shape.zip(layout) else { return };
         if let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) {
             self.require(indices[axis], &list);
@@ -147,9 +147,9 @@ impl MembarState<'_, '_> {
     }
 
     fn store_view(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
-        let Some(layout) = context.inference.accesses.get(&id) else { return };
+        let info = self.info;
+        let op = info.module.op(id);
+        let Some(layout) = info.inference.accesses.get(&id) else { return };
         self.require(op.group(0)[0], layout);
         self.begin_store(id);
         self.ordered_access(id, None);
@@ -157,14 +157,14 @@ impl MembarState<'_, '_> {
 
     /// An access in its order. `told`: of threads that hold the same element one accesses it, and tells the others what it
     /// has read, of this type.
-    fn ordered_access(&mut self, id: OpId, told: Option<DType>) {
+    fn ordered_access(&mut self, id: OpId, broadcast_dtype: Option<DType>) {
         let op = self.info.module.op(id);
         if releases(op) {
             self.barrier(true);
         }
         self.global_access(id);
         let layout = self.info.inference.accesses.get(&id).filter(|layout| replica_bits(layout) != 0);
-        match told.zip(layout) {
+        match broadcast_dtype.zip(layout) {
             Some((dtype, layout)) => {
                 let buffer = self.scratch(layout.num_elements() * smem_element_bytes(dtype));
                 self.smem_write(buffer);
@@ -180,10 +180,10 @@ impl MembarState<'_, '_> {
 
     /// Addresses and masks of an access through pointers; false if there are none.
     fn pointer_operands(&mut self, id: OpId) -> bool {
-        let context = self.info;
-        let (op, inference) = (context.module.op(id), &context.inference);
+        let info = self.info;
+        let (op, inference) = (info.module.op(id), &info.inference);
         let (Some(pointers), Some(layout)) = (pointers_of(op), inference.accesses.get(&id)) else { return false };
-        if pointee(context.module, op).is_none_or(|dtype| dtype.storage_bits() < 8) {
+        if pointee(info.module, op).is_none_or(|dtype| dtype.storage_bits() < 8) {
             return false;
         }
         let run = inference.pointer_runs.get(&id).copied();
@@ -199,97 +199,97 @@ impl MembarState<'_, '_> {
     }
 
     fn load_ptr(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
+        let info = self.info;
+        let op = info.module.op(id);
         if !self.pointer_operands(id) {
             return;
         }
-        let told = pointee(context.module, op).filter(|_| mem_order(op) != MemOrder::Weak);
-        self.ordered_access(id, told);
+        let broadcast_dtype = pointee(info.module, op).filter(|_| mem_order(op) != MemOrder::Weak);
+        self.ordered_access(id, broadcast_dtype);
         let padding = op.operand_group("padding_value").first().copied();
-        if let (Some(padding), Some(layout)) = (padding, context.inference.accesses.get(&id))
-            && context.constant_padding(Some(padding)).is_none()
+        if let (Some(padding), Some(layout)) = (padding, info.inference.accesses.get(&id))
+            && info.constant_padding(Some(padding)).is_none()
         {
             self.require(padding, layout);
         }
     }
 
     fn atomic(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
-        let Some(layout) = context.inference.accesses.get(&id) else { return };
+        let info = self.info;
+        let op = info.module.op(id);
+        let Some(layout) = info.inference.accesses.get(&id) else { return };
         self.require(op.operands[1], layout);
         if self.pointer_operands(id) {
-            let told = pointee(context.module, op).filter(|_| context.is_result_used(id));
-            self.ordered_access(id, told);
+            let broadcast_dtype = pointee(info.module, op).filter(|_| info.is_result_used(id));
+            self.ordered_access(id, broadcast_dtype);
         }
     }
 
     /// An atomic that goes to the copy of its array.
     pub fn privatized_atomic(&mut self, id: OpId) {
-        let context = self.info;
-        let Some(layout) = context.inference.accesses.get(&id) else { return };
-        self.require(context.module.op(id).operands[1], layout);
-        context.deferred_inputs(id).into_iter().for_each(|value| self.require(value, layout));
+        let info = self.info;
+        let Some(layout) = info.inference.accesses.get(&id) else { return };
+        self.require(info.module.op(id).operands[1], layout);
+        info.deferred_inputs(id).into_iter().for_each(|value| self.require(value, layout));
         self.global_access(id);
     }
 
     fn assertion(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
+        let info = self.info;
+        let op = info.module.op(id);
         let condition = op.group(0)[0];
-        if context.is_always_true(condition) {
+        if info.is_always_true(condition) {
             return;
         }
-        let layout = context.inference.natural_or_default(condition);
+        let layout = info.inference.natural_or_default(condition);
         self.require(condition, &layout);
-        let tiles = op.group(1).iter().filter(|&&arg| context.inference.num_elements(arg) > 1);
+        let tiles = op.group(1).iter().filter(|&&arg| info.inference.num_elements(arg) > 1);
         tiles.for_each(|&arg| self.require(arg, &layout));
     }
 
     /// A store by the copy engine, or by the threads where there is no room for it.
-    pub fn tma_store(&mut self, send: &TmaStore) {
-        let op = self.info.module.op(send.op);
-        let (value, root) = (stored(op), self.info.stored_array(send.op));
-        let ordered = !self.info.only_adds(send.op, self.tma_stores.keys().copied());
-        let layout = self.schedule.layout(send.layout).clone();
-        if send.staging.is_some() {
+    pub fn tma_store(&mut self, tma_store: &TmaStore) {
+        let op = self.info.module.op(tma_store.op);
+        let (value, root) = (stored(op), self.info.stored_array(tma_store.op));
+        let ordered = !self.info.has_only_reductions(tma_store.op, self.tma_stores.keys().copied());
+        let layout = self.schedule.layout(tma_store.layout).clone();
+        if tma_store.staging.is_some() {
             self.require(value, &layout);
-            let again = !self.tma_stored_arrays.insert(root);
-            self.sub_steps.push(SubStep::TmaStoreWait { written: again && ordered });
+            let is_repeated = !self.tma_stored_arrays.insert(root);
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: is_repeated && ordered });
             return;
         }
-        if let Some(parts) = StoreSplit::of_block(&send.tile, &self.smem) {
+        if let Some(split) = StoreSplit::for_block(&tma_store.tile, &self.smem) {
             let at = self.sub_steps.len();
             self.require(value, &layout);
-            if let Some(buffer) = self.smem.allocate(parts.in_flight * parts.bytes, SWIZZLE_ATOM_BYTES) {
-                self.sub_steps.insert(at, SubStep::Split { count: parts.count, beside: parts.in_flight });
+            if let Some(buffer) = self.smem.allocate(split.in_flight * split.bytes, SWIZZLE_ATOM_BYTES) {
+                self.sub_steps.insert(at, SubStep::Split { count: split.count, in_flight: split.in_flight });
                 if !self.tma_stored_arrays.insert(root) && ordered {
-                    self.sub_steps.push(SubStep::TmaStoreWait { written: true });
+                    self.sub_steps.push(SubStep::TmaStoreWait { complete: true });
                     self.smem.bulk_waited();
                 }
                 if self.smem.write(buffer) {
                     self.barrier(false);
                 }
                 self.sub_steps.push(SubStep::SmemWrite(buffer));
-                let meetings = if parts.in_flight == 1 { 2 * parts.count - 1 } else { parts.count };
-                (0..meetings).for_each(|_| self.barrier(true));
+                let barriers = if split.in_flight == 1 { 2 * split.count - 1 } else { split.count };
+                (0..barriers).for_each(|_| self.barrier(true));
                 self.smem.bulk_read(buffer);
                 return;
             }
         }
         // What threads store and what the engine stores has no order.
         if ordered && self.tma_stores.values().filter(|&&other| other == root).count() > 1 {
-            self.smem_overflow(send.tile.part_bytes(send.tile.part_bits));
+            self.smem_overflow(tma_store.tile.part_bytes(tma_store.tile.part_bits));
         }
-        self.op(send.op);
+        self.op(tma_store.op);
     }
 
     /// Stages come back: of one that is lent to a store, its boxes have been read.
     pub fn consumer_release(&mut self, channels: &[u32]) {
-        let roles = self.schedule.warp_spec.as_ref();
-        if roles.is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel))) {
-            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
+        let warp_spec = self.schedule.warp_spec.as_ref();
+        if warp_spec.is_some_and(|warp_spec| channels.iter().any(|&channel| warp_spec.is_staging(channel))) {
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }
     }
 
@@ -299,7 +299,7 @@ impl MembarState<'_, '_> {
             self.barrier(true);
         }
         if self.smem.is_bulk_reading() || self.has_warp_tma_stores {
-            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }
     }
 }

@@ -33,25 +33,25 @@ impl MembarState<'_, '_> {
     /// The rest of a reduction that has seen its pieces.
     pub fn end_reduction(&mut self, id: OpId) {
         let Some(layout) = self.info.inference.accesses.get(&id) else { return };
-        let mut images = LayoutBases::of(layout);
-        images.keep_off(AxisBits::of(layout.shape(), self.info.module.op(id).dim() as usize));
-        self.reduction_steps(id, images);
+        let mut bases = LayoutBases::of(layout);
+        bases.keep_off(AxisBits::of(layout.shape(), self.info.module.op(id).dim() as usize));
+        self.reduction_steps(id, bases);
     }
 
     /// A reduction of what is left.
     pub fn reduction_steps(&mut self, id: OpId, mut left: LayoutBases) {
-        let context = self.info;
-        let op = context.module.op(id);
-        let Some(layout) = context.inference.accesses.get(&id) else { return };
+        let info = self.info;
+        let op = info.module.op(id);
+        let Some(layout) = info.inference.accesses.get(&id) else { return };
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
-        for fold in context.reduction_steps(id, left.clone(), axis) {
-            left.reduce(&fold, axis);
-            let ReductionStep::CrossWarp(warps) = &fold else { continue };
-            let rows = 1usize << left.lane.iter().chain(&left.warp).filter(|&&image| image != 0).count();
-            let slots = 1usize << left.register.len();
+        for reduction_step in info.reduction_steps(id, left.clone(), axis) {
+            left.reduce(&reduction_step, axis);
+            let ReductionStep::CrossWarp(warps) = &reduction_step else { continue };
+            let rows = 1usize << left.lane.iter().chain(&left.warp).filter(|&&basis| basis != 0).count();
+            let registers = 1usize << left.register.len();
             let parts = 1usize << warps.len();
             let buffers = op.operands.iter().map(|&operand| {
-                let buffer = self.scratch(slots * rows * parts * smem_element_bytes(context.element_type(operand)));
+                let buffer = self.scratch(registers * rows * parts * smem_element_bytes(info.element_type(operand)));
                 self.smem_write(buffer);
                 buffer
             });
@@ -61,9 +61,9 @@ impl MembarState<'_, '_> {
     }
 
     pub fn scan(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
-        let Some(layout) = context.inference.accesses.get(&id) else { return };
+        let info = self.info;
+        let op = info.module.op(id);
+        let Some(layout) = info.inference.accesses.get(&id) else { return };
         let axis = op.dim() as usize;
         let Some(order) = ScanOrder::of(layout, axis) else { return };
         op.operands.iter().for_each(|&operand| self.require(operand, layout));
@@ -71,12 +71,12 @@ impl MembarState<'_, '_> {
             return;
         }
         let axis = AxisBits::of(layout.shape(), axis);
-        let off = |image: &&u32| **image != 0 && axis.coordinate(**image) == 0;
+        let off = |basis: &&u32| **basis != 0 && axis.coordinate(**basis) == 0;
         let rows = 1usize << thread_images(layout).iter().filter(off).count();
-        let of_registers = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
+        let of_registers = layout.register_images().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
         let mut buffers = Vec::new();
         for &operand in &op.operands {
-            let row = smem_element_bytes(context.element_type(operand)) << order.outer.len();
+            let row = smem_element_bytes(info.element_type(operand)) << order.outer.len();
             let buffer = self.scratch((row * rows) << of_registers);
             self.smem_write(buffer);
             buffers.push(buffer);
@@ -85,32 +85,32 @@ impl MembarState<'_, '_> {
     }
 
     pub fn extract(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
+        let info = self.info;
+        let op = info.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let Some(layout) = context.inference.accesses.get(&id) else { return };
+        let Some(layout) = info.inference.accesses.get(&id) else { return };
         self.require(source, layout);
-        let part = context.module.shape(result);
-        let moves = |&image: &u32| (0..part.len()).any(|axis| block_number(layout, part, image, axis) != 0);
+        let part = info.module.shape(result);
+        let moves = |&basis: &u32| (0..part.len()).any(|axis| block_number(layout, part, basis, axis) != 0);
         if layout.warp_images().iter().any(moves) {
             let held = block_layout(layout, part).canonical();
-            let wanted = context.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
-            let bits = shared_type(context.element_type(source)).storage_bits();
+            let wanted = info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
+            let bits = shared_type(info.element_type(source)).storage_bits();
             let plan = SharedPlan::new(&held, &wanted, bits, self.scratch_capacity());
             self.record_conversion(result, &wanted, ConversionPlan::Layout(Conversion::Shared(plan)));
         }
     }
 
     pub fn gather(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
+        let info = self.info;
+        let op = info.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
-        let Some((held, layout)) = context.inference.accesses.get(&id).zip(context.inference.layout(result)) else {
+        let Some((held, layout)) = info.inference.accesses.get(&id).zip(info.inference.layout(result)) else {
             return;
         };
         self.require(source, held);
         self.require(positions, layout);
-        let dtype = context.element_type(source);
+        let dtype = info.element_type(source);
         let words = dtype.storage_bits().div_ceil(32) as usize;
         let handing = Handing::of(held, layout, op.dim() as usize);
         if handing.is_some_and(|handing| handing.pays(words, held.num_registers())) {
@@ -118,7 +118,7 @@ impl MembarState<'_, '_> {
         }
         let (count, size) = (held.num_elements(), smem_element_bytes(dtype));
         let rounds = (count * size).div_ceil(self.scratch_capacity().max(size)).next_power_of_two().min(count);
-        self.sub_steps.push(SubStep::Split { count: rounds as u32, beside: 1 });
+        self.sub_steps.push(SubStep::Split { count: rounds as u32, in_flight: 1 });
         let buffer = self.scratch(count / rounds * size);
         for _ in 0..rounds {
             self.smem_write(buffer);
@@ -127,24 +127,24 @@ impl MembarState<'_, '_> {
     }
 
     pub fn histogram(&mut self, id: OpId) {
-        let context = self.info;
-        let op = context.module.op(id);
+        let info = self.info;
+        let op = info.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let Some((held, layout)) = context.inference.accesses.get(&id).zip(context.inference.layout(result)) else {
+        let Some((held, layout)) = info.inference.accesses.get(&id).zip(info.inference.layout(result)) else {
             return;
         };
         self.require(source, held);
         let (elements, bins) = (held.num_elements(), layout.num_elements());
-        let room = self.scratch_capacity().max((1 + COPY_PADDING_WORDS) * 4) / 4;
+        let capacity = self.scratch_capacity().max((1 + COPY_PADDING_WORDS) * 4) / 4;
         let mut rounds = 1;
-        while bins / rounds + COPY_PADDING_WORDS > room && rounds < bins {
+        while bins / rounds + COPY_PADDING_WORDS > capacity && rounds < bins {
             rounds *= 2;
         }
         let row = bins / rounds + COPY_PADDING_WORDS;
         // Reading the copies costs less than counting.
-        let most = (elements / (2 * bins)).min(MAX_HISTOGRAM_COPIES).min(room / row).max(1);
+        let most = (elements / (2 * bins)).min(MAX_HISTOGRAM_COPIES).min(capacity / row).max(1);
         let copies = 1 << most.ilog2();
-        self.sub_steps.push(SubStep::Split { count: rounds as u32, beside: copies as u32 });
+        self.sub_steps.push(SubStep::Split { count: rounds as u32, in_flight: copies as u32 });
         let buffer = self.scratch(copies * row * 4);
         for _ in 0..rounds {
             // Zeros, then counts.
@@ -156,9 +156,9 @@ impl MembarState<'_, '_> {
 
     /// The operands and accumulators of products that are issued together.
     pub fn mma_operands(&mut self, members: &[OpId]) {
-        let context = self.info;
-        let module = context.module;
-        let plans: Vec<_> = members.iter().map(|id| context.inference.products.get(id)).collect();
+        let info = self.info;
+        let module = info.module;
+        let plans: Vec<_> = members.iter().map(|id| info.inference.products.get(id)).collect();
         let plans: Vec<_> = plans.into_iter().flatten().flatten().collect();
         if plans.len() != members.len() {
             return;
@@ -166,22 +166,22 @@ impl MembarState<'_, '_> {
         let acc = |id: OpId| module.op(id).operands[2];
         // Accumulators that go through shared memory do so before operands lie there.
         let moves: Vec<bool> =
-            members.iter().zip(&plans).map(|(&id, plan)| context.moves_accumulator(id, members, plan)).collect();
+            members.iter().zip(&plans).map(|(&id, plan)| info.moves_accumulator(id, members, plan)).collect();
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| **moves) {
             self.require(acc(id), &plan.acc);
         }
-        let bytes = context.operand_bytes(members, &|value| self.is_fetched(value));
+        let bytes = info.operand_bytes(members, &|value| self.is_fetched(value));
         if bytes > 0 && bytes <= self.smem.free() {
             self.smem.begin_run(bytes);
         }
         let mut buffers = Vec::new();
-        for (value, _, plan) in context.smem_operands_of(members) {
+        for (value, _, plan) in info.smem_operands_of(members) {
             if self.is_fetched(value) {
                 continue;
             }
-            let layout = context.inference.natural_or_default(value);
+            let layout = info.inference.natural_or_default(value);
             self.require(value, &layout);
-            if context.is_register_operand(&layout, plan) {
+            if info.is_register_operand(&layout, plan) {
                 continue;
             }
             let bytes = plan.shared.bytes() as u32;
@@ -194,8 +194,8 @@ impl MembarState<'_, '_> {
         }
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| !**moves) {
             let made = members.iter().any(|&other| module.op(other).results[0] == acc(id));
-            let stays = context.accumulates_in_place(id) && plan.is_asynchronous();
-            if !made && !context.is_zero(acc(id)) && !stays {
+            let stays = info.accumulates_in_place(id) && plan.is_asynchronous();
+            if !made && !info.is_zero(acc(id)) && !stays {
                 self.require(acc(id), &plan.acc);
             }
         }
@@ -212,8 +212,9 @@ impl MembarState<'_, '_> {
 
     /// Has the tile behind this value been fetched to shared memory?
     fn is_fetched(&self, value: Value) -> bool {
-        let roles = self.schedule.warp_spec.as_deref();
-        let streamed = |load: &OpId| roles.is_some_and(|roles| roles.operand_channel.contains_key(load));
-        self.info.source_load(value).is_some_and(|load| streamed(&load) || self.staged_loads.contains(&load))
+        let warp_spec = self.schedule.warp_spec.as_deref();
+        let is_producer_load =
+            |load: &OpId| warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(load));
+        self.info.source_load(value).is_some_and(|load| is_producer_load(&load) || self.staged_loads.contains(&load))
     }
 }

@@ -47,7 +47,7 @@ impl AvailableConversions {
 
     fn contains(&self, value: Value, wanted: &Layout) -> bool {
         let places = self.by_value.get(&value).map_or(&[][..], Vec::as_slice);
-        places.iter().rev().any(|&place| self.all[place].1.is_same(wanted))
+        places.iter().rev().any(|&buffer| self.all[buffer].1.is_same(wanted))
     }
 }
 
@@ -92,17 +92,24 @@ pub struct MembarState<'a, 'm> {
 
 impl<'a, 'm> MembarState<'a, 'm> {
     /// At the start of a program.
-    pub fn new(context: &'a KernelInfo<'m>, schedule: &'a mut Schedule, shared: SharedMemory) -> MembarState<'a, 'm> {
-        let sent_by_warps = schedule.sends().any(|send| send.staging.is_some());
+    pub fn new(info: &'a KernelInfo<'m>, schedule: &'a mut Schedule, smem: SharedMemory) -> MembarState<'a, 'm> {
+        let has_warp_tma_stores = schedule.tma_stores().any(|tma_store| tma_store.staging.is_some());
         MembarState {
-            info: context,
-            tma_stores: schedule.sends().map(|send| (send.op, context.stored_array(send.op))).collect(),
-            block_tma_stores: schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect(),
-            has_warp_tma_stores: sent_by_warps,
+            info,
+            tma_stores: schedule
+                .tma_stores()
+                .map(|tma_store| (tma_store.op, info.stored_array(tma_store.op)))
+                .collect(),
+            block_tma_stores: schedule
+                .tma_stores()
+                .filter(|tma_store| tma_store.staging.is_none())
+                .map(|tma_store| tma_store.op)
+                .collect(),
+            has_warp_tma_stores,
             schedule,
-            smem: shared,
+            smem,
             global_hazards: GlobalHazards::default(),
-            own_layouts: vec![None; context.module.num_values()],
+            own_layouts: vec![None; info.module.num_values()],
             available: AvailableConversions::default(),
             staged_loads: HashSet::new(),
             tma_stored_arrays: HashSet::new(),
@@ -211,41 +218,42 @@ impl<'a, 'm> MembarState<'a, 'm> {
     /// A change of layout.
     fn convert_layout(&mut self, value: Value, own: &Layout, wanted: &Layout) {
         let bits = shared_type(self.info.element_type(value)).storage_bits();
-        let room = self.scratch_capacity();
-        let change = match Conversion::plan(own, wanted, bits, room) {
+        let capacity = self.scratch_capacity();
+        let conversion = match Conversion::plan(own, wanted, bits, capacity) {
             None => ConversionPlan::Unsupported,
             Some(Conversion::Shared(plan)) => {
                 let many = plan.store.accesses.len() + plan.load.accesses.len() >= MIN_AFFINE_ACCESSES;
-                let sums = (plan.rounds == 1 && many).then(|| SumPlan::new(own, wanted, bits, room & !1023)).flatten();
+                let sums =
+                    (plan.rounds == 1 && many).then(|| SumPlan::new(own, wanted, bits, capacity & !1023)).flatten();
                 sums.map_or(ConversionPlan::Layout(Conversion::Shared(plan)), ConversionPlan::Affine)
             }
             Some(plan) => ConversionPlan::Layout(plan),
         };
-        self.record_conversion(value, wanted, change);
+        self.record_conversion(value, wanted, conversion);
     }
 
     /// Notes a change of layout, and goes through shared memory if it does.
-    pub fn record_conversion(&mut self, value: Value, wanted: &Layout, change: ConversionPlan) {
-        let (bytes, rounds) = match &change {
+    pub fn record_conversion(&mut self, value: Value, wanted: &Layout, conversion: ConversionPlan) {
+        let (bytes, rounds) = match &conversion {
             ConversionPlan::Layout(Conversion::Shared(plan)) => (plan.bytes, plan.rounds),
             ConversionPlan::Affine(plan) => (plan.bytes, 1),
             ConversionPlan::Layout(_) | ConversionPlan::Unsupported => (0, 0),
         };
-        let how = change.kind();
+        let kind = conversion.kind();
         let (to, plan) = (self.schedule.layout_id(wanted), self.schedule.conversions.len() as u32);
-        self.schedule.conversions.push(std::rc::Rc::new(change));
-        self.sub_steps.push(SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan }));
-        let place = match how {
+        self.schedule.conversions.push(std::rc::Rc::new(conversion));
+        self.sub_steps.push(SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan }));
+        let buffer = match kind {
             ConversionKind::SmemAffine => self.smem.allocate_for_trip(bytes as u32),
             ConversionKind::Smem(_) => self.smem.allocate(bytes as u32, 1),
             ConversionKind::Registers | ConversionKind::Shuffle | ConversionKind::Unsupported => None,
         };
-        if rounds > 0 && place.is_none() {
+        if rounds > 0 && buffer.is_none() {
             self.smem_overflow(bytes as u32);
         }
         for _ in 0..rounds {
-            self.smem_write(place);
-            self.smem_read(&[place]);
+            self.smem_write(buffer);
+            self.smem_read(&[buffer]);
         }
     }
 
@@ -290,9 +298,9 @@ impl<'a, 'm> MembarState<'a, 'm> {
             self.sub_steps.push(SubStep::MmaWaitAll);
         }
         if self.smem.bulk_wait_wanted() {
-            self.sub_steps.push(SubStep::TmaStoreWait { written: false });
+            self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }
-        self.sub_steps.push(SubStep::Barrier { always });
+        self.sub_steps.push(SubStep::Barrier { required: always });
         self.after_barrier();
     }
 
@@ -304,18 +312,18 @@ impl<'a, 'm> MembarState<'a, 'm> {
 
     /// An access begins.
     pub fn global_access(&mut self, id: OpId) {
-        let Some(touch) = self.info.memory_effect_of(id) else { return };
+        let Some(effect) = self.info.memory_effect_of(id) else { return };
         if self.sub_steps.last() == Some(&SubStep::GlobalAccess(id)) {
             // It has begun already, and nothing has come since.
             return;
         }
-        if self.global_hazards.may_race(&touch) {
+        if self.global_hazards.may_race(&effect) {
             self.barrier(false);
         }
-        if !self.info.written_memory.does_not_modify(&touch) {
+        if !self.info.written_memory.does_not_modify(&effect) {
             self.sub_steps.push(SubStep::GlobalAccess(id));
         }
-        self.global_hazards.add(&self.info.written_memory, [touch]);
+        self.global_hazards.add(&self.info.written_memory, [effect]);
     }
 
     /// An access may go on.
@@ -326,25 +334,25 @@ impl<'a, 'm> MembarState<'a, 'm> {
     /// A value is read: late waits come, until the product that makes it has landed.
     fn wait_for_value(&mut self, value: Value) {
         while self.in_flight.iter().any(|results| results.contains(&value)) {
-            let Some((younger, wait)) = self.sunk_waits.pop_front() else { return };
-            self.emit_sunk_wait(younger, wait);
+            let Some((pending, wait)) = self.sunk_waits.pop_front() else { return };
+            self.emit_sunk_wait(pending, wait);
         }
     }
 
     /// The late waits that have not come yet.
     pub fn flush_sunk_waits(&mut self) {
-        while let Some((younger, wait)) = self.sunk_waits.pop_front() {
-            self.emit_sunk_wait(younger, wait);
+        while let Some((pending, wait)) = self.sunk_waits.pop_front() {
+            self.emit_sunk_wait(pending, wait);
         }
     }
 
-    fn emit_sunk_wait(&mut self, younger: usize, wait: usize) {
-        let finds = self.in_flight.len() > younger;
-        self.mma_waits[wait].is_needed |= finds;
-        self.complete_mmas(younger);
+    fn emit_sunk_wait(&mut self, pending: usize, wait: usize) {
+        let is_needed = self.in_flight.len() > pending;
+        self.mma_waits[wait].is_needed |= is_needed;
+        self.complete_mmas(pending);
     }
 
-    fn complete_mmas(&mut self, younger: usize) {
-        self.in_flight.drain(..self.in_flight.len().saturating_sub(younger));
+    fn complete_mmas(&mut self, pending: usize) {
+        self.in_flight.drain(..self.in_flight.len().saturating_sub(pending));
     }
 }

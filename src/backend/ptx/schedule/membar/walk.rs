@@ -12,26 +12,27 @@ use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
     /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
-    pub fn insert_barriers(&self, schedule: &mut Schedule, shared: &SharedMemory) {
-        let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
-        let own = if self.pingpong_groups > 1 { shared.share(0, self.pingpong_groups) } else { shared.clone() };
+    pub fn insert_barriers(&self, schedule: &mut Schedule, smem: &SharedMemory) {
+        let partitions: Vec<(WarpRole, SeqId)> =
+            schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
+        let own = if self.pingpong_groups > 1 { smem.share(0, self.pingpong_groups) } else { smem.clone() };
         schedule.smem_bytes_per_group = if self.pingpong_groups > 1 { own.budget() - own.start() } else { 0 };
-        schedule.shared_bytes = shared.used();
-        schedule.smem = shared.clone();
+        schedule.smem_bytes = smem.used();
+        schedule.smem = smem.clone();
         // Who loads meets nobody.
-        for (_, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
-            let mut way = MembarState::new(self, schedule, own.clone());
+        for (_, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
+            let mut state = MembarState::new(self, schedule, own.clone());
             for &arg in &self.module.block(self.module.entries[0].body).args {
                 if matches!(self.module.ty(arg), Type::Tile { .. }) {
-                    way.define(arg);
+                    state.define(arg);
                 }
             }
-            way.walk_sequence(body);
-            let (waits, used) = (std::mem::take(&mut way.mma_waits), way.smem.used());
+            state.walk_sequence(body);
+            let (waits, end) = (std::mem::take(&mut state.mma_waits), state.smem.used());
             let others = schedule.smem_bytes_per_group * (self.pingpong_groups - 1);
-            schedule.shared_bytes = schedule.shared_bytes.max(if used > own.start() { used + others } else { 0 });
-            for MmaWaitUse { body, position: at, .. } in waits.into_iter().rev().filter(|wait| !wait.is_needed) {
-                schedule.sequences[body.0 as usize].remove(at);
+            schedule.smem_bytes = schedule.smem_bytes.max(if end > own.start() { end + others } else { 0 });
+            for MmaWaitUse { body, position, .. } in waits.into_iter().rev().filter(|wait| !wait.is_needed) {
+                schedule.sequences[body.0 as usize].remove(position);
             }
         }
     }
@@ -40,16 +41,16 @@ impl KernelInfo<'_> {
 impl MembarState<'_, '_> {
     /// The steps of a body.
     fn walk_sequence(&mut self, body: SeqId) {
-        let around = (std::mem::take(&mut self.steps), std::mem::take(&mut self.sub_steps));
-        let outside = std::mem::replace(&mut self.seq, body);
+        let outer = (std::mem::take(&mut self.steps), std::mem::take(&mut self.sub_steps));
+        let outer_seq = std::mem::replace(&mut self.seq, body);
         for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             match &step {
                 Step::Sub(_) => continue,
                 Step::ConsumerWait(_) => {}
-                Step::MmaWait(land) => {
-                    self.sunk_waits.push_back((land.pending, self.mma_waits.len()));
+                Step::MmaWait(wait) => {
+                    self.sunk_waits.push_back((wait.pending, self.mma_waits.len()));
                     self.mma_waits.push(MmaWaitUse { body, position: self.steps.len(), is_needed: false });
-                    if !land.sunk {
+                    if !wait.sunk {
                         self.flush_sunk_waits();
                     }
                 }
@@ -63,18 +64,18 @@ impl MembarState<'_, '_> {
             }
             self.steps.push(step);
         }
-        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, around.0);
-        self.sub_steps = around.1;
-        self.seq = outside;
+        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, outer.0);
+        self.sub_steps = outer.1;
+        self.seq = outer_seq;
     }
 
     /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody has to say.
     fn flush_sub_steps(&mut self) {
-        let mut within = std::mem::take(&mut self.sub_steps);
-        if within.iter().all(|one| matches!(one, SubStep::GlobalAccess(_))) {
-            within.clear();
+        let mut sub_steps = std::mem::take(&mut self.sub_steps);
+        if sub_steps.iter().all(|one| matches!(one, SubStep::GlobalAccess(_))) {
+            sub_steps.clear();
         }
-        self.steps.extend(within.into_iter().map(Step::Sub));
+        self.steps.extend(sub_steps.into_iter().map(Step::Sub));
     }
 
     /// A body that need not run: what it brings is forgotten.
@@ -90,17 +91,17 @@ impl MembarState<'_, '_> {
                 self.op(id);
                 self.define_results(id);
             }
-            &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => self.define_results(id),
+            &Step::LocalLoad { op: id, .. } => self.define_results(id),
             &Step::PrivatizedAtomic(id) => {
                 self.privatized_atomic(id);
                 self.define_results(id);
             }
-            Step::TmaStore(send) => self.tma_store(send),
-            Step::StripMine(strip) => self.strip_mine(strip),
+            Step::TmaStore(tma_store) => self.tma_store(tma_store),
+            Step::StripMine(strip_mine) => self.strip_mine(strip_mine),
             Step::Mma(plan) => self.mma_group(plan),
             Step::For(plan) => self.for_loop(plan),
             Step::Loop(plan) => self.loop_op(plan),
-            Step::If { op, arms, pure: quiet } => self.branches(*op, arms, *quiet),
+            Step::If { op, arms, pure } => self.branches(*op, arms, *pure),
             &Step::End(id) => self.terminator(id),
             Step::ConsumerRelease(channels) => self.consumer_release(channels),
             Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait(_) | Step::OrderArrive(_) => {}
@@ -116,12 +117,12 @@ impl MembarState<'_, '_> {
         tiles.for_each(|&result| self.define(result));
     }
 
-    fn strip_mine(&mut self, strip: &StripMine) {
-        let context = self.info;
-        let module = context.module;
-        let inside = strip.inside(module);
-        let own = self.schedule.layout(strip.layout).clone();
-        for &(id, part) in &strip.ops {
+    fn strip_mine(&mut self, strip_mine: &StripMine) {
+        let info = self.info;
+        let module = info.module;
+        let inside = strip_mine.defined_tiles(module);
+        let own = self.schedule.layout(strip_mine.layout).clone();
+        for &(id, part) in &strip_mine.ops {
             let op = module.op(id);
             let values: &[Value] = match part {
                 StripRole::Body if op.code == Opcode::LoadView => &[],
@@ -142,11 +143,11 @@ impl MembarState<'_, '_> {
                 _ => {}
             }
         }
-        for &value in &strip.live_out {
+        for &value in &strip_mine.live_out {
             self.own_layouts[value.index()] = Some(std::borrow::Cow::Owned(own.reshape(module.shape(value))));
         }
-        strip.ops().for_each(|id| self.add_global_access(id));
-        let last = strip.ops.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
+        strip_mine.ops().for_each(|id| self.add_global_access(id));
+        let last = strip_mine.ops.last().map(|&(id, _)| id).filter(|&id| module.op(id).code == Opcode::Reduce);
         if let Some(id) = last {
             self.end_reduction(id);
             self.define_results(id);
@@ -189,15 +190,15 @@ impl MembarState<'_, '_> {
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
         self.flush_sunk_waits();
         let before = self.smem.bulk();
-        let context = self.info;
-        let (mut accesses, mut sends) = (Vec::new(), false);
-        context.module.walk(body, &mut |id| {
-            accesses.extend(context.memory_effect_of(id));
+        let info = self.info;
+        let (mut accesses, mut has_tma_stores) = (Vec::new(), false);
+        info.module.walk(body, &mut |id| {
+            accesses.extend(info.memory_effect_of(id));
             self.tma_stored_arrays.extend(self.tma_stores.get(&id));
-            sends |= self.block_tma_stores.contains(&id);
+            has_tma_stores |= self.block_tma_stores.contains(&id);
         });
-        self.global_hazards.add(&context.written_memory, accesses);
-        self.smem.unknown(sends);
+        self.global_hazards.add(&info.written_memory, accesses);
+        self.smem.unknown(has_tma_stores);
         before
     }
 
@@ -215,51 +216,52 @@ impl MembarState<'_, '_> {
     }
 
     fn for_loop(&mut self, plan: &For) {
-        let context = self.info;
-        let op = context.module.op(plan.op);
+        let info = self.info;
+        let op = info.module.op(plan.op);
         let body = op.regions[0];
-        let args = &context.module.block(body).args;
+        let args = &info.module.block(body).args;
         self.convert_hoisted(&plan.hoisted);
         self.assign(&args[1..], op.group(3));
-        let slab = plan.cp_async.as_ref().and_then(|ahead| self.smem.reserve(ahead.bytes(), ahead.align()));
-        if let (Some(ahead), None) = (&plan.cp_async, slab) {
-            self.smem_overflow(ahead.bytes());
+        let stages_buffer =
+            plan.cp_async.as_ref().and_then(|cp_async| self.smem.reserve(cp_async.bytes(), cp_async.align()));
+        if let (Some(cp_async), None) = (&plan.cp_async, stages_buffer) {
+            self.smem_overflow(cp_async.bytes());
         }
-        self.smem_write(slab);
+        self.smem_write(stages_buffer);
         let before = self.enter_loop(body);
         self.define_all(args);
         let mark = self.available.len();
-        let of_all = plan.cp_async.as_ref().filter(|ahead| ahead.barrier_at_head);
+        let block_cp_async = plan.cp_async.as_ref().filter(|cp_async| cp_async.barrier_at_head);
         self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| args[carried + 1]);
-        if let Some(ahead) = of_all {
+        if let Some(cp_async) = block_cp_async {
             self.in_flight.clear();
             self.after_barrier();
-            self.staged_loads.extend(ahead.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
+            self.staged_loads.extend(cp_async.copies.iter().filter(|copy| !copy.thread_private).map(|copy| copy.load));
         }
         self.walk_region(plan.body);
         self.available.truncate(mark);
         self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| op.results[carried]);
-        if let Some(leave) = plan.epilogue {
-            self.walk_sequence(leave);
+        if let Some(epilogue) = plan.epilogue {
+            self.walk_sequence(epilogue);
         }
-        if let Some(ahead) = of_all {
+        if let Some(cp_async) = block_cp_async {
             self.in_flight.clear();
-            for copy in &ahead.copies {
+            for copy in &cp_async.copies {
                 self.staged_loads.remove(&copy.load);
             }
         }
-        if let Some(slab) = slab {
-            self.smem.release(slab);
+        if let Some(stages_buffer) = stages_buffer {
+            self.smem.release(stages_buffer);
         }
         self.leave_loop(body, &before);
         self.define_all(&op.results);
     }
 
     fn loop_op(&mut self, plan: &Loop) {
-        let context = self.info;
-        let op = context.module.op(plan.op);
+        let info = self.info;
+        let op = info.module.op(plan.op);
         let body = op.regions[0];
-        let args = &context.module.block(body).args;
+        let args = &info.module.block(body).args;
         self.convert_hoisted(&plan.hoisted);
         self.assign(args, op.group(0));
         let before = self.enter_loop(body);
@@ -269,22 +271,22 @@ impl MembarState<'_, '_> {
         self.define_all(&op.results);
     }
 
-    fn branches(&mut self, id: OpId, arms: &[SeqId], _quiet: bool) {
+    fn branches(&mut self, id: OpId, arms: &[SeqId], _pure: bool) {
         self.flush_sunk_waits();
         let before = (self.smem.clone(), self.global_hazards.clone());
-        let running = self.in_flight.clone();
+        let in_flight = self.in_flight.clone();
         let mut after = None;
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
-                self.in_flight.clone_from(&running);
+                self.in_flight.clone_from(&in_flight);
                 let history = std::mem::replace(&mut self.global_hazards, before.1.clone());
                 after = Some((self.smem.enter_branch(&before.0), history));
             }
             self.walk_region(arm);
             self.flush_sunk_waits();
         }
-        if let Some((shared, history)) = after {
-            self.smem.join(&shared);
+        if let Some((smem, history)) = after {
+            self.smem.join(&smem);
             self.global_hazards.join(&self.info.written_memory, history);
         }
         let results = &self.info.module.op(id).results;
@@ -306,15 +308,15 @@ impl MembarState<'_, '_> {
         };
         let mut block = self.info.op_blocks[id.index()];
         while let Some(owner) = block.and_then(|block| module.block(block).parent) {
-            let around = module.op(owner);
-            if !wanted(around.code) {
+            let outer = module.op(owner);
+            if !wanted(outer.code) {
                 block = self.info.op_blocks[owner.index()];
                 continue;
             }
-            let targets = match (op.code, around.code) {
-                (Opcode::Continue, Opcode::For) => &module.block(around.regions[0]).args[1..],
-                (Opcode::Continue, _) => &module.block(around.regions[0]).args[..],
-                _ => &around.results[..],
+            let targets = match (op.code, outer.code) {
+                (Opcode::Continue, Opcode::For) => &module.block(outer.regions[0]).args[1..],
+                (Opcode::Continue, _) => &module.block(outer.regions[0]).args[..],
+                _ => &outer.results[..],
             };
             self.assign(targets, &op.operands);
             let beside = op.code == Opcode::Yield && self.info.is_pure(owner);
@@ -327,6 +329,9 @@ impl MembarState<'_, '_> {
 }
 
 /// Products that the iteration before has issued: the sums of each.
-fn carried_accumulators(orbits: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
-    orbits.iter().map(|orbit| orbit.accumulators.iter().map(|&carried| sum(carried)).collect()).collect()
+fn carried_accumulators(carried_mmas: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
+    carried_mmas
+        .iter()
+        .map(|carried_mma| carried_mma.accumulators.iter().map(|&carried| sum(carried)).collect())
+        .collect()
 }

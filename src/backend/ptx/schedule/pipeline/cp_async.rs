@@ -47,93 +47,93 @@ impl KernelInfo<'_> {
     pub fn plan_cp_async(
         &self,
         id: OpId,
-        (alone, roles): (bool, Option<&WarpSpecialization>),
-        shared: &SharedMemory,
+        (no_producer, warp_spec): (bool, Option<&WarpSpecialization>),
+        smem: &SharedMemory,
     ) -> Option<CpAsyncPlan> {
         let module = self.module;
         let body = module.op(id).regions[0];
         if self.ends_early(body) {
             return None;
         }
-        let wish = self.requested_stages(Some(id));
+        let requested = self.requested_stages(Some(id));
         let mut copies: Vec<CpAsync> = Vec::new();
-        let mut slice: Vec<OpId> = Vec::new();
+        let mut address_ops: Vec<OpId> = Vec::new();
         let mut stage_bytes = 0;
-        let mut asynchronous = false;
-        for &product in &module.block(body).ops {
-            let op = module.op(product);
+        let mut async_mma = false;
+        for &mma in &module.block(body).ops {
+            let op = module.op(mma);
             if !matches!(op.code, Opcode::MmaF | Opcode::MmaI) {
                 continue;
             }
-            let Some(Ok(plan)) = self.inference.products.get(&product) else { continue };
-            asynchronous |= plan.is_asynchronous();
+            let Some(Ok(plan)) = self.inference.products.get(&mma) else { continue };
+            async_mma |= plan.is_asynchronous();
             for (&operand, plan) in op.operands[..2].iter().zip([&plan.a, &plan.b]) {
                 let Some((load, side)) = self.operand_copy(body, operand, plan) else { continue };
-                if roles.is_some_and(|roles| roles.operand_channel.contains_key(&load)) {
+                if warp_spec.is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(&load)) {
                     continue;
                 }
                 let Some(part) = self.index_slice(body, load) else { continue };
-                slice.extend(part);
-                copies.push(CpAsync::of_side(load, stage_bytes, side));
+                address_ops.extend(part);
+                copies.push(CpAsync::from_side(load, stage_bytes, side));
                 stage_bytes += plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             }
         }
         if copies.is_empty() {
-            return self.plan_thread_private(body, wish, alone, shared);
+            return self.plan_thread_private(body, requested, no_producer, smem);
         }
-        if alone {
-            self.add_thread_private_copies(body, (&mut copies, &mut slice), &mut stage_bytes);
+        if no_producer {
+            self.add_thread_private_copies(body, (&mut copies, &mut address_ops), &mut stage_bytes);
         }
-        self.sort_in_program_order(body, &mut slice);
+        self.sort_in_program_order(body, &mut address_ops);
         let copied = |load| copies.iter().any(|copy| copy.load == load);
         let others = self.other_smem_bytes(body, &copied, true, CONVERSION_BYTES) as usize;
-        let room = (self.smem_for_stages(shared) as usize).saturating_sub(if others > 0 {
+        let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(if others > 0 {
             others + SWIZZLE_ATOM_BYTES as usize
         } else {
             0
         });
         let wanted = operand_stages(stage_bytes);
-        let wish = wish.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
-        let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
+        let requested = requested.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
+        let stages = requested.map_or(wanted, |stages| stages as usize).min(capacity / stage_bytes);
         (stages >= 2).then_some(CpAsyncPlan {
             copies,
-            address_ops: slice,
+            address_ops,
             stage_bytes,
             stages,
-            async_mma: asynchronous,
+            async_mma,
             barrier_at_head: true,
         })
     }
 
-    fn sort_in_program_order(&self, body: BlockId, slice: &mut Vec<OpId>) {
+    fn sort_in_program_order(&self, body: BlockId, address_ops: &mut Vec<OpId>) {
         let ops = &self.module.block(body).ops;
         let order: HashMap<OpId, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
-        slice.sort_by_key(|op| order[op]);
-        slice.dedup();
+        address_ops.sort_by_key(|op| order[op]);
+        address_ops.dedup();
     }
 
     /// The pipeline of a loop without products, if every thread can copy its own elements of all that it loads.
     fn plan_thread_private(
         &self,
         body: BlockId,
-        wish: Option<u32>,
-        alone: bool,
-        shared: &SharedMemory,
+        requested: Option<u32>,
+        no_producer: bool,
+        smem: &SharedMemory,
     ) -> Option<CpAsyncPlan> {
         let module = self.module;
-        let mut multiplies = !alone;
+        let mut multiplies = !no_producer;
         module.walk(body, &mut |id| multiplies |= matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI));
         if multiplies {
             return None;
         }
-        let (mut copies, mut slice, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
+        let (mut copies, mut address_ops, mut stage_bytes, mut wide) = (Vec::new(), Vec::new(), 0, false);
         let loads = module.block(body).ops.iter().copied().filter(|&id| module.op(id).code == Opcode::LoadView);
         for load in loads.clone() {
-            slice.extend(self.index_slice(body, load)?);
+            address_ops.extend(self.index_slice(body, load)?);
         }
-        self.sort_in_program_order(body, &mut slice);
+        self.sort_in_program_order(body, &mut address_ops);
         // What others are found by is loaded where it is needed.
-        for load in loads.filter(|load| !slice.contains(load)) {
+        for load in loads.filter(|load| !address_ops.contains(load)) {
             let (copy, bytes) = self.thread_private_copy(load, stage_bytes)?;
             stage_bytes += bytes;
             wide |= copy.thread_offsets.first() == Some(&16);
@@ -142,14 +142,14 @@ impl KernelInfo<'_> {
         if !wide {
             return None;
         }
-        let room = self.smem_for_stages(shared) as usize;
+        let capacity = self.smem_for_stages(smem) as usize;
         let half = self.inference.target.max_shared_bytes() as usize / 2;
         let wanted = (THREAD_PRIVATE_BYTES.min(half) / stage_bytes).min(MAX_STAGES);
-        let wish = wish.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
-        let stages = wish.map_or(wanted, |stages| stages as usize).min(room / stage_bytes);
+        let requested = requested.or_else(|| self.stages_for_latency(copies.iter().map(|copy| copy.load)));
+        let stages = requested.map_or(wanted, |stages| stages as usize).min(capacity / stage_bytes);
         (stages >= 2).then_some(CpAsyncPlan {
             copies,
-            address_ops: slice,
+            address_ops,
             stage_bytes,
             stages,
             async_mma: false,
@@ -160,19 +160,13 @@ impl KernelInfo<'_> {
     /// The copy of a load by the threads that will hold its elements, at this place of a stage, and the bytes that it takes there.
     fn thread_private_copy(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
         let threads = self.inference.num_warps * WARP as usize;
-        let (run, bytes) = self.copy_vector(load)?;
-        let count = self.inference.accesses.get(&load)?.num_registers() / run;
-        let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));
-        let pieces = places.map(|(slot, offset)| CpAsyncAccess { register: slot, xor: 0, offset }).collect();
+        let (vector, bytes) = self.copy_vector(load)?;
+        let count = self.inference.accesses.get(&load)?.num_registers() / vector;
+        let places = (0..count).map(|index| (index * vector, (index * threads * bytes) as u32));
+        let accesses = places.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
         let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
-        let copy = CpAsync {
-            load,
-            thread_private: true,
-            smem_offset: offset,
-            vector: run,
-            thread_offsets: thread,
-            accesses: pieces,
-        };
+        let copy =
+            CpAsync { load, thread_private: true, smem_offset: offset, vector, thread_offsets: thread, accesses };
         Some((copy, (count * threads * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
     }
 
@@ -180,10 +174,10 @@ impl KernelInfo<'_> {
     fn add_thread_private_copies(
         &self,
         body: BlockId,
-        (copies, slice): (&mut Vec<CpAsync>, &mut Vec<OpId>),
+        (copies, address_ops): (&mut Vec<CpAsync>, &mut Vec<OpId>),
         stage_bytes: &mut usize,
     ) {
-        let (mut all, mut indices, mut bytes) = (copies.clone(), slice.clone(), *stage_bytes);
+        let (mut all, mut indices, mut bytes) = (copies.clone(), address_ops.clone(), *stage_bytes);
         let loads =
             self.module.block(body).ops.iter().copied().filter(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads.filter(|&load| copies.iter().all(|copy| copy.load != load)) {
@@ -199,7 +193,7 @@ impl KernelInfo<'_> {
         // What others are found by is loaded where it is needed.
         if all.iter().all(|copy| !indices.contains(&copy.load)) && operand_stages(bytes) == operand_stages(*stage_bytes)
         {
-            (*copies, *slice, *stage_bytes) = (all, indices, bytes);
+            (*copies, *address_ops, *stage_bytes) = (all, indices, bytes);
         }
     }
 
@@ -213,18 +207,18 @@ impl KernelInfo<'_> {
         }
         let shape = ViewShape::of(module, view)?;
         let layout = self.inference.accesses.get(&load)?;
-        let mut run = 1;
+        let mut vector = 1;
         if let Some(axis) = contiguous_axis(module, &shape) {
-            run = shape
+            vector = shape
                 .vector(module, &self.inference.facts, axis)
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
-            if run as u64 > shape.extent_divisor(module, &self.inference.facts, shape.dim_map[axis]) {
+            if vector as u64 > shape.extent_divisor(module, &self.inference.facts, shape.dim_map[axis]) {
                 return None;
             }
         }
-        let bytes = shape.elem.bytes_of(run)?;
-        (shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16)).then_some((run, bytes))
+        let bytes = shape.elem.bytes_of(vector)?;
+        (shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16)).then_some((vector, bytes))
     }
 
     /// The load behind an operand, and how the threads copy it, if it can be copied ahead.

@@ -27,16 +27,16 @@ impl KernelInfo<'_> {
         let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
         for (body, (begin, end, exponentials)) in found {
             let steps = &mut schedule.sequences[body.0 as usize];
-            let late = is_sunk(&steps[begin]);
+            let sunk = is_sunk(&steps[begin]);
             steps.insert(end, Step::ExpOrderArrive(exponentials));
-            steps.insert(begin, Step::ExpOrderWait { exponentials, sunk: late });
+            steps.insert(begin, Step::ExpOrderWait { exponentials, sunk });
         }
     }
 
     /// Where the work of a loop begins that groups do in turn, where it ends, and its exponentials.
     fn exp_span(&self, schedule: &Schedule, plan: &For) -> Option<(usize, usize, Value)> {
         let steps = schedule.steps(plan.body);
-        let products: Vec<OpId> = steps
+        let mmas: Vec<OpId> = steps
             .iter()
             .filter_map(|step| if let Step::Mma(plan) = step { Some(plan) } else { None })
             .filter(|plan| self.is_async(&plan.ops))
@@ -47,11 +47,11 @@ impl KernelInfo<'_> {
         let &(first, value) =
             exponentials.iter().max_by_key(|(at, value)| (extent(self.module, *value).0, usize::MAX - at))?;
         let count: u64 = exponentials.iter().map(|&(_, value)| extent(self.module, value).0).sum();
-        let multiplied: u64 = products.iter().map(|&id| self.multiply_adds(id)).sum();
-        let worth = products.len() >= MIN_MMAS && count * MULTIPLY_ADDS_PER_EXP >= multiplied;
+        let multiplied: u64 = mmas.iter().map(|&id| self.multiply_adds(id)).sum();
+        let worth = mmas.len() >= MIN_MMAS && count * MULTIPLY_ADDS_PER_EXP >= multiplied;
         let wide = self.module.shape(value).last().is_some_and(|&extent| extent >= MIN_ROW);
-        let meets = steps.iter().any(|step| matches!(step, Step::Sub(within) if within.is_shared()));
-        if !(worth && wide) || meets {
+        let has_barrier = steps.iter().any(|step| matches!(step, Step::Sub(sub_step) if sub_step.uses_shared_smem()));
+        if !(worth && wide) || has_barrier {
             return None;
         }
         // A late wait for a product ends a block of code, and to that the exponents belong.
@@ -82,14 +82,14 @@ impl KernelInfo<'_> {
 
 /// A late wait for products.
 pub fn is_sunk(step: &Step) -> bool {
-    matches!(step, Step::MmaWait(land) if land.sunk)
+    matches!(step, Step::MmaWait(wait) if wait.sunk)
 }
 
 /// May a group do this in its turn to work? It waits for nothing but its own products.
 pub fn may_be_in_exp_span(step: &Step) -> bool {
     match step {
         Step::Deferred(_) | Step::Exec(_) | Step::StripMine(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,
-        Step::Sub(within) => !within.is_shared(),
+        Step::Sub(sub_step) => !sub_step.uses_shared_smem(),
         _ => false,
     }
 }

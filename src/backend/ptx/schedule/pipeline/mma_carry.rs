@@ -21,23 +21,23 @@ impl KernelInfo<'_> {
         if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.has_continue(inner)) {
             return Vec::new();
         }
-        let products = steps.iter().filter_map(|step| match step {
+        let mmas = steps.iter().filter_map(|step| match step {
             Step::Mma(plan) => Some(&**plan),
             _ => None,
         });
-        products.filter_map(|plan| self.carried_mma(plan, exit, body)).collect()
+        mmas.filter_map(|plan| self.carried_mma(plan, exit, body)).collect()
     }
 
     /// The way round of some of them, whose loop ends its iterations with `exit`.
     fn carried_mma(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
-        let product = plan.last()?;
-        let runs_on = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
-        if !runs_on(product) || self.mma_groups.with(product)[..] != plan.ops[..] {
+        let mma = plan.last()?;
+        let is_async_mma = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
+        if !is_async_mma(mma) || self.mma_groups.with(mma)[..] != plan.ops[..] {
             return None;
         }
         let sums = sums(self.module, &plan.ops);
         let carried = sums.iter().map(|sum| self.carried_accumulator(sum, body, exit)).collect::<Option<_>>()?;
-        Some(CarriedMma { mma: product, accumulators: carried, releases: plan.releases.clone() })
+        Some(CarriedMma { mma, accumulators: carried, releases: plan.releases.clone() })
     }
 
     /// The position of the carried value that products add up on in place, from iteration to iteration, if there is one.
@@ -64,24 +64,24 @@ impl KernelInfo<'_> {
     /// Are there two branches that only compute, so that products may run on beside them?
     pub fn is_pure(&self, id: OpId) -> bool {
         let regions = &self.module.op(id).regions;
-        let mut quiet = regions.len() == 2;
+        let mut pure = regions.len() == 2;
         for &region in regions {
             self.module.walk(region, &mut |inner| {
-                quiet &= match self.module.op(inner).code {
+                pure &= match self.module.op(inner).code {
                     Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Yield => true,
                     Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => true,
                     code => code.is_elementwise(),
                 };
             });
         }
-        quiet
+        pure
     }
 
     /// May threads meet in a step of such a branch, because it asks for a tile that other warps have?
     pub fn may_need_barrier(&self, step: &Step) -> bool {
         match step {
             &Step::Exec(id) | &Step::End(id) => self.has_cross_warp_conversion(id),
-            Step::StripMine(strip) => strip.ops().any(|id| self.has_cross_warp_conversion(id)),
+            Step::StripMine(strip_mine) => strip_mine.ops().any(|id| self.has_cross_warp_conversion(id)),
             _ => false,
         }
     }
@@ -94,8 +94,8 @@ impl KernelInfo<'_> {
         };
         match op.code {
             Opcode::Yield => {
-                let around = self.op_blocks[id.index()].and_then(|block| self.module.block(block).parent);
-                let results = around.map_or(&[][..], |around| &self.module.op(around).results);
+                let parent = self.op_blocks[id.index()].and_then(|block| self.module.block(block).parent);
+                let results = parent.map_or(&[][..], |parent| &self.module.op(parent).results);
                 let tiles = op.operands.iter().zip(results);
                 let mut tiles = tiles.filter(|(_, result)| matches!(self.module.ty(**result), Type::Tile { .. }));
                 tiles.any(|(&value, &result)| crosses(value, result))

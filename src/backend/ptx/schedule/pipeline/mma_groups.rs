@@ -26,34 +26,34 @@ impl KernelInfo<'_> {
     /// that have been fetched.
     pub fn plan_mma_groups(
         &self,
-        product: OpId,
-        roles: Option<&WarpSpecialization>,
+        mma: OpId,
+        warp_spec: Option<&WarpSpecialization>,
         is_there: &dyn Fn(Value) -> bool,
-        room: u32,
+        capacity: u32,
     ) -> Vec<MmaGroup> {
-        let members = self.mma_groups.with(product);
-        let together = self.has_same_accumulator_layout(&members) && self.operand_bytes(&members, is_there) <= room;
+        let members = self.mma_groups.with(mma);
+        let together = self.has_same_accumulator_layout(&members) && self.operand_bytes(&members, is_there) <= capacity;
         if together || members.len() == 1 {
             return vec![MmaGroup {
-                issue: self.issue_order(&members, roles),
+                issue: self.issue_order(&members, warp_spec),
                 ops: members.to_vec(),
                 releases: Vec::new(),
                 order: OrderSpan::default(),
             }];
         }
-        members.iter().map(|&member| MmaGroup::of(member)).collect()
+        members.iter().map(|&member| MmaGroup::single(member)).collect()
     }
 
     /// The order in which products are issued together, and which of them widen the one before: the sums of one left operand
     /// whose right operands are neighbours in each step are one wide sum.
-    fn issue_order(&self, members: &[OpId], roles: Option<&WarpSpecialization>) -> Vec<MmaIssue> {
+    fn issue_order(&self, members: &[OpId], warp_spec: Option<&WarpSpecialization>) -> Vec<MmaIssue> {
         let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
         let sums: Vec<Vec<usize>> =
             sums(self.module, members).iter().map(|sum| sum.iter().map(position).collect()).collect();
         let mut wide: Vec<Vec<&Vec<usize>>> = Vec::new();
         for sum in &sums {
             let widens = |before: &Vec<usize>| {
-                let step = |(&a, &b): (&usize, &usize)| self.can_extend_n(members[a], members[b], roles);
+                let step = |(&a, &b): (&usize, &usize)| self.can_extend_n(members[a], members[b], warp_spec);
                 before.len() == sum.len() && before.iter().zip(sum).all(step)
             };
             match wide.last_mut() {
@@ -72,12 +72,12 @@ impl KernelInfo<'_> {
 
     /// Can one instruction do a product and the next one, both starting from zero or neither? Their left operand is the same,
     /// and of their streamed right operands the second one stands behind the first one.
-    pub fn can_extend_n(&self, product: OpId, next: OpId, roles: Option<&WarpSpecialization>) -> bool {
-        let (a, b) = (&self.module.op(product).operands, &self.module.op(next).operands);
-        let place = |value: Value| roles?.operand_slot(self.source_load(value)?);
+    pub fn can_extend_n(&self, mma: OpId, next: OpId, warp_spec: Option<&WarpSpecialization>) -> bool {
+        let (a, b) = (&self.module.op(mma).operands, &self.module.op(next).operands);
+        let slot = |value: Value| warp_spec?.operand_slot(self.source_load(value)?);
         let plan = |id: OpId| self.inference.products.get(&id)?.as_ref().ok();
-        let (Some(here), Some(there)) = (place(a[1]), place(b[1])) else { return false };
-        let (Some(plan), Some(other)) = (plan(product), plan(next)) else { return false };
+        let (Some(here), Some(there)) = (slot(a[1]), slot(b[1])) else { return false };
+        let (Some(plan), Some(other)) = (plan(mma), plan(next)) else { return false };
         let apart = i64::from(there.smem_offset) - i64::from(here.smem_offset);
         a[0] == b[0]
             && self.is_zero(a[2]) == self.is_zero(b[2])
@@ -91,8 +91,8 @@ impl KernelInfo<'_> {
         let (sums, first) = (sums(self.module, members), members[0]);
         let last = shape(first, 2).len() - 1;
         let left = self.module.op(first).operands[0];
-        let beside = sums.iter().filter(|sum| self.module.op(sum[0]).operands[0] == left);
-        let n: i64 = beside.map(|sum| shape(sum[0], 2)[last]).sum();
+        let same_left = sums.iter().filter(|sum| self.module.op(sum[0]).operands[0] == left);
+        let n: i64 = same_left.map(|sum| shape(sum[0], 2)[last]).sum();
         let k: i64 = sums[0].iter().map(|&id| shape(id, 0)[last]).sum();
         let elements: i64 = sums.iter().map(|sum| shape(sum[0], 2)[last - 1..].iter().product::<i64>()).sum();
         let [mut a, mut b, mut c] = [0, 1, 2].map(|number| shape(first, number).to_vec());

@@ -24,7 +24,9 @@ impl KernelInfo<'_> {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
         }
-        let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|agent| self.can_order(schedule, agent)) else {
+        let Some(partition) =
+            schedule.partition(WarpRole::Consumer).filter(|partition| self.can_order(schedule, partition))
+        else {
             return;
         };
         let of_loop = |plan: &For| {
@@ -33,7 +35,7 @@ impl KernelInfo<'_> {
                 one.or_else(|| if self.data_partitions > 1 { self.multi_mma_span(schedule, plan) } else { None });
             Some((plan.body, span?))
         };
-        let found: Vec<(SeqId, [usize; 2])> = schedule.loops(agent.role).into_iter().filter_map(of_loop).collect();
+        let found: Vec<(SeqId, [usize; 2])> = schedule.loops(partition.role).into_iter().filter_map(of_loop).collect();
         for (body, [first, last]) in found {
             let steps = &mut schedule.sequences[body.0 as usize];
             for (at, begins) in [(first, true), (last, false)] {
@@ -52,8 +54,8 @@ impl KernelInfo<'_> {
     /// iteration that has issued them, and nothing is waited for between.
     fn multi_mma_span(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
-        let runs = |step: &Step| matches!(step, Step::Mma(plan) if self.is_async(&plan.ops));
-        let (first, last) = (steps.iter().position(runs)?, steps.iter().rposition(runs)?);
+        let is_async = |step: &Step| matches!(step, Step::Mma(plan) if self.is_async(&plan.ops));
+        let (first, last) = (steps.iter().position(is_async)?, steps.iter().rposition(is_async)?);
         (first < last && plan.carried_mmas.is_empty() && steps[first..last].iter().all(may_be_in_mma_span))
             .then_some([first, last])
     }
@@ -61,28 +63,28 @@ impl KernelInfo<'_> {
     /// The place of the one product of a loop, if it lands in the iteration that has issued it.
     fn single_mma_position(&self, schedule: &Schedule, plan: &For) -> Option<usize> {
         let steps = schedule.steps(plan.body);
-        if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.bodies().is_empty()) {
+        if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.sequences().is_empty()) {
             return None;
         }
-        let mut products = steps.iter().enumerate().filter_map(|(at, step)| match step {
+        let mut mmas = steps.iter().enumerate().filter_map(|(at, step)| match step {
             Step::Mma(plan) => Some((at, plan)),
             _ => None,
         });
-        let (at, product) = products.next().filter(|_| products.next().is_none())?;
-        let lands = |step: &Step| matches!(step, Step::MmaWait(land) if Some(land.mma) == product.last() && !land.from_previous_iteration);
-        (self.is_async(&product.ops) && steps[at..].iter().any(lands)).then_some(at)
+        let (at, mma) = mmas.next().filter(|_| mmas.next().is_none())?;
+        let is_wait = |step: &Step| matches!(step, Step::MmaWait(wait) if Some(wait.mma) == mma.last() && !wait.from_previous_iteration);
+        (self.is_async(&mma.ops) && steps[at..].iter().any(is_wait)).then_some(at)
     }
 
     /// May the groups of an agent take turns?
-    pub fn can_order(&self, schedule: &Schedule, agent: &Partition) -> bool {
-        let dealt = schedule.warp_spec.as_ref().is_none_or(|roles| roles.pingpong.is_some());
-        let warps = agent.warps.len() as u32;
+    pub fn can_order(&self, schedule: &Schedule, partition: &Partition) -> bool {
+        let is_pingpong = schedule.warp_spec.as_ref().is_none_or(|warp_spec| warp_spec.pingpong.is_some());
+        let warps = partition.warps.len() as u32;
         let groups = if self.data_partitions > 1 {
             (2..=MAX_ORDERED_PARTITIONS).contains(&self.data_partitions)
         } else {
             warps == ORDERED_GROUPS * GROUP_WARPS
         };
-        agent.role == WarpRole::Consumer && groups && !dealt
+        partition.role == WarpRole::Consumer && groups && !is_pingpong
     }
 }
 
@@ -90,7 +92,7 @@ impl KernelInfo<'_> {
 pub fn may_be_in_mma_span(step: &Step) -> bool {
     match step {
         Step::Mma(_) | Step::Deferred(_) | Step::Exec(_) | Step::Advance(_) | Step::ConsumerWait(_) => true,
-        Step::Sub(within) => !within.is_shared(),
+        Step::Sub(sub_step) => !sub_step.uses_shared_smem(),
         _ => false,
     }
 }

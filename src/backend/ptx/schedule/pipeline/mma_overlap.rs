@@ -34,11 +34,11 @@ impl KernelInfo<'_> {
             let Some((before, scaled)) = self.sunk_wait_at(schedule, steps, at) else { continue };
             let Some((last, value)) = self.last_step_before_wait(steps, at, scaled) else { continue };
             let steps = &mut schedule.sequences[body.0 as usize];
-            if let Step::MmaWait(land) = &mut steps[before] {
-                land.defer_release = true;
+            if let Step::MmaWait(wait) = &mut steps[before] {
+                wait.defer_release = true;
             }
-            if let Step::MmaWait(land) = &mut steps[at] {
-                (land.sunk, land.release_after) = (false, Some(value));
+            if let Step::MmaWait(wait) = &mut steps[at] {
+                (wait.sunk, wait.release_after) = (false, Some(value));
             }
             // The wait and the step that it is for.
             steps[at..=last].rotate_left(2);
@@ -49,42 +49,44 @@ impl KernelInfo<'_> {
     /// If here is a wait for a product that was issued behind another one, and the work on that is more than what the product computes: the
     /// wait for the other one, which gives back stages of which there are others, and the op that needs this one.
     fn sunk_wait_at(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
-        let (&Step::MmaWait(land), &Step::Exec(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
-        let (place, before) = steps[..at].iter().enumerate().rev().find_map(|(place, step)| match step {
+        let (&Step::MmaWait(wait), &Step::Exec(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
+        let (position, before) = steps[..at].iter().enumerate().rev().find_map(|(position, step)| match step {
             Step::MmaWait(other) if other.pending == 1 && !other.from_previous_iteration && !other.sunk => {
-                Some((place, other.mma))
+                Some((position, other.mma))
             }
             _ => None,
         })?;
         // Of an only stage the producer waits for the end of the work.
-        let others = |channel: &u32| schedule.warp_spec.as_ref().is_some_and(|roles| !roles.is_single_stage(*channel));
-        let gives = |step: &Step| match step {
+        let others =
+            |channel: &u32| schedule.warp_spec.as_ref().is_some_and(|warp_spec| !warp_spec.is_single_stage(*channel));
+        let releases_multistage = |step: &Step| match step {
             Step::Mma(plan) if plan.last() == Some(before) => {
                 !plan.releases.is_empty() && plan.releases.iter().all(others)
             }
             _ => false,
         };
-        let size = |product: OpId| {
-            let layout = self.inference.natural(self.module.op(product).results[0]);
+        let size = |mma: OpId| {
+            let layout = self.inference.natural(self.module.op(mma).results[0]);
             layout.map_or(0, |layout| layout.num_registers())
         };
-        let wide = |product: OpId| {
-            let operands = self.module.op(product).operands[..2].iter();
+        let wide = |mma: OpId| {
+            let operands = self.module.op(mma).operands[..2].iter();
             operands.copied().all(|value| self.element_type(value).storage_bits() == OPERAND_BITS)
         };
-        let is_last = land.sunk && !land.from_previous_iteration && land.pending == 0;
-        let pays = wide(land.mma) && size(before) >= size(land.mma) && steps[..place].iter().any(gives);
-        (is_last && pays).then_some((place, scaled))
+        let is_last = wait.sunk && !wait.from_previous_iteration && wait.pending == 0;
+        let pays =
+            wide(wait.mma) && size(before) >= size(wait.mma) && steps[..position].iter().any(releases_multistage);
+        (is_last && pays).then_some((position, scaled))
     }
 
     /// The last step that is done before a wait, and what it computes.
     fn last_step_before_wait(&self, steps: &[Step], at: usize, scaled: OpId) -> Option<(usize, Value)> {
         let module = self.module;
-        let Step::MmaWait(land) = &steps[at] else { return None };
+        let Step::MmaWait(wait) = &steps[at] else { return None };
         let later: HashSet<Value> =
-            [land.mma, scaled].iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
+            [wait.mma, scaled].iter().flat_map(|&id| module.op(id).results.iter().copied()).collect();
         let mut chain: Vec<(usize, Value)> = Vec::new();
-        for (place, step) in steps.iter().enumerate().skip(at + 2) {
+        for (position, step) in steps.iter().enumerate().skip(at + 2) {
             let (&Step::Exec(id) | &Step::Deferred(id)) = step else { break };
             let op = module.op(id);
             let only_computes =
@@ -94,7 +96,7 @@ impl KernelInfo<'_> {
             }
             let goes_on = chain.last().is_none_or(|(_, sum)| op.operands.contains(sum));
             if op.code == Opcode::AddF && goes_on && matches!(step, Step::Exec(_)) {
-                chain.push((place, op.results[0]));
+                chain.push((position, op.results[0]));
             }
         }
         (chain.len() >= MIN_CHAIN).then(|| chain[chain.len() / OVERLAP_FRACTION - 1])

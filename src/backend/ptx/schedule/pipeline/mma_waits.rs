@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, Step, WarpRole,
+    ConsumerWait, For, MmaGroup, MmaWait, Schedule, SeqId, StageSource, Step, WarpRole,
 };
 use crate::ir::{OpId, Value};
 
@@ -56,17 +56,12 @@ struct WaitInserter<'a, 'm> {
 impl KernelInfo<'_> {
     /// Puts waits between the steps of a schedule that has none.
     pub fn insert_waits(&self, schedule: &mut Schedule) {
-        let agents: Vec<(WarpRole, SeqId)> = schedule.partitions.iter().map(|agent| (agent.role, agent.body)).collect();
-        for (acts, body) in agents.into_iter().filter(|&(acts, _)| acts != WarpRole::Producer) {
-            let (flying, arrived, steps) = (Vec::new(), HashSet::new(), Vec::new());
-            let mut waits = WaitInserter {
-                info: self,
-                schedule: &mut *schedule,
-                role: acts,
-                in_flight: flying,
-                full_channels: arrived,
-                steps,
-            };
+        let partitions: Vec<(WarpRole, SeqId)> =
+            schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
+        for (role, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
+            let (in_flight, full_channels, steps) = (Vec::new(), HashSet::new(), Vec::new());
+            let mut waits =
+                WaitInserter { info: self, schedule: &mut *schedule, role, in_flight, full_channels, steps };
             waits.sequence(body, &Ending::Complete);
         }
     }
@@ -74,10 +69,10 @@ impl KernelInfo<'_> {
 
 impl WaitInserter<'_, '_> {
     fn sequence(&mut self, body: SeqId, ending: &Ending) {
-        let around = std::mem::take(&mut self.steps);
+        let outer_steps = std::mem::take(&mut self.steps);
         for step in std::mem::take(&mut self.schedule.sequences[body.0 as usize]) {
             self.wait_before(&step, ending);
-            let (take, product) = (matches!(step, Step::Advance(_)), matches!(step, Step::Mma(_)));
+            let (take, mma) = (matches!(step, Step::Advance(_)), matches!(step, Step::Mma(_)));
             match &step {
                 Step::For(step) => self.for_loop(step),
                 Step::Loop(step) => self.sequence(step.body, &Ending::Complete),
@@ -86,11 +81,11 @@ impl WaitInserter<'_, '_> {
                 _ => {}
             }
             self.steps.push(step);
-            if take || product {
+            if take || mma {
                 self.after_step();
             }
         }
-        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, around);
+        self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, outer_steps);
     }
 
     /// Branches that only compute. Where they meet, the same products may still run: what one of them waited for, the other one
@@ -104,12 +99,12 @@ impl WaitInserter<'_, '_> {
             left.push(std::mem::take(&mut self.in_flight));
         }
         let alike = left.iter().map(Vec::len).min().unwrap_or(0);
-        for (&arm, flying) in arms.iter().zip(left) {
-            self.in_flight = flying;
+        for (&arm, in_flight) in arms.iter().zip(left) {
+            self.in_flight = in_flight;
             if self.in_flight.len() > alike {
-                let around = std::mem::take(&mut self.steps);
+                let outer_steps = std::mem::take(&mut self.steps);
                 self.mma_wait(alike, true);
-                let wait = std::mem::replace(&mut self.steps, around);
+                let wait = std::mem::replace(&mut self.steps, outer_steps);
                 let steps = &mut self.schedule.sequences[arm.0 as usize];
                 let end = steps.len() - 1;
                 steps.splice(end..end, wait);
@@ -121,26 +116,27 @@ impl WaitInserter<'_, '_> {
     fn wait_before(&mut self, step: &Step, ending: &Ending) {
         if !self.in_flight.is_empty() {
             for value in self.info.values_read_by(step) {
-                let position = self.in_flight.iter().position(|flight| flight.results.contains(&value));
+                let position = self.in_flight.iter().position(|mma| mma.results.contains(&value));
                 position.into_iter().for_each(|position| self.mma_wait(self.in_flight.len() - 1 - position, true));
             }
-            let known = |orbits: &[Vec<Value>]| self.in_flight.iter().all(|flight| orbits.contains(&flight.results));
+            let known =
+                |carried_mmas: &[Vec<Value>]| self.in_flight.iter().all(|mma| carried_mmas.contains(&mma.results));
             let all = match (step, ending) {
                 (Step::End(_), Ending::Complete) => true,
-                (Step::End(_), Ending::Carried(orbits)) => !known(orbits),
+                (Step::End(_), Ending::Carried(carried_mmas)) => !known(carried_mmas),
                 (step, Ending::Overlapped) => self.info.may_need_barrier(step),
                 (Step::End(_), Ending::InFlight) => false,
                 (step, _) => self.info.waits_for_all_mmas(self.schedule, step),
             };
             if all {
                 // A loop or branch computes bounds and conditions first, and what brings a tile what it is made of.
-                let late = matches!(ending, Ending::Overlapped);
-                self.mma_wait(0, late || !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_)));
+                let sunk = matches!(ending, Ending::Overlapped);
+                self.mma_wait(0, sunk || !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_)));
             }
         }
         match step {
             Step::Mma(plan) => self.consumer_wait_operands(plan),
-            &Step::LocalLoad(load) => self.consumer_wait_aux(load),
+            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.consumer_wait_aux(load),
             _ => {}
         }
     }
@@ -151,7 +147,7 @@ impl WaitInserter<'_, '_> {
             .schedule
             .warp_spec
             .as_ref()
-            .and_then(|roles| roles.aux_channel.get(&load))
+            .and_then(|warp_spec| warp_spec.aux_channel.get(&load))
             .map(|&channel| channel as u32);
         if let Some(channel) = channel.filter(|&channel| self.full_channels.insert(channel)) {
             self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
@@ -163,8 +159,9 @@ impl WaitInserter<'_, '_> {
         for &id in &plan.ops {
             for &value in &self.info.module.op(id).operands[..2] {
                 let load = self.info.source_load(value);
-                let roles = self.schedule.warp_spec.as_deref();
-                let channel = load.and_then(|load| roles?.operand_channel.get(&load)).map(|&channel| channel as u32);
+                let warp_spec = self.schedule.warp_spec.as_deref();
+                let channel =
+                    load.and_then(|load| warp_spec?.operand_channel.get(&load)).map(|&channel| channel as u32);
                 if let Some(channel) = channel.filter(|&channel| self.full_channels.insert(channel)) {
                     self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: true }));
                 }
@@ -176,21 +173,21 @@ impl WaitInserter<'_, '_> {
     fn after_step(&mut self) {
         match self.steps.last() {
             Some(&Step::Advance(channel)) => {
-                let early = self
+                let wait_at_acquire = self
                     .schedule
                     .warp_spec
                     .as_ref()
-                    .is_some_and(|roles| roles.channels[channel as usize].wait_at_acquire);
+                    .is_some_and(|warp_spec| warp_spec.channels[channel as usize].wait_at_acquire);
                 self.full_channels.remove(&channel);
-                if early {
+                if wait_at_acquire {
                     self.full_channels.insert(channel);
                     self.steps.push(Step::ConsumerWait(ConsumerWait { channel, sunk: false }));
                 }
             }
             Some(Step::Mma(plan)) if self.info.is_async(&plan.ops) => {
-                let Some(product) = plan.last() else { return };
+                let Some(mma) = plan.last() else { return };
                 let results = self.info.results_of(&plan.ops);
-                self.in_flight.push(InFlightMma { mma: product, results, from_previous_iteration: false });
+                self.in_flight.push(InFlightMma { mma, results, from_previous_iteration: false });
                 if self.role == WarpRole::Consumer {
                     self.mma_wait(1, false);
                 }
@@ -205,42 +202,50 @@ impl WaitInserter<'_, '_> {
         let block = self.info.module.block(op.regions[0]);
         let exit = block.ops.last().map(|&exit| self.info.module.op(exit));
         let of = |values: &[Value]| -> Vec<Vec<Value>> {
-            let orbits = step.carried_mmas.iter();
-            orbits.map(|orbit| orbit.accumulators.iter().map(|&carried| values[carried]).collect()).collect()
+            let carried_mmas = step.carried_mmas.iter();
+            carried_mmas
+                .map(|carried_mma| carried_mma.accumulators.iter().map(|&carried| values[carried]).collect())
+                .collect()
         };
-        let flights = |results: Vec<Vec<Value>>| -> Vec<InFlightMma> {
-            let orbits = step.carried_mmas.iter().zip(results);
-            orbits
-                .map(|(orbit, results)| InFlightMma { mma: orbit.mma, results, from_previous_iteration: true })
+        let mmas = |results: Vec<Vec<Value>>| -> Vec<InFlightMma> {
+            let carried_mmas = step.carried_mmas.iter().zip(results);
+            carried_mmas
+                .map(|(carried_mma, results)| InFlightMma {
+                    mma: carried_mma.mma,
+                    results,
+                    from_previous_iteration: true,
+                })
                 .collect()
         };
         // Copies that run ahead of it for all threads wait at the head for whatever runs.
-        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
+        let waits_at_head = step.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
         let ending = match exit {
             Some(exit) if !step.carried_mmas.is_empty() => Ending::Carried(of(&exit.operands)),
-            _ if lands_at_head && self.role == WarpRole::All => Ending::InFlight,
+            _ if waits_at_head && self.role == WarpRole::All => Ending::InFlight,
             _ => Ending::Complete,
         };
-        self.in_flight = if lands_at_head { Vec::new() } else { flights(of(&block.args[1..])) };
+        self.in_flight = if waits_at_head { Vec::new() } else { mmas(of(&block.args[1..])) };
         self.sequence(step.body, &ending);
-        self.in_flight = flights(of(&op.results));
-        if let Some(leave) = step.epilogue {
-            let around = std::mem::take(&mut self.steps);
+        self.in_flight = mmas(of(&op.results));
+        if let Some(epilogue) = step.epilogue {
+            let outer_steps = std::mem::take(&mut self.steps);
             self.mma_wait(0, false);
-            self.schedule.sequences[leave.0 as usize] = std::mem::replace(&mut self.steps, around);
+            self.schedule.sequences[epilogue.0 as usize] = std::mem::replace(&mut self.steps, outer_steps);
         }
     }
 
     /// A wait for all but the `younger` that were issued last, if there are more of them.
-    fn mma_wait(&mut self, younger: usize, late: bool) {
-        let Some(landed) = self.in_flight.len().checked_sub(younger).filter(|&landed| landed > 0) else { return };
-        let InFlightMma { mma: product, from_previous_iteration: carried, .. } = self.in_flight[landed - 1];
-        self.in_flight.drain(..landed);
+    fn mma_wait(&mut self, pending: usize, sunk: bool) {
+        let Some(completed) = self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0) else {
+            return;
+        };
+        let InFlightMma { mma, from_previous_iteration: carried, .. } = self.in_flight[completed - 1];
+        self.in_flight.drain(..completed);
         self.steps.push(Step::MmaWait(MmaWait {
-            mma: product,
+            mma,
             from_previous_iteration: carried,
-            pending: younger,
-            sunk: late,
+            pending,
+            sunk,
             defer_release: false,
             release_after: None,
         }));

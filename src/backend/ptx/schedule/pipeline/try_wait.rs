@@ -14,19 +14,19 @@ const WIDE_BITS: u32 = 16;
 impl KernelInfo<'_> {
     /// Has loops look ahead.
     pub fn insert_try_waits(&self, schedule: &mut Schedule) {
-        let place = |plan: &&For| {
+        let position = |plan: &&For| {
             let steps = schedule.steps(plan.body);
             let (at, channel) = try_wait_position(steps)?;
             if self.has_narrow_mmas(steps) {
                 return None;
             }
-            let others = schedule.warp_spec.as_ref().is_some_and(|roles| !roles.is_single_stage(channel));
+            let others = schedule.warp_spec.as_ref().is_some_and(|warp_spec| !warp_spec.is_single_stage(channel));
             (others && self.can_try_wait(schedule, plan, channel)).then_some((plan.body, at, channel))
         };
         let loops = schedule.loops(WarpRole::Consumer);
         let plain =
-            loops.iter().filter(|plan| plan.carried_mmas.is_empty() && plan.unroll.is_none_or(|rounds| rounds == 1));
-        let found: Vec<(SeqId, usize, u32)> = plain.filter_map(place).collect();
+            loops.iter().filter(|plan| plan.carried_mmas.is_empty() && plan.unroll.is_none_or(|factor| factor == 1));
+        let found: Vec<(SeqId, usize, u32)> = plain.filter_map(position).collect();
         for (body, at, channel) in found {
             schedule.sequences[body.0 as usize].insert(at, Step::ConsumerTryWait(channel));
         }
@@ -35,20 +35,20 @@ impl KernelInfo<'_> {
     /// Are there several products, of narrow operands? One is done before the next one has been issued, and to ask takes longer than
     /// to wait.
     fn has_narrow_mmas(&self, steps: &[Step]) -> bool {
-        let products = || steps.iter().filter_map(|step| if let Step::Mma(plan) = step { plan.last() } else { None });
+        let mmas = || steps.iter().filter_map(|step| if let Step::Mma(plan) = step { plan.last() } else { None });
         let narrow = |id: OpId| self.element_type(self.module.op(id).operands[0]).storage_bits() < WIDE_BITS;
-        products().count() > 1 && products().all(narrow)
+        mmas().count() > 1 && mmas().all(narrow)
     }
 
     /// Does a loop take one stage of the ring of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
     /// next stage is what it takes next, and who moves on there moves on in every iteration.
     pub fn can_try_wait(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
-        let Some(roles) = &schedule.warp_spec else { return false };
-        let ring = |channel: u32| roles.channels.get(channel as usize).map(|channel| channel.pipeline);
-        let steps = schedule.steps_within(plan.body).into_iter();
+        let Some(warp_spec) = &schedule.warp_spec else { return false };
+        let pipeline = |channel: u32| warp_spec.channels.get(channel as usize).map(|channel| channel.pipeline);
+        let steps = schedule.steps_with_nested(plan.body).into_iter();
         let taken: Vec<u32> = steps
             .filter_map(|step| if let &Step::Advance(other) = step { Some(other) } else { None })
-            .filter(|&other| ring(other) == ring(channel))
+            .filter(|&other| pipeline(other) == pipeline(channel))
             .collect();
         let whole = !self.ends_early(self.module.op(plan.op).regions[0]);
         plan.pingpong.is_none() && whole && taken == [channel]

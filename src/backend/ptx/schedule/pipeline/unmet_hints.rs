@@ -5,12 +5,17 @@ use std::collections::HashMap;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
-use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
+use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
 use crate::ir::{BlockId, OpId, Opcode, hint_key};
 
 impl KernelInfo<'_> {
     /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
-    pub fn unmet_loop_hints(&self, body: BlockId, schedule: &Schedule, unstreamed: &Unstreamed) -> Vec<(OpId, String)> {
+    pub fn unmet_loop_hints(
+        &self,
+        body: BlockId,
+        schedule: &Schedule,
+        rejected_loads: &RejectedLoads,
+    ) -> Vec<(OpId, String)> {
         let mut loops = Vec::new();
         self.module.walk(body, &mut |id| {
             let is_loop = matches!(self.module.op(id).code, Opcode::For | Opcode::Loop);
@@ -19,27 +24,29 @@ impl KernelInfo<'_> {
         if loops.is_empty() {
             return Vec::new();
         }
-        let structure = self.region_tree(body);
-        let (streamed, copied) = (self.producer_stages(schedule, &structure), cp_async_stages(schedule));
+        let region_tree = self.region_tree(body);
+        let (producer_stages, copied) = (self.producer_stages(schedule, &region_tree), cp_async_stages(schedule));
         let mut unmet = Vec::new();
         for id in loops {
-            let stages = streamed.get(&id).or_else(|| copied.get(&id)).copied();
-            if let Some(wished) = self.int_hint(id, hint_key::NUM_STAGES).filter(|&wished| wished > 1) {
+            let stages = producer_stages.get(&id).or_else(|| copied.get(&id)).copied();
+            if let Some(requested) = self.int_hint(id, hint_key::NUM_STAGES).filter(|&requested| requested > 1) {
                 match stages {
-                    Some(stages) if stages < wished => {
-                        unmet.push((id, format!("{stages} stages, since shared memory has no space for {wished}")));
+                    Some(stages) if stages < requested => {
+                        unmet.push((id, format!("{stages} stages, since shared memory has no space for {requested}")));
                     }
                     Some(_) => {}
-                    None => unmet.push((id, format!("no pipeline, {wished} stages requested: {NO_STAGES}"))),
+                    None => unmet.push((id, format!("no pipeline, {requested} stages requested: {NO_STAGES}"))),
                 }
             }
-            if !streamed.contains_key(&id)
-                && let Some(why) = self.producer_rejection(body, id, (&structure, unstreamed))
+            if !producer_stages.contains_key(&id)
+                && let Some(why) = self.producer_rejection(body, id, (&region_tree, rejected_loads))
             {
                 unmet.push((id, format!("no producer: {why}")));
             }
-            let dealt = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
-            if self.bool_hint(id, hint_key::PINGPONG) == Some(true) && dealt.is_none_or(|deal| deal.loop_op != id) {
+            let pingpong = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
+            if self.bool_hint(id, hint_key::PINGPONG) == Some(true)
+                && pingpong.is_none_or(|pingpong| pingpong.loop_op != id)
+            {
                 unmet.push((id, format!("no ping-pong: {}", self.pingpong_rejection())));
             }
         }
@@ -47,13 +54,13 @@ impl KernelInfo<'_> {
     }
 
     /// Stages of the loads of loops that a producer makes: the fewest.
-    fn producer_stages(&self, schedule: &Schedule, structure: &RegionTree) -> HashMap<OpId, u32> {
+    fn producer_stages(&self, schedule: &Schedule, region_tree: &RegionTree) -> HashMap<OpId, u32> {
         let mut found = HashMap::new();
-        let Some(roles) = &schedule.warp_spec else { return found };
-        for channel in &roles.channels {
-            if let Some(around) = self.enclosing_loop(channel.block, structure) {
-                let stages = roles.pipelines[channel.pipeline].num_stages;
-                found.entry(around).and_modify(|known: &mut u32| *known = stages.min(*known)).or_insert(stages);
+        let Some(warp_spec) = &schedule.warp_spec else { return found };
+        for channel in &warp_spec.channels {
+            if let Some(loop_op) = self.enclosing_loop(channel.block, region_tree) {
+                let stages = warp_spec.pipelines[channel.pipeline].num_stages;
+                found.entry(loop_op).and_modify(|known: &mut u32| *known = stages.min(*known)).or_insert(stages);
             }
         }
         found
@@ -64,28 +71,28 @@ impl KernelInfo<'_> {
         &self,
         body: BlockId,
         id: OpId,
-        (structure, unstreamed): (&RegionTree, &Unstreamed),
+        (region_tree, rejected_loads): (&RegionTree, &RejectedLoads),
     ) -> Option<String> {
         let is_here =
-            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.enclosing_loop(block, structure)) == Some(id);
-        let mut products = Vec::new();
+            |op: OpId| self.op_blocks[op.index()].and_then(|block| self.enclosing_loop(block, region_tree)) == Some(id);
+        let mut mmas = Vec::new();
         self.module.walk(body, &mut |op| {
             let multiplies = matches!(self.module.op(op).code, Opcode::MmaF | Opcode::MmaI);
-            products.extend((multiplies && is_here(op)).then_some(op));
+            mmas.extend((multiplies && is_here(op)).then_some(op));
         });
         let asked = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
         let by_wish = self.can_use_producer(Some(id)).is_err_and(Reason::is_wish);
-        if !asked && (by_wish || products.is_empty()) {
+        if !asked && (by_wish || mmas.is_empty()) {
             return None;
         }
-        if let Some(reason) = unstreamed.all {
+        if let Some(reason) = rejected_loads.all {
             return Some(reason.to_string());
         }
         let mut reasons: Vec<String> = Vec::new();
-        for &operand in products.iter().flat_map(|&product| &self.module.op(product).operands[..2]) {
+        for &operand in mmas.iter().flat_map(|&mma| &self.module.op(mma).operands[..2]) {
             let reason = match (self.source_load(operand), self.module.defining_op(operand)) {
                 (Some(load), _) if is_here(load) => {
-                    unstreamed.loads.get(&load).map(|&reason| self.load_rejection(load, reason))
+                    rejected_loads.loads.get(&load).map(|&reason| self.load_rejection(load, reason))
                 }
                 (Some(_), _) => Some("an operand is loaded outside of the loop".to_owned()),
                 (None, Some(maker)) => {
@@ -104,7 +111,7 @@ impl KernelInfo<'_> {
     /// A reason why no producer makes a load, with the user's place if it is of this load alone.
     fn load_rejection(&self, load: OpId, reason: Reason) -> String {
         match self.module.location(self.module.op(load).loc).filter(|_| !reason.is_of_loop()) {
-            Some(place) => format!("of the load at {place}: {reason}"),
+            Some(location) => format!("of the load at {location}: {reason}"),
             None => reason.to_string(),
         }
     }

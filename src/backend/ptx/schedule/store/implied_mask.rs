@@ -13,7 +13,7 @@ pub enum Comparison {
     /// With the largest number that the value ever has.
     Range { largest: i64, bound: Value, signed: bool },
     /// Of numbers that count up from element to element.
-    Counting { value: Value, bound: Value },
+    Ascending { value: Value, bound: Value },
 }
 
 impl KernelInfo<'_> {
@@ -46,7 +46,7 @@ impl KernelInfo<'_> {
         let small = |largest: i64| largest < i64::from(i16::MAX);
         match self.inference.facts.range(value).filter(|range| range.lo >= 0 && small(range.hi)) {
             Some(range) => Some(Comparison::Range { largest: range.hi, bound, signed }),
-            None => (signed && self.counts_up(value)).then_some(Comparison::Counting { value, bound }),
+            None => (signed && self.is_iota_plus_scalar(value)).then_some(Comparison::Ascending { value, bound }),
         }
     }
 
@@ -63,7 +63,7 @@ impl KernelInfo<'_> {
     }
 
     /// Is this vector a scalar plus the number of each element?
-    fn counts_up(&self, value: Value) -> bool {
+    fn is_iota_plus_scalar(&self, value: Value) -> bool {
         let Some(id) = self.module.defining_op(value) else { return false };
         let op = self.module.op(id);
         let is = |value: Value, code: Opcode| {

@@ -18,16 +18,16 @@ use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};
 
 /// Most copies of an element: one a lane.
-pub const MOST_COPIES: u32 = WARP;
+pub const MAX_REPLICAS: u32 = WARP;
 
 /// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many, large or small.
-const COPIES_PER_WARP: u32 = 4;
+const REPLICAS_PER_WARP: u32 = 4;
 
 /// Fewest elements of a tile that goes there: else beginning and end cost more than they spare.
-const LEAST_ELEMENTS: usize = 512;
+const MIN_ELEMENTS: usize = 512;
 
 /// The mode of an integer atomic that leaves an element alone when its value is zero.
-fn combining_mode(module: &Module, id: OpId) -> Option<AtomicMode> {
+fn privatizable_mode(module: &Module, id: OpId) -> Option<AtomicMode> {
     let op = module.op(id);
     match (op.code, op.attr(AttrKind::AtomicMode)) {
         (Opcode::AtomicRmw, Some(Attr::AtomicMode(mode)))
@@ -67,26 +67,26 @@ pub fn array_and_offsets(module: &Module, pointers: Value) -> Option<(Value, Val
 
 impl KernelInfo<'_> {
     /// Finds such atomics, and a place for their copy, if the kernel has some.
-    pub fn select_privatized_atomics(&mut self, body: BlockId, shared: &mut SharedMemory) {
-        let Some((first, root, mode)) = self.worth_a_copy(body) else { return };
-        let copies = (COPIES_PER_WARP * self.inference.num_warps as u32).min(MOST_COPIES);
-        let private = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas: copies };
-        let Some(place) = shared.reserve(private.bytes(), SWIZZLE_ROW_BYTES) else { return };
+    pub fn select_privatized_atomics(&mut self, body: BlockId, smem: &mut SharedMemory) {
+        let Some((first, root, mode)) = self.find_privatizable(body) else { return };
+        let replicas = (REPLICAS_PER_WARP * self.inference.num_warps as u32).min(MAX_REPLICAS);
+        let privatized = PrivatizedArray { first, array: root, mode, buffer: Buffer::default(), replicas };
+        let Some(buffer) = smem.reserve(privatized.bytes(), SWIZZLE_ROW_BYTES) else { return };
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
-        ops.retain(|&id| self.combines(id, root, mode) && !self.inference.pointer_runs.contains_key(&id));
+        ops.retain(|&id| self.is_privatizable(id, root, mode) && !self.inference.pointer_runs.contains_key(&id));
         for &id in &ops {
             let mask = self.mask_of(id);
             if mask.is_none_or(|mask| self.can_imply(mask)) {
-                self.defer(id);
+                self.rematerialize_inputs(id);
             }
         }
         self.privatized_atomics = ops.into_iter().collect();
-        self.privatized = Some(PrivatizedArray { buffer: place, ..private });
+        self.privatized = Some(PrivatizedArray { buffer, ..privatized });
     }
 
     /// The first array with such atomics, and what they do.
-    fn worth_a_copy(&self, body: BlockId) -> Option<(OpId, Value, AtomicMode)> {
+    fn find_privatizable(&self, body: BlockId) -> Option<(OpId, Value, AtomicMode)> {
         let module = self.module;
         let mut ops = Vec::new();
         module.walk(body, &mut |id| ops.push(id));
@@ -94,25 +94,26 @@ impl KernelInfo<'_> {
             return None;
         }
         ops.iter().find_map(|&id| {
-            let mode = combining_mode(module, id)?;
+            let mode = privatizable_mode(module, id)?;
             let pointers = module.op(id).operands[0];
             let (root, _) = array_and_offsets(module, pointers)?;
-            let worth = self.inference.num_elements(pointers) >= LEAST_ELEMENTS
+            let worth = self.inference.num_elements(pointers) >= MIN_ELEMENTS
                 && !self.inference.pointer_runs.contains_key(&id)
                 && self.is_in_loop(id);
-            (worth && self.only_combines(body, root, mode)).then_some((id, root, mode))
+            (worth && self.is_only_privatizable(body, root, mode)).then_some((id, root, mode))
         })
     }
 
     /// Does a kernel do nothing to an array but atomics that a copy takes?
-    pub fn only_combines(&self, body: BlockId, root: Value, mode: AtomicMode) -> bool {
+    pub fn is_only_privatizable(&self, body: BlockId, root: Value, mode: AtomicMode) -> bool {
         let mut alike = true;
-        self.module.walk(body, &mut |id| alike &= self.leaves_array(id, root) || self.combines(id, root, mode));
+        self.module
+            .walk(body, &mut |id| alike &= self.does_not_access(id, root) || self.is_privatizable(id, root, mode));
         alike
     }
 
     /// Is this op without access to the array?
-    fn leaves_array(&self, id: OpId, root: Value) -> bool {
+    fn does_not_access(&self, id: OpId, root: Value) -> bool {
         let op = self.module.op(id);
         match op.code.spec().effect {
             Effect::Pure | Effect::Region | Effect::Terminator => true,
@@ -127,9 +128,9 @@ impl KernelInfo<'_> {
     }
 
     /// Is this one of the atomics that the copy takes?
-    pub fn combines(&self, id: OpId, root: Value, mode: AtomicMode) -> bool {
+    pub fn is_privatizable(&self, id: OpId, root: Value, mode: AtomicMode) -> bool {
         let op = self.module.op(id);
-        combining_mode(self.module, id) == Some(mode)
+        privatizable_mode(self.module, id) == Some(mode)
             && array_and_offsets(self.module, op.operands[0]).is_some_and(|(base, _)| base == root)
             && is_relaxed_on_device(op)
             && !self.is_result_used(id)
@@ -141,7 +142,7 @@ impl KernelInfo<'_> {
     }
 
     /// Leaves the elementwise ops that nothing but this op uses, of its block, to where this one is done.
-    fn defer(&mut self, id: OpId) {
+    fn rematerialize_inputs(&mut self, id: OpId) {
         let module = self.module;
         let Some(block) = self.op_blocks[id.index()] else { return };
         let mut uses: HashMap<Value, u32> = HashMap::new();

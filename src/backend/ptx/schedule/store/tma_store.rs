@@ -30,13 +30,13 @@ use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, MemOrder, MemScope, Module,
 use crate::layout::Conversion;
 
 /// Bytes of a row that the lanes of a warp touch together; from here on they store as fast themselves.
-const WIDE_RUN: usize = 64;
+const MIN_DIRECT_ROW_BYTES: usize = 64;
 
 /// Bytes of a thread below which a tile is not worth a copy.
-const LEAST_BYTES_PER_THREAD: usize = 16;
+const MIN_BYTES_PER_THREAD: usize = 16;
 
 /// Is this an addition as the engine makes it: of these types, relaxed, for the device?
-fn adds_as_the_engine(module: &Module, id: OpId) -> bool {
+fn is_tma_reduction(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     let mode = match op.attr(AttrKind::AtomicMode) {
         Some(Attr::AtomicMode(mode)) => *mode,
@@ -51,8 +51,8 @@ impl KernelInfo<'_> {
     /// Decides which stores of the kernel the engine does, all of them by the whole block.
     pub fn select_tma_stores(&mut self, body: BlockId) {
         let mut stores: HashMap<OpId, TmaStorePlan> = HashMap::new();
-        self.module.walk(body, &mut |id| stores.extend(self.boxed_store(id).map(|store| (id, store))));
-        let others = self.accessed_otherwise(body, &|id| stores.contains_key(&id));
+        self.module.walk(body, &mut |id| stores.extend(self.plan_tma_store(id).map(|store| (id, store))));
+        let others = self.arrays_accessed_by_threads(body, &|id| stores.contains_key(&id));
         stores.retain(|&id, _| others.as_ref().is_some_and(|others| !others.contains(&self.stored_array(id))));
         let layouts = stores.iter().map(|(&id, store)| (id, store.layout.clone()));
         self.inference.accesses.extend(layouts);
@@ -65,7 +65,11 @@ impl KernelInfo<'_> {
     }
 
     /// The arrays that a kernel accesses by other ops than stores of the engine; `None` where that may be any.
-    pub fn accessed_otherwise(&self, body: BlockId, is_sent: &dyn Fn(OpId) -> bool) -> Option<HashSet<Value>> {
+    pub fn arrays_accessed_by_threads(
+        &self,
+        body: BlockId,
+        is_tma_store: &dyn Fn(OpId) -> bool,
+    ) -> Option<HashSet<Value>> {
         let module = self.module;
         let mut others: HashSet<Value> = HashSet::new();
         let mut unknown = false;
@@ -75,7 +79,7 @@ impl KernelInfo<'_> {
                 Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
                     let view = op.operand_group("view")[0];
                     unknown |= has_unknown_root(module, view);
-                    others.extend((!is_sent(id)).then(|| module.base(view)));
+                    others.extend((!is_tma_store(id)).then(|| module.base(view)));
                 }
                 Opcode::MemoryFenceAlias | Opcode::GdcWait | Opcode::GdcLaunchDependents => unknown = true,
                 code => unknown |= matches!(code.spec().effect, Effect::Read | Effect::Write | Effect::ReadWrite),
@@ -85,27 +89,27 @@ impl KernelInfo<'_> {
     }
 
     /// May the engine do this op, as far as it says itself?
-    pub fn may_be_sent(&self, id: OpId) -> bool {
+    pub fn can_use_tma_store(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let may_be = match op.code {
             Opcode::StoreView => is_weak(op),
-            Opcode::AtomicRedView => adds_as_the_engine(self.module, id),
+            Opcode::AtomicRedView => is_tma_reduction(self.module, id),
             _ => false,
         };
         may_be && self.allows_tma(id)
     }
 
     /// Are all that the engine does to the array of this op additions? They may come in any order.
-    pub fn only_adds(&self, id: OpId, sent: impl IntoIterator<Item = OpId>) -> bool {
+    pub fn has_only_reductions(&self, id: OpId, tma_stores: impl IntoIterator<Item = OpId>) -> bool {
         let root = self.stored_array(id);
         let adds =
             |other: OpId| self.module.op(other).code == Opcode::AtomicRedView || self.stored_array(other) != root;
-        sent.into_iter().all(adds)
+        tma_stores.into_iter().all(adds)
     }
 
     /// The plan of a store, if the engine is the better way for it.
-    fn boxed_store(&self, id: OpId) -> Option<TmaStorePlan> {
-        if !self.may_be_sent(id) {
+    fn plan_tma_store(&self, id: OpId) -> Option<TmaStorePlan> {
+        if !self.can_use_tma_store(id) {
             return None;
         }
         let module = self.module;
@@ -116,33 +120,33 @@ impl KernelInfo<'_> {
         let shape = ViewShape::of(module, view)?;
         let size = shape.elem.storage_bits() / 8;
         let bytes = layout.num_registers() * size as usize;
-        if bytes < LEAST_BYTES_PER_THREAD {
+        if bytes < MIN_BYTES_PER_THREAD {
             return None;
         }
         let run = self.inference.run_length(&shape, &layout) * size as usize;
         let moves = matches!(Conversion::plan(&layout, coalesced, 8 * size, 0)?, Conversion::Shared(_));
-        if !moves && (!layout.is_same(coalesced) || run >= WIDE_RUN) {
+        if !moves && (!layout.is_same(coalesced) || run >= MIN_DIRECT_ROW_BYTES) {
             // Nothing has to move between threads, or not much.
             return None;
         }
-        let tile = BoxedTile::new(&layout, &self.axes_of_boxes(view)?, size as usize)?;
+        let tile = BoxedTile::new(&layout, &self.box_axes(view)?, size as usize)?;
         if !moves && run >= tile.row_bytes() {
             return None;
         }
-        self.sent_map(id, &tile)?;
+        self.store_map(id, &tile)?;
         tile.writes(&layout)?;
         Some(TmaStorePlan { layout, tile, staging: None })
     }
 
     /// The map of a store by boxes of this tile, if it may have one.
-    pub fn sent_map(&self, id: OpId, tile: &BoxedTile) -> Option<TensorMap> {
+    pub fn store_map(&self, id: OpId, tile: &BoxedTile) -> Option<TensorMap> {
         let op = self.module.op(id);
         let at = (op.operand_group("view")[0], op.operand_group("index"));
         self.tma_store_map(at, &tile.boxes, tile.swizzle, op.code == Opcode::AtomicRedView)
     }
 
     /// The dimensions of a view's tiles in the order of a box.
-    pub fn axes_of_boxes(&self, view: Value) -> Option<Vec<usize>> {
+    pub fn box_axes(&self, view: Value) -> Option<Vec<usize>> {
         let shape = ViewShape::of(self.module, view)?;
         Some(box_order(shape.tile.len(), contiguous_axis(self.module, &shape)?).collect())
     }
@@ -151,58 +155,58 @@ impl KernelInfo<'_> {
     pub fn allocate_staging_buffers(
         &mut self,
         body: BlockId,
-        roles: Option<&WarpSpecialization>,
-        shared: &mut SharedMemory,
+        warp_spec: Option<&WarpSpecialization>,
+        smem: &mut SharedMemory,
     ) {
-        if let Some(roles) = roles {
-            let fetched = |load| roles.operand_channel.contains_key(&load);
+        if let Some(warp_spec) = warp_spec {
+            let fetched = |load| warp_spec.operand_channel.contains_key(&load);
             let others = self.other_smem_bytes(body, &fetched, false, CONVERSION_BYTES / self.consumer_groups());
-            self.part_by_warps(self.consumer_groups() * others, roles, shared);
+            self.split_by_warp(self.consumer_groups() * others, warp_spec, smem);
         }
     }
 
     /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has
     /// stored before, if it was stored. `others`: bytes of shared memory that are wanted for something else.
-    fn part_by_warps(&mut self, others: u32, roles: &WarpSpecialization, shared: &mut SharedMemory) {
+    fn split_by_warp(&mut self, others: u32, warp_spec: &WarpSpecialization, smem: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect();
         ids.sort_unstable();
         for &id in &ids {
             let root = self.stored_array(id);
             let alone = ids.iter().filter(|&&other| self.stored_array(other) == root).count() == 1;
-            let lent = self.in_lent_stage(id, roles);
-            let parted = lent.or_else(|| if alone { self.parted(id, others, shared) } else { None });
-            self.tma_stores.extend(parted.map(|store| (id, store)));
+            let stage_store = self.plan_stage_store(id, warp_spec);
+            let warp_store = stage_store.or_else(|| if alone { self.plan_warp_store(id, others, smem) } else { None });
+            self.tma_stores.extend(warp_store.map(|store| (id, store)));
         }
     }
 
     /// A store by boxes of each warp, whose place it reserves.
-    fn parted(&self, id: OpId, others: u32, shared: &mut SharedMemory) -> Option<TmaStorePlan> {
-        let tile = self.tile_of_warps(id)?;
+    fn plan_warp_store(&self, id: OpId, others: u32, smem: &mut SharedMemory) -> Option<TmaStorePlan> {
+        let tile = self.warp_box_tile(id)?;
         let (warps, all) = (self.inference.num_warps as u32, self.consumer_warps());
-        let room = self.smem_for_stages(shared).saturating_sub(others + 2 * SWIZZLE_ATOM_BYTES) / all;
-        let parts = StoreSplit::of_warp(&tile, room, warps)?;
-        let place = shared.reserve(parts.in_flight * parts.bytes * all, SWIZZLE_ATOM_BYTES)?;
+        let capacity = self.smem_for_stages(smem).saturating_sub(others + 2 * SWIZZLE_ATOM_BYTES) / all;
+        let split = StoreSplit::for_warp(&tile, capacity, warps)?;
+        let buffer = smem.reserve(split.in_flight * split.bytes * all, SWIZZLE_ATOM_BYTES)?;
         let layout = self.tma_stores[&id].layout.clone();
-        Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer: place, channel: None, split: parts }) })
+        Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer, channel: None, split }) })
     }
 
     /// A store by boxes of each warp in a stage that is lent to it (`warp_specialize/epilogue_smem_reuse`).
-    fn in_lent_stage(&self, id: OpId, roles: &WarpSpecialization) -> Option<TmaStorePlan> {
-        let channel = roles.staging_channel_of(id)?;
-        let (tile, warps) = (self.tile_of_warps(id)?, self.inference.num_warps as u32);
-        let parts = StoreSplit::in_stage(&tile, roles.channels[channel as usize].stage_bytes, warps)?;
-        let place = Buffer { offset: 0, bytes: parts.in_flight * parts.bytes * warps };
-        let outbox = Some(StagingBuffer { buffer: place, channel: Some(channel), split: parts });
-        Some(TmaStorePlan { layout: self.tma_stores[&id].layout.clone(), tile, staging: outbox })
+    fn plan_stage_store(&self, id: OpId, warp_spec: &WarpSpecialization) -> Option<TmaStorePlan> {
+        let channel = warp_spec.staging_channel_of(id)?;
+        let (tile, warps) = (self.warp_box_tile(id)?, self.inference.num_warps as u32);
+        let split = StoreSplit::for_stage(&tile, warp_spec.channels[channel as usize].stage_bytes, warps)?;
+        let buffer = Buffer { offset: 0, bytes: split.in_flight * split.bytes * warps };
+        let staging = Some(StagingBuffer { buffer, channel: Some(channel), split });
+        Some(TmaStorePlan { layout: self.tma_stores[&id].layout.clone(), tile, staging })
     }
 
     /// How the tile of a store stands in boxes of each warp.
-    pub fn tile_of_warps(&self, id: OpId) -> Option<BoxedTile> {
+    pub fn warp_box_tile(&self, id: OpId) -> Option<BoxedTile> {
         let TmaStorePlan { layout, tile, .. } = &self.tma_stores[&id];
-        let axes = self.axes_of_boxes(self.module.op(id).operand_group("view")[0])?;
+        let axes = self.box_axes(self.module.op(id).operand_group("view")[0])?;
         let tile = BoxedTile::of_warps(layout, &axes, tile.shared.element_bytes)?;
         tile.writes(layout)?;
-        self.sent_map(id, &tile)?;
+        self.store_map(id, &tile)?;
         Some(tile)
     }
 }

@@ -112,14 +112,14 @@ struct EffectIndex {
 
 impl EffectIndex {
     /// The last access that this one may meet, and from now on this one.
-    fn insert(&mut self, touch: MemoryEffect, position: usize) -> Option<usize> {
-        let met =
-            self.last_by_effect.iter().filter(|(earlier, _)| earlier.may_race(&touch)).map(|(_, last)| *last).max();
-        match self.last_by_effect.iter_mut().find(|(earlier, _)| *earlier == touch) {
+    fn insert(&mut self, effect: MemoryEffect, position: usize) -> Option<usize> {
+        let conflict =
+            self.last_by_effect.iter().filter(|(earlier, _)| earlier.may_race(&effect)).map(|(_, last)| *last).max();
+        match self.last_by_effect.iter_mut().find(|(earlier, _)| *earlier == effect) {
             Some((_, last)) => *last = position,
-            None => self.last_by_effect.push((touch, position)),
+            None => self.last_by_effect.push((effect, position)),
         }
-        met
+        conflict
     }
 }
 
@@ -144,12 +144,12 @@ impl KernelInfo<'_> {
         for (position, &id) in ops.iter().enumerate() {
             self.add_op(id, (position, fetched), &mut found);
         }
-        let LiveTiles { ops: mut entries, layouts, uses, .. } = found;
-        for entry in &mut entries {
-            let made = self.strip_results(entry.id).iter();
-            entry.last_use = made.map(|&value| self.last_use(value, &uses)).max().unwrap_or(0);
+        let LiveTiles { ops: mut infos, layouts, uses, .. } = found;
+        for info in &mut infos {
+            let made = self.strip_results(info.id).iter();
+            info.last_use = made.map(|&value| self.last_use(value, &uses)).max().unwrap_or(0);
         }
-        StripFinder { ops: entries, layouts, uses, window: Window::default(), min_start: 0, min_start_with_live_out: 0 }
+        StripFinder { ops: infos, layouts, uses, window: Window::default(), min_start: 0, min_start_with_live_out: 0 }
     }
 
     /// Where a value is used last; `usize::MAX`: also elsewhere than in runs.
@@ -184,7 +184,7 @@ impl KernelInfo<'_> {
             StripEligibility::Barrier => OpKind::Barrier,
         };
         let reduces = op.code == Opcode::Reduce && kind != OpKind::Barrier;
-        let mut entry = OpInfo {
+        let mut info = OpInfo {
             id,
             kind,
             conflicts_until: None,
@@ -206,24 +206,24 @@ impl KernelInfo<'_> {
                     let (count, last) = found.uses.entry(*operand).or_default();
                     (*count, *last) = (*count + 1, position);
                 } else {
-                    entry.conflicts_until = entry.conflicts_until.max(found.deferred_sources.get(operand).copied());
+                    info.conflicts_until = info.conflicts_until.max(found.deferred_sources.get(operand).copied());
                 }
             }
             found.makers.extend(self.strip_results(id).iter().map(|&result| (result, maker)));
         } else {
-            entry.last_strip_input = op.operands.iter().filter_map(|operand| found.makers.get(operand)).max().copied();
+            info.last_strip_input = op.operands.iter().filter_map(|operand| found.makers.get(operand)).max().copied();
             self.add_deferred_sources(id, found);
         }
         if matches!(kind, OpKind::Elementwise(_))
-            && let Some(touch) = self.memory_effect_of(id)
+            && let Some(effect) = self.memory_effect_of(id)
         {
-            entry.conflicts_until = entry.conflicts_until.max(found.effects.insert(touch, position));
+            info.conflicts_until = info.conflicts_until.max(found.effects.insert(effect, position));
             let loaded = op.results.first().filter(|_| op.code == Opcode::LoadView).copied();
             let tile = loaded.unwrap_or_else(|| op.group(0)[0]);
-            entry.access_bits = Some(self.element_type(tile).storage_bits() as usize);
-            entry.can_end = op.code == Opcode::StoreView;
+            info.access_bits = Some(self.element_type(tile).storage_bits() as usize);
+            info.can_end = op.code == Opcode::StoreView;
         }
-        found.ops.push(entry);
+        found.ops.push(info);
     }
 
     /// Results that are computed where they are used come from what their operands come from.
@@ -242,10 +242,10 @@ impl KernelInfo<'_> {
 
 impl StripFinder {
     /// The strip that starts with the op at this position, if there is one.
-    pub fn at(&mut self, context: &KernelInfo<'_>, start: usize) -> Option<StripCandidate<'_>> {
-        let (piece, end) = match self.find_closed(start) {
+    pub fn at(&mut self, info: &KernelInfo<'_>, start: usize) -> Option<StripCandidate<'_>> {
+        let (strip_registers, end) = match self.find_closed(start) {
             Some(found) => found,
-            None => self.find_with_live_out(context, start)?,
+            None => self.find_with_live_out(info, start)?,
         };
         let OpKind::Elementwise(class) = self.ops[start].kind else { return None };
         let part = |position: usize| match self.ops[position].kind {
@@ -253,13 +253,13 @@ impl StripFinder {
             OpKind::View(maker) if maker >= start => StripRole::View,
             OpKind::View(_) | OpKind::Preheader | OpKind::Barrier => StripRole::Preheader,
         };
-        let parts = (start..end).map(|position| (self.ops[position].id, part(position))).collect();
-        let gives = self.live_out(context, start..end);
+        let strip_ops = (start..end).map(|position| (self.ops[position].id, part(position))).collect();
+        let live_out = self.live_out(info, start..end);
         Some(StripCandidate {
             layout: &self.layouts[class],
-            registers_per_iteration: piece,
-            ops: parts,
-            live_out: gives,
+            registers_per_iteration: strip_registers,
+            ops: strip_ops,
+            live_out,
         })
     }
 
@@ -275,66 +275,66 @@ impl StripFinder {
             self.min_start = limit;
             return None;
         };
-        let piece = registers_per_iteration(narrowest);
-        if registers < 2 * piece {
+        let strip_registers = registers_per_iteration(narrowest);
+        if registers < 2 * strip_registers {
             // As long as the narrowest array is touched, the pieces stay as large.
-            let narrow = |entry: &OpInfo| entry.access_bits == Some(narrowest);
+            let narrow = |info: &OpInfo| info.access_bits == Some(narrowest);
             let last = (start..end).rev().find(|&position| narrow(&self.ops[position]));
             self.min_start = last.unwrap_or(start) + 1;
             return None;
         }
-        Some((piece, end))
+        Some((strip_registers, end))
     }
 
     /// The same of a run that gives tiles, where whole ones would fill the registers.
-    fn find_with_live_out(&mut self, context: &KernelInfo<'_>, start: usize) -> Option<(usize, usize)> {
+    fn find_with_live_out(&mut self, info: &KernelInfo<'_>, start: usize) -> Option<(usize, usize)> {
         let OpKind::Elementwise(class) = self.ops[start].kind else { return None };
         if start < self.min_start_with_live_out {
             return None;
         }
-        let reach = self.max_end_with_live_out(start);
-        let end = (start..reach).rev().find(|&position| self.is_in_strip(position, start))? + 1;
-        self.min_start_with_live_out = reach;
-        let gives = self.live_out(context, start..end);
-        let block = context.op_blocks[self.ops[start].id.index()]?;
+        let max_end = self.max_end_with_live_out(start);
+        let end = (start..max_end).rev().find(|&position| self.is_in_strip(position, start))? + 1;
+        self.min_start_with_live_out = max_end;
+        let live_out = self.live_out(info, start..end);
+        let block = info.op_blocks[self.ops[start].id.index()]?;
         let inside = (start..end).filter(|&position| self.is_in_strip(position, start));
         let ops: Vec<OpId> = inside.clone().map(|position| self.ops[position].id).collect();
         let accesses = inside.filter_map(|position| self.ops[position].access_bits);
-        let given = gives.iter().map(|&value| context.element_type(value).storage_bits() as usize);
-        let narrowest = accesses.chain(given).min()?.clamp(MIN_ELEMENT_BITS, MAX_ELEMENT_BITS);
+        let live_out_bits = live_out.iter().map(|&value| info.element_type(value).storage_bits() as usize);
+        let narrowest = accesses.chain(live_out_bits).min()?.clamp(MIN_ELEMENT_BITS, MAX_ELEMENT_BITS);
         let layout = &self.layouts[class];
-        let enough = layout.num_registers() >= 2 * registers_per_iteration(narrowest) && !gives.is_empty();
-        let pays = enough && context.is_profitable((block, layout), &ops, &gives);
-        pays.then_some((registers_per_iteration(narrowest), end))
+        let enough = layout.num_registers() >= 2 * registers_per_iteration(narrowest) && !live_out.is_empty();
+        let is_profitable = enough && info.is_profitable((block, layout), &ops, &live_out);
+        is_profitable.then_some((registers_per_iteration(narrowest), end))
     }
 
     /// Tiles that a run makes and that are used later, or elsewhere, also under another name.
-    fn live_out(&self, context: &KernelInfo<'_>, run: Range<usize>) -> Vec<Value> {
-        let mut gives: Vec<Value> = Vec::new();
-        for position in run.clone().filter(|&position| self.is_in_strip(position, run.start)) {
-            for &value in context.strip_results(self.ops[position].id) {
-                let is_tile = matches!(context.module.ty(value), Type::Tile { .. });
-                if is_tile && context.last_use(value, &self.uses) >= run.end {
-                    let made = context.through_views(value);
-                    if !gives.contains(&made) {
-                        gives.push(made);
+    fn live_out(&self, info: &KernelInfo<'_>, strip: Range<usize>) -> Vec<Value> {
+        let mut live_out: Vec<Value> = Vec::new();
+        for position in strip.clone().filter(|&position| self.is_in_strip(position, strip.start)) {
+            for &value in info.strip_results(self.ops[position].id) {
+                let is_tile = matches!(info.module.ty(value), Type::Tile { .. });
+                if is_tile && info.last_use(value, &self.uses) >= strip.end {
+                    let made = info.through_views(value);
+                    if !live_out.contains(&made) {
+                        live_out.push(made);
                     }
                 }
             }
         }
-        gives
+        live_out
     }
 
     /// Where a run from `start` that gives tiles ends at the latest.
     fn max_end_with_live_out(&self, start: usize) -> usize {
         let kind = self.ops[start].kind;
-        for (position, entry) in self.ops.iter().enumerate().skip(start) {
-            let differs = matches!(entry.kind, OpKind::Elementwise(_)) && entry.kind != kind;
-            let early = [entry.conflicts_until.filter(|_| self.is_in_strip(position, start)), entry.last_strip_input];
-            if entry.kind == OpKind::Barrier || differs || early.iter().flatten().any(|&before| before >= start) {
+        for (position, info) in self.ops.iter().enumerate().skip(start) {
+            let differs = matches!(info.kind, OpKind::Elementwise(_)) && info.kind != kind;
+            let bounds = [info.conflicts_until.filter(|_| self.is_in_strip(position, start)), info.last_strip_input];
+            if info.kind == OpKind::Barrier || differs || bounds.iter().flatten().any(|&before| before >= start) {
                 return position;
             }
-            if entry.must_end {
+            if info.must_end {
                 return position + 1;
             }
         }
@@ -362,19 +362,19 @@ impl StripFinder {
     fn compute_window(&self, start: usize) -> Window {
         let kind = self.ops[start].kind;
         let (mut end, mut until) = (start, usize::MAX);
-        while let Some(entry) = self.ops.get(end) {
-            let differs = matches!(entry.kind, OpKind::Elementwise(_)) && entry.kind != kind;
-            if entry.kind == OpKind::Barrier || differs {
+        while let Some(info) = self.ops.get(end) {
+            let differs = matches!(info.kind, OpKind::Elementwise(_)) && info.kind != kind;
+            if info.kind == OpKind::Barrier || differs {
                 break;
             }
-            if let Some(barred) =
-                entry.conflicts_until.filter(|&barred| barred >= start && self.is_in_strip(end, start))
+            if let Some(conflict) =
+                info.conflicts_until.filter(|&conflict| conflict >= start && self.is_in_strip(end, start))
             {
-                until = barred;
+                until = conflict;
                 break;
             }
             end += 1;
-            if entry.must_end {
+            if info.must_end {
                 break;
             }
         }
@@ -394,10 +394,10 @@ impl StripFinder {
     fn longest_end(&self, start: usize, limit: usize) -> Option<(usize, usize)> {
         let (mut last_use, mut narrowest, mut found) = (0, MAX_ELEMENT_BITS, None);
         for position in (start..limit).filter(|&position| self.is_in_strip(position, start)) {
-            let entry = &self.ops[position];
-            last_use = last_use.max(entry.last_use);
-            narrowest = narrowest.min(entry.access_bits.unwrap_or(MAX_ELEMENT_BITS));
-            if entry.can_end && last_use <= position {
+            let info = &self.ops[position];
+            last_use = last_use.max(info.last_use);
+            narrowest = narrowest.min(info.access_bits.unwrap_or(MAX_ELEMENT_BITS));
+            if info.can_end && last_use <= position {
                 found = Some((position + 1, narrowest));
             }
         }

@@ -13,7 +13,7 @@ use crate::layout::Layout;
 impl KernelInfo<'_> {
     /// Is there more to gain than to lose if these ops of a run go piece by piece and give these tiles to what follows?
     /// Only if the whole tiles would leave too few registers for anything else, and pieces need fewer.
-    pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], gives: &[Value]) -> bool {
+    pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
         let mut uses: HashMap<Value, u32> = HashMap::new();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
         let mut names: HashMap<Value, Value> = HashMap::new();
@@ -27,32 +27,33 @@ impl KernelInfo<'_> {
             let results = self.module.op(id).results.iter().copied();
             results.filter(|&value| self.register_tile(value) == Some(value)).collect::<Vec<Value>>()
         };
-        let turns: Vec<(Vec<Value>, Vec<Value>)> = ops.iter().map(|&id| (reads(id), makes(id))).collect();
-        let inside: HashSet<Value> = turns.iter().flat_map(|(_, makes)| makes).copied().collect();
+        let accesses: Vec<(Vec<Value>, Vec<Value>)> = ops.iter().map(|&id| (reads(id), makes(id))).collect();
+        let inside: HashSet<Value> = accesses.iter().flat_map(|(_, makes)| makes).copied().collect();
         let mut ends: HashMap<Value, usize> = HashMap::new();
-        for (turn, (reads, makes)) in turns.iter().enumerate() {
-            ends.extend(reads.iter().chain(makes).map(|&value| (value, turn)));
+        for (position, (reads, makes)) in accesses.iter().enumerate() {
+            ends.extend(reads.iter().chain(makes).map(|&value| (value, position)));
         }
         let stays = |value: &Value| match inside.contains(value) {
-            true => gives.contains(value),
+            true => live_out.contains(value),
             false => !self.is_last_used_in(names[value], block, &uses),
         };
         ends.retain(|value, _| !stays(value));
         let outside: HashSet<Value> =
-            turns.iter().flat_map(|(reads, _)| reads).copied().filter(|value| !inside.contains(value)).collect();
+            accesses.iter().flat_map(|(reads, _)| reads).copied().filter(|value| !inside.contains(value)).collect();
         let sum = |values: &mut dyn Iterator<Item = Value>| values.map(|value| self.words(value)).sum::<u64>();
         let before = sum(&mut outside.iter().copied());
-        let after = sum(&mut outside.iter().copied().filter(stays).chain(gives.iter().copied()));
+        let after = sum(&mut outside.iter().copied().filter(stays).chain(live_out.iter().copied()));
         let (mut live, mut most) = (before, before);
-        for (turn, (reads, makes)) in turns.iter().enumerate() {
-            let ended: HashSet<Value> = reads.iter().copied().filter(|value| ends.get(value) == Some(&turn)).collect();
+        for (position, (reads, makes)) in accesses.iter().enumerate() {
+            let ended: HashSet<Value> =
+                reads.iter().copied().filter(|value| ends.get(value) == Some(&position)).collect();
             let (ended, made) = (sum(&mut ended.into_iter()), sum(&mut makes.iter().copied()));
             live -= ended;
             most = most.max(live + ended.max(made));
-            live += made - sum(&mut makes.iter().copied().filter(|value| ends.get(value) == Some(&turn)));
+            live += made - sum(&mut makes.iter().copied().filter(|value| ends.get(value) == Some(&position)));
         }
-        let ahead = self.broadcast_words(uses.keys().copied(), layout);
-        most > after.max(before + ahead) && plan::fills_registers(most, self.inference.num_warps as u32)
+        let broadcast_words = self.broadcast_words(uses.keys().copied(), layout);
+        most > after.max(before + broadcast_words) && plan::fills_registers(most, self.inference.num_warps as u32)
     }
 
     /// The tile of registers that a value is, perhaps under another name; none of what is computed where it is used.
@@ -102,14 +103,14 @@ impl KernelInfo<'_> {
             if !stretched || self.inference.source(value) != Source::Virtual {
                 return None;
             }
-            let slots = self.inference.demand(id, &layout.reshape(self.module.shape(value))).num_registers();
-            Some(slots as u64 * u64::from(self.element_type(value).storage_bits()) / 32)
+            let registers = self.inference.demand(id, &layout.reshape(self.module.shape(value))).num_registers();
+            Some(registers as u64 * u64::from(self.element_type(value).storage_bits()) / 32)
         };
         names.filter_map(words).sum()
     }
 
     fn words(&self, value: Value) -> u64 {
-        let slots = self.inference.natural(value).map_or(0, |layout| layout.num_registers());
-        slots as u64 * u64::from(self.element_type(value).storage_bits()) / 32
+        let registers = self.inference.natural(value).map_or(0, |layout| layout.num_registers());
+        registers as u64 * u64::from(self.element_type(value).storage_bits()) / 32
     }
 }

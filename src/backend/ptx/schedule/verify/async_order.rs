@@ -9,7 +9,7 @@ use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, WarpRole,
+    ConsumerWait, For, MmaGroup, MmaWait, Partition, Schedule, SeqId, StageSource, Step, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
@@ -65,18 +65,18 @@ struct AsyncOrderVerifier<'a, 'm> {
 
 impl KernelInfo<'_> {
     /// Is everything waited for in time?
-    pub fn verify_async_order(&self, schedule: &Schedule, agent: &Partition) -> VerifyResult {
-        let (flying, held, kept, sent) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        let mut walk = AsyncOrderVerifier {
+    pub fn verify_async_order(&self, schedule: &Schedule, partition: &Partition) -> VerifyResult {
+        let (in_flight, held, deferred, staging_channels) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+        let mut verifier = AsyncOrderVerifier {
             info: self,
             schedule,
-            role: agent.role,
-            in_flight: flying,
+            role: partition.role,
+            in_flight,
             acquired: held,
-            deferred_releases: kept,
-            staging_channels: sent,
+            deferred_releases: deferred,
+            staging_channels,
         };
-        walk.sequence(agent.body, Ending::Nothing)
+        verifier.sequence(partition.body, Ending::Nothing)
     }
 }
 
@@ -90,16 +90,16 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     }
 
     fn sequence(&mut self, body: SeqId, ending: Ending<'_>) -> VerifyResult {
-        let mut late = false;
+        let mut sunk = false;
         for step in self.schedule.steps(body) {
             match step {
                 _ if step.is_wait() && self.role == WarpRole::Producer => {
                     return Err("a wait of an agent that has nothing to wait for".to_owned());
                 }
-                Step::MmaWait(land) => self.mma_wait(land)?,
+                Step::MmaWait(wait) => self.mma_wait(wait)?,
                 Step::ConsumerWait(wait) => self.consumer_wait(wait, body)?,
-                Step::Sub(within) => {
-                    self.sub_step(within)?;
+                Step::Sub(sub_step) => {
+                    self.sub_step(sub_step)?;
                     continue;
                 }
                 step => {
@@ -115,29 +115,29 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                     self.step(step, body, ending)?;
                 }
             }
-            late = matches!(
+            sunk = matches!(
                 step,
                 Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })
             );
         }
-        if late { Err("a wait is left to a step that does not come".to_owned()) } else { Ok(()) }
+        if sunk { Err("a wait is left to a step that does not come".to_owned()) } else { Ok(()) }
     }
 
     /// Are a step's operands there, and has landed what has to land first?
     fn is_ready(&self, step: &Step) -> VerifyResult {
         if self.has_unwaited_previous() {
-            let product = self.in_flight[self.in_flight.len() - 2].mma;
-            return fault(product, "keeps its stage after the next product was issued");
+            let mma = self.in_flight[self.in_flight.len() - 2].mma;
+            return fault(mma, "keeps its stage after the next product was issued");
         }
         let read = if self.in_flight.is_empty() { Vec::new() } else { self.info.values_read_by(step) };
-        for flight in &self.in_flight {
-            if let Some(value) = read.iter().find(|value| flight.results.contains(value)) {
-                return fault(flight.mma, &format!("has not landed where %{} is read", value.index()));
+        for mma in &self.in_flight {
+            if let Some(value) = read.iter().find(|value| mma.results.contains(value)) {
+                return fault(mma.mma, &format!("has not landed where %{} is read", value.index()));
             }
         }
         match self.in_flight.first() {
-            Some(flight) if self.info.waits_for_all_mmas(self.schedule, step) => {
-                fault(flight.mma, "has not landed where everything has to")
+            Some(mma) if self.info.waits_for_all_mmas(self.schedule, step) => {
+                fault(mma.mma, "has not landed where everything has to")
             }
             _ => Ok(()),
         }
@@ -145,38 +145,37 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
 
     /// Beside a producer, no other product runs on when one has been issued.
     fn has_unwaited_previous(&self) -> bool {
-        let issued = self.in_flight.last().is_some_and(|flight| !flight.from_previous_iteration);
+        let issued = self.in_flight.last().is_some_and(|mma| !mma.from_previous_iteration);
         self.role == WarpRole::Consumer && self.in_flight.len() > 1 && issued
     }
 
-    fn mma_wait(&mut self, land: &MmaWait) -> VerifyResult {
-        let this = |flight: &InFlightMma| {
-            (flight.mma, flight.from_previous_iteration) == (land.mma, land.from_previous_iteration)
-        };
-        let position = self.in_flight.len().checked_sub(land.pending + 1);
+    fn mma_wait(&mut self, wait: &MmaWait) -> VerifyResult {
+        let this =
+            |mma: &InFlightMma| (mma.mma, mma.from_previous_iteration) == (wait.mma, wait.from_previous_iteration);
+        let position = self.in_flight.len().checked_sub(wait.pending + 1);
         match position.filter(|&position| this(&self.in_flight[position])) {
-            Some(_) if land.sunk && self.has_unwaited_previous() => {
-                fault(land.mma, "keeps its stage longer than it needs it")
+            Some(_) if wait.sunk && self.has_unwaited_previous() => {
+                fault(wait.mma, "keeps its stage longer than it needs it")
             }
             Some(position) => {
-                let landed = self.in_flight.drain(..=position).flat_map(|flight| flight.releases);
-                match (land.defer_release, land.release_after) {
-                    (true, _) => self.deferred_releases.extend(landed),
+                let releases = self.in_flight.drain(..=position).flat_map(|mma| mma.releases);
+                match (wait.defer_release, wait.release_after) {
+                    (true, _) => self.deferred_releases.extend(releases),
                     (false, Some(_)) if self.deferred_releases.is_empty() => {
-                        return fault(land.mma, "is waited for behind a value, and no stage comes back behind that");
+                        return fault(wait.mma, "is waited for behind a value, and no stage comes back behind that");
                     }
                     (false, Some(_)) => self.deferred_releases.clear(),
                     (false, None) => {}
                 }
                 Ok(())
             }
-            None => fault(land.mma, &format!("is not in flight with {} younger ones", land.pending)),
+            None => fault(wait.mma, &format!("is not in flight with {} younger ones", wait.pending)),
         }
     }
 
     /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
-    fn sub_step(&mut self, within: &SubStep) -> VerifyResult {
-        match (within, self.in_flight.first()) {
+    fn sub_step(&mut self, sub_step: &SubStep) -> VerifyResult {
+        match (sub_step, self.in_flight.first()) {
             (SubStep::MmaWaitAll, None) => Err("products land where none is in flight".to_owned()),
             (SubStep::MmaWaitAll, _) => {
                 self.in_flight.clear();
@@ -186,7 +185,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 self.staging_channels.clear();
                 Ok(())
             }
-            (SubStep::Barrier { .. }, Some(flight)) => fault(flight.mma, "has not landed where threads meet"),
+            (SubStep::Barrier { .. }, Some(mma)) => fault(mma.mma, "has not landed where threads meet"),
             _ => Ok(()),
         }
     }
@@ -208,12 +207,12 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             &Step::Advance(channel) => self.advance(channel, body),
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.consumer_release(channel)),
             Step::Mma(plan) => self.mma_group(plan),
-            &Step::LocalLoad(load) => self.local_load(load),
-            Step::TmaStore(send) => self.tma_store(send),
+            &Step::LocalLoad { op: load, from: StageSource::Channel } => self.local_load(load),
+            Step::TmaStore(tma_store) => self.tma_store(tma_store),
             Step::For(step) => self.for_loop(step),
             Step::Loop(step) => self.region(step.body, Ending::Nothing),
-            Step::If { arms, pure: quiet, .. } => {
-                let ending = if *quiet { Ending::Overlapped } else { Ending::Nothing };
+            Step::If { arms, pure, .. } => {
+                let ending = if *pure { Ending::Overlapped } else { Ending::Nothing };
                 let (before, mut after) = (self.in_flight.clone(), None);
                 for &arm in arms {
                     self.in_flight.clone_from(&before);
@@ -242,11 +241,11 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         if self.role != WarpRole::Consumer {
             return Ok(());
         }
-        let Some(roles) = self.warp_spec() else { return Ok(()) };
-        let ring = |channel: &u32| roles.channels.get(*channel as usize).map(|channel| channel.pipeline);
-        let kept = self.in_flight.iter().flat_map(|flight| &flight.releases).chain(&self.deferred_releases);
-        let busy = self.acquired.keys().chain(kept).filter(|&other| ring(other) == ring(&channel)).count();
-        let stages = ring(&channel).map_or(0, |ring| roles.pipelines[ring].num_stages as usize);
+        let Some(warp_spec) = self.warp_spec() else { return Ok(()) };
+        let pipeline = |channel: &u32| warp_spec.channels.get(*channel as usize).map(|channel| channel.pipeline);
+        let deferred = self.in_flight.iter().flat_map(|mma| &mma.releases).chain(&self.deferred_releases);
+        let busy = self.acquired.keys().chain(deferred).filter(|&other| pipeline(other) == pipeline(&channel)).count();
+        let stages = pipeline(&channel).map_or(0, |pipeline| warp_spec.pipelines[pipeline].num_stages as usize);
         if busy >= stages {
             return Err(format!("channel {channel} is taken where all {stages} stages of its ring are held"));
         }
@@ -255,12 +254,12 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     }
 
     /// Boxes in a stage that is lent to a store.
-    fn tma_store(&mut self, send: &TmaStore) -> VerifyResult {
-        let Some(channel) = send.staging.as_ref().and_then(|outbox| outbox.channel) else { return Ok(()) };
+    fn tma_store(&mut self, tma_store: &TmaStore) -> VerifyResult {
+        let Some(channel) = tma_store.staging.as_ref().and_then(|staging| staging.channel) else { return Ok(()) };
         self.staging_channels.push(channel);
         match self.acquired.get(&channel) {
             Some(stage) if stage.is_full => Ok(()),
-            _ => fault(send.op, &format!("has its boxes in the stage of channel {channel} before that is there")),
+            _ => fault(tma_store.op, &format!("has its boxes in the stage of channel {channel} before that is there")),
         }
     }
 
@@ -290,11 +289,11 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             }
         }
         plan.releases.iter().try_for_each(|&channel| self.consumer_release(channel))?;
-        let Some(product) = plan.last() else { return Ok(()) };
+        let Some(mma) = plan.last() else { return Ok(()) };
         if self.info.is_async(&plan.ops) {
             let results = plan.ops.iter().map(|&id| self.info.module.op(id).results[0]).collect();
             self.in_flight.push(InFlightMma {
-                mma: product,
+                mma,
                 results,
                 from_previous_iteration: false,
                 reads,
@@ -302,21 +301,22 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             });
             return Ok(());
         }
-        match self.in_flight.iter().find(|flight| flight.reads.iter().any(|channel| plan.releases.contains(channel))) {
-            Some(flight) => fault(flight.mma, "has not landed where its stage is given back"),
+        match self.in_flight.iter().find(|mma| mma.reads.iter().any(|channel| plan.releases.contains(channel))) {
+            Some(mma) => fault(mma.mma, "has not landed where its stage is given back"),
             None => Ok(()),
         }
     }
 
     /// A small tile has come with those of its channel, and a product that gives their stage back has not landed.
     fn local_load(&self, load: OpId) -> VerifyResult {
-        let channel = self.warp_spec().and_then(|roles| roles.aux_channel.get(&load)).map(|&channel| channel as u32);
-        let kept = |channel: &u32| {
-            self.in_flight.iter().any(|flight| !flight.from_previous_iteration && flight.releases.contains(channel))
+        let channel =
+            self.warp_spec().and_then(|warp_spec| warp_spec.aux_channel.get(&load)).map(|&channel| channel as u32);
+        let deferred = |channel: &u32| {
+            self.in_flight.iter().any(|mma| !mma.from_previous_iteration && mma.releases.contains(channel))
         };
         match channel.map(|channel| (self.acquired.get(&channel), channel)) {
             Some((Some(stage), _)) if stage.is_full => Ok(()),
-            Some((None, channel)) if kept(&channel) => Ok(()),
+            Some((None, channel)) if deferred(&channel) => Ok(()),
             _ => fault(load, "is read in a stage before its tiles are there"),
         }
     }
@@ -324,34 +324,35 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     fn for_loop(&mut self, step: &'a For) -> VerifyResult {
         let op = self.info.module.op(step.op);
         let args = &self.info.module.block(op.regions[0]).args;
-        let in_orbit = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<InFlightMma> {
-            let flight = |orbit: &crate::backend::ptx::schedule::CarriedMma| InFlightMma {
-                mma: orbit.mma,
-                results: orbit.accumulators.iter().filter_map(|&carried| of(carried)).collect(),
+        let carried_mmas = |of: &dyn Fn(usize) -> Option<Value>| -> Vec<InFlightMma> {
+            let mma = |carried_mma: &crate::backend::ptx::schedule::CarriedMma| InFlightMma {
+                mma: carried_mma.mma,
+                results: carried_mma.accumulators.iter().filter_map(|&carried| of(carried)).collect(),
                 from_previous_iteration: true,
                 reads: Vec::new(),
-                releases: orbit.releases.clone(),
+                releases: carried_mma.releases.clone(),
             };
-            step.carried_mmas.iter().map(flight).collect()
+            step.carried_mmas.iter().map(mma).collect()
         };
         // Copies that run ahead of the loop for all threads wait at the head, and on the way out, for whatever runs.
-        let lands_at_head = step.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
+        let waits_at_head = step.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
         let ending = match () {
             () if !step.carried_mmas.is_empty() => Ending::Carried(step),
-            () if lands_at_head && self.role == WarpRole::All => Ending::Anything,
+            () if waits_at_head && self.role == WarpRole::All => Ending::Anything,
             () => Ending::Nothing,
         };
-        self.in_flight = if lands_at_head { Vec::new() } else { in_orbit(&|carried| args.get(carried + 1).copied()) };
+        self.in_flight =
+            if waits_at_head { Vec::new() } else { carried_mmas(&|carried| args.get(carried + 1).copied()) };
         self.region(step.body, ending)?;
-        self.in_flight = in_orbit(&|carried| op.results.get(carried).copied());
-        for wait in step.epilogue.map_or(&[][..], |leave| self.schedule.steps(leave)) {
+        self.in_flight = carried_mmas(&|carried| op.results.get(carried).copied());
+        for wait in step.epilogue.map_or(&[][..], |epilogue| self.schedule.steps(epilogue)) {
             match wait {
-                Step::MmaWait(land) if !land.sunk => self.mma_wait(land)?,
+                Step::MmaWait(wait) if !wait.sunk => self.mma_wait(wait)?,
                 _ => return fault(step.op, "does more on the way out than wait for products"),
             }
         }
         match self.in_flight.first() {
-            Some(flight) => fault(flight.mma, "has not landed behind the loop"),
+            Some(mma) => fault(mma.mma, "has not landed behind the loop"),
             None => Ok(()),
         }
     }
@@ -359,16 +360,16 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     /// What may run on into the next iteration?
     fn terminator(&self, id: OpId, ending: Ending<'_>) -> VerifyResult {
         let exit = &self.info.module.op(id).operands;
-        let stays = |flight: &InFlightMma| match ending {
+        let may_stay = |mma: &InFlightMma| match ending {
             Ending::Nothing => false,
             Ending::Anything | Ending::Overlapped => true,
-            Ending::Carried(step) => step.carried_mmas.iter().any(|orbit| {
-                let carries = |&carried: &usize| exit.get(carried).is_some_and(|value| flight.results.contains(value));
-                orbit.mma == flight.mma && orbit.accumulators.iter().all(carries)
+            Ending::Carried(step) => step.carried_mmas.iter().any(|carried_mma| {
+                let carries = |&carried: &usize| exit.get(carried).is_some_and(|value| mma.results.contains(value));
+                carried_mma.mma == mma.mma && carried_mma.accumulators.iter().all(carries)
             }),
         };
-        match self.in_flight.iter().find(|flight| !stays(flight)) {
-            Some(flight) => fault(flight.mma, "has not landed at the end of its body"),
+        match self.in_flight.iter().find(|mma| !may_stay(mma)) {
+            Some(mma) => fault(mma.mma, "has not landed at the end of its body"),
             None if !self.deferred_releases.is_empty() && !matches!(ending, Ending::Overlapped) => {
                 Err(format!("channels {:?} do not get back the stages that products kept", self.deferred_releases))
             }

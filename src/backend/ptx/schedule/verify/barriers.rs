@@ -52,15 +52,15 @@ impl KernelInfo<'_> {
     /// Does each step do within what it has to, and do threads meet where they must and nowhere else?
     pub fn verify_barriers(&self, schedule: &Schedule) -> VerifyResult {
         self.verify_sub_step_shapes(schedule)?;
-        for Partition { role: acts, body, .. } in &schedule.partitions {
-            if *acts == WarpRole::Producer {
+        for Partition { role, body, .. } in &schedule.partitions {
+            if *role == WarpRole::Producer {
                 // Who loads meets nobody: there is one lane of it.
                 verify_no_sub_steps(schedule, *body)?;
                 continue;
             }
-            let mut walk =
+            let mut verifier =
                 BarrierVerifier { info: self, schedule, accessed: Accessed::default(), cp_async_buffers: Vec::new() };
-            walk.sequence(*body).map_err(|problem| format!("program {acts}: {problem}"))?;
+            verifier.sequence(*body).map_err(|problem| format!("program {role}: {problem}"))?;
         }
         Ok(())
     }
@@ -99,18 +99,16 @@ enum SubStepShape<'a> {
 impl<'a> SubStepShape<'a> {
     fn of(schedule: &'a Schedule, step: &'a Step) -> Option<SubStepShape<'a>> {
         Some(match step {
-            Step::Sub(SubStep::MmaWaitAll | SubStep::Barrier { always: false }) => return None,
-            Step::Sub(SubStep::SmemWrite(place)) => SubStepShape::SmemWrite(place.bytes),
-            Step::Sub(SubStep::SmemRead(place)) => SubStepShape::SmemRead(place.bytes),
-            &Step::Sub(SubStep::ConvertLayout(ConvertLayout { value, to, kind: how, plan })) => {
-                SubStepShape::ConvertLayout(
-                    value,
-                    to,
-                    how,
-                    schedule.conversions.get(plan as usize).map(|change| &**change),
-                )
-            }
-            Step::Sub(within) => SubStepShape::Other(within),
+            Step::Sub(SubStep::MmaWaitAll | SubStep::Barrier { required: false }) => return None,
+            Step::Sub(SubStep::SmemWrite(buffer)) => SubStepShape::SmemWrite(buffer.bytes),
+            Step::Sub(SubStep::SmemRead(buffer)) => SubStepShape::SmemRead(buffer.bytes),
+            &Step::Sub(SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan })) => SubStepShape::ConvertLayout(
+                value,
+                to,
+                kind,
+                schedule.conversions.get(plan as usize).map(|conversion| &**conversion),
+            ),
+            Step::Sub(sub_step) => SubStepShape::Other(sub_step),
             step if step.is_wait() => return None,
             step => SubStepShape::Step(step.op()),
         })
@@ -123,116 +121,117 @@ fn verify_no_sub_steps(schedule: &Schedule, body: SeqId) -> VerifyResult {
         if matches!(step, Step::Sub(_)) {
             return Err("one lane meets others".to_owned());
         }
-        step.bodies().iter().try_for_each(|&body| verify_no_sub_steps(schedule, body))?;
+        step.sequences().iter().try_for_each(|&body| verify_no_sub_steps(schedule, body))?;
     }
     Ok(())
 }
 
-fn overlaps_any(places: &[Buffer], place: Buffer) -> bool {
-    places.iter().any(|other| other.offset < place.offset + place.bytes && place.offset < end(*other))
+fn overlaps_any(places: &[Buffer], buffer: Buffer) -> bool {
+    places.iter().any(|other| other.offset < buffer.offset + buffer.bytes && buffer.offset < end(*other))
 }
 
-fn last_smem_write(within: &[SubStep]) -> Option<Buffer> {
-    within.iter().rev().find_map(|one| if let SubStep::SmemWrite(place) = one { Some(*place) } else { None })
+fn last_smem_write(sub_steps: &[SubStep]) -> Option<Buffer> {
+    sub_steps.iter().rev().find_map(|one| if let SubStep::SmemWrite(buffer) = one { Some(*buffer) } else { None })
 }
 
-fn end(place: Buffer) -> u32 {
-    place.offset.saturating_add(place.bytes)
+fn end(buffer: Buffer) -> u32 {
+    buffer.offset.saturating_add(buffer.bytes)
 }
 
 impl BarrierVerifier<'_, '_> {
     fn sequence(&mut self, body: SeqId) -> VerifyResult {
-        let mut within: Vec<SubStep> = Vec::new();
+        let mut sub_steps: Vec<SubStep> = Vec::new();
         for step in self.schedule.steps(body) {
             match step {
-                Step::Sub(one) => within.push(*one),
+                Step::Sub(one) => sub_steps.push(*one),
                 step if step.is_wait() => {}
                 step => {
-                    let within = std::mem::take(&mut within);
-                    self.sub_steps(step, &within)?;
-                    let slab =
-                        matches!(step, Step::For(plan) if plan.cp_async.is_some()).then(|| last_smem_write(&within));
-                    self.cp_async_buffers.extend(slab.flatten());
+                    let sub_steps = std::mem::take(&mut sub_steps);
+                    self.sub_steps(step, &sub_steps)?;
+                    let stages_buffer =
+                        matches!(step, Step::For(plan) if plan.cp_async.is_some()).then(|| last_smem_write(&sub_steps));
+                    self.cp_async_buffers.extend(stages_buffer.flatten());
                     self.step(step)?;
-                    if slab.flatten().is_some() {
+                    if stages_buffer.flatten().is_some() {
                         self.cp_async_buffers.pop();
                     }
                 }
             }
         }
-        if within.is_empty() { Ok(()) } else { Err("something is done within a step that does not come".to_owned()) }
+        if sub_steps.is_empty() { Ok(()) } else { Err("something is done within a step that does not come".to_owned()) }
     }
 
     /// What a step does within.
-    fn sub_steps(&mut self, step: &Step, within: &[SubStep]) -> VerifyResult {
-        for (at, one) in within.iter().enumerate() {
+    fn sub_steps(&mut self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
+        for (at, one) in sub_steps.iter().enumerate() {
             match one {
-                SubStep::Barrier { always } => {
-                    if !always && self.is_safe_without_barrier(&within[at + 1..]) {
+                SubStep::Barrier { required: always } => {
+                    if !always && self.is_safe_without_barrier(&sub_steps[at + 1..]) {
                         return Err("threads meet for nothing".to_owned());
                     }
                     self.accessed.after_barrier();
                 }
                 SubStep::TmaStoreWait { .. } => {
-                    let sent = std::mem::take(&mut self.accessed.tma_store_reads);
-                    self.accessed.read.extend(sent);
+                    let tma_store_reads = std::mem::take(&mut self.accessed.tma_store_reads);
+                    self.accessed.read.extend(tma_store_reads);
                 }
                 part => {
-                    self.is_allocated(part, &within[..at])?;
+                    self.is_allocated(part, &sub_steps[..at])?;
                     self.is_safe(part)?;
                     match part {
-                        SubStep::SmemWrite(place) => self.accessed.written.push(*place),
-                        SubStep::SmemRead(place) => self.accessed.read.push(*place),
+                        SubStep::SmemWrite(buffer) => self.accessed.written.push(*buffer),
+                        SubStep::SmemRead(buffer) => self.accessed.read.push(*buffer),
                         &SubStep::GlobalAccess(id) => self.add_effect(id),
                         _ => {}
                     }
                 }
             }
         }
-        self.accesses(step, within)
+        self.accesses(step, sub_steps)
     }
 
     /// May what comes next within a step be done without meeting? Several places are read together.
     fn is_safe_without_barrier(&self, rest: &[SubStep]) -> bool {
-        let mut parts = rest.iter().filter(|next| !next.synchronizes()).peekable();
-        let reads = matches!(parts.peek(), Some(SubStep::SmemRead(_)));
+        let mut sub_steps = rest.iter().filter(|next| !next.synchronizes()).peekable();
+        let reads = matches!(sub_steps.peek(), Some(SubStep::SmemRead(_)));
         let count =
-            if reads { parts.clone().take_while(|next| matches!(next, SubStep::SmemRead(_))).count() } else { 1 };
-        parts.take(count).all(|next| self.is_safe(next).is_ok())
+            if reads { sub_steps.clone().take_while(|next| matches!(next, SubStep::SmemRead(_))).count() } else { 1 };
+        sub_steps.take(count).all(|next| self.is_safe(next).is_ok())
     }
 
     /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
     fn is_allocated(&self, part: &SubStep, before: &[SubStep]) -> VerifyResult {
         let memory = &self.schedule.smem;
-        let [own, teams] = [self.schedule.smem_bytes_per_group, self.info.pingpong_groups];
-        let share = if own > 0 { memory.share(0, teams) } else { memory.clone() };
-        let most = share.budget().min(self.schedule.shared_bytes.saturating_sub((teams - 1) * own));
+        let [own, pingpong_groups] = [self.schedule.smem_bytes_per_group, self.info.pingpong_groups];
+        let share = if own > 0 { memory.share(0, pingpong_groups) } else { memory.clone() };
+        let most = share.budget().min(self.schedule.smem_bytes.saturating_sub((pingpong_groups - 1) * own));
         match part {
-            SubStep::SmemWrite(place) if place.offset < share.start() || end(*place) > most => {
-                Err(format!("nothing may be written from {} to {}", place.offset, end(*place)))
+            SubStep::SmemWrite(buffer) if buffer.offset < share.start() || end(*buffer) > most => {
+                Err(format!("nothing may be written from {} to {}", buffer.offset, end(*buffer)))
             }
-            SubStep::SmemWrite(place) if overlaps_any(&self.cp_async_buffers, *place) => {
-                Err(format!("stages of a loop are overwritten from {} to {}", place.offset, end(*place)))
+            SubStep::SmemWrite(buffer) if overlaps_any(&self.cp_async_buffers, *buffer) => {
+                Err(format!("stages of a loop are overwritten from {} to {}", buffer.offset, end(*buffer)))
             }
-            SubStep::SmemRead(place) if !before.contains(&SubStep::SmemWrite(*place)) => {
-                Err(format!("nobody has written from {} to {}", place.offset, end(*place)))
+            SubStep::SmemRead(buffer) if !before.contains(&SubStep::SmemWrite(*buffer)) => {
+                Err(format!("nobody has written from {} to {}", buffer.offset, end(*buffer)))
             }
             _ => Ok(()),
         }
     }
 
     /// What a step accesses without saying when, and what it does to the end.
-    fn accesses(&mut self, step: &Step, within: &[SubStep]) -> VerifyResult {
-        let sends = within.iter().any(|one| matches!(one, SubStep::Split { .. } | SubStep::TmaStoreWait { .. }));
+    fn accesses(&mut self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
+        let tma_stores =
+            sub_steps.iter().any(|one| matches!(one, SubStep::Split { .. } | SubStep::TmaStoreWait { .. }));
         let ops = match step {
-            Step::TmaStore(_) if sends => {
-                self.accessed.tma_store_reads.extend(last_smem_write(within));
+            Step::TmaStore(_) if tma_stores => {
+                self.accessed.tma_store_reads.extend(last_smem_write(sub_steps));
                 return Ok(());
             }
             Step::Exec(_) | Step::TmaStore(_) | Step::PrivatizedAtomic(_) | Step::StripMine(_) => step.ops(),
             _ => return Ok(()),
         };
-        let said = |id: &OpId| within.contains(&SubStep::GlobalAccess(*id));
+        let said = |id: &OpId| sub_steps.contains(&SubStep::GlobalAccess(*id));
         ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&SubStep::GlobalAccess(id)))?;
         // Pieces of a strip go on behind what came between its beginning and them.
         let goes_on = matches!(step, Step::StripMine(_));
@@ -241,21 +240,21 @@ impl BarrierVerifier<'_, '_> {
     }
 
     /// May this be done without meeting before it?
-    fn is_safe(&self, within: &SubStep) -> VerifyResult {
-        let Accessed { written, read, tma_store_reads: sent, effects: arrays } = &self.accessed;
-        let fault = |place: &Buffer, what: &str| Err(format!("{what} from {} to {}", place.offset, end(*place)));
-        match within {
-            SubStep::SmemWrite(place) if overlaps_any(sent, *place) => {
-                fault(place, "the copy engine may still read shared memory")
+    fn is_safe(&self, sub_step: &SubStep) -> VerifyResult {
+        let Accessed { written, read, tma_store_reads, effects } = &self.accessed;
+        let fault = |buffer: &Buffer, what: &str| Err(format!("{what} from {} to {}", buffer.offset, end(*buffer)));
+        match sub_step {
+            SubStep::SmemWrite(buffer) if overlaps_any(tma_store_reads, *buffer) => {
+                fault(buffer, "the copy engine may still read shared memory")
             }
-            SubStep::SmemWrite(place) if overlaps_any(written, *place) || overlaps_any(read, *place) => {
-                fault(place, "others may be at work where shared memory is written,")
+            SubStep::SmemWrite(buffer) if overlaps_any(written, *buffer) || overlaps_any(read, *buffer) => {
+                fault(buffer, "others may be at work where shared memory is written,")
             }
-            SubStep::SmemRead(place) if overlaps_any(written, *place) => {
-                fault(place, "others may still write where shared memory is read,")
+            SubStep::SmemRead(buffer) if overlaps_any(written, *buffer) => {
+                fault(buffer, "others may still write where shared memory is read,")
             }
             &SubStep::GlobalAccess(id) => match self.info.memory_effect_of(id) {
-                Some(touch) if arrays.iter().any(|other| other.may_race(&touch)) => {
+                Some(effect) if effects.iter().any(|other| other.may_race(&effect)) => {
                     Err(format!("others may be at work on what op {} accesses", id.index()))
                 }
                 _ => Ok(()),
@@ -265,16 +264,16 @@ impl BarrierVerifier<'_, '_> {
     }
 
     fn add_effect(&mut self, id: OpId) {
-        let touch = self.info.memory_effect_of(id).filter(|touch| !self.info.written_memory.does_not_modify(touch));
-        self.accessed.effects.extend(touch.filter(|touch| !self.accessed.effects.contains(touch)));
+        let effect = self.info.memory_effect_of(id).filter(|effect| !self.info.written_memory.does_not_modify(effect));
+        self.accessed.effects.extend(effect.filter(|effect| !self.accessed.effects.contains(effect)));
     }
 
     fn step(&mut self, step: &Step) -> VerifyResult {
         let module = self.info.module;
         match step {
             Step::For(plan) => {
-                let meets = plan.cp_async.as_ref().is_some_and(|ahead| ahead.barrier_at_head);
-                self.loop_body((plan.op, plan.body), meets)?;
+                let barrier_at_head = plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
+                self.loop_body((plan.op, plan.body), barrier_at_head)?;
             }
             Step::Loop(plan) => self.loop_body((plan.op, plan.body), false)?,
             Step::If { arms, .. } => {
@@ -299,11 +298,11 @@ impl BarrierVerifier<'_, '_> {
     }
 
     /// A loop; `meets`: its threads meet at the head of each round.
-    fn loop_body(&mut self, (id, body): (OpId, SeqId), meets: bool) -> VerifyResult {
+    fn loop_body(&mut self, (id, body): (OpId, SeqId), barrier_at_head: bool) -> VerifyResult {
         let block = self.info.module.op(id).regions[0];
         let before = self.accessed.tma_store_reads.clone();
         self.assume_all_accessed(block);
-        if meets {
+        if barrier_at_head {
             self.accessed.after_barrier();
         }
         self.sequence(body)?;
@@ -315,14 +314,18 @@ impl BarrierVerifier<'_, '_> {
 
     /// Code that a back edge reaches, or that may have been skipped: all that the loop does may have been done.
     fn assume_all_accessed(&mut self, block: BlockId) {
-        let context = self.info;
+        let info = self.info;
         self.accessed.written = vec![ALL];
         self.accessed.read = vec![ALL];
-        let sends: Vec<OpId> =
-            self.schedule.sends().filter(|send| send.staging.is_none()).map(|send| send.op).collect();
-        context.module.walk(block, &mut |id| {
+        let tma_stores: Vec<OpId> = self
+            .schedule
+            .tma_stores()
+            .filter(|tma_store| tma_store.staging.is_none())
+            .map(|tma_store| tma_store.op)
+            .collect();
+        info.module.walk(block, &mut |id| {
             self.add_effect(id);
-            if sends.contains(&id) {
+            if tma_stores.contains(&id) {
                 self.accessed.tma_store_reads = vec![ALL];
             }
         });

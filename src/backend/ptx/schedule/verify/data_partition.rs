@@ -11,27 +11,30 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 impl KernelInfo<'_> {
     /// Can bands run a schedule side by side?
     pub fn verify_data_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
-        let bands = schedule.warp_spec.as_ref().map_or(1, |roles| roles.data_partitions);
-        if bands != self.data_partitions {
-            return Err(format!("{bands} bands of rows instead of {}", self.data_partitions));
+        let data_partitions = schedule.warp_spec.as_ref().map_or(1, |warp_spec| warp_spec.data_partitions);
+        if data_partitions != self.data_partitions {
+            return Err(format!("{data_partitions} bands of rows instead of {}", self.data_partitions));
         }
-        if bands == 1 {
+        if data_partitions == 1 {
             return Ok(());
         }
-        let roles = schedule.warp_spec.as_ref().ok_or("bands of rows, and nobody loads for them")?;
-        let warps = schedule.partition(WarpRole::Consumer).map_or(0, |agent| agent.warps.len());
-        if warps != bands as usize * self.inference.num_warps || roles.pingpong.is_some() || roles.multicast.is_some() {
+        let warp_spec = schedule.warp_spec.as_ref().ok_or("bands of rows, and nobody loads for them")?;
+        let warps = schedule.partition(WarpRole::Consumer).map_or(0, |partition| partition.warps.len());
+        if warps != data_partitions as usize * self.inference.num_warps
+            || warp_spec.pingpong.is_some()
+            || warp_spec.multicast.is_some()
+        {
             return Err("bands of rows have other warps, teams or pairs of blocks".to_owned());
         }
-        let meets = |step: &Step| match step {
-            Step::Sub(within) => within.is_shared(),
+        let uses_shared_smem = |step: &Step| match step {
+            Step::Sub(sub_step) => sub_step.uses_shared_smem(),
             _ => false,
         };
-        if schedule.sequences.iter().flatten().any(meets) {
+        if schedule.sequences.iter().flatten().any(uses_shared_smem) {
             return Err("the warps of a band meet".to_owned());
         }
-        for load in roles.channels.iter().flat_map(|channel| &channel.loads) {
-            if self.band_axis(load.load).is_some() != (load.partitions == bands) {
+        for load in warp_spec.channels.iter().flat_map(|channel| &channel.loads) {
+            if self.partitioned_axis(load.load).is_some() != (load.partitions == data_partitions) {
                 return Err(format!("op {} brings the tiles of other bands", load.load.index()));
             }
         }
@@ -45,14 +48,16 @@ impl KernelInfo<'_> {
     /// What bands do in another way than each for its own rows.
     fn partition_conflict(&self, body: BlockId, id: OpId) -> Option<&'static str> {
         let op = self.module.op(id);
-        let first = |place: Option<Value>| place.is_none_or(|first| self.is_partition_uniform(first));
+        let first = |first_index: Option<Value>| first_index.is_none_or(|first| self.is_partition_uniform(first));
         match op.code {
-            Opcode::LoadView => match self.band_place(id) {
-                Some((_, place)) => (!first(place)).then_some("loads the rows of other bands"),
+            Opcode::LoadView => match self.partitioned_index(id) {
+                Some((_, first_index)) => (!first(first_index)).then_some("loads the rows of other bands"),
                 None => None,
             },
-            Opcode::StoreView => match self.band_place(id) {
-                Some((_, place)) if first(place) && self.stores_disjoint_tiles(body, id, place) => None,
+            Opcode::StoreView => match self.partitioned_index(id) {
+                Some((_, first_index)) if first(first_index) && self.stores_disjoint_tiles(body, id, first_index) => {
+                    None
+                }
                 _ => Some("stores what other bands may access"),
             },
             Opcode::For => {
@@ -141,16 +146,16 @@ impl KernelInfo<'_> {
 
     /// Is an integer a multiple of the number of bands, and not what is left of one that its type has no room for?
     fn is_multiple_of_partitions(&self, value: Value) -> bool {
-        let (facts, bands) = (&self.inference.facts, i64::from(self.data_partitions));
-        let multiple = |value: Value| facts.constant(value).filter(|number| number % bands == 0);
-        let product = self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == Opcode::MulI);
+        let (facts, data_partitions) = (&self.inference.facts, i64::from(self.data_partitions));
+        let multiple = |value: Value| facts.constant(value).filter(|number| number % data_partitions == 0);
+        let mma = self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == Opcode::MulI);
         let fits = |other: Value, number: i64| {
             let most = i128::from(i64::MAX >> (64 - self.module.dtype(value).bits()));
             let bound = |end: i64| (i128::from(end) * i128::from(number)).abs() <= most;
             facts.range(other).is_some_and(|range| bound(range.lo) && bound(range.hi))
         };
         multiple(value).is_some()
-            || product.is_some_and(|op| {
+            || mma.is_some_and(|op| {
                 let [a, b] = [op.operands[0], op.operands[1]];
                 [(a, b), (b, a)]
                     .into_iter()

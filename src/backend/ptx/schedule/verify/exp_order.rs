@@ -12,9 +12,9 @@ impl KernelInfo<'_> {
         let fault = |what: &str| Err(format!("a turn to work {what}"));
         let is_here = |value| steps.iter().any(|step| self.exponentials(step) == Some(value));
         let multiplied = steps.iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()));
-        let mut turn = None;
+        let mut open = None;
         for (at, step) in steps.iter().enumerate() {
-            let late = steps[at + 1..].iter().find(|step| !matches!(step, Step::Sub(_))).is_some_and(is_sunk);
+            let sunk = steps[at + 1..].iter().find(|step| !matches!(step, Step::Sub(_))).is_some_and(is_sunk);
             match *step {
                 Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) if !may_be => {
                     return fault("is one where nobody else has turns");
@@ -22,20 +22,20 @@ impl KernelInfo<'_> {
                 Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) if multiplied => {
                     return fault("is beside one at products");
                 }
-                Step::ExpOrderWait { .. } if turn.is_some() => return fault("begins within another one"),
-                Step::ExpOrderWait { sunk: true, .. } if !late => {
+                Step::ExpOrderWait { .. } if open.is_some() => return fault("begins within another one"),
+                Step::ExpOrderWait { sunk: true, .. } if !sunk => {
                     return fault("begins late, and no late wait is next");
                 }
-                Step::ExpOrderWait { exponentials, .. } if is_here(exponentials) => turn = Some(exponentials),
+                Step::ExpOrderWait { exponentials, .. } if is_here(exponentials) => open = Some(exponentials),
                 Step::ExpOrderWait { .. } => return fault("is for what are no exponentials of its body"),
-                Step::ExpOrderArrive(exponentials) if turn == Some(exponentials) => turn = None,
+                Step::ExpOrderArrive(exponentials) if open == Some(exponentials) => open = None,
                 Step::ExpOrderArrive(_) => return fault("ends that has not begun"),
-                ref step if turn.is_some() && !may_be_in_exp_span(step) => {
+                ref step if open.is_some() && !may_be_in_exp_span(step) => {
                     return fault("does not end before others are waited for");
                 }
                 _ => {}
             }
         }
-        turn.map_or(Ok(()), |_| fault("does not end"))
+        open.map_or(Ok(()), |_| fault("does not end"))
     }
 }

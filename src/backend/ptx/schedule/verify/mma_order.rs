@@ -10,13 +10,14 @@ impl KernelInfo<'_> {
     /// groups? How often a group has its turn does not matter: all do the same, and none begins anew (lowering has the first turn begin with the
     /// program).
     pub fn verify_mma_order(&self, schedule: &Schedule) -> VerifyResult {
-        let may_be = schedule.partition(WarpRole::Consumer).is_some_and(|agent| self.can_order(schedule, agent));
+        let may_be =
+            schedule.partition(WarpRole::Consumer).is_some_and(|partition| self.can_order(schedule, partition));
         for steps in &schedule.sequences {
             self.verify_exp_order(steps, may_be && self.data_partitions == 1)?;
-            let mut has_turn = false;
+            let mut in_span = false;
             for step in steps {
                 let Step::Mma(plan) = step else {
-                    if has_turn && !may_be_in_mma_span(step) {
+                    if in_span && !may_be_in_mma_span(step) {
                         return Err(format!("a turn does not end before op {:?}", step.op().map(|id| id.index())));
                     }
                     continue;
@@ -25,12 +26,12 @@ impl KernelInfo<'_> {
                 if plan.order.is_some() && !(may_be && self.is_async(&plan.ops)) {
                     return fault("is issued in turn, and nobody else has turns");
                 }
-                if plan.order.acquire && has_turn || plan.order.release && !(has_turn || plan.order.acquire) {
+                if plan.order.acquire && in_span || plan.order.release && !(in_span || plan.order.acquire) {
                     return fault("begins a turn within a turn, or ends one that has not begun");
                 }
-                has_turn = (has_turn || plan.order.acquire) && !plan.order.release;
+                in_span = (in_span || plan.order.acquire) && !plan.order.release;
             }
-            if has_turn {
+            if in_span {
                 return Err("a turn does not end".to_owned());
             }
         }

@@ -12,11 +12,11 @@ impl KernelInfo<'_> {
         if schedule.mma_partitions != planned {
             return Err(format!("products are split as {:?} instead of {planned:?}", schedule.mma_partitions));
         }
-        let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
+        let mmas = schedule.sequences.iter().flatten().filter_map(|step| match step {
             Step::Mma(plan) => Some(&plan.ops),
             _ => None,
         });
-        match products.flatten().find(|id| planned.iter().all(|(planned, _)| planned != *id)) {
+        match mmas.flatten().find(|id| planned.iter().all(|(planned, _)| planned != *id)) {
             Some(id) => Err(format!("nobody has a part of product {}", id.index())),
             None => Ok(()),
         }

@@ -12,16 +12,16 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
 
 impl KernelInfo<'_> {
     /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
-    pub fn verify_pingpong(&self, body: BlockId, schedule: &Schedule, way: &[PipelineEvent]) -> VerifyResult {
-        let wanted = schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
+    pub fn verify_pingpong(&self, body: BlockId, schedule: &Schedule, events: &[PipelineEvent]) -> VerifyResult {
+        let wanted = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
         let mut found = 0;
-        for agent in &schedule.partitions {
-            for plan in schedule.loops(agent.role).into_iter().filter(|plan| plan.pingpong.is_some()) {
-                if plan.pingpong.as_ref() != wanted || agent.role != WarpRole::Consumer {
+        for partition in &schedule.partitions {
+            for plan in schedule.loops(partition.role).into_iter().filter(|plan| plan.pingpong.is_some()) {
+                if plan.pingpong.as_ref() != wanted || partition.role != WarpRole::Consumer {
                     return fault(plan.op, "not as the roles have it");
                 }
                 found += 1;
-                self.verify_pingpong_loop(body, schedule, plan, way)?;
+                self.verify_pingpong_loop(body, schedule, plan, events)?;
             }
         }
         if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops are dealt")) }
@@ -32,12 +32,14 @@ impl KernelInfo<'_> {
         body: BlockId,
         schedule: &Schedule,
         plan: &For,
-        way: &[PipelineEvent],
+        events: &[PipelineEvent],
     ) -> VerifyResult {
         let (module, op) = (self.module, self.module.op(plan.op));
-        let Some(PingPong { loop_op: around, stages_per_iteration: takes }) = &plan.pingpong else { return Ok(()) };
+        let Some(PingPong { loop_op, stages_per_iteration: stage_counts }) = &plan.pingpong else {
+            return Ok(());
+        };
         let block = module.block(op.regions[0]);
-        if *around != plan.op || self.op_blocks[around.index()] != Some(body) {
+        if *loop_op != plan.op || self.op_blocks[loop_op.index()] != Some(body) {
             return fault(plan.op, "it is another loop");
         }
         if block.args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token)) {
@@ -45,14 +47,14 @@ impl KernelInfo<'_> {
         }
         for &other in module.block(body).ops.iter().filter(|&&other| other != plan.op) {
             let waits = module.op(other).code == Opcode::GdcWait;
-            if !module.op(other).regions.is_empty() || !waits && self.has_noticed(other) {
+            if !module.op(other).regions.is_empty() || !waits && self.contains_side_effect(other) {
                 return fault(plan.op, &format!("each team does op {}, too", other.index()));
             }
         }
-        if stages_per_iteration(way, plan.op, takes.len()) != Some(takes.clone()) {
+        if stages_per_iteration(events, plan.op, stage_counts.len()) != Some(stage_counts.clone()) {
             return fault(plan.op, "an iteration takes other stages than are skipped for it");
         }
-        for &inner in takes.iter().flat_map(|takes| &takes.per_iteration_of) {
+        for &inner in stage_counts.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of) {
             let inner_op = module.op(inner);
             let from_entry = |value| match module.def(value) {
                 Def::Arg(block, _) => block == body,
@@ -63,33 +65,38 @@ impl KernelInfo<'_> {
                 return fault(inner, "it goes round more often in one than in another");
             }
         }
-        OrderPoint::ALL.into_iter().try_for_each(|turn| self.verify_order_span(schedule, (plan.op, plan.body), turn))
+        OrderPoint::ALL.into_iter().try_for_each(|point| self.verify_order_span(schedule, (plan.op, plan.body), point))
     }
 
     /// Is all that teams do in turn between this turn and its end?
-    fn verify_order_span(&self, schedule: &Schedule, (around, body): (OpId, SeqId), turn: OrderPoint) -> VerifyResult {
-        let (mut turns, mut has_turn) = (0, false);
+    fn verify_order_span(
+        &self,
+        schedule: &Schedule,
+        (loop_op, body): (OpId, SeqId),
+        point: OrderPoint,
+    ) -> VerifyResult {
+        let (mut spans, mut in_span) = (0, false);
         for step in schedule.steps(body) {
             match step {
-                Step::OrderWait(this) if *this == turn => {
-                    if has_turn {
-                        return fault(around, "a turn begins within a turn");
+                Step::OrderWait(this) if *this == point => {
+                    if in_span {
+                        return fault(loop_op, "a turn begins within a turn");
                     }
-                    (turns, has_turn) = (turns + 1, true);
+                    (spans, in_span) = (spans + 1, true);
                 }
-                Step::OrderArrive(this) if *this == turn => {
-                    if !has_turn {
-                        return fault(around, "a turn ends that has not begun");
+                Step::OrderArrive(this) if *this == point => {
+                    if !in_span {
+                        return fault(loop_op, "a turn ends that has not begun");
                     }
-                    has_turn = false;
+                    in_span = false;
                 }
-                step => self.verify_step_order(schedule, step, (around, turn, has_turn))?,
+                step => self.verify_step_order(schedule, step, (loop_op, point, in_span))?,
             }
         }
-        match (turns, has_turn) {
+        match (spans, in_span) {
             (0 | 1, false) => Ok(()),
-            (_, true) => fault(around, "a turn does not end"),
-            _ => fault(around, "an iteration has two turns"),
+            (_, true) => fault(loop_op, "a turn does not end"),
+            _ => fault(loop_op, "an iteration has two turns"),
         }
     }
 
@@ -98,43 +105,45 @@ impl KernelInfo<'_> {
         &self,
         schedule: &Schedule,
         step: &Step,
-        (around, turn, has_turn): (OpId, OrderPoint, bool),
+        (loop_op, point, in_span): (OpId, OrderPoint, bool),
     ) -> VerifyResult {
-        if let Some(id) =
-            step.ops().into_iter().find(|&id| turn == OrderPoint::SideEffects && !has_turn && self.has_noticed(id))
+        if let Some(id) = step
+            .ops()
+            .into_iter()
+            .find(|&id| point == OrderPoint::SideEffects && !in_span && self.contains_side_effect(id))
         {
-            return fault(around, &format!("op {} is done out of turn", id.index()));
+            return fault(loop_op, &format!("op {} is done out of turn", id.index()));
         }
-        if turn == OrderPoint::Pipeline && !has_turn && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
-            return fault(around, "a stage is taken or waited for out of turn");
+        if point == OrderPoint::Pipeline && !in_span && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
+            return fault(loop_op, "a stage is taken or waited for out of turn");
         }
-        let inside = step.bodies().iter().flat_map(|&body| schedule.steps(body));
+        let inside = step.sequences().iter().flat_map(|&body| schedule.steps(body));
         for inner in inside {
             if matches!(inner, Step::OrderWait(_) | Step::OrderArrive(_)) {
-                return fault(around, "a turn begins or ends in a loop or branch");
+                return fault(loop_op, "a turn begins or ends in a loop or branch");
             }
-            self.verify_step_order(schedule, inner, (around, turn, has_turn))?;
+            self.verify_step_order(schedule, inner, (loop_op, point, in_span))?;
         }
         Ok(())
     }
 }
 
 /// What an iteration of a loop takes of each of so many rings, if that is known.
-fn stages_per_iteration(way: &[PipelineEvent], around: OpId, rings: usize) -> Option<Vec<StageCount>> {
-    let mut takes = vec![StageCount::default(); rings];
-    let mut within: Vec<OpId> = Vec::new();
-    for mark in way {
-        match mark {
-            PipelineEvent::Enter(id) => within.push(*id),
+fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usize) -> Option<Vec<StageCount>> {
+    let mut stage_counts = vec![StageCount::default(); pipelines];
+    let mut enclosing: Vec<OpId> = Vec::new();
+    for event in events {
+        match event {
+            PipelineEvent::Enter(id) => enclosing.push(*id),
             PipelineEvent::Else => {}
-            PipelineEvent::Leave => drop(within.pop()),
-            PipelineEvent::Stage(ring, _) => match within[..] {
-                [outer] if outer == around => takes[*ring].fixed += 1,
-                [outer, inner] if outer == around => takes[*ring].per_iteration_of.push(inner),
+            PipelineEvent::Leave => drop(enclosing.pop()),
+            PipelineEvent::Stage(pipeline, _) => match enclosing[..] {
+                [outer] if outer == loop_op => stage_counts[*pipeline].fixed += 1,
+                [outer, inner] if outer == loop_op => stage_counts[*pipeline].per_iteration_of.push(inner),
                 _ => return None,
             },
         }
     }
-    takes.iter_mut().for_each(|takes| takes.per_iteration_of.sort_unstable());
-    Some(takes)
+    stage_counts.iter_mut().for_each(|stage_counts| stage_counts.per_iteration_of.sort_unstable());
+    Some(stage_counts)
 }

@@ -3,7 +3,7 @@
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
-use crate::backend::ptx::schedule::store::privatize::MOST_COPIES;
+use crate::backend::ptx::schedule::store::privatize::MAX_REPLICAS;
 use crate::ir::{BlockId, OpId};
 
 /// Bytes that are read from the copy at once.
@@ -16,27 +16,27 @@ impl KernelInfo<'_> {
         let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =
             steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect();
-        let Some(private) = schedule.privatized else {
+        let Some(privatized) = schedule.privatized else {
             return match combined.first() {
                 Some(id) => Err(format!("op {} is combined, and there is no copy of its array", id.index())),
                 None => Ok(()),
             };
         };
-        if schedule.warp_spec.is_some() || !combined.contains(&private.first) {
+        if schedule.warp_spec.is_some() || !combined.contains(&privatized.first) {
             return Err("there is a copy of an array, and nobody to work on it".to_owned());
         }
-        if let Some(id) = combined.iter().find(|&&id| !self.combines(id, private.array, private.mode)) {
+        if let Some(id) = combined.iter().find(|&&id| !self.is_privatizable(id, privatized.array, privatized.mode)) {
             return Err(format!("op {} cannot be combined in the copy", id.index()));
         }
-        if !self.only_combines(body, private.array, private.mode) {
+        if !self.is_only_privatizable(body, privatized.array, privatized.mode) {
             return Err("an array that is combined in a copy is accessed otherwise".to_owned());
         }
-        let place = private.buffer;
-        let fits = private.replicas.is_power_of_two()
-            && private.replicas <= MOST_COPIES
-            && place.offset.is_multiple_of(WIDE_READ)
-            && private.bytes() <= place.bytes
-            && place.offset + place.bytes <= schedule.smem.start();
+        let buffer = privatized.buffer;
+        let fits = privatized.replicas.is_power_of_two()
+            && privatized.replicas <= MAX_REPLICAS
+            && buffer.offset.is_multiple_of(WIDE_READ)
+            && privatized.bytes() <= buffer.bytes
+            && buffer.offset + buffer.bytes <= schedule.smem.start();
         if fits { Ok(()) } else { Err("there is no place for so many copies of an array".to_owned()) }
     }
 }

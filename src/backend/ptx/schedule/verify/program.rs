@@ -23,7 +23,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
+    MmaGroup, MmaWait, Partition, Schedule, SeqId, StageSource, Step, StripRole, WarpRole,
 };
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -34,14 +34,14 @@ impl KernelInfo<'_> {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn verify_schedule(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
-        let acts: Vec<WarpRole> = schedule.partitions.iter().map(|agent| agent.role).collect();
+        let role: Vec<WarpRole> = schedule.partitions.iter().map(|partition| partition.role).collect();
         let wanted: &[WarpRole] =
             if schedule.warp_spec.is_some() { &[WarpRole::Consumer, WarpRole::Producer] } else { &[WarpRole::All] };
-        if acts != wanted {
-            return Err(format!("the agents are {acts:?} instead of {wanted:?}"));
+        if role != wanted {
+            return Err(format!("the agents are {role:?} instead of {wanted:?}"));
         }
-        if let Some(roles) = &schedule.warp_spec {
-            self.verify_stage_layout(body, roles)?;
+        if let Some(warp_spec) = &schedule.warp_spec {
+            self.verify_stage_layout(body, warp_spec)?;
         }
         self.verify_mma_partition(body, schedule)?;
         self.verify_data_partition(body, schedule)?;
@@ -49,20 +49,23 @@ impl KernelInfo<'_> {
         self.verify_privatized(body, schedule)?;
         self.verify_mma_order(schedule)?;
         self.verify_try_waits(schedule)?;
-        let mut ways = Vec::new();
-        for agent in &schedule.partitions {
-            let mut walk = ProgramVerifier::new(self, schedule, agent);
-            walk.sequence(body, agent.body).map_err(|problem| format!("program {}: {problem}", agent.role))?;
-            walk.all_channels_visited()?;
-            ways.push(walk.events);
-            self.verify_async_order(schedule, agent).map_err(|problem| format!("program {}: {problem}", agent.role))?;
+        let mut events_of_partitions = Vec::new();
+        for partition in &schedule.partitions {
+            let mut verifier = ProgramVerifier::new(self, schedule, partition);
+            verifier
+                .sequence(body, partition.body)
+                .map_err(|problem| format!("program {}: {problem}", partition.role))?;
+            verifier.all_channels_visited()?;
+            events_of_partitions.push(verifier.events);
+            self.verify_async_order(schedule, partition)
+                .map_err(|problem| format!("program {}: {problem}", partition.role))?;
         }
         self.verify_barriers(schedule)?;
-        let [math, load] = &ways[..] else { return Ok(()) };
+        let [math, load] = &events_of_partitions[..] else { return Ok(()) };
         self.verify_pingpong(body, schedule, load)?;
-        for ring in 0..schedule.warp_spec.as_ref().map_or(0, |roles| roles.pipelines.len()) {
-            if events_of_pipeline(math, ring) != events_of_pipeline(load, ring) {
-                return Err(format!("the agents do not go through ring {ring} in the same order"));
+        for pipeline in 0..schedule.warp_spec.as_ref().map_or(0, |warp_spec| warp_spec.pipelines.len()) {
+            if events_of_pipeline(math, pipeline) != events_of_pipeline(load, pipeline) {
+                return Err(format!("the agents do not go through ring {pipeline} in the same order"));
             }
         }
         Ok(())
@@ -70,23 +73,23 @@ impl KernelInfo<'_> {
 }
 
 /// The way through one ring: where it is not gone through, it is no matter who goes there.
-fn events_of_pipeline(way: &[PipelineEvent], ring: usize) -> Vec<PipelineEvent> {
+fn events_of_pipeline(events: &[PipelineEvent], pipeline: usize) -> Vec<PipelineEvent> {
     let mut kept: Vec<PipelineEvent> = Vec::new();
     let mut entered = Vec::new();
-    for mark in way {
-        match mark {
-            PipelineEvent::Stage(other, _) if *other != ring => continue,
+    for event in events {
+        match event {
+            PipelineEvent::Stage(other, _) if *other != pipeline => continue,
             PipelineEvent::Enter(_) => entered.push(kept.len()),
             PipelineEvent::Leave => {
                 let start = entered.pop().expect("entered before it is left");
-                if !kept[start..].iter().any(|mark| matches!(mark, PipelineEvent::Stage(..))) {
+                if !kept[start..].iter().any(|event| matches!(event, PipelineEvent::Stage(..))) {
                     kept.truncate(start);
                     continue;
                 }
             }
             PipelineEvent::Stage(..) | PipelineEvent::Else => {}
         }
-        kept.push(mark.clone());
+        kept.push(event.clone());
     }
     kept
 }
@@ -109,11 +112,11 @@ struct ProgramVerifier<'a, 'm> {
 }
 
 impl<'a, 'm> ProgramVerifier<'a, 'm> {
-    fn new(context: &'a KernelInfo<'m>, schedule: &'a Schedule, agent: &Partition) -> ProgramVerifier<'a, 'm> {
+    fn new(info: &'a KernelInfo<'m>, schedule: &'a Schedule, partition: &Partition) -> ProgramVerifier<'a, 'm> {
         ProgramVerifier {
-            info: context,
+            info,
             schedule,
-            role: agent.role,
+            role: partition.role,
             defined: HashSet::new(),
             acquired: HashMap::new(),
             visited_channels: HashSet::new(),
@@ -128,16 +131,16 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
     }
 
     fn channel_of(&self, load: OpId) -> Option<u32> {
-        self.warp_spec().and_then(|roles| roles.operand_channel.get(&load)).map(|&channel| channel as u32)
+        self.warp_spec().and_then(|warp_spec| warp_spec.operand_channel.get(&load)).map(|&channel| channel as u32)
     }
 
     /// Is it the load of a small tile that comes with others?
     fn is_aux_load(&self, load: OpId) -> bool {
-        self.warp_spec().is_some_and(|roles| roles.aux_channel.contains_key(&load))
+        self.warp_spec().is_some_and(|warp_spec| warp_spec.aux_channel.contains_key(&load))
     }
 
     fn all_channels_visited(&self) -> VerifyResult {
-        let channels = self.warp_spec().map_or(0, |roles| roles.channels.len());
+        let channels = self.warp_spec().map_or(0, |warp_spec| warp_spec.channels.len());
         match self.visited_channels.len() == channels {
             true => Ok(()),
             false => Err(format!("program {}: not all channels are gone through", self.role)),
@@ -147,27 +150,27 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
     /// The steps of a body, which do the ops of a block.
     fn sequence(&mut self, block: BlockId, body: SeqId) -> VerifyResult {
         let ops = &self.info.module.block(block).ops;
-        let places: HashMap<OpId, usize> = ops.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+        let positions: HashMap<OpId, usize> = ops.iter().enumerate().map(|(position, &id)| (id, position)).collect();
         let mut before = self.defined.clone();
         self.defined.extend(&self.info.module.block(block).args);
         let mut done: HashSet<OpId> = HashSet::new();
         let mut order: Vec<usize> = Vec::new();
         for step in self.schedule.steps(body) {
             for id in ops_of(self.schedule, step) {
-                let Some(&place) = places.get(&id) else {
+                let Some(&position) = positions.get(&id) else {
                     return Err(format!("op {} is not of this body", id.index()));
                 };
                 if !done.insert(id) {
                     return Err(format!("op {} is done twice", id.index()));
                 }
-                order.push(place);
+                order.push(position);
             }
             self.step(body, step)?;
         }
         self.is_complete(ops, &done)?;
         self.is_in_order(ops, &order)?;
-        let held = self.acquired.iter().find(|&(_, &at)| at == body);
-        if let Some((channel, _)) = held {
+        let unreleased = self.acquired.iter().find(|&(_, &at)| at == body);
+        if let Some((channel, _)) = unreleased {
             return Err(format!("the stage of channel {channel} is never given back"));
         }
         // What a body makes is forgotten, since it need not have run.
@@ -182,8 +185,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             let code = module.op(id).code;
             let ends = code.spec().effect == Effect::Terminator || code == Opcode::GdcWait;
             let wanted = match (self.role, self.warp_spec()) {
-                (WarpRole::Producer, Some(roles)) => {
-                    ends || roles.producer_ops.contains(&id) || roles.is_producer_load(id)
+                (WarpRole::Producer, Some(warp_spec)) => {
+                    ends || warp_spec.producer_ops.contains(&id) || warp_spec.is_producer_load(id)
                 }
                 _ => true,
             };
@@ -202,11 +205,11 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         if order.is_sorted() {
             return Ok(());
         }
-        for (at, &late) in order.iter().enumerate() {
-            for &early in order[..at].iter().filter(|&&early| early > late) {
-                if self.must_keep_order(ops[late], ops[early]) {
-                    let (late, early) = (ops[late].index(), ops[early].index());
-                    return Err(format!("op {early} is done before op {late}"));
+        for (at, &sunk) in order.iter().enumerate() {
+            for &early in order[..at].iter().filter(|&&early| early > sunk) {
+                if self.must_keep_order(ops[sunk], ops[early]) {
+                    let (sunk, early) = (ops[sunk].index(), ops[early].index());
+                    return Err(format!("op {early} is done before op {sunk}"));
                 }
             }
         }
@@ -231,9 +234,9 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         match step {
             &Step::Advance(channel) | &Step::Produce(channel) => self.visit_channel(body, step, channel)?,
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.release(body, channel))?,
-            Step::StripMine(strip) => {
-                steps::verify_strip_mine(self.info, self.schedule, strip)?;
-                for &(id, part) in &strip.ops {
+            Step::StripMine(strip_mine) => {
+                steps::verify_strip_mine(self.info, self.schedule, strip_mine)?;
+                for &(id, part) in &strip_mine.ops {
                     if part == StripRole::Body {
                         self.step_fits_op(&Step::Exec(id), id)?;
                     }
@@ -242,22 +245,16 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                 }
             }
             Step::For(step) => {
-                step.carried_mmas
-                    .iter()
-                    .try_for_each(|orbit| steps::verify_carried_mma(self.info, self.schedule, step, orbit))?;
+                step.carried_mmas.iter().try_for_each(|carried_mma| {
+                    steps::verify_carried_mma(self.info, self.schedule, step, carried_mma)
+                })?;
                 steps::verify_unroll(self.info, self.role, step)?;
-                if let Some(ahead) = &step.cp_async {
-                    steps::verify_cp_async(self.info, step.op, ahead, self.schedule.steps(step.body))?;
+                if let Some(cp_async) = &step.cp_async {
+                    steps::verify_cp_async(self.info, step.op, cp_async, self.schedule.steps(step.body))?;
                 }
             }
-            Step::MmaWait(MmaWait { mma: product, release_after: Some(value), .. })
-                if !self.defined.contains(value) =>
-            {
-                return Err(format!(
-                    "op {} is waited for behind %{}, which is not there",
-                    product.index(),
-                    value.index()
-                ));
+            Step::MmaWait(MmaWait { mma, release_after: Some(value), .. }) if !self.defined.contains(value) => {
+                return Err(format!("op {} is waited for behind %{}, which is not there", mma.index(), value.index()));
             }
             &Step::If { op, pure: true, .. } if !self.info.is_pure(op) => {
                 return Err(format!("the branches of op {} do more than compute", op.index()));
@@ -285,8 +282,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             self.operands_defined(id)?;
             self.defined.extend(&self.info.module.op(id).results);
         }
-        let ahead = &self.cp_async_loads;
-        let fetched = |load: OpId| self.channel_of(load).is_some() || ahead.get(&load) == Some(&false);
+        let cp_async = &self.cp_async_loads;
+        let fetched = |load: OpId| self.channel_of(load).is_some() || cp_async.get(&load) == Some(&false);
         steps::verify_mma_group(self.info, self.warp_spec(), plan, (&fetched, self.cp_async_bytes))?;
         plan.releases.iter().try_for_each(|&channel| self.release(body, channel))
     }
@@ -296,8 +293,10 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let op = self.info.module.op(id);
         let fits = match step {
             Step::Deferred(_) => self.needs_no_code(id),
-            Step::LocalLoadThreadPrivate(_) => self.cp_async_loads.get(&id) == Some(&true),
-            Step::LocalLoad(_) => self.role == WarpRole::Consumer && self.is_aux_load(id),
+            Step::LocalLoad { from: StageSource::ThreadPrivate, .. } => self.cp_async_loads.get(&id) == Some(&true),
+            Step::LocalLoad { from: StageSource::Channel, .. } => {
+                self.role == WarpRole::Consumer && self.is_aux_load(id)
+            }
             Step::TmaStore(_) => matches!(op.code, Opcode::StoreView | Opcode::AtomicRedView),
             Step::PrivatizedAtomic(_) => op.code == Opcode::AtomicRmw,
             Step::Mma(_) => matches!(op.code, Opcode::MmaF | Opcode::MmaI),
@@ -337,7 +336,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
 
     /// The bodies of a loop or branch.
     fn regions(&mut self, step: &Step, id: OpId) -> VerifyResult {
-        let bodies = step.bodies();
+        let bodies = step.sequences();
         if bodies.is_empty() {
             return Ok(());
         }
@@ -347,10 +346,10 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         }
         let before = (self.cp_async_loads.clone(), self.cp_async_bytes);
         if let Step::For(step) = step
-            && let Some(ahead) = &step.cp_async
+            && let Some(cp_async) = &step.cp_async
         {
-            self.cp_async_bytes += ahead.bytes();
-            self.cp_async_loads.extend(ahead.copies.iter().map(|copy| (copy.load, copy.thread_private)));
+            self.cp_async_bytes += cp_async.bytes();
+            self.cp_async_loads.extend(cp_async.copies.iter().map(|copy| (copy.load, copy.thread_private)));
         }
         steps::verify_smem_capacity(self.info, self.warp_spec(), self.cp_async_bytes)?;
         self.events.push(PipelineEvent::Enter(id));
@@ -367,7 +366,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
 
     fn visit_channel(&mut self, body: SeqId, step: &Step, channel: u32) -> VerifyResult {
         let right = if matches!(step, Step::Advance(_)) { WarpRole::Consumer } else { WarpRole::Producer };
-        let plan = self.warp_spec().and_then(|roles| roles.channels.get(channel as usize));
+        let plan = self.warp_spec().and_then(|warp_spec| warp_spec.channels.get(channel as usize));
         let (Some(plan), true) = (plan, right == self.role) else { return Err(format!("no channel {channel} here")) };
         if !self.visited_channels.insert(channel) || self.acquired.contains_key(&channel) {
             return Err(format!("channel {channel} is gone through twice"));
@@ -410,11 +409,11 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         Ok(())
     }
 
-    fn stage_acquired(&self, product: OpId, value: Value) -> VerifyResult {
+    fn stage_acquired(&self, mma: OpId, value: Value) -> VerifyResult {
         let load = self.info.source_load(value);
         match load.and_then(|load| self.channel_of(load)) {
             Some(channel) if !self.acquired.contains_key(&channel) => {
-                Err(format!("op {} reads the stage of channel {channel}, which is not held", product.index()))
+                Err(format!("op {} reads the stage of channel {channel}, which is not held", mma.index()))
             }
             _ => Ok(()),
         }
@@ -423,10 +422,14 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
 
 /// The ops that a step does, without those in its bodies.
 fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
-    let roles = schedule.warp_spec.as_ref();
+    let warp_spec = schedule.warp_spec.as_ref();
     match step {
-        &Step::Advance(channel) => roles.and_then(|roles| roles.consumer_anchor(channel)).into_iter().collect(),
-        &Step::Produce(channel) => roles.and_then(|roles| roles.producer_anchor(channel)).into_iter().collect(),
+        &Step::Advance(channel) => {
+            warp_spec.and_then(|warp_spec| warp_spec.consumer_anchor(channel)).into_iter().collect()
+        }
+        &Step::Produce(channel) => {
+            warp_spec.and_then(|warp_spec| warp_spec.producer_anchor(channel)).into_iter().collect()
+        }
         step => step.ops(),
     }
 }

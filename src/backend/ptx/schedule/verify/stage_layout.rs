@@ -16,14 +16,14 @@ type Bytes = (i64, i64);
 impl KernelInfo<'_> {
     /// Do the boxes of each channel fill the bytes of a stage where products read them, each once, and as many as are
     /// announced?
-    pub fn verify_stage_layout(&self, body: BlockId, roles: &WarpSpecialization) -> VerifyResult {
+    pub fn verify_stage_layout(&self, body: BlockId, warp_spec: &WarpSpecialization) -> VerifyResult {
         let wanted = self.required_panels(body);
-        for (index, channel) in roles.channels.iter().enumerate() {
+        for (index, channel) in warp_spec.channels.iter().enumerate() {
             let fault = |what: String| Err(format!("channel {index}: {what}"));
-            if roles
+            if warp_spec
                 .pipelines
                 .get(channel.pipeline)
-                .is_none_or(|ring| ring.num_stages == 0 || ring.stage_bytes < channel.stage_bytes)
+                .is_none_or(|pipeline| pipeline.num_stages == 0 || pipeline.stage_bytes < channel.stage_bytes)
             {
                 return fault(format!("ring {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
             }
@@ -33,8 +33,8 @@ impl KernelInfo<'_> {
             };
             for load in &channel.loads {
                 let id = load.load.index();
-                if roles.aux_channel.contains_key(&load.load) {
-                    match roles.aux_channel.get(&load.load) == Some(&index) && self.is_valid_aux_box(load) {
+                if warp_spec.aux_channel.contains_key(&load.load) {
+                    match warp_spec.aux_channel.get(&load.load) == Some(&index) && self.is_valid_aux_box(load) {
                         true => continue,
                         false => return fault(format!("op {id} does not stand where threads read it")),
                     }
@@ -44,7 +44,7 @@ impl KernelInfo<'_> {
                 if !comes || !is_placed_as(load, *panels, &filled) {
                     return fault(format!("op {id} does not stand where it is read"));
                 }
-                if roles.operand_channel.get(&load.load) != Some(&index) {
+                if warp_spec.operand_channel.get(&load.load) != Some(&index) {
                     return fault(format!("op {id} is of another channel"));
                 }
             }
@@ -55,7 +55,7 @@ impl KernelInfo<'_> {
     /// Is the tile of a load one box, where boxes may begin?
     fn is_valid_aux_box(&self, load: &TmaLoad) -> bool {
         let [part] = &load.boxes[..] else { return false };
-        let whole = self.ridden(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
+        let whole = self.aux_box(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
         whole
             && part.smem_offset == 0
             && part.coord.iter().all(|&place| place == 0)
@@ -125,12 +125,12 @@ impl KernelInfo<'_> {
         let row =
             |part: &crate::backend::ptx::schedule::TmaBox| part.coord.iter().sum::<i64>() - part.coord[fastest] + high;
         let mut places = Vec::new();
-        for (band, boxes) in (0..).zip(self.has_partition_boxes(load)) {
+        for (data_partition, boxes) in (0..).zip(self.has_partition_boxes(load)) {
             if boxes.iter().map(row).max().is_some_and(|rows| rows != load.panel_rows) {
                 return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
             }
             for part in &boxes {
-                places.push(place(part)? + band * i64::from(load.bytes / load.partitions));
+                places.push(place(part)? + data_partition * i64::from(load.bytes / load.partitions));
             }
         }
         Ok(places)
@@ -138,18 +138,18 @@ impl KernelInfo<'_> {
 
     /// The boxes of a load as if each band were the first one.
     fn has_partition_boxes(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
-        let Some(axis) = self.band_axis(load.load).filter(|_| load.partitions > 1) else {
+        let Some(axis) = self.partitioned_axis(load.load).filter(|_| load.partitions > 1) else {
             return vec![load.boxes.clone()];
         };
         let height = self.module.shape(self.module.op(load.load).results[0])[axis];
         let each = load.boxes.len().div_ceil(load.partitions as usize).max(1);
-        let of_band = |(band, boxes): (u32, &[crate::backend::ptx::schedule::TmaBox])| {
+        let of_band = |(data_partition, boxes): (u32, &[crate::backend::ptx::schedule::TmaBox])| {
             let as_first = |part: &crate::backend::ptx::schedule::TmaBox| {
                 let mut place = part.coord.clone();
-                place[axis] -= i64::from(band) * height;
+                place[axis] -= i64::from(data_partition) * height;
                 crate::backend::ptx::schedule::TmaBox {
                     coord: place,
-                    smem_offset: part.smem_offset.wrapping_sub(band * (load.bytes / load.partitions)),
+                    smem_offset: part.smem_offset.wrapping_sub(data_partition * (load.bytes / load.partitions)),
                 }
             };
             boxes.iter().map(as_first).collect()
@@ -173,9 +173,10 @@ fn box_bytes(load: &TmaLoad) -> i64 {
 fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
     let span = wanted.span;
     let first = i64::from(load.smem_offset);
-    let places = (0..load.partitions).flat_map(|band| (0..wanted.count).map(move |panel| (i64::from(band), panel)));
-    let mut panels = places.map(|(band, panel)| {
-        let from = first + band * i64::from(load.bytes / load.partitions) + panel * load.panel_rows * span;
+    let places = (0..load.partitions)
+        .flat_map(|data_partition| (0..wanted.count).map(move |panel| (i64::from(data_partition), panel)));
+    let mut panels = places.map(|(data_partition, panel)| {
+        let from = first + data_partition * i64::from(load.bytes / load.partitions) + panel * load.panel_rows * span;
         (from, from + wanted.rows * span)
     });
     span_of(load) == span

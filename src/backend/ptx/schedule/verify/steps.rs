@@ -8,7 +8,7 @@ use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    CarriedMma, For, MmaGroup, Schedule, Step, StripMine, StripRole, WarpRole,
+    CarriedMma, For, MmaGroup, Schedule, StageSource, Step, StripMine, StripRole, WarpRole,
 };
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
 use crate::pass::sums;
@@ -21,15 +21,15 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
 }
 
 /// May these ops be done piece by piece? What a piece makes is gone when the next one comes, and pieces come in any order.
-pub fn verify_strip_mine(context: &KernelInfo<'_>, schedule: &Schedule, strip_mine: &StripMine) -> VerifyResult {
-    let module = context.module;
+pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine: &StripMine) -> VerifyResult {
+    let module = info.module;
     let registers = schedule.layout(strip_mine.layout).num_registers();
     if !strip_mine.registers_per_iteration.is_power_of_two() || 2 * strip_mine.registers_per_iteration > registers {
         return Err(format!("pieces of {} slots of {registers}", strip_mine.registers_per_iteration));
     }
-    let inside = strip_mine.inside(module);
+    let inside = strip_mine.defined_tiles(module);
     let mut uses = std::collections::HashMap::new();
-    let mut touches: Vec<(OpId, MemoryEffect)> = Vec::new();
+    let mut effects: Vec<(OpId, MemoryEffect)> = Vec::new();
     for (place, &(id, part)) in strip_mine.ops.iter().enumerate() {
         let op = module.op(id);
         if part == StripRole::Preheader {
@@ -47,21 +47,20 @@ pub fn verify_strip_mine(context: &KernelInfo<'_>, schedule: &Schedule, strip_mi
         if op.code == Opcode::Reduce && place + 1 < strip_mine.ops.len() {
             return fault(id, "reduces pieces, and is not the last of them");
         }
-        let numbers = op.results.iter().chain(&op.operands).filter(|&&value| is_tile(context, value));
+        let numbers = op.results.iter().chain(&op.operands).filter(|&&value| is_tile(info, value));
         let count = schedule.layout(strip_mine.layout).num_elements();
-        if op.code != Opcode::Reduce && numbers.into_iter().any(|&value| context.inference.num_elements(value) != count)
-        {
+        if op.code != Opcode::Reduce && numbers.into_iter().any(|&value| info.inference.num_elements(value) != count) {
             return fault(id, "has other slots than the strip");
         }
-        if let Some(touch) = context.memory_effect_of(id) {
-            if let Some((other, _)) = touches.iter().find(|(_, other)| other.may_race(&touch)) {
+        if let Some(effect) = info.memory_effect_of(id) {
+            if let Some((other, _)) = effects.iter().find(|(_, other)| other.may_race(&effect)) {
                 return fault(id, &format!("may meet op {} at an element", other.index()));
             }
-            touches.push((id, touch));
+            effects.push((id, effect));
         }
     }
     let leaves = |value: &&Value| {
-        let all = context.use_counts[value.index()];
+        let all = info.use_counts[value.index()];
         all > uses.get(*value).copied().unwrap_or(0) && !matches!(module.ty(**value), Type::Token)
     };
     let left: HashSet<Value> =
@@ -87,14 +86,14 @@ fn through_views(strip_mine: &StripMine, module: &Module, mut value: Value) -> V
 }
 
 /// A tile of more than one element.
-fn is_tile(context: &KernelInfo<'_>, value: Value) -> bool {
-    matches!(context.module.ty(value), Type::Tile { .. }) && context.inference.num_elements(value) > 1
+fn is_tile(info: &KernelInfo<'_>, value: Value) -> bool {
+    matches!(info.module.ty(value), Type::Tile { .. }) && info.inference.num_elements(value) > 1
 }
 
 /// Can copies of this loop run ahead?
-pub fn verify_cp_async(context: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, steps: &[Step]) -> VerifyResult {
+pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, steps: &[Step]) -> VerifyResult {
     // Invariant of `copies_ahead`: every iteration ends at the end of its body.
-    if context.ends_early(context.module.op(id).regions[0]) {
+    if info.ends_early(info.module.op(id).regions[0]) {
         return fault(id, "has copies ahead, and an iteration may end early");
     }
     if plan.stages < 2 {
@@ -103,7 +102,7 @@ pub fn verify_cp_async(context: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, s
     if plan.barrier_at_head == plan.is_thread_private() {
         return fault(id, "has copies ahead for all threads that do not meet, or for each that need not");
     }
-    verify_address_ops(context, id, plan)?;
+    verify_address_ops(info, id, plan)?;
     // What the copies and, for operands, the patterns of swizzles ask for.
     let align = |own| if own { COPY_BYTES } else { plan.align() as usize };
     let places = plan.copies.iter().map(|copy| (copy.smem_offset, copy.thread_private));
@@ -115,17 +114,22 @@ pub fn verify_cp_async(context: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, s
     }
     let mut taken: Vec<(usize, usize)> = Vec::new();
     for copy in &plan.copies {
-        let (load, bytes) = (copy.load, bytes_of(context, copy));
+        let (load, bytes) = (copy.load, bytes_of(info, copy));
         let here = |step: &Step| {
-            *step == if copy.thread_private { Step::LocalLoadThreadPrivate(load) } else { Step::Deferred(load) }
+            *step
+                == if copy.thread_private {
+                    Step::LocalLoad { op: load, from: StageSource::ThreadPrivate }
+                } else {
+                    Step::Deferred(load)
+                }
         };
-        if !steps.iter().any(here) || !context.is_invariant_load(load) {
+        if !steps.iter().any(here) || !info.is_invariant_load(load) {
             return fault(load, "is copied ahead, and not read from its stage, or it may change");
         }
-        let all = context.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
-        let mut slots: Vec<usize> = copy.accesses.iter().map(|piece| piece.register).collect();
-        slots.sort_unstable();
-        if !slots.into_iter().eq((0..all).step_by(copy.vector.max(1))) {
+        let all = info.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
+        let mut registers: Vec<usize> = copy.accesses.iter().map(|access| access.register).collect();
+        registers.sort_unstable();
+        if !registers.into_iter().eq((0..all).step_by(copy.vector.max(1))) {
             return fault(load, "is copied in pieces that are not all of it");
         }
         let end = copy.smem_offset + bytes;
@@ -134,17 +138,17 @@ pub fn verify_cp_async(context: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, s
         }
         taken.push((copy.smem_offset, end));
     }
-    let alone = |id: &OpId| context.inference.runs_alone(*id);
-    let lone = |step: &Step| matches!(step, Step::Mma(plan) if plan.ops.iter().any(alone));
-    if steps.iter().any(lone) && !plan.async_mma {
+    let is_async = |id: &OpId| info.inference.runs_alone(*id);
+    let is_async_group = |step: &Step| matches!(step, Step::Mma(plan) if plan.ops.iter().any(is_async));
+    if steps.iter().any(is_async_group) && !plan.async_mma {
         return fault(id, "fills stages that products may still be reading");
     }
     Ok(())
 }
 
 /// Are the ops that the indices of copies come from made of the counter and of what is outside of the loop?
-fn verify_address_ops(context: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> VerifyResult {
-    let module = context.module;
+fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> VerifyResult {
+    let module = info.module;
     let body = module.op(id).regions[0];
     let mut made: HashSet<Value> = HashSet::from([module.block(body).args[0]]);
     let loads = plan.copies.iter().map(|copy| (copy.load, module.op(copy.load).group(1)));
@@ -152,7 +156,7 @@ fn verify_address_ops(context: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) ->
     for (op, operands) in slice.chain(loads) {
         let inside = |value: &Value| match module.def(*value) {
             Def::Arg(block, _) => block == body,
-            Def::Result(maker, _) => context.op_blocks[maker.index()] == Some(body),
+            Def::Result(maker, _) => info.op_blocks[maker.index()] == Some(body),
         };
         let missing = operands
             .iter()
@@ -166,22 +170,22 @@ fn verify_address_ops(context: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) ->
 }
 
 /// Bytes from the first to the last that a copy writes.
-fn bytes_of(context: &KernelInfo<'_>, copy: &CpAsync) -> usize {
-    let bits = context.element_type(context.module.op(copy.load).results[0]).storage_bits() as usize;
-    let thread = copy.thread_offsets.iter().fold(0, |all, image| all | image);
-    let last = copy.accesses.iter().map(|piece| (thread | piece.xor) + piece.offset).max().unwrap_or(0);
+fn bytes_of(info: &KernelInfo<'_>, copy: &CpAsync) -> usize {
+    let bits = info.element_type(info.module.op(copy.load).results[0]).storage_bits() as usize;
+    let thread = copy.thread_offsets.iter().fold(0, |all, basis| all | basis);
+    let last = copy.accesses.iter().map(|access| (thread | access.xor) + access.offset).max().unwrap_or(0);
     last as usize + copy.vector * bits / 8
 }
 
 /// May these products be issued in this order, as one group? `fetched`: loads whose tiles are in stages; and bytes of the
 /// stages of copies ahead.
 pub fn verify_mma_group(
-    context: &KernelInfo<'_>,
-    roles: Option<&WarpSpecialization>,
+    info: &KernelInfo<'_>,
+    warp_spec: Option<&WarpSpecialization>,
     plan: &MmaGroup,
-    (fetched, ahead): (&dyn Fn(OpId) -> bool, u32),
+    (fetched, cp_async_bytes): (&dyn Fn(OpId) -> bool, u32),
 ) -> VerifyResult {
-    let (module, ops) = (context.module, &plan.ops);
+    let (module, ops) = (info.module, &plan.ops);
     let Some(last) = plan.last() else { return Err("a group of no products".to_owned()) };
     let mut issued: Vec<usize> = plan.issue.iter().map(|issue| issue.op).collect();
     issued.sort_unstable();
@@ -191,7 +195,7 @@ pub fn verify_mma_group(
     for (at, issue) in plan.issue.iter().enumerate() {
         let id = ops[issue.op];
         let before = at.checked_sub(1).map(|before| ops[plan.issue[before].op]);
-        if issue.extends_n && !before.is_some_and(|before| context.can_extend_n(before, id, roles)) {
+        if issue.extends_n && !before.is_some_and(|before| info.can_extend_n(before, id, warp_spec)) {
             return fault(id, "is one instruction with the one before, and does not stand behind it");
         }
         let operands = &module.op(id).operands;
@@ -201,10 +205,7 @@ pub fn verify_mma_group(
         }
         if let Some(other) = made(&operands[2]) {
             let there = plan.issue[..at].iter().any(|before| ops[before.op] == other);
-            if !there
-                || context.use_counts[operands[2].index()] != 1
-                || !context.has_same_accumulator_layout(&[other, id])
-            {
+            if !there || info.use_counts[operands[2].index()] != 1 || !info.has_same_accumulator_layout(&[other, id]) {
                 return fault(id, &format!("does not add up in place on op {}", other.index()));
             }
         }
@@ -212,21 +213,21 @@ pub fn verify_mma_group(
     if ops.len() == 1 {
         return Ok(());
     }
-    if let Some(&id) = ops.iter().find(|&&id| !context.inference.runs_alone(id)) {
+    if let Some(&id) = ops.iter().find(|&&id| !info.inference.runs_alone(id)) {
         return fault(id, "is issued with others, and does not run on its own");
     }
-    let is_there = |value: Value| context.source_load(value).is_some_and(fetched);
-    verify_smem_capacity(context, roles, ahead + context.operand_bytes(ops, &is_there))
+    let is_there = |value: Value| info.source_load(value).is_some_and(fetched);
+    verify_smem_capacity(info, warp_spec, cp_async_bytes + info.operand_bytes(ops, &is_there))
 }
 
 /// May products land in the next iteration?
 pub fn verify_carried_mma(
-    context: &KernelInfo<'_>,
+    info: &KernelInfo<'_>,
     schedule: &Schedule,
     step: &For,
     carried: &CarriedMma,
 ) -> VerifyResult {
-    let module = context.module;
+    let module = info.module;
     let id = carried.mma;
     let plan = schedule.steps(step.body).iter().find_map(|step| match step {
         Step::Mma(plan) if plan.last() == Some(id) => Some(plan),
@@ -239,34 +240,41 @@ pub fn verify_carried_mma(
     let args = &module.block(body).args;
     let exit = module.block(body).ops.last().map(|&exit| module.op(exit));
     let sums = sums(module, &plan.ops);
-    let lands = |(sum, &carried): (&Vec<OpId>, &usize)| {
+    let is_carried = |(sum, &carried): (&Vec<OpId>, &usize)| {
         let start = module.op(sum[0]).operands[2];
         let end = module.op(sum[sum.len() - 1]).results[0];
         args.get(carried + 1) == Some(&start)
             && exit.is_some_and(|exit| exit.operands.get(carried) == Some(&end))
-            && [start, end].iter().all(|value| context.use_counts[value.index()] == 1)
+            && [start, end].iter().all(|value| info.use_counts[value.index()] == 1)
     };
-    let alone = plan.ops.iter().all(|&id| context.inference.runs_alone(id));
-    let right = alone && sums.len() == carried.accumulators.len() && sums.iter().zip(&carried.accumulators).all(lands);
+    let is_async = plan.ops.iter().all(|&id| info.inference.runs_alone(id));
+    let right =
+        is_async && sums.len() == carried.accumulators.len() && sums.iter().zip(&carried.accumulators).all(is_carried);
     if right { Ok(()) } else { fault(id, "cannot land in the next iteration") }
 }
 
 /// May so many rounds of a loop stand one after another?
-pub fn verify_unroll(context: &KernelInfo<'_>, acts: WarpRole, step: &For) -> VerifyResult {
-    let plain = acts != WarpRole::Producer
+pub fn verify_unroll(info: &KernelInfo<'_>, role: WarpRole, step: &For) -> VerifyResult {
+    let plain = role != WarpRole::Producer
         && step.cp_async.is_none()
         && step.carried_mmas.is_empty()
         && step.pingpong.is_none();
     match step.unroll {
         None | Some(1) => Ok(()),
-        Some(rounds) if plain && context.can_unroll(step.op, rounds) => Ok(()),
+        Some(factor) if plain && info.can_unroll(step.op, factor) => Ok(()),
         Some(_) => fault(step.op, "does not go on from one round right to the next"),
     }
 }
 
 /// Is there room for all stages?
-pub fn verify_smem_capacity(context: &KernelInfo<'_>, roles: Option<&WarpSpecialization>, ahead: u32) -> VerifyResult {
-    let rings = roles.map_or(0, |roles| roles.pipelines.iter().map(|ring| ring.num_stages * ring.stage_bytes).sum());
-    let (all, most) = (rings + ahead, context.inference.target.max_shared_bytes());
+pub fn verify_smem_capacity(
+    info: &KernelInfo<'_>,
+    warp_spec: Option<&WarpSpecialization>,
+    cp_async_bytes: u32,
+) -> VerifyResult {
+    let pipelines = warp_spec.map_or(0, |warp_spec| {
+        warp_spec.pipelines.iter().map(|pipeline| pipeline.num_stages * pipeline.stage_bytes).sum()
+    });
+    let (all, most) = (pipelines + cp_async_bytes, info.inference.target.max_shared_bytes());
     if all <= most { Ok(()) } else { Err(format!("stages of {all} bytes in {most} of shared memory")) }
 }

@@ -18,46 +18,48 @@ impl KernelInfo<'_> {
     /// Do boxes cover the tile of each store once, where the copy engine takes them from, and does nobody else access what it
     /// writes, or write where the boxes of warps stand?
     pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
-        let sent: HashSet<OpId> = schedule.sends().map(|send| send.op).collect();
-        if sent.is_empty() {
+        let tma_stores: HashSet<OpId> = schedule.tma_stores().map(|tma_store| tma_store.op).collect();
+        if tma_stores.is_empty() {
             return Ok(());
         }
-        let others = self.accessed_otherwise(body, &|id| sent.contains(&id));
+        let others = self.arrays_accessed_by_threads(body, &|id| tma_stores.contains(&id));
         let others = others.ok_or("the copy engine stores what others may access")?;
         let mut places: Vec<Buffer> = Vec::new();
-        for send in schedule.sends() {
-            let fault = |what: &str| Err(format!("op {}: {what}", send.op.index()));
-            if !self.may_be_sent(send.op) {
+        for tma_store in schedule.tma_stores() {
+            let fault = |what: &str| Err(format!("op {}: {what}", tma_store.op.index()));
+            if !self.can_use_tma_store(tma_store.op) {
                 return fault("the copy engine may not do this");
             }
-            let root = self.stored_array(send.op);
+            let root = self.stored_array(tma_store.op);
             if others.contains(&root) {
                 return fault("others access the array");
             }
-            let layout = &schedule.layouts.get(send.layout.0 as usize);
-            match layout.map(|layout| self.verify_boxes(send, layout)) {
+            let layout = &schedule.layouts.get(tma_store.layout.0 as usize);
+            match layout.map(|layout| self.verify_boxes(tma_store, layout)) {
                 Some(Ok(())) => {}
                 Some(Err(problem)) => return fault(&problem),
                 None => return fault("there is no such layout"),
             }
-            let Some(outbox) = &send.staging else { continue };
-            if schedule.sends().filter(|other| self.stored_array(other.op) == root).count() > 1 {
+            let Some(staging) = &tma_store.staging else { continue };
+            if schedule.tma_stores().filter(|other| self.stored_array(other.op) == root).count() > 1 {
                 return fault("warps do not wait for each other, and others store to the array");
             }
-            self.verify_staging_buffer(schedule, send, outbox).or_else(|problem| fault(&problem))?;
-            if outbox.channel.is_some() {
+            self.verify_staging_buffer(schedule, tma_store, staging).or_else(|problem| fault(&problem))?;
+            if staging.channel.is_some() {
                 continue;
             }
-            if places.iter().any(|other| other.overlaps(outbox.buffer)) {
+            if places.iter().any(|other| other.overlaps(staging.buffer)) {
                 return fault("others have boxes there");
             }
-            places.push(outbox.buffer);
+            places.push(staging.buffer);
         }
-        let in_stage = |store: OpId| schedule.sends().any(|send| send.op == store && is_staged_in_channel(send));
+        let in_stage = |store: OpId| {
+            schedule.tma_stores().any(|tma_store| tma_store.op == store && is_staged_in_channel(tma_store))
+        };
         match schedule
             .warp_spec
             .iter()
-            .flat_map(|roles| &roles.channels)
+            .flat_map(|warp_spec| &warp_spec.channels)
             .filter_map(|channel| channel.staging_for)
             .find(|&store| !in_stage(store))
         {
@@ -67,12 +69,12 @@ impl KernelInfo<'_> {
     }
 
     /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
-    fn verify_boxes(&self, send: &TmaStore, layout: &Layout) -> VerifyResult {
-        let op = self.module.op(send.op);
+    fn verify_boxes(&self, tma_store: &TmaStore, layout: &Layout) -> VerifyResult {
+        let op = self.module.op(tma_store.op);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
-        let tile = &send.tile;
+        let tile = &tma_store.tile;
         let fault = |what: &str| Err(what.to_owned());
-        if !self.inference.accesses.get(&send.op).is_some_and(|access| access.is_same(layout)) {
+        if !self.inference.accesses.get(&tma_store.op).is_some_and(|access| access.is_same(layout)) {
             return fault("the tile is there in another layout");
         }
         let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
@@ -84,53 +86,56 @@ impl KernelInfo<'_> {
         if again.as_ref() != Some(tile) {
             return fault("elements do not stand where their bits say");
         }
-        let warps = if send.staging.is_some() { layout.warp_images() } else { &[] };
+        let warps = if tma_store.staging.is_some() { layout.warp_images() } else { &[] };
         let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect();
         bits.sort_unstable();
         let all = layout.num_elements().trailing_zeros();
         if !bits.into_iter().eq((0..all).map(|bit| 1 << bit)) || !tile.is_apart(layout, warps) {
             return fault("boxes do not cover the tile once");
         }
-        let Some(axes) = self.axes_of_boxes(view) else { return fault("a view without rows") };
+        let Some(axes) = self.box_axes(view) else { return fault("a view without rows") };
         if !tile.begins_with_boxes(&axes) || !tile.is_cut_by_registers(layout) {
             return fault("boxes are of other elements, or parts are not whole boxes of all threads");
         }
-        if self.sent_map(send.op, tile).is_none() || tile.writes(layout).is_none() {
+        if self.store_map(tma_store.op, tile).is_none() || tile.writes(layout).is_none() {
             return fault("there are no such boxes");
         }
         Ok(())
     }
 
     /// Is there a place for the boxes of each warp of each team that is reserved for them?
-    fn verify_staging_buffer(&self, schedule: &Schedule, send: &TmaStore, outbox: &StagingBuffer) -> VerifyResult {
-        let (
-            tile,
-            &StagingBuffer { buffer: place, channel: stage, split: StoreSplit { count, bytes, in_flight: slots } },
-        ) = (&send.tile, outbox);
+    fn verify_staging_buffer(
+        &self,
+        schedule: &Schedule,
+        tma_store: &TmaStore,
+        staging: &StagingBuffer,
+    ) -> VerifyResult {
+        let (tile, &StagingBuffer { buffer, channel: stage, split: StoreSplit { count, bytes, in_flight } }) =
+            (&tma_store.tile, staging);
         let warps = self.consumer_warps();
         if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
             return Err("parts of warps are other ones".to_owned());
         }
-        if !slots.is_power_of_two() || slots > count || outbox.bytes_per_warp() * warps > place.bytes {
+        if !in_flight.is_power_of_two() || in_flight > count || staging.bytes_per_warp() * warps > buffer.bytes {
             return Err("the boxes of warps have no room".to_owned());
         }
         if let Some(channel) = stage {
-            let channel = schedule.warp_spec.iter().find_map(|roles| roles.channels.get(channel as usize));
+            let channel = schedule.warp_spec.iter().find_map(|warp_spec| warp_spec.channels.get(channel as usize));
             let fits = |channel: &Channel| {
-                channel.staging_for == Some(send.op) && place.offset + place.bytes <= channel.stage_bytes
+                channel.staging_for == Some(tma_store.op) && buffer.offset + buffer.bytes <= channel.stage_bytes
             };
-            let begins = place.offset.is_multiple_of(SWIZZLE_ATOM_BYTES);
+            let begins = buffer.offset.is_multiple_of(SWIZZLE_ATOM_BYTES);
             return match channel.is_some_and(fits) && begins && self.consumer_groups() == 1 {
                 true => Ok(()),
                 false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
             };
         }
         // The stages of rings are reserved before them.
-        let rings = schedule.warp_spec.iter().flat_map(|roles| &roles.pipelines);
-        let stages: u32 = rings.map(|ring| ring.num_stages * ring.stage_bytes).sum();
-        if !place.offset.is_multiple_of(SWIZZLE_ATOM_BYTES)
-            || place.offset < stages
-            || place.offset + place.bytes > schedule.smem.start()
+        let pipelines = schedule.warp_spec.iter().flat_map(|warp_spec| &warp_spec.pipelines);
+        let stages: u32 = pipelines.map(|pipeline| pipeline.num_stages * pipeline.stage_bytes).sum();
+        if !buffer.offset.is_multiple_of(SWIZZLE_ATOM_BYTES)
+            || buffer.offset < stages
+            || buffer.offset + buffer.bytes > schedule.smem.start()
         {
             return Err("the place of warps is not theirs".to_owned());
         }
@@ -139,6 +144,6 @@ impl KernelInfo<'_> {
 }
 
 /// Do the boxes of a store stand in a stage?
-fn is_staged_in_channel(send: &TmaStore) -> bool {
-    send.staging.as_ref().is_some_and(|outbox| outbox.channel.is_some())
+fn is_staged_in_channel(tma_store: &TmaStore) -> bool {
+    tma_store.staging.as_ref().is_some_and(|staging| staging.channel.is_some())
 }

@@ -11,10 +11,10 @@ impl KernelInfo<'_> {
         for (body, steps) in schedule.sequences.iter().enumerate() {
             for (at, step) in steps.iter().enumerate() {
                 let &Step::ConsumerTryWait(channel) = step else { continue };
-                let around = loops.iter().find(|plan| plan.body.0 as usize == body);
+                let loop_step = loops.iter().find(|plan| plan.body.0 as usize == body);
                 let is_ahead = steps[..at].contains(&Step::Advance(channel));
                 let is_alone = steps.iter().filter(|step| matches!(step, Step::ConsumerTryWait(_))).count() == 1;
-                if !(is_ahead && is_alone && around.is_some_and(|plan| self.can_try_wait(schedule, plan, channel))) {
+                if !(is_ahead && is_alone && loop_step.is_some_and(|plan| self.can_try_wait(schedule, plan, channel))) {
                     return Err(format!("a look at channel {channel} may be one at another stage than it takes next"));
                 }
             }

@@ -21,36 +21,37 @@ use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Most bytes of such a tile.
-const MOST_BYTES: usize = 1 << 10;
+const MAX_BYTES: usize = 1 << 10;
 /// Most registers of one that is read behind the product, and stands in them until that has landed.
-const FEW_REGISTERS: usize = 8;
+const MAX_REGISTERS_AFTER_MMA: usize = 8;
 /// So many threads hold each element at least.
-const COPIES: usize = 4;
+const MIN_REPLICATION: usize = 4;
 
 impl KernelInfo<'_> {
     /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
-    pub fn add_aux_loads(&self, structure: &RegionTree, roles: &mut WarpSpecialization, body: BlockId) {
+    pub fn add_aux_loads(&self, region_tree: &RegionTree, warp_spec: &mut WarpSpecialization, body: BlockId) {
         if self.data_partitions > 1 {
             return;
         }
         let mut loads = Vec::new();
         self.module.walk(body, &mut |id| loads.push(id));
-        loads.retain(|id| self.module.op(*id).code == Opcode::LoadView && !roles.operand_channel.contains_key(id));
+        loads.retain(|id| self.module.op(*id).code == Opcode::LoadView && !warp_spec.operand_channel.contains_key(id));
         for load in loads {
-            let Some(channel) = self.ride(load, structure, roles) else { continue };
-            let (Some((map, bytes)), Some(slice)) = (self.ridden(load), SliceBuilder::of_load(self, structure, load))
+            let Some(channel) = self.aux_channel_for(load, region_tree, warp_spec) else { continue };
+            let (Some((map, bytes)), Some(slice)) =
+                (self.aux_box(load), SliceBuilder::for_load(self, region_tree, load))
             else {
                 continue;
             };
-            roles.producer_ops.extend(slice.ops);
-            roles.producer_live.extend(slice.carried);
-            roles.aux_channel.insert(load, channel);
+            warp_spec.producer_ops.extend(slice.ops);
+            warp_spec.producer_live.extend(slice.live);
+            warp_spec.aux_channel.insert(load, channel);
             let rank = map.dims.len();
             let boxes = vec![TmaBox { coord: vec![0; rank], smem_offset: 0 }];
-            let this = &mut roles.channels[channel];
-            let behind = |last: &TmaLoad| (last.smem_offset + last.bytes).next_multiple_of(TMA_SMEM_ALIGN);
-            let riders = this.loads.iter().filter(|other| roles.aux_channel.contains_key(&other.load));
-            let offset = riders.map(behind).max().unwrap_or(this.stage_bytes);
+            let this = &mut warp_spec.channels[channel];
+            let end_of = |last: &TmaLoad| (last.smem_offset + last.bytes).next_multiple_of(TMA_SMEM_ALIGN);
+            let aux_loads = this.loads.iter().filter(|other| warp_spec.aux_channel.contains_key(&other.load));
+            let offset = aux_loads.map(end_of).max().unwrap_or(this.stage_bytes);
             this.stage_bytes = (offset + bytes).next_multiple_of(SWIZZLE_ATOM_BYTES);
             this.loads.push(TmaLoad { load, smem_offset: offset, map, boxes, bytes, panel_rows: 1, partitions: 1 });
             let ops = &self.module.block(this.block).ops;
@@ -59,44 +60,42 @@ impl KernelInfo<'_> {
     }
 
     /// The channel in whose stage a tile may be until it is read.
-    fn ride(&self, load: OpId, structure: &RegionTree, roles: &WarpSpecialization) -> Option<usize> {
+    fn aux_channel_for(&self, load: OpId, region_tree: &RegionTree, warp_spec: &WarpSpecialization) -> Option<usize> {
         let block = self.op_blocks[load.index()]?;
-        let loop_around = self.enclosing_loop(block, structure);
-        if loop_around.is_none() || self.can_use_producer(loop_around).is_err() || !self.allows_tma(load) {
+        let enclosing_loop = self.enclosing_loop(block, region_tree);
+        if enclosing_loop.is_none() || self.can_use_producer(enclosing_loop).is_err() || !self.allows_tma(load) {
             return None;
         }
         let ops = &self.module.block(block).ops;
-        let place = |id: OpId| ops.iter().position(|&other| other == id);
-        let products: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
-        let several = products.iter().map(|&id| self.mma_groups.last(id)).collect::<HashSet<OpId>>().len() > 1;
-        let read = place(self.first_use(ops, load)?)?;
+        let position = |id: OpId| ops.iter().position(|&other| other == id);
+        let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
+        let several = mmas.iter().map(|&id| self.mma_groups.last(id)).collect::<HashSet<OpId>>().len() > 1;
+        let read = position(self.first_use(ops, load)?)?;
         // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
         // nothing to do but what can be had before.
-        let few = self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= FEW_REGISTERS);
-        let beside = few && self.begin_with_zero(&products);
-        roles.channels.iter().enumerate().position(|(number, channel)| {
-            let taken = roles.consumer_anchor(number as u32).and_then(place);
-            let last = place(channel.last_use);
-            let runs = products.contains(&channel.last_use) && self.is_async(&[channel.last_use]);
+        let few =
+            self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= MAX_REGISTERS_AFTER_MMA);
+        let after_mma = few && self.start_from_zero(&mmas);
+        warp_spec.channels.iter().enumerate().position(|(number, channel)| {
+            let acquired = warp_spec.consumer_anchor(number as u32).and_then(position);
+            let last = position(channel.last_use);
+            let is_async = mmas.contains(&channel.last_use) && self.is_async(&[channel.last_use]);
             channel.block == block
                 && !channel.wait_at_acquire
-                && taken.is_some_and(|taken| taken < read)
-                && last.is_some_and(|last| (several && read <= last) || (beside && runs && last < read))
+                && acquired.is_some_and(|acquired| acquired < read)
+                && last.is_some_and(|last| (several && read <= last) || (after_mma && is_async && last < read))
         })
     }
 
     /// Do all products of a block add to nothing, so that their sums are waited for where they are made?
-    fn begin_with_zero(&self, products: &[OpId]) -> bool {
-        let sums: HashSet<Value> = products.iter().map(|&id| self.module.op(id).results[0]).collect();
-        !products.is_empty()
-            && products
-                .iter()
-                .map(|&id| self.module.op(id).operands[2])
-                .all(|acc| self.is_zero(acc) || sums.contains(&acc))
+    fn start_from_zero(&self, mmas: &[OpId]) -> bool {
+        let sums: HashSet<Value> = mmas.iter().map(|&id| self.module.op(id).results[0]).collect();
+        !mmas.is_empty()
+            && mmas.iter().map(|&id| self.module.op(id).operands[2]).all(|acc| self.is_zero(acc) || sums.contains(&acc))
     }
 
     /// The box of a tile that is one vector, of which most threads hold what others hold, and its bytes.
-    pub fn ridden(&self, load: OpId) -> Option<(TensorMap, u32)> {
+    pub fn aux_box(&self, load: OpId) -> Option<(TensorMap, u32)> {
         let module = self.module;
         let op = module.op(load);
         let (view, index) = (op.group(0)[0], op.group(1));
@@ -107,7 +106,7 @@ impl KernelInfo<'_> {
         let held = layout.num_registers() * (self.inference.num_warps * WARP as usize);
         let bytes = count * shape.elem.storage_bits() as usize / 8;
         let is_vector = shape.tile[fastest] == count as i64;
-        if !(is_vector && bytes <= MOST_BYTES && held >= COPIES * count && self.is_invariant_load(load)) {
+        if !(is_vector && bytes <= MAX_BYTES && held >= MIN_REPLICATION * count && self.is_invariant_load(load)) {
             return None;
         }
         let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false)?;
@@ -116,7 +115,7 @@ impl KernelInfo<'_> {
 
     /// The first op of a block that computes with the tile of a load, itself or in its regions, under whatever name.
     pub fn first_use(&self, ops: &[OpId], load: OpId) -> Option<OpId> {
-        let names = self.names_of(ops, load);
+        let names = self.load_and_views(ops, load);
         let values: HashSet<Value> = names.iter().flat_map(|&id| &self.module.op(id).results).copied().collect();
         let reads = |id: OpId| {
             let mut found = self.module.op(id).operands.iter().any(|value| values.contains(value));
@@ -131,13 +130,13 @@ impl KernelInfo<'_> {
     }
 
     /// A load, and the ops of its block that give its tile other names.
-    pub fn names_of(&self, ops: &[OpId], load: OpId) -> Vec<OpId> {
+    pub fn load_and_views(&self, ops: &[OpId], load: OpId) -> Vec<OpId> {
         let mut names = vec![load];
         let mut values = vec![self.module.op(load).results[0]];
         for &id in ops {
             let op = self.module.op(id);
-            let renames = matches!(op.code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-            if renames && op.operands.first().is_some_and(|operand| values.contains(operand)) {
+            let is_view = matches!(op.code, Opcode::Assume | Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
+            if is_view && op.operands.first().is_some_and(|operand| values.contains(operand)) {
                 names.push(id);
                 values.extend(&op.results);
             }

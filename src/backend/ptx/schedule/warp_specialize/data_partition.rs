@@ -11,7 +11,7 @@ use crate::ir::{OpId, Opcode, Value};
 
 impl KernelInfo<'_> {
     /// The dimension of an access along which the tiles of bands lie side by side, if they do, and the place of the first one.
-    pub fn band_place(&self, access: OpId) -> Option<(usize, Option<Value>)> {
+    pub fn partitioned_index(&self, access: OpId) -> Option<(usize, Option<Value>)> {
         let made_by = |value: Value, code: Opcode| {
             self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == code)
         };
@@ -20,7 +20,9 @@ impl KernelInfo<'_> {
         (self.data_partitions > 1).then(|| {
             index.iter().enumerate().find_map(|(axis, &index)| {
                 match made_by(index, Opcode::AddI).map(|sum| &sum.operands[..]) {
-                    Some(&[first, band]) | Some(&[band, first]) if is_band(band) => Some((axis, Some(first))),
+                    Some(&[first, data_partition]) | Some(&[data_partition, first]) if is_band(data_partition) => {
+                        Some((axis, Some(first)))
+                    }
                     _ => is_band(index).then_some((axis, None)),
                 }
             })
@@ -28,30 +30,30 @@ impl KernelInfo<'_> {
     }
 
     /// The dimension of an access along which the tiles of bands lie side by side, if they do.
-    pub fn band_axis(&self, access: OpId) -> Option<usize> {
-        self.band_place(access).map(|(axis, _)| axis)
+    pub fn partitioned_axis(&self, access: OpId) -> Option<usize> {
+        self.partitioned_index(access).map(|(axis, _)| axis)
     }
 
     /// A load of one band as that of all: so many times the boxes, if bands divide its rows, which may lie along the rows of panels or across.
-    pub fn of_all_bands(&self, one: TmaLoad) -> TmaLoad {
-        let Some(axis) = self.band_axis(one.load) else { return one };
+    pub fn for_all_partitions(&self, one: TmaLoad) -> TmaLoad {
+        let Some(axis) = self.partitioned_axis(one.load) else { return one };
         let tile = self.module.shape(self.module.op(one.load).results[0]);
-        let (height, bytes, bands) = (tile[axis], one.bytes, self.data_partitions);
-        let of_band = |band: u32| {
+        let (height, bytes, data_partitions) = (tile[axis], one.bytes, self.data_partitions);
+        let of_band = |data_partition: u32| {
             one.boxes.iter().map(move |part| {
                 let mut place = part.coord.clone();
-                place[axis] += i64::from(band) * height;
-                TmaBox { coord: place, smem_offset: part.smem_offset + band * bytes }
+                place[axis] += i64::from(data_partition) * height;
+                TmaBox { coord: place, smem_offset: part.smem_offset + data_partition * bytes }
             })
         };
-        let boxes = (0..bands).flat_map(of_band).collect();
-        TmaLoad { boxes, bytes: bands * bytes, partitions: bands, ..one }
+        let boxes = (0..data_partitions).flat_map(of_band).collect();
+        TmaLoad { boxes, bytes: data_partitions * bytes, partitions: data_partitions, ..one }
     }
 }
 
 impl SubStep {
     /// Do the threads of an agent do this together, or in memory that they share?
-    pub fn is_shared(&self) -> bool {
+    pub fn uses_shared_smem(&self) -> bool {
         matches!(
             self,
             SubStep::SmemWrite(_)

@@ -13,39 +13,39 @@ use crate::ir::OpId;
 impl KernelInfo<'_> {
     /// The channel that lends a stage to the store of a kernel, if there is one alone and a ring for it: that of the loads which come last before
     /// it, since what comes next is loaded through the others.
-    pub fn staging_channel(&self, roles: &WarpSpecialization, structure: &RegionTree) -> Option<Channel> {
+    pub fn staging_channel(&self, warp_spec: &WarpSpecialization, region_tree: &RegionTree) -> Option<Channel> {
         let mut stores = self.tma_stores.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.op_blocks[store.index()]?;
         let alone = self.consumer_groups() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
         // The agent that loads comes to the block.
-        if !alone || !roles.channels.iter().any(|channel| channel.block == block) {
+        if !alone || !warp_spec.channels.iter().any(|channel| channel.block == block) {
             return None;
         }
-        let (tile, warps) = (self.tile_of_warps(store)?, self.inference.num_warps as u32);
-        let place = |id: OpId| self.module.block(block).ops.iter().position(|&other| other == id);
-        let lends = |last: &Channel| {
-            let ring = &roles.pipelines[last.pipeline];
-            let (stage_bytes, loads) = (ring.stage_bytes, Vec::new());
-            let lent_to = Some(store);
-            let lent = Channel {
+        let (tile, warps) = (self.warp_box_tile(store)?, self.inference.num_warps as u32);
+        let position = |id: OpId| self.module.block(block).ops.iter().position(|&other| other == id);
+        let staging_in = |last: &Channel| {
+            let pipeline = &warp_spec.pipelines[last.pipeline];
+            let (stage_bytes, loads) = (pipeline.stage_bytes, Vec::new());
+            let staging_for = Some(store);
+            let staging = Channel {
                 block,
                 loads,
                 stage_bytes,
                 pipeline: last.pipeline,
                 last_use: store,
                 wait_at_acquire: true,
-                staging_for: lent_to,
+                staging_for,
             };
-            let mut users = roles.channels.iter().filter(|user| user.pipeline == lent.pipeline);
-            let fits =
-                ring.nesting == LoopNesting::Innermost && StoreSplit::in_stage(&tile, stage_bytes, warps).is_some();
+            let mut users = warp_spec.channels.iter().filter(|user| user.pipeline == staging.pipeline);
+            let fits = pipeline.nesting == LoopNesting::Innermost
+                && StoreSplit::for_stage(&tile, stage_bytes, warps).is_some();
             let apart = |user: &Channel| match user.block == block {
-                true => place(user.last_use) < place(store),
-                false => self.are_apart(user, &lent, structure),
+                true => position(user.last_use) < position(store),
+                false => self.can_share_pipeline(user, &staging, region_tree),
             };
-            (fits && users.all(apart)).then_some(lent)
+            (fits && users.all(apart)).then_some(staging)
         };
-        roles.channels.iter().rev().find_map(lends)
+        warp_spec.channels.iter().rev().find_map(staging_in)
     }
 }

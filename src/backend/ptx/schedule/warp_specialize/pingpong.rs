@@ -14,27 +14,27 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value, hint_key};
 
 /// Registers of an accumulator from which on a team has enough to do.
-const LEAST_ACCUMULATORS: u32 = 64;
+const MIN_ACCUMULATOR_REGISTERS: u32 = 64;
 
 impl KernelInfo<'_> {
     /// How iterations may be dealt to teams, if they may be and should.
-    pub fn deal(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
+    pub fn plan_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
         if crowded || !self.can_pingpong() {
             return None;
         }
-        let deal = self.possible_pingpong(body, roles)?;
-        if let Some(wanted) = self.bool_hint(deal.loop_op, hint_key::PINGPONG) {
-            return wanted.then_some(deal);
+        let pingpong = self.possible_pingpong(body, warp_spec)?;
+        if let Some(requested) = self.bool_hint(pingpong.loop_op, hint_key::PINGPONG) {
+            return requested.then_some(pingpong);
         }
-        let products = self.inference.products.keys();
-        let most = products.map(|&id| self.accumulator_registers(id)).max().unwrap_or(0);
-        if !self.options.pingpong || most < LEAST_ACCUMULATORS {
+        let mmas = self.inference.products.keys();
+        let most = mmas.map(|&id| self.accumulator_registers(id)).max().unwrap_or(0);
+        if !self.options.pingpong || most < MIN_ACCUMULATOR_REGISTERS {
             return None;
         }
         // Where there is more to do between products than to multiply, teams would better do it beside each other's products.
-        let mut loops = deal.stages_per_iteration.iter().flat_map(|takes| &takes.per_iteration_of);
-        loops.all(|&id| self.only_multiplies(id, roles)).then_some(deal)
+        let mut loops = pingpong.stages_per_iteration.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of);
+        loops.all(|&id| self.has_only_mmas(id, warp_spec)).then_some(pingpong)
     }
 
     /// Are there as many warps as a team has?
@@ -43,7 +43,7 @@ impl KernelInfo<'_> {
     }
 
     /// Does a loop do nothing with tiles but load and multiply them?
-    fn only_multiplies(&self, id: OpId, roles: &WarpSpecialization) -> bool {
+    fn has_only_mmas(&self, id: OpId, warp_spec: &WarpSpecialization) -> bool {
         let module = self.module;
         module.op(id).regions.iter().flat_map(|&region| &module.block(region).ops).all(|&inner| {
             let op = module.op(inner);
@@ -51,44 +51,49 @@ impl KernelInfo<'_> {
             match op.code {
                 Opcode::MmaF | Opcode::MmaI | Opcode::Constant => true,
                 code if code.spec().effect == Effect::Terminator => true,
-                _ => roles.operand_channel.contains_key(&inner) || self.is_operand_view(inner) || !op.results.iter().any(is_tile),
+                _ => warp_spec.operand_channel.contains_key(&inner) || self.is_operand_view(inner) || !op.results.iter().any(is_tile),
             }
         })
     }
 
     /// How iterations may be dealt to teams: those of the one loop that stands in the entry, if nothing is carried from one
     /// to the next and each takes as many stages.
-    pub fn possible_pingpong(&self, body: BlockId, roles: &WarpSpecialization) -> Option<PingPong> {
+    pub fn possible_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let module = self.module;
         let entry = &module.block(body).ops;
         let mut with_regions = entry.iter().copied().filter(|&id| !module.op(id).regions.is_empty());
-        let around = with_regions.next().filter(|&id| module.op(id).code == Opcode::For)?;
+        let loop_op = with_regions.next().filter(|&id| module.op(id).code == Opcode::For)?;
         let waits = |id: OpId| module.op(id).code == Opcode::GdcWait;
-        let mut alone =
-            with_regions.next().is_none() && entry.iter().all(|&id| id == around || waits(id) || !self.is_noticed(id));
+        let mut alone = with_regions.next().is_none()
+            && entry.iter().all(|&id| id == loop_op || waits(id) || !self.has_side_effect(id));
         module.walk(body, &mut |id| alone &= module.op(id).code != Opcode::Alloca);
-        let inside = module.op(around).regions[0];
+        let inside = module.op(loop_op).regions[0];
         let carries = module.block(inside).args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token));
-        if !alone || carries || module.block(inside).ops.iter().any(|&id| self.mixes(id, roles)) {
+        if !alone
+            || carries
+            || module.block(inside).ops.iter().any(|&id| self.mixes_loads_and_side_effects(id, warp_spec))
+        {
             return None;
         }
-        let mut takes = vec![StageCount::default(); roles.pipelines.len()];
-        for channel in &roles.channels {
-            let takes = &mut takes[channel.pipeline];
+        let mut stage_counts = vec![StageCount::default(); warp_spec.pipelines.len()];
+        for channel in &warp_spec.channels {
+            let stage_counts = &mut stage_counts[channel.pipeline];
             match module.block(channel.block).parent {
-                Some(owner) if owner == around => takes.fixed += 1,
-                Some(owner) if self.op_blocks[owner.index()] == Some(inside) && self.is_even(body, owner) => {
-                    takes.per_iteration_of.push(owner);
+                Some(owner) if owner == loop_op => stage_counts.fixed += 1,
+                Some(owner)
+                    if self.op_blocks[owner.index()] == Some(inside) && self.has_invariant_trip_count(body, owner) =>
+                {
+                    stage_counts.per_iteration_of.push(owner);
                 }
                 _ => return None,
             }
         }
-        takes.iter_mut().for_each(|takes| takes.per_iteration_of.sort_unstable());
-        Some(PingPong { loop_op: around, stages_per_iteration: takes })
+        stage_counts.iter_mut().for_each(|stage_counts| stage_counts.per_iteration_of.sort_unstable());
+        Some(PingPong { loop_op, stages_per_iteration: stage_counts })
     }
 
     /// Could others notice when this op is done?
-    fn is_noticed(&self, id: OpId) -> bool {
+    fn has_side_effect(&self, id: OpId) -> bool {
         let code = self.module.op(id).code;
         match code.spec().effect {
             Effect::Pure | Effect::Region | Effect::Terminator => false,
@@ -97,26 +102,26 @@ impl KernelInfo<'_> {
     }
 
     /// Could others notice when something in this op is done?
-    pub fn has_noticed(&self, id: OpId) -> bool {
-        let mut noticed = self.is_noticed(id);
+    pub fn contains_side_effect(&self, id: OpId) -> bool {
+        let mut noticed = self.has_side_effect(id);
         for &region in &self.module.op(id).regions {
-            self.module.walk(region, &mut |inner| noticed |= self.is_noticed(inner));
+            self.module.walk(region, &mut |inner| noticed |= self.has_side_effect(inner));
         }
         noticed
     }
 
     /// Does an op have in its regions both what others could notice and what streamed tiles are for? Then turns would be long.
-    fn mixes(&self, id: OpId, roles: &WarpSpecialization) -> bool {
-        let (mut takes, mut regions) = (false, self.module.op(id).regions.clone());
+    fn mixes_loads_and_side_effects(&self, id: OpId, warp_spec: &WarpSpecialization) -> bool {
+        let (mut stage_counts, mut regions) = (false, self.module.op(id).regions.clone());
         while let Some(region) = regions.pop() {
-            takes |= roles.channels.iter().any(|channel| channel.block == region);
+            stage_counts |= warp_spec.channels.iter().any(|channel| channel.block == region);
             regions.extend(self.module.block(region).ops.iter().flat_map(|&inner| &self.module.op(inner).regions));
         }
-        takes && self.has_noticed(id)
+        stage_counts && self.contains_side_effect(id)
     }
 
     /// Does a loop go round equally often whenever it is come to? Its bounds come from outside of all loops.
-    fn is_even(&self, body: BlockId, id: OpId) -> bool {
+    fn has_invariant_trip_count(&self, body: BlockId, id: OpId) -> bool {
         let op = self.module.op(id);
         let from_entry = |value: Value| match self.module.def(value) {
             Def::Arg(block, _) => block == body,

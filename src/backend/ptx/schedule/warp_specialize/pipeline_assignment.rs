@@ -8,63 +8,64 @@ use crate::ir::{BlockId, OpId};
 impl KernelInfo<'_> {
     /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
     /// round; best are channels of the same array, such as a loop and what was peeled off it.
-    pub fn assign_pipelines(&self, roles: &mut WarpSpecialization, structure: &RegionTree) {
-        let blocks: Vec<BlockId> = roles.channels.iter().map(|channel| channel.block).collect();
-        let wish = |block: BlockId| self.loop_stages(self.enclosing_loop(block, structure));
+    pub fn assign_pipelines(&self, warp_spec: &mut WarpSpecialization, region_tree: &RegionTree) {
+        let blocks: Vec<BlockId> = warp_spec.channels.iter().map(|channel| channel.block).collect();
+        let requested = |block: BlockId| self.loop_stages(self.enclosing_loop(block, region_tree));
         // Loops with wishes of their own have rings of their own.
-        let agree = |a: BlockId, b: BlockId| wish(a).zip(wish(b)).is_none_or(|(a, b)| a == b);
+        let agree = |a: BlockId, b: BlockId| requested(a).zip(requested(b)).is_none_or(|(a, b)| a == b);
         let is_inner = |block: BlockId| {
             // A loop that contains another channel's loop is an outer one.
-            self.enclosing_loop(block, structure).is_some_and(|around| {
+            self.enclosing_loop(block, region_tree).is_some_and(|enclosing| {
                 let inside = |&other: &BlockId| {
-                    self.enclosing_loop(other, structure).is_some_and(|l| l != around && self.contains_op(around, l))
+                    self.enclosing_loop(other, region_tree)
+                        .is_some_and(|l| l != enclosing && self.contains_op(enclosing, l))
                 };
                 !blocks.iter().any(inside)
             })
         };
-        let mut shared: Vec<Vec<usize>> = Vec::new();
-        for (index, channel) in roles.channels.iter().enumerate() {
+        let mut users_by_pipeline: Vec<Vec<usize>> = Vec::new();
+        for (index, channel) in warp_spec.channels.iter().enumerate() {
             let fits = |alike: bool, users: &Vec<usize>| {
-                let users = users.iter().map(|&user| &roles.channels[user]);
+                let users = users.iter().map(|&user| &warp_spec.channels[user]);
                 users.clone().all(|user| {
                     user.stage_bytes == channel.stage_bytes
                         && agree(user.block, channel.block)
                         && (!alike || user.loads_same_boxes(channel))
                         && (alike || is_inner(user.block) == is_inner(channel.block))
-                        && self.are_apart(user, channel, structure)
+                        && self.can_share_pipeline(user, channel, region_tree)
                 })
             };
-            let found = shared.iter().position(|users| fits(true, users));
-            match found.or_else(|| shared.iter().position(|users| fits(false, users))) {
-                Some(ring) => shared[ring].push(index),
-                None => shared.push(vec![index]),
+            let found = users_by_pipeline.iter().position(|users| fits(true, users));
+            match found.or_else(|| users_by_pipeline.iter().position(|users| fits(false, users))) {
+                Some(pipeline) => users_by_pipeline[pipeline].push(index),
+                None => users_by_pipeline.push(vec![index]),
             }
         }
-        for (ring, users) in shared.iter().enumerate() {
-            users.iter().for_each(|&user| roles.channels[user].pipeline = ring);
+        for (pipeline, users) in users_by_pipeline.iter().enumerate() {
+            users.iter().for_each(|&user| warp_spec.channels[user].pipeline = pipeline);
             let nested =
-                users.iter().any(|&a| users.iter().any(|&b| self.contains_block(blocks[a], blocks[b], structure)));
-            let mut around = users.iter().map(|&user| blocks[user]);
-            let repeats = if nested || around.clone().any(is_inner) {
+                users.iter().any(|&a| users.iter().any(|&b| self.contains_block(blocks[a], blocks[b], region_tree)));
+            let mut enclosing = users.iter().map(|&user| blocks[user]);
+            let nesting = if nested || enclosing.clone().any(is_inner) {
                 LoopNesting::Innermost
-            } else if around.any(|block| self.enclosing_loop(block, structure).is_some()) {
+            } else if enclosing.any(|block| self.enclosing_loop(block, region_tree).is_some()) {
                 LoopNesting::Outer
             } else {
                 LoopNesting::NotInLoop
             };
-            let stage_bytes = roles.channels[users[0]].stage_bytes;
-            roles.pipelines.push(PipelineDesc { stage_bytes, num_stages: 1, clustered: false, nesting: repeats });
+            let stage_bytes = warp_spec.channels[users[0]].stage_bytes;
+            warp_spec.pipelines.push(PipelineDesc { stage_bytes, num_stages: 1, clustered: false, nesting });
         }
     }
 
     /// Is one channel done with its stage before the other one takes any? (The product that used it may still
     /// run, unless they stand in blocks of which neither contains the other.)
-    pub fn are_apart(&self, a: &Channel, b: &Channel, structure: &RegionTree) -> bool {
-        let outside = |outer: &Channel, inner: &Channel| match self.parent_op(outer.block, inner.block, structure) {
+    pub fn can_share_pipeline(&self, a: &Channel, b: &Channel, region_tree: &RegionTree) -> bool {
+        let outside = |outer: &Channel, inner: &Channel| match self.parent_op(outer.block, inner.block, region_tree) {
             Some(op) => {
                 let ops = &self.module.block(outer.block).ops;
-                let place = |id: OpId| ops.iter().position(|&other| other == id);
-                place(op) < place(outer.first()) || place(op) > place(outer.last_use)
+                let position = |id: OpId| ops.iter().position(|&other| other == id);
+                position(op) < position(outer.first()) || position(op) > position(outer.last_use)
             }
             None => true,
         };

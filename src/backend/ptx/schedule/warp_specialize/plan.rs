@@ -23,7 +23,7 @@ use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{
     Channel, ClusterMulticast, PINGPONG_GROUPS, TmaBox, TmaLoad, WarpSpecialization,
 };
-use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, Unstreamed};
+use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
 use crate::backend::ptx::shared::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -31,20 +31,20 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 /// A candidate: the products that it feeds, and how they want it.
 #[derive(Clone)]
 struct OperandUse {
-    products: Vec<OpId>,
+    mmas: Vec<OpId>,
     panels: Panels,
     /// Tile dimensions of the view: the contiguous one, and that of the rows.
     axes: [usize; 2],
     /// The array has f32, the products want tf32.
-    rounded: bool,
+    rounds_to_tf32: bool,
     /// Do instructions read it where it is, in panels of any number of rows?
     direct: bool,
     bytes: u32,
 }
 
 /// A load that a producer makes: its products, its boxes, and what the producer runs for it.
-struct Stream {
-    feed: OperandUse,
+struct ProducerLoad {
+    operand_use: OperandUse,
     map: TensorMap,
     boxes: Vec<TmaBox>,
     slice: ProducerSlice,
@@ -52,112 +52,126 @@ struct Stream {
 
 impl OperandUse {
     /// Does the tile stand in the same place for both? One may sum along the rows of its panels, and the other one across.
-    fn wants_the_same(&self, other: &OperandUse) -> bool {
+    fn has_same_form(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
-        (self.panels, self.axes, self.rounded) == (panels, other.axes, other.rounded)
+        (self.panels, self.axes, self.rounds_to_tf32) == (panels, other.axes, other.rounds_to_tf32)
     }
 }
 
 /// The roles of the warps, and what the decision leaves to say.
-pub struct PlannedRoles {
-    pub roles: Option<WarpSpecialization>,
+pub struct WarpSpecializationPlan {
+    pub warp_spec: Option<WarpSpecialization>,
     /// The reason why pairs of tile blocks share nothing although that is wished.
-    pub alone: Option<&'static str>,
-    pub unstreamed: Unstreamed,
+    pub cluster_rejected: Option<&'static str>,
+    pub rejected_loads: RejectedLoads,
 }
 
 impl KernelInfo<'_> {
     /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
     /// do not fit without roles either: so fewer blocks are taken.
-    pub fn plan_warp_specialization(&mut self, body: BlockId, shared: &SharedMemory) -> PlannedRoles {
-        let (wished, mut alone, mut unstreamed) = (self.options.occupancy, None, Unstreamed::default());
+    pub fn plan_warp_specialization(&mut self, body: BlockId, smem: &SharedMemory) -> WarpSpecializationPlan {
+        let (requested, mut cluster_rejected, mut rejected_loads) =
+            (self.options.occupancy, None, RejectedLoads::default());
         for blocks in (1..=self.warp_specialized_occupancy()).rev() {
-            self.options.occupancy = wished.map(|_| blocks);
-            match self.plan_paired_roles(body, shared, &mut alone) {
-                Ok((roles, unstreamed)) => {
-                    return PlannedRoles { roles: Some(self.in_teams(body, shared, roles)), alone, unstreamed };
+            self.options.occupancy = requested.map(|_| blocks);
+            match self.plan_with_cluster(body, smem, &mut cluster_rejected) {
+                Ok((warp_spec, rejected_loads)) => {
+                    return WarpSpecializationPlan {
+                        warp_spec: Some(self.with_pingpong(body, smem, warp_spec)),
+                        cluster_rejected,
+                        rejected_loads,
+                    };
                 }
-                Err(reasons) => unstreamed = reasons,
+                Err(reasons) => rejected_loads = reasons,
             }
         }
-        self.options.occupancy = wished;
-        PlannedRoles { roles: None, alone, unstreamed }
+        self.options.occupancy = requested;
+        WarpSpecializationPlan { warp_spec: None, cluster_rejected, rejected_loads }
     }
 
     /// The roles, with the iterations of a persistent loop dealt to teams where that is possible.
-    fn in_teams(&mut self, body: BlockId, shared: &SharedMemory, roles: WarpSpecialization) -> WarpSpecialization {
-        if self.deal(body, &roles).is_none() {
-            return roles;
+    fn with_pingpong(
+        &mut self,
+        body: BlockId,
+        smem: &SharedMemory,
+        warp_spec: WarpSpecialization,
+    ) -> WarpSpecialization {
+        if self.plan_pingpong(body, &warp_spec).is_none() {
+            return warp_spec;
         }
         self.pingpong_groups = PINGPONG_GROUPS;
-        let dealt = self.plan_paired_roles(body, shared, &mut None).ok();
-        let dealt =
-            dealt.and_then(|(dealt, _)| Some(WarpSpecialization { pingpong: Some(self.deal(body, &dealt)?), ..dealt }));
-        dealt.unwrap_or_else(|| {
+        let pingpong = self.plan_with_cluster(body, smem, &mut None).ok();
+        let pingpong = pingpong.and_then(|(pingpong, _)| {
+            Some(WarpSpecialization { pingpong: Some(self.plan_pingpong(body, &pingpong)?), ..pingpong })
+        });
+        pingpong.unwrap_or_else(|| {
             self.pingpong_groups = 1;
-            roles
+            warp_spec
         })
     }
 
     /// The roles of the warps, in pairs of blocks where that is wished and possible.
-    fn plan_paired_roles(
+    fn plan_with_cluster(
         &self,
         body: BlockId,
-        shared: &SharedMemory,
-        alone: &mut Option<&'static str>,
-    ) -> Result<(WarpSpecialization, Unstreamed), Unstreamed> {
-        let planned = self.plan_roles(body, None, shared);
+        smem: &SharedMemory,
+        cluster_rejected: &mut Option<&'static str>,
+    ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
+        let planned = self.plan_channels(body, None, smem);
         if self.options.num_ctas.unwrap_or(1) < CLUSTER_SIZE {
             return planned;
         }
         if self.data_partitions > 1 {
-            *alone = Some("bands of rows share what is loaded");
+            *cluster_rejected = Some("bands of rows share what is loaded");
             return planned;
         }
-        let paired = match &planned {
-            Ok((roles, _)) => self.plan_multicast(body, &roles.producer_ops, roles.operand_channel.keys().copied()),
+        let clustered = match &planned {
+            Ok((warp_spec, _)) => {
+                self.plan_multicast(body, &warp_spec.producer_ops, warp_spec.operand_channel.keys().copied())
+            }
             Err(_) => Err("no load is streamed"),
         };
-        let paired = paired.and_then(|pairs| self.paired_roles(body, pairs, shared).ok_or("no load has two boxes"));
-        match paired {
-            Ok(paired) => planned.map(|(_, unstreamed)| (paired, unstreamed)),
+        let clustered =
+            clustered.and_then(|multicast| self.plan_clustered(body, multicast, smem).ok_or("no load has two boxes"));
+        match clustered {
+            Ok(clustered) => planned.map(|(_, rejected_loads)| (clustered, rejected_loads)),
             Err(reason) => {
-                *alone = Some(reason);
+                *cluster_rejected = Some(reason);
                 planned
             }
         }
     }
 
     /// The roles with two boxes at least of what is shared.
-    fn paired_roles(
+    fn plan_clustered(
         &self,
         body: BlockId,
-        mut pairs: ClusterMulticast,
-        shared: &SharedMemory,
+        mut multicast: ClusterMulticast,
+        smem: &SharedMemory,
     ) -> Option<WarpSpecialization> {
-        let (mut roles, _) = self.plan_roles(body, Some(&pairs), shared).ok()?;
-        let loads = || roles.channels.iter().flat_map(|channel| &channel.loads);
-        pairs.multicast_loads.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
-        for channel in &roles.channels {
-            roles.pipelines[channel.pipeline].clustered |=
-                channel.loads.iter().any(|load| pairs.can_multicast(load.load));
+        let (mut warp_spec, _) = self.plan_channels(body, Some(&multicast), smem).ok()?;
+        let loads = || warp_spec.channels.iter().flat_map(|channel| &channel.loads);
+        multicast.multicast_loads.retain(|&id, _| loads().any(|load| load.load == id && load.boxes.len() > 1));
+        for channel in &warp_spec.channels {
+            warp_spec.pipelines[channel.pipeline].clustered |=
+                channel.loads.iter().any(|load| multicast.can_multicast(load.load));
         }
-        let any = !pairs.multicast_loads.is_empty();
-        roles.multicast = Some(pairs);
-        any.then_some(roles)
+        let any = !multicast.multicast_loads.is_empty();
+        warp_spec.multicast = Some(multicast);
+        any.then_some(warp_spec)
     }
 
     /// The loads that a producer should make, if there are any in a loop, and the reasons why it makes no others. `pairs`: what
     /// tile blocks may share, of which there should be two boxes.
-    fn plan_roles(
+    fn plan_channels(
         &self,
         body: BlockId,
-        pairs: Option<&ClusterMulticast>,
-        shared: &SharedMemory,
-    ) -> Result<(WarpSpecialization, Unstreamed), Unstreamed> {
-        self.can_stream(body).map_err(Unstreamed::all)?;
-        let structure = self.region_tree(body);
-        let mut roles = WarpSpecialization {
+        multicast: Option<&ClusterMulticast>,
+        smem: &SharedMemory,
+    ) -> Result<(WarpSpecialization, RejectedLoads), RejectedLoads> {
+        self.can_specialize(body).map_err(RejectedLoads::all)?;
+        let region_tree = self.region_tree(body);
+        let mut warp_spec = WarpSpecialization {
             channels: Vec::new(),
             pipelines: Vec::new(),
             operand_channel: HashMap::new(),
@@ -169,61 +183,61 @@ impl KernelInfo<'_> {
             data_partitions: self.data_partitions,
         };
         let mut keys: Vec<(BlockId, Vec<OpId>)> = Vec::new();
-        let (mut loads, mut feeds, mut unstreamed) = (Vec::new(), HashMap::new(), Unstreamed::default());
+        let (mut loads, mut operand_uses, mut rejected_loads) = (Vec::new(), HashMap::new(), RejectedLoads::default());
         self.module.walk(body, &mut |id| loads.push(id));
         loads.retain(|&id| self.module.op(id).code == Opcode::LoadView);
         for load in loads {
             let Some(block) = self.op_blocks[load.index()] else { continue };
-            let stream = match self.stream_of(load, block, (&structure, pairs)) {
-                Ok(stream) => stream,
+            let producer_load = match self.producer_load(load, block, (&region_tree, multicast)) {
+                Ok(producer_load) => producer_load,
                 Err(reason) => {
-                    unstreamed.loads.insert(load, reason);
+                    rejected_loads.loads.insert(load, reason);
                     continue;
                 }
             };
-            let Stream { feed, map, boxes, slice } = stream;
-            roles.producer_ops.extend(slice.ops);
-            roles.producer_live.extend(slice.carried);
+            let ProducerLoad { operand_use, map, boxes, slice } = producer_load;
+            warp_spec.producer_ops.extend(slice.ops);
+            warp_spec.producer_live.extend(slice.live);
             // Products that are issued together are done with what they read at the same time.
-            let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.mma_groups.last(product)).collect();
-            products.dedup();
-            let key = (block, products.clone());
+            let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last(mma)).collect();
+            mmas.dedup();
+            let key = (block, mmas.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
                 keys.push(key);
-                let (last, early) = self.lifetime(block, &products, &structure);
-                let (loads, stage_bytes, ring) = (Vec::new(), 0, 0);
-                roles.channels.push(Channel {
+                let (last, wait_at_acquire) = self.last_use_in_block(block, &mmas, &region_tree);
+                let (loads, stage_bytes, pipeline) = (Vec::new(), 0, 0);
+                warp_spec.channels.push(Channel {
                     block,
                     loads,
                     stage_bytes,
-                    pipeline: ring,
+                    pipeline,
                     last_use: last,
-                    wait_at_acquire: early,
+                    wait_at_acquire,
                     staging_for: None,
                 });
                 keys.len() - 1
             });
-            let (bytes, rows) = (feed.bytes, feed.panels.rows);
+            let (bytes, rows) = (operand_use.bytes, operand_use.panels.rows);
             let one = TmaLoad { load, smem_offset: 0, map, boxes, bytes, panel_rows: rows, partitions: 1 };
-            roles.channels[index].loads.push(self.of_all_bands(one));
-            feeds.insert(load, feed);
-            roles.operand_channel.insert(load, index);
+            warp_spec.channels[index].loads.push(self.for_all_partitions(one));
+            operand_uses.insert(load, operand_use);
+            warp_spec.operand_channel.insert(load, index);
         }
-        for channel in &mut roles.channels {
-            self.place_loads(channel, &feeds, pairs);
+        for channel in &mut warp_spec.channels {
+            self.assign_smem_offsets(channel, &operand_uses, multicast);
         }
-        self.add_aux_loads(&structure, &mut roles, body);
-        if !roles.channels.iter().any(|channel| self.enclosing_loop(channel.block, &structure).is_some()) {
-            return Err(unstreamed);
+        self.add_aux_loads(&region_tree, &mut warp_spec, body);
+        if !warp_spec.channels.iter().any(|channel| self.enclosing_loop(channel.block, &region_tree).is_some()) {
+            return Err(rejected_loads);
         }
-        match self.assign_stage_counts(body, &mut roles, &structure, shared) {
-            Ok(()) => Ok((roles, unstreamed)),
-            Err(reason) => Err(Unstreamed { all: Some(reason), ..unstreamed }),
+        match self.assign_stage_counts(body, &mut warp_spec, &region_tree, smem) {
+            Ok(()) => Ok((warp_spec, rejected_loads)),
+            Err(reason) => Err(RejectedLoads { all: Some(reason), ..rejected_loads }),
         }
     }
 
     /// Returns the reason why the kernel can have no producer: of the target, the threads of a tile block, or its body.
-    fn can_stream(&self, body: BlockId) -> Result<(), Reason> {
+    fn can_specialize(&self, body: BlockId) -> Result<(), Reason> {
         let target = self.inference.target;
         let count = (self.consumer_warps() + self.producer_warps()) * WARP;
         match () {
@@ -237,35 +251,35 @@ impl KernelInfo<'_> {
     }
 
     /// The parts of a load that a producer makes, or the reason why it cannot.
-    fn stream_of(
+    fn producer_load(
         &self,
         load: OpId,
         block: BlockId,
-        (structure, pairs): (&RegionTree, Option<&ClusterMulticast>),
-    ) -> Result<Stream, Reason> {
+        (region_tree, multicast): (&RegionTree, Option<&ClusterMulticast>),
+    ) -> Result<ProducerLoad, Reason> {
         if !self.allows_tma(load) {
             return Err(Reason::LoadHint);
         }
-        self.can_use_producer(self.enclosing_loop(block, structure))?;
-        let feed = self.feed_of(load, structure)?;
-        let halved = pairs.is_some_and(|pairs| pairs.can_multicast(load));
+        self.can_use_producer(self.enclosing_loop(block, region_tree))?;
+        let operand_use = self.operand_use(load, region_tree)?;
+        let halved = multicast.is_some_and(|multicast| multicast.can_multicast(load));
         if !self.is_invariant_load(load) {
             return Err(Reason::Written);
         }
-        let (map, boxes) = self.boxes_of(load, &feed, halved).ok_or(Reason::View)?;
-        let slice = SliceBuilder::of_load(self, structure, load).ok_or(Reason::Index)?;
-        Ok(Stream { feed, map, boxes, slice })
+        let (map, boxes) = self.tma_boxes(load, &operand_use, halved).ok_or(Reason::View)?;
+        let slice = SliceBuilder::for_load(self, region_tree, load).ok_or(Reason::Index)?;
+        Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
 
     /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
-    fn feed_of(&self, load: OpId, structure: &RegionTree) -> Result<OperandUse, Reason> {
+    fn operand_use(&self, load: OpId, region_tree: &RegionTree) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
         let identity = (0..module.shape(result).len()).map(Some).collect();
-        let mut feed: Option<OperandUse> = None;
+        let mut operand_use: Option<OperandUse> = None;
         let mut pending: Vec<(Value, Vec<Option<usize>>, bool)> = vec![(result, identity, false)];
         while let Some((value, axes, rounded)) = pending.pop() {
-            for &user in structure.users.get(&value).ok_or(Reason::Unused)? {
+            for &user in region_tree.users.get(&value).ok_or(Reason::Unused)? {
                 let op = module.op(user);
                 match op.code {
                     Opcode::Assume => pending.push((op.results[0], axes.clone(), rounded)),
@@ -288,16 +302,16 @@ impl KernelInfo<'_> {
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
-                        let this = OperandUse {
-                            rounded,
+                        let operand_use_here = OperandUse {
+                            rounds_to_tf32: rounded,
                             direct: !operand.rounds,
-                            ..self.operand_feed(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
+                            ..self.mma_operand_use(user, operand, is_left, &axes, value).ok_or(Reason::Product)?
                         };
-                        match &mut feed {
-                            None => feed = Some(this),
-                            Some(feed) if feed.wants_the_same(&this) => {
-                                feed.direct &= this.direct;
-                                feed.products.push(user);
+                        match &mut operand_use {
+                            None => operand_use = Some(operand_use_here),
+                            Some(operand_use) if operand_use.has_same_form(&operand_use_here) => {
+                                operand_use.direct &= operand_use_here.direct;
+                                operand_use.mmas.push(user);
                             }
                             Some(_) => return Err(Reason::Forms),
                         }
@@ -306,14 +320,14 @@ impl KernelInfo<'_> {
                 }
             }
         }
-        let mut feed = feed.ok_or(Reason::Unused)?;
-        feed.products.sort_by_key(|op| op.index());
-        Ok(feed)
+        let mut operand_use = operand_use.ok_or(Reason::Unused)?;
+        operand_use.mmas.sort_by_key(|op| op.index());
+        Ok(operand_use)
     }
 
-    fn operand_feed(
+    fn mma_operand_use(
         &self,
-        product: OpId,
+        mma: OpId,
         plan: &OperandPlan,
         is_left: bool,
         axes: &[Option<usize>],
@@ -328,21 +342,21 @@ impl KernelInfo<'_> {
         let (contiguous, rows) = if panels.along_k { (k, other) } else { (other, k) };
         let bytes = plan.shared.bytes() as u32;
         let axes = [axes[contiguous]?, axes[rows]?];
-        Some(OperandUse { products: vec![product], panels, axes, rounded: false, direct: true, bytes })
+        Some(OperandUse { mmas: vec![mma], panels, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
     /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
     /// two, if the halves are whole swizzle patterns.
-    fn boxes_of(&self, load: OpId, feed: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
+    fn tma_boxes(&self, load: OpId, operand_use: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
         let shape = ViewShape::of(module, view)?;
-        let [contiguous, rows] = feed.axes;
+        let [contiguous, rows] = operand_use.axes;
         if contiguous_axis(module, &shape) != Some(contiguous) {
             return None;
         }
-        let Panels { span, rows: count, count: panels, .. } = feed.panels;
+        let Panels { span, rows: count, count: panels, .. } = operand_use.panels;
         let row = span / i64::from(shape.elem.storage_bits() / 8);
         let parts = |least: i64| {
             let fits = |parts: &i64| {
@@ -354,8 +368,8 @@ impl KernelInfo<'_> {
             (least..=count / i64::from(SWIZZLE_ATOM_ROWS)).find(fits)
         };
         let fewest = parts(1)?;
-        let pair = if halved && panels * fewest == 1 { parts(2).filter(|parts| parts % 2 == 0) } else { None };
-        let high = count / pair.unwrap_or(fewest);
+        let halves = if halved && panels * fewest == 1 { parts(2).filter(|parts| parts % 2 == 0) } else { None };
+        let high = count / halves.unwrap_or(fewest);
         let mut extents = vec![1; shape.tile.len()];
         extents[contiguous] = row;
         extents[rows] = high;
@@ -364,14 +378,14 @@ impl KernelInfo<'_> {
             64 => Swizzle::B64,
             _ => Swizzle::B32,
         };
-        let map = self.tma_map((view, op.group(1)), &extents, swizzle, feed.rounded)?;
+        let map = self.tma_map((view, op.group(1)), &extents, swizzle, operand_use.rounds_to_tf32)?;
         let mut boxes = Vec::new();
         for panel in 0..panels {
             for part in 0..count / high {
-                let mut place = vec![0; shape.tile.len()];
-                place[contiguous] = panel * row;
-                place[rows] = part * high;
-                boxes.push(TmaBox { coord: place, smem_offset: ((panel * count + part * high) * span) as u32 });
+                let mut coord = vec![0; shape.tile.len()];
+                coord[contiguous] = panel * row;
+                coord[rows] = part * high;
+                boxes.push(TmaBox { coord, smem_offset: ((panel * count + part * high) * span) as u32 });
             }
         }
         Some((map, boxes))
@@ -379,22 +393,27 @@ impl KernelInfo<'_> {
 
     /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their array along the rows of
     /// panels become panels of all their rows, which are copied together.
-    fn place_loads(&self, channel: &mut Channel, feeds: &HashMap<OpId, OperandUse>, pairs: Option<&ClusterMulticast>) {
+    fn assign_smem_offsets(
+        &self,
+        channel: &mut Channel,
+        operand_uses: &HashMap<OpId, OperandUse>,
+        multicast: Option<&ClusterMulticast>,
+    ) {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (index, load) in channel.loads.iter().enumerate() {
             let fits = |group: &&mut Vec<usize>| {
                 let first = &channel.loads[group[0]];
-                let (feed, next) = (&feeds[&first.load], &feeds[&load.load]);
+                let (operand_use, next) = (&operand_uses[&first.load], &operand_uses[&load.load]);
                 let before: i64 = group.iter().map(|&other| channel.loads[other].panel_rows).sum();
-                let alike = Panels { rows: first.panel_rows, ..next.panels } == feed.panels
-                    && (feed.axes, feed.rounded) == (next.axes, next.rounded);
+                let alike = Panels { rows: first.panel_rows, ..next.panels } == operand_use.panels
+                    && (operand_use.axes, operand_use.rounds_to_tf32) == (next.axes, next.rounds_to_tf32);
                 let axis = next.axes[1];
                 // The tiles of all of them do not overlap with those at the next index.
                 let step =
                     ViewShape::of(self.module, self.module.op(first.load).group(0)[0]).map(|shape| shape.steps[axis]);
                 alike
                     && first.partitions.max(load.partitions) == 1
-                    && feed.direct
+                    && operand_use.direct
                     && next.direct
                     && step.is_some_and(|step| before + load.panel_rows <= step)
                     && self.is_adjacent_after(load.load, first.load, axis, before)
@@ -407,18 +426,18 @@ impl KernelInfo<'_> {
         let mut end = 0;
         for group in groups {
             let first = &channel.loads[group[0]];
-            let feed = &feeds[&first.load];
-            let span = feed.panels.span;
+            let operand_use = &operand_uses[&first.load];
+            let span = operand_use.panels.span;
             let rows = group.iter().map(|&index| channel.loads[index].panel_rows).sum();
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
-            let whole = OperandUse { panels: Panels { rows, ..feed.panels }, ..feed.clone() };
-            let halved = pairs.is_some_and(|pairs| pairs.can_multicast(first.load));
-            let together = if group.len() > 1 { self.boxes_of(first.load, &whole, halved) } else { None };
+            let whole = OperandUse { panels: Panels { rows, ..operand_use.panels }, ..operand_use.clone() };
+            let halved = multicast.is_some_and(|multicast| multicast.can_multicast(first.load));
+            let fused = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved) } else { None };
             let mut offset = u32::next_multiple_of(end, (i64::from(SWIZZLE_ATOM_ROWS) * span) as u32);
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
                 load.smem_offset = offset;
-                match &together {
+                match &fused {
                     Some((map, _)) => {
                         offset += (load.panel_rows * span) as u32;
                         (load.panel_rows, load.bytes, load.boxes) = (rows, 0, Vec::new());
@@ -430,7 +449,7 @@ impl KernelInfo<'_> {
                     None => offset += load.bytes,
                 }
             }
-            if let Some((_, boxes)) = together {
+            if let Some((_, boxes)) = fused {
                 let first = &mut channel.loads[group[0]];
                 (first.bytes, first.boxes) = (bytes, boxes);
                 offset = first.smem_offset + bytes;
@@ -441,20 +460,20 @@ impl KernelInfo<'_> {
     }
 
     /// The last op of a block that these products stand in, and whether one is in a region of its own.
-    fn lifetime(&self, block: BlockId, products: &[OpId], structure: &RegionTree) -> (OpId, bool) {
-        let mut early = false;
+    fn last_use_in_block(&self, block: BlockId, mmas: &[OpId], region_tree: &RegionTree) -> (OpId, bool) {
+        let mut wait_at_acquire = false;
         let mut users = HashSet::new();
-        for &product in products {
-            let mut op = product;
+        for &mma in mmas {
+            let mut op = mma;
             while self.op_blocks[op.index()] != Some(block) {
-                early = true;
+                wait_at_acquire = true;
                 let inner = self.op_blocks[op.index()].expect("a block of the entry");
-                op = structure.owners[&inner];
+                op = region_tree.owners[&inner];
             }
             users.insert(op);
         }
         let last = self.module.block(block).ops.iter().rfind(|op| users.contains(op));
-        (*last.expect("a product in the block"), early)
+        (*last.expect("a product in the block"), wait_at_acquire)
     }
 }
 

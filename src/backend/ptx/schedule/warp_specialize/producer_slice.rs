@@ -13,13 +13,13 @@ pub struct ProducerSlice {
     /// Ops that the producer runs.
     pub ops: HashSet<OpId>,
     /// Carried values and results of region ops that it needs.
-    pub carried: HashSet<Value>,
+    pub live: HashSet<Value>,
 }
 
 /// Finds the ops that scalars and control flow depend on.
 pub struct SliceBuilder<'a, 'm> {
-    context: &'a KernelInfo<'m>,
-    structure: &'a RegionTree,
+    info: &'a KernelInfo<'m>,
+    region_tree: &'a RegionTree,
     slice: ProducerSlice,
     seen: HashSet<Value>,
     /// Values whose makers have still to be looked at.
@@ -31,75 +31,79 @@ pub struct SliceBuilder<'a, 'm> {
 impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
     /// cannot compute that.
-    pub fn of_load(context: &'a KernelInfo<'m>, structure: &'a RegionTree, load: OpId) -> Option<ProducerSlice> {
-        let mut slicer = SliceBuilder {
-            context,
-            structure,
+    pub fn for_load(info: &'a KernelInfo<'m>, region_tree: &'a RegionTree, load: OpId) -> Option<ProducerSlice> {
+        let mut builder = SliceBuilder {
+            info,
+            region_tree,
             slice: ProducerSlice::default(),
             seen: HashSet::new(),
             pending: Vec::new(),
             failed: false,
         };
-        let op = context.module.op(load);
-        slicer.pending.extend(op.group(0).iter().chain(op.group(1)));
-        slicer.control_of(load);
-        while let Some(value) = slicer.pending.pop().filter(|_| !slicer.failed) {
-            if slicer.seen.insert(value) {
-                slicer.value(value);
+        let op = info.module.op(load);
+        builder.pending.extend(op.group(0).iter().chain(op.group(1)));
+        builder.add_enclosing_control(load);
+        while let Some(value) = builder.pending.pop().filter(|_| !builder.failed) {
+            if builder.seen.insert(value) {
+                builder.add_value(value);
             }
         }
-        (!slicer.failed).then_some(slicer.slice)
+        (!builder.failed).then_some(builder.slice)
     }
 
     /// Adds what makes a scalar or a view.
-    fn value(&mut self, value: Value) {
-        let module = self.context.module;
+    fn add_value(&mut self, value: Value) {
+        let module = self.info.module;
         match module.ty(value) {
-            Type::Tile { .. } if self.context.inference.num_elements(value) != 1 => return self.failed = true,
+            Type::Tile { .. } if self.info.inference.num_elements(value) != 1 => return self.failed = true,
             Type::Token => return,
             _ => {}
         }
         match module.def(value) {
             Def::Arg(block, position) => {
-                if let Some(&owner) = self.structure.owners.get(&block) {
-                    self.argument(owner, value, position as usize);
+                if let Some(&owner) = self.region_tree.owners.get(&block) {
+                    self.add_argument(owner, value, position as usize);
                 }
             }
-            Def::Result(id, position) => self.result(id, value, position as usize),
+            Def::Result(id, position) => self.add_result(id, value, position as usize),
         }
     }
 
     /// A value that the op `owner` gives to its region.
-    fn argument(&mut self, owner: OpId, value: Value, position: usize) {
-        let op = self.context.module.op(owner);
-        self.control(owner);
-        self.slice.carried.insert(value);
+    fn add_argument(&mut self, owner: OpId, value: Value, position: usize) {
+        let op = self.info.module.op(owner);
+        self.add_control(owner);
+        self.slice.live.insert(value);
         match op.code {
             Opcode::For if position == 0 => {}
             Opcode::For => {
-                self.slice.carried.insert(op.results[position - 1]);
+                self.slice.live.insert(op.results[position - 1]);
                 self.pending.push(op.group(3)[position - 1]);
-                self.leaving(owner, Opcode::Continue, position - 1);
+                self.add_terminator_operands(owner, Opcode::Continue, position - 1);
             }
             Opcode::Loop => {
                 self.pending.push(op.group(0)[position]);
-                self.leaving(owner, Opcode::Continue, position);
+                self.add_terminator_operands(owner, Opcode::Continue, position);
             }
             _ => self.failed = true,
         }
     }
 
-    fn result(&mut self, id: OpId, value: Value, position: usize) {
-        let module = self.context.module;
+    fn add_result(&mut self, id: OpId, value: Value, position: usize) {
+        let module = self.info.module;
         let op = module.op(id);
         match op.code {
             Opcode::For => self.pending.push(module.block(op.regions[0]).args[position + 1]),
             Opcode::Loop | Opcode::If => {
-                self.slice.carried.insert(value);
-                self.control(id);
-                self.leaving(id, if op.code == Opcode::Loop { Opcode::Break } else { Opcode::Yield }, position);
+                self.slice.live.insert(value);
+                self.add_control(id);
+                self.add_terminator_operands(
+                    id,
+                    if op.code == Opcode::Loop { Opcode::Break } else { Opcode::Yield },
+                    position,
+                );
             }
-            Opcode::LoadView if self.context.is_invariant_load(id) => self.computed(id),
+            Opcode::LoadView if self.info.is_invariant_load(id) => self.computed(id),
             // In these all threads of a block take part.
             Opcode::Reduce | Opcode::Scan | Opcode::Gather | Opcode::Histogram => self.failed = true,
             Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => self.failed = true,
@@ -111,21 +115,21 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// An op that the producer runs as it is.
     fn computed(&mut self, id: OpId) {
         if self.slice.ops.insert(id) {
-            self.pending.extend(&self.context.module.op(id).operands);
+            self.pending.extend(&self.info.module.op(id).operands);
         }
     }
 
     /// Operand `position` of every terminator that leaves the regions of `owner`.
-    fn leaving(&mut self, owner: OpId, terminator: Opcode, position: usize) {
+    fn add_terminator_operands(&mut self, owner: OpId, terminator: Opcode, position: usize) {
         let mut values = Vec::new();
-        for &region in &self.context.module.op(owner).regions {
+        for &region in &self.info.module.op(owner).regions {
             self.exits(region, terminator, &mut |operands| values.push(operands[position]));
         }
         self.pending.extend(values);
     }
 
     fn exits(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&[Value])) {
-        let module = self.context.module;
+        let module = self.info.module;
         for &id in &module.block(block).ops {
             let op = module.op(id);
             if op.code == terminator {
@@ -138,32 +142,32 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
     }
 
     /// Adds the control flow that leads to an op.
-    fn control_of(&mut self, id: OpId) {
-        let block = self.context.op_blocks[id.index()];
-        if let Some(&owner) = block.and_then(|block| self.structure.owners.get(&block)) {
-            self.control(owner);
+    fn add_enclosing_control(&mut self, id: OpId) {
+        let block = self.info.op_blocks[id.index()];
+        if let Some(&owner) = block.and_then(|block| self.region_tree.owners.get(&block)) {
+            self.add_control(owner);
         }
     }
 
     /// Adds a loop or branch, and the control flow that leads to it.
-    fn control(&mut self, id: OpId) {
+    fn add_control(&mut self, id: OpId) {
         if !self.slice.ops.insert(id) {
             return;
         }
-        let op = self.context.module.op(id);
+        let op = self.info.module.op(id);
         match op.code {
             Opcode::For => (0..3).for_each(|group| self.pending.extend(op.group(group))),
             Opcode::If => self.pending.push(op.operands[0]),
             Opcode::Loop => {}
             _ => self.failed = true,
         }
-        self.control_of(id);
+        self.add_enclosing_control(id);
         self.early_exits(id);
     }
 
     /// The branches of a loop that leave it early.
     fn early_exits(&mut self, id: OpId) {
-        let module = self.context.module;
+        let module = self.info.module;
         if !matches!(module.op(id).code, Opcode::For | Opcode::Loop) {
             return;
         }
@@ -185,6 +189,6 @@ impl<'a, 'm> SliceBuilder<'a, 'm> {
                 }
             }
         }
-        leaving.into_iter().for_each(|inner| self.control(inner));
+        leaving.into_iter().for_each(|inner| self.add_control(inner));
     }
 }

@@ -9,22 +9,26 @@ use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::BlockId;
 
 /// Stages, of all rings together, with which innermost loops run far enough ahead that other loads may have theirs.
-const AHEAD_STAGES: u32 = 4;
+const MIN_INNERMOST_STAGES: u32 = 4;
 /// Stages of what a loop around loads: one that is at work, and the next one.
 const OUTER_STAGES: u32 = 2;
 /// Most stages of a ring; more do not hide more.
-const MOST_STAGES: u32 = 8;
+const MAX_STAGES: u32 = 8;
 /// Shared memory for barriers, and lost to alignment.
 const SLACK_BYTES: u32 = 2 << 10;
 
 /// Bytes of all stages.
-fn used_bytes(rings: &[PipelineDesc]) -> u32 {
-    rings.iter().map(|ring| ring.num_stages * ring.stage_bytes).sum()
+fn used_bytes(pipelines: &[PipelineDesc]) -> u32 {
+    pipelines.iter().map(|pipeline| pipeline.num_stages * pipeline.stage_bytes).sum()
 }
 
 /// Stages of all rings of innermost loops.
-fn inner_stages(rings: &[PipelineDesc]) -> u32 {
-    rings.iter().filter(|ring| ring.nesting == LoopNesting::Innermost).map(|ring| ring.num_stages).sum()
+fn innermost_stages(pipelines: &[PipelineDesc]) -> u32 {
+    pipelines
+        .iter()
+        .filter(|pipeline| pipeline.nesting == LoopNesting::Innermost)
+        .map(|pipeline| pipeline.num_stages)
+        .sum()
 }
 
 impl KernelInfo<'_> {
@@ -39,62 +43,68 @@ impl KernelInfo<'_> {
     pub fn assign_stage_counts(
         &self,
         body: BlockId,
-        roles: &mut WarpSpecialization,
-        structure: &RegionTree,
-        shared: &SharedMemory,
+        warp_spec: &mut WarpSpecialization,
+        region_tree: &RegionTree,
+        smem: &SharedMemory,
     ) -> Result<(), Reason> {
-        let streamed = |load| roles.operand_channel.contains_key(&load);
-        let beside = |boxes: bool, most: u32| {
-            let crews = self.consumer_groups();
-            let rest = crews * self.other_smem_bytes(body, &streamed, boxes, most / crews) + SLACK_BYTES;
-            self.smem_for_stages(shared).checked_sub(rest)
+        let is_producer_load = |load| warp_spec.operand_channel.contains_key(&load);
+        let capacity_beside_others = |boxes: bool, most: u32| {
+            let consumer_groups = self.consumer_groups();
+            let rest = consumer_groups * self.other_smem_bytes(body, &is_producer_load, boxes, most / consumer_groups)
+                + SLACK_BYTES;
+            self.smem_for_stages(smem).checked_sub(rest)
         };
-        let rooms = [CONVERSION_BYTES, MIN_CONVERSION_BYTES].map(|most| beside(true, most));
-        let without_boxes = beside(false, MIN_CONVERSION_BYTES);
-        self.assign_pipelines(roles, structure);
-        for ring in &mut roles.pipelines {
-            ring.num_stages = if ring.nesting == LoopNesting::Innermost { 2 } else { 1 };
+        let capacities = [CONVERSION_BYTES, MIN_CONVERSION_BYTES].map(|most| capacity_beside_others(true, most));
+        let without_boxes = capacity_beside_others(false, MIN_CONVERSION_BYTES);
+        self.assign_pipelines(warp_spec, region_tree);
+        for pipeline in &mut warp_spec.pipelines {
+            pipeline.num_stages = if pipeline.nesting == LoopNesting::Innermost { 2 } else { 1 };
         }
-        let fits = |room: Option<u32>| room.is_some_and(|room| used_bytes(&roles.pipelines) <= room);
-        let found = rooms.into_iter().find(|&room| fits(room));
-        let lent = match found {
-            None if fits(without_boxes) => self.staging_channel(roles, structure),
+        let fits =
+            |capacity: Option<u32>| capacity.is_some_and(|capacity| used_bytes(&warp_spec.pipelines) <= capacity);
+        let found = capacities.into_iter().find(|&capacity| fits(capacity));
+        let staging = match found {
+            None if fits(without_boxes) => self.staging_channel(warp_spec, region_tree),
             _ => None,
         };
-        let room = match (found, lent) {
-            (Some(room), _) => room,
-            (None, Some(lent)) => {
-                roles.channels.push(lent);
+        let capacity = match (found, staging) {
+            (Some(capacity), _) => capacity,
+            (None, Some(staging)) => {
+                warp_spec.channels.push(staging);
                 without_boxes
             }
             (None, None) => {
-                roles.pipelines.iter_mut().for_each(|ring| ring.num_stages = 1);
-                rooms[0]
+                warp_spec.pipelines.iter_mut().for_each(|pipeline| pipeline.num_stages = 1);
+                capacities[0]
             }
         };
-        let (needed, free) = (used_bytes(&roles.pipelines), room.unwrap_or(0));
-        let room = room.filter(|&room| needed <= room).ok_or(Reason::Room { needed, free })?;
-        let rings = 0..roles.pipelines.len();
-        let wishes: Vec<Option<u32>> = rings.clone().map(|ring| self.wish_for_ring(roles, ring, structure)).collect();
-        let wanted: Vec<u32> =
-            rings.map(|ring| wishes[ring].unwrap_or_else(|| self.stages_of_ring(roles, ring))).collect();
+        let (needed, free) = (used_bytes(&warp_spec.pipelines), capacity.unwrap_or(0));
+        let capacity = capacity.filter(|&capacity| needed <= capacity).ok_or(Reason::Room { needed, free })?;
+        let pipelines = 0..warp_spec.pipelines.len();
+        let requested: Vec<Option<u32>> = pipelines
+            .clone()
+            .map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline, region_tree))
+            .collect();
+        let wanted: Vec<u32> = pipelines
+            .map(|pipeline| requested[pipeline].unwrap_or_else(|| self.default_pipeline_stages(warp_spec, pipeline)))
+            .collect();
         // Until innermost loops have so many.
-        let turns = [
-            (LoopNesting::Innermost, AHEAD_STAGES),
+        let phases = [
+            (LoopNesting::Innermost, MIN_INNERMOST_STAGES),
             (LoopNesting::Outer, u32::MAX),
             (LoopNesting::Innermost, u32::MAX),
         ];
-        for (repeats, together) in turns {
+        for (nesting, max_total) in phases {
             let mut grown = true;
             while std::mem::take(&mut grown) {
                 for (index, &wanted) in wanted.iter().enumerate() {
-                    let fits = used_bytes(&roles.pipelines) + roles.pipelines[index].stage_bytes <= room;
-                    let grows = fits && inner_stages(&roles.pipelines) < together;
-                    let ring = &mut roles.pipelines[index];
+                    let fits = used_bytes(&warp_spec.pipelines) + warp_spec.pipelines[index].stage_bytes <= capacity;
+                    let grows = fits && innermost_stages(&warp_spec.pipelines) < max_total;
+                    let pipeline = &mut warp_spec.pipelines[index];
                     let most =
-                        if repeats == LoopNesting::Outer && wishes[index].is_none() { OUTER_STAGES } else { wanted };
-                    if ring.nesting == repeats && ring.num_stages < most && grows {
-                        ring.num_stages += 1;
+                        if nesting == LoopNesting::Outer && requested[index].is_none() { OUTER_STAGES } else { wanted };
+                    if pipeline.nesting == nesting && pipeline.num_stages < most && grows {
+                        pipeline.num_stages += 1;
                         grown = true;
                     }
                 }
@@ -104,16 +114,21 @@ impl KernelInfo<'_> {
     }
 
     /// Stages that the loops of a ring wish for: two at least, for loads without any are not streamed.
-    fn wish_for_ring(&self, roles: &WarpSpecialization, ring: usize, structure: &RegionTree) -> Option<u32> {
+    fn requested_pipeline_stages(
+        &self,
+        warp_spec: &WarpSpecialization,
+        pipeline: usize,
+        region_tree: &RegionTree,
+    ) -> Option<u32> {
         let channels =
-            roles.channels.iter().filter(|channel| channel.pipeline == ring && channel.staging_for.is_none());
-        channels.filter_map(|channel| self.loop_stages(self.enclosing_loop(channel.block, structure))).max()
+            warp_spec.channels.iter().filter(|channel| channel.pipeline == pipeline && channel.staging_for.is_none());
+        channels.filter_map(|channel| self.loop_stages(self.enclosing_loop(channel.block, region_tree))).max()
     }
 
     /// Stages that a ring in an innermost loop should have.
-    fn stages_of_ring(&self, roles: &WarpSpecialization, ring: usize) -> u32 {
-        let channels = roles.channels.iter().filter(|channel| channel.pipeline == ring);
-        let loads = channels.flat_map(|channel| channel.loads.iter().map(|streamed| streamed.load));
-        self.options.num_stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MOST_STAGES).max(2)
+    fn default_pipeline_stages(&self, warp_spec: &WarpSpecialization, pipeline: usize) -> u32 {
+        let channels = warp_spec.channels.iter().filter(|channel| channel.pipeline == pipeline);
+        let loads = channels.flat_map(|channel| channel.loads.iter().map(|is_producer_load| is_producer_load.load));
+        self.options.num_stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MAX_STAGES).max(2)
     }
 }

@@ -19,8 +19,8 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 mutants.push((what, changed));
             };
             let [dropped, doubled] = match within {
-                SubStep::Barrier { always: false } => ["a meeting is left out", "threads meet twice"],
-                SubStep::Barrier { always: true } => ["a step goes on without its meeting", "a step meets twice"],
+                SubStep::Barrier { required: false } => ["a meeting is left out", "threads meet twice"],
+                SubStep::Barrier { required: true } => ["a step goes on without its meeting", "a step meets twice"],
                 SubStep::MmaWaitAll => ["products do not land before threads meet", "products land twice"],
                 SubStep::TmaStoreWait { .. } => {
                     ["the copy engine is not waited for", "the copy engine is waited for twice"]
@@ -35,7 +35,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             let before = at.checked_sub(1).map(|before| &schedule.sequences[body][before]);
             // What the copy engine has written it has read.
             let drained =
-                at > 1 && schedule.sequences[body][at - 2] == Step::Sub(SubStep::TmaStoreWait { written: true });
+                at > 1 && schedule.sequences[body][at - 2] == Step::Sub(SubStep::TmaStoreWait { complete: true });
             let meets = |step: &Step| matches!(step, Step::Sub(SubStep::Barrier { .. }));
             // Whether products or the copy engine are waited for first is no matter.
             let waits = within == SubStep::MmaWaitAll && matches!(next, Step::Sub(SubStep::TmaStoreWait { .. }));
@@ -75,13 +75,15 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
             ("another value is brought", SubStep::ConvertLayout(ConvertLayout { value: crate::ir::Value(0), ..bring })),
             ("another plan of a change", SubStep::ConvertLayout(ConvertLayout { plan: u32::MAX, ..bring })),
         ],
-        SubStep::Barrier { always } => vec![("a meeting is for another reason", SubStep::Barrier { always: !always })],
-        SubStep::TmaStoreWait { written } => {
-            vec![("the copy engine does another thing", SubStep::TmaStoreWait { written: !written })]
+        SubStep::Barrier { required: always } => {
+            vec![("a meeting is for another reason", SubStep::Barrier { required: !always })]
         }
-        SubStep::Split { count, beside } => vec![
-            ("other parts", SubStep::Split { count: 2 * count, beside }),
-            ("other parts", SubStep::Split { count, beside: beside + 1 }),
+        SubStep::TmaStoreWait { complete: written } => {
+            vec![("the copy engine does another thing", SubStep::TmaStoreWait { complete: !written })]
+        }
+        SubStep::Split { count, in_flight: beside } => vec![
+            ("other parts", SubStep::Split { count: 2 * count, in_flight: beside }),
+            ("other parts", SubStep::Split { count, in_flight: beside + 1 }),
         ],
         SubStep::GlobalAccess(_) | SubStep::MmaWaitAll | SubStep::SmemOverflow { .. } => Vec::new(),
     }
