@@ -33,7 +33,7 @@ impl Lowering<'_> {
 
     /// Registers for a value in its layout; tokens have none.
     fn fixed(&mut self, value: Value) -> Option<Fixed> {
-        if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.sync.role_needs(value) {
+        if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.sync.is_live_in_partition(value) {
             return None;
         }
         let layout = match self.info.inference.layout(value) {
@@ -160,7 +160,7 @@ impl Lowering<'_> {
         self.come_due();
         let orbits = self.start_orbits(id, &plan.carried_mmas);
         let schedule = Rc::clone(&self.schedule);
-        self.see(schedule.steps(plan.body), true);
+        self.init_try_wait(schedule.steps(plan.body), true);
         let enter = match &dealt {
             Some(dealt) => dealt.some,
             None => self.b.setp(Cmp::Lt, ty, counter, upper),
@@ -204,7 +204,7 @@ impl Lowering<'_> {
         let more = self.next_round(&turning);
         self.b.bra_if(more, false, head, true);
         self.hoist(plan.body, before);
-        self.see(schedule.steps(plan.body), false);
+        self.init_try_wait(schedule.steps(plan.body), false);
         self.leave_orbits(&orbits);
         if let Some(leave) = plan.epilogue {
             self.nested_sequence(leave);
@@ -354,7 +354,7 @@ impl Lowering<'_> {
                 self.drain()?;
                 self.come_due();
                 self.stop_turns();
-                self.drain_rings();
+                self.drain_pipelines();
                 self.b.ret();
                 return Ok(());
             }

@@ -67,7 +67,7 @@ impl Lowering<'_> {
         match step {
             Step::End(_) => return self.for_op(id, |lowering| lowering.terminator(id)),
             Step::StripMine(strip) => return self.strip(strip),
-            Step::ConsumerRelease(channels) => return self.give(channels),
+            Step::ConsumerRelease(channels) => return self.release_channels(channels),
             Step::OrderWait(turn) => {
                 self.take_turn(*turn);
                 return Ok(());
@@ -89,7 +89,7 @@ impl Lowering<'_> {
                 return Ok(());
             }
             &Step::ConsumerTryWait(channel) => {
-                self.for_op(id, |lowering| lowering.look(channel as usize));
+                self.for_op(id, |lowering| lowering.try_wait(channel as usize));
                 return Ok(());
             }
             Step::ConsumerWait(wait) => {
@@ -110,7 +110,7 @@ impl Lowering<'_> {
             Step::Mma(plan) => lowering.products(plan),
             &Step::Produce(channel) => lowering.produce(channel as usize),
             &Step::Advance(channel) => {
-                lowering.acquire(channel as usize);
+                lowering.consumer_advance(channel as usize);
                 Ok(())
             }
             Step::For(plan) => lowering.for_loop(plan),

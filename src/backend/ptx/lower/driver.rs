@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::memory::global_symbol;
 use super::state::core::{Dispatch, Params, Report, Smem};
 use super::state::sync_state::SyncState;
-use super::state::sync_state::{BARRIER_BYTES, Ring, Rings, TURN_BYTES};
+use super::state::sync_state::{BARRIER_BYTES, PipelineStates, StageBuffers, TURN_BYTES};
 use super::state::values::{Snapshot, Values};
 use super::state::values::{ThreadCache, Tile};
 use super::state::vector_access;
@@ -139,7 +139,7 @@ pub fn lower<'m>(
     let target = lowering.info.inference.target;
     let layout = lowering.info.layout_text(entry.body);
     let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
-    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.sync.cluster());
+    let (shared_bytes, cluster) = (lowering.schedule.shared_bytes, lowering.sync.cluster_size());
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
     let multiplies = !lowering.info.inference.products.is_empty();
@@ -292,7 +292,7 @@ impl<'m> Lowering<'m> {
         for ring in &roles.pipelines {
             let bytes = ring.num_stages * ring.stage_bytes;
             let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
-            rings.push(Ring { slab, barriers: 0 });
+            rings.push(StageBuffers { smem: slab, barriers: 0 });
         }
         let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
         let turns = if teams > 1 { TURN_BYTES } else { 0 };
@@ -323,18 +323,18 @@ impl<'m> Lowering<'m> {
         }
         let before = self.values.snapshot();
         let positions = Vec::new();
-        self.sync.pipelines = Some(Rings {
-            roles,
-            rings,
-            positions,
-            held: vec![None; count],
-            seen: vec![None; count],
-            leader: None,
-            aside: None,
-            peer: None,
-            far_leader: None,
-            known: None,
-            band: None,
+        self.sync.pipelines = Some(PipelineStates {
+            warp_spec: roles,
+            buffers: rings,
+            states: positions,
+            acquired: vec![None; count],
+            try_wait: vec![None; count],
+            warp_leader: None,
+            opaque_branch: None,
+            peer_rank: None,
+            remote_leader: None,
+            uniform: None,
+            data_partition: None,
         });
         self.report.remarks.teams = (teams > 1).then_some(teams);
         self.report.remarks.bands = (bands > 1).then_some(bands);
@@ -344,13 +344,13 @@ impl<'m> Lowering<'m> {
         self.sync.role = WarpRole::Producer;
         // That is in registers of theirs.
         let rings = self.sync.pipelines.as_mut().expect("rings");
-        (rings.known, rings.band) = (None, None);
+        (rings.uniform, rings.data_partition) = (None, None);
         self.b.place(producer);
         self.reallocate_registers(false, blocks);
         let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
         let idle = self.b.new_label();
         self.b.bra_if(works, true, idle, false);
-        self.start_rings(None);
+        self.init_pipeline_states(None);
         self.run(WarpRole::Producer);
         self.b.place(idle);
         self.b.ret();
@@ -390,14 +390,14 @@ impl<'m> Lowering<'m> {
         self.reallocate_registers(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
-        self.start_rings(Some(leader));
+        self.init_pipeline_states(Some(leader));
         self.start_band(tid);
         let known = self.learn();
-        self.sync.pipelines.as_mut().expect("rings").known = Some(known);
+        self.sync.pipelines.as_mut().expect("rings").uniform = Some(known);
         let grid = self.b.special(Special::NCtaIdX);
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
-        self.sync.pipelines.as_mut().expect("rings").aside = Some((never, aside));
+        self.sync.pipelines.as_mut().expect("rings").opaque_branch = Some((never, aside));
         self.start_turns();
         self.run(WarpRole::Consumer);
         self.b.place(aside);

@@ -29,7 +29,8 @@ const BOTH: u32 = 0b11;
 impl Lowering<'_> {
     /// After an op of the producer: computes it for the peer, and compares what decides about loads.
     pub fn mirror(&mut self, id: OpId) -> Lowered {
-        if self.sync.role != WarpRole::Producer || !self.sync.pairs().is_some_and(|pairs| pairs.peer_ops.contains(&id))
+        if self.sync.role != WarpRole::Producer
+            || !self.sync.multicast().is_some_and(|pairs| pairs.peer_ops.contains(&id))
         {
             return Ok(());
         }
@@ -46,7 +47,7 @@ impl Lowering<'_> {
 
     /// Of those among these values that decide about loads: are they the peer's?
     fn compare(&mut self, values: &[Value]) -> Lowered {
-        let Some(pairs) = self.sync.pairs() else { return Ok(()) };
+        let Some(pairs) = self.sync.multicast() else { return Ok(()) };
         let decides = |value: &&Value| pairs.multicast_loads.values().any(|deciding| deciding.contains(value));
         let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
         for value in deciding {
@@ -66,7 +67,7 @@ impl Lowering<'_> {
     /// At the head of a loop of the producer: where the peer is.
     pub fn mirror_counter(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
         if self.sync.role != WarpRole::Producer
-            || !self.sync.pairs().is_some_and(|pairs| pairs.outer_loops.contains(&id))
+            || !self.sync.multicast().is_some_and(|pairs| pairs.outer_loops.contains(&id))
         {
             return Ok(());
         }
@@ -124,7 +125,7 @@ impl Lowering<'_> {
     }
 
     /// The producer's copies of a load that may be shared. `peer`: the rank of the other block of the pair.
-    pub fn issue_shared(
+    pub fn issue_multicast(
         &mut self,
         load: &TmaLoad,
         deciding: &[Value],
@@ -173,14 +174,14 @@ impl Lowering<'_> {
         if same.is_some() {
             self.b.bra(end, true);
             self.b.place(apart);
-            self.issue(load, stage, barrier, true)?;
+            self.issue_loads(load, stage, barrier, true)?;
             self.b.place(end);
         }
         Ok(())
     }
 
     /// The producer's copies of a load for this block. `cluster`: it is one of a cluster.
-    pub fn issue(&mut self, load: &TmaLoad, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
+    pub fn issue_loads(&mut self, load: &TmaLoad, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
         let op = self.module.op(load.load);
         let map = self.tensor_map_address(&load.map);
         for part in &load.boxes {
@@ -192,7 +193,7 @@ impl Lowering<'_> {
     }
 
     /// Indices that decide whether a load is shared; `None` if it never is.
-    pub fn deciding(roles: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
+    pub fn multicast_indices(roles: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
         roles.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
     }
 }

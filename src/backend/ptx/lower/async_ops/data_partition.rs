@@ -14,20 +14,20 @@ impl Lowering<'_> {
             let band = self.b.reg(band, RegClass::B32);
             // The same in all lanes, and ptxas knows it.
             let band = self.b.shfl(ShflMode::Idx, band, 0u32).reg();
-            self.sync.pipelines.as_mut().expect("rings").band = Some(band);
+            self.sync.pipelines.as_mut().expect("rings").data_partition = Some(band);
         }
     }
 
     /// The band that a group of warps makes; of who loads for all of them the first one.
     pub fn band(&mut self, op: &Op) -> Lowered {
-        let band = self.sync.pipelines.as_ref().and_then(|rings| rings.band);
+        let band = self.sync.pipelines.as_ref().and_then(|rings| rings.data_partition);
         self.single(op.results[0], band.map_or(Operand::Imm(0), Operand::from));
         Ok(())
     }
 
     /// From where the boxes of this band of rows lie as those of the first one lie from the base.
     pub fn outbox_of_band(&mut self, base: Operand, bytes: u32) -> Operand {
-        let (bands, band) = (self.info.bands, self.sync.pipelines.as_ref().and_then(|rings| rings.band));
+        let (bands, band) = (self.info.bands, self.sync.pipelines.as_ref().and_then(|rings| rings.data_partition));
         match band {
             Some(band) => {
                 let base = self.b.reg(base, RegClass::B32);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use crate::backend::ptx::inst::{Operand, Reg, RegClass};
 use crate::backend::ptx::lower::Lowering;
-use crate::backend::ptx::lower::state::sync_state::{Flight, Release};
+use crate::backend::ptx::lower::state::sync_state::{Flight, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};
 
@@ -31,7 +31,7 @@ pub struct Orbit {
 
 impl Lowering<'_> {
     /// Notes products that have been issued, the last of them by this op.
-    pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<Release>) {
+    pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<StageRelease>) {
         let issued = if self.products_beside(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
         let place = self.module.op(last).loc.0;
         self.sync.mmas.running.push(Flight { results, releases, issued, place });
@@ -52,7 +52,7 @@ impl Lowering<'_> {
         }
         if let Some(value) = land.release_after {
             let kept = std::mem::take(&mut self.sync.mmas.kept);
-            self.give_back(&kept, Some(value));
+            self.release_stages(&kept, Some(value));
             return self.land_here(land.pending, false);
         }
         self.sync.mmas.due.push_back(land.pending);
@@ -73,7 +73,7 @@ impl Lowering<'_> {
     pub fn await_as(&mut self, wait: &ConsumerWait) {
         match wait.sunk {
             true => self.sync.mmas.arriving.push_back(wait.channel as usize),
-            false => self.await_channel(wait.channel as usize),
+            false => self.consumer_wait(wait.channel as usize),
         }
     }
 
@@ -83,7 +83,7 @@ impl Lowering<'_> {
         let body = module.op(id).regions[0];
         let mut orbits = Vec::new();
         for plan in plans {
-            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_paired(channel)).collect();
+            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_clustered(channel)).collect();
             let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
             let releases = releases.collect();
             let args = &module.block(body).args;
@@ -111,7 +111,9 @@ impl Lowering<'_> {
             let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
             for (place, &(register, _)) in orbit.releases.iter().enumerate() {
                 match releases.get(place) {
-                    Some(&Release::Stage(barrier, _)) => self.b.mov_to(register, barrier),
+                    Some(&StageRelease { barrier: ReleaseBarrier::Now(barrier), .. }) => {
+                        self.b.mov_to(register, barrier)
+                    }
                     _ => self.b.mov_to(register, Operand::Imm(0)),
                 }
             }
@@ -127,7 +129,11 @@ impl Lowering<'_> {
 
 impl Orbit {
     fn flight(&self, results: &[Value]) -> Flight {
-        let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
+        let releases = self
+            .releases
+            .iter()
+            .map(|&(register, paired)| StageRelease { barrier: ReleaseBarrier::Carried(register), cluster: paired })
+            .collect();
         Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place }
     }
 }

@@ -48,7 +48,7 @@ impl Lowering<'_> {
     /// Stages of a ring that an iteration takes, but for what brings it to the same stage and parity.
     fn taken(&mut self, ring: usize, takes: &StageCount) -> Lowered<Operand> {
         let module = self.module;
-        let period = 2 * self.sync.stages_of_ring(ring);
+        let period = 2 * self.sync.num_stages(ring);
         let mut all = Operand::from(takes.fixed);
         for &id in &takes.per_iteration_of {
             let op = module.op(id);
@@ -87,7 +87,7 @@ impl Lowering<'_> {
 
     /// The other team has this turn in the next iteration.
     pub fn pass_turn(&mut self, turn: OrderPoint) {
-        let Some(leader) = self.sync.leader() else { return };
+        let Some(leader) = self.sync.warp_leader() else { return };
         if turn == OrderPoint::SideEffects && self.schedule.sends().next().is_some() {
             self.b.bulk_wait(0, false);
         }

@@ -5,12 +5,12 @@ use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::lower::Lowered;
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
-use crate::backend::ptx::lower::state::sync_state::{BARRIER_BYTES, EMPTY, Position, Ring, TURNS};
+use crate::backend::ptx::lower::state::sync_state::{BARRIER_BYTES, EMPTY, PipelineState, StageBuffers, TURNS};
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
     /// One thread prepares all barriers of the rings.
-    pub fn init_barriers(&mut self, rings: &[Ring], roles: &WarpSpecialization, warps: u32) {
+    pub fn init_barriers(&mut self, rings: &[StageBuffers], roles: &WarpSpecialization, warps: u32) {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
@@ -38,16 +38,16 @@ impl Lowering<'_> {
         }
     }
 
-    pub fn start_rings(&mut self, leader: Option<Reg>) {
+    pub fn init_pipeline_states(&mut self, leader: Option<Reg>) {
         let rings = self.sync.pipelines.as_mut().expect("rings");
-        rings.leader = leader;
+        rings.warp_leader = leader;
         let b = &mut self.b;
         let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
-        rings.positions = rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
-        if rings.roles.multicast.is_some() {
+        rings.states = rings.buffers.iter().map(|_| PipelineState { index: zero(b), phase: zero(b) }).collect();
+        if rings.warp_spec.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
-            rings.peer = Some(b.xor(Ty::B32, rank, 1u32).reg());
-            rings.far_leader = leader.map(|leader| match self.sync.peer.in_step {
+            rings.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());
+            rings.remote_leader = leader.map(|leader| match self.sync.peer.in_step {
                 Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
                 None => leader,
             });
@@ -57,16 +57,16 @@ impl Lowering<'_> {
     /// Waits for a free stage, and has the loads of a channel copied there.
     pub fn produce(&mut self, channel: usize) -> Lowered {
         self.remark_channel(channel);
-        let (barrier, stage) = self.free_stage(channel);
+        let (barrier, stage) = self.producer_acquire(channel);
         let rings = self.sync.pipelines.take().expect("rings");
-        let this = &rings.roles.channels[channel];
+        let this = &rings.warp_spec.channels[channel];
         self.b.mbarrier_expect_tx(&barrier, this.bytes());
         let mut result = Ok(());
         for load in &this.loads {
-            let deciding = Self::deciding(&rings.roles, load.load);
-            result = result.and(self.for_op(load.load, |lowering| match (rings.peer, deciding) {
-                (Some(peer), Some(deciding)) => lowering.issue_shared(load, deciding, stage, &barrier, peer),
-                (peer, _) => lowering.issue(load, stage, &barrier, peer.is_some()),
+            let deciding = Self::multicast_indices(&rings.warp_spec, load.load);
+            result = result.and(self.for_op(load.load, |lowering| match (rings.peer_rank, deciding) {
+                (Some(peer), Some(deciding)) => lowering.issue_multicast(load, deciding, stage, &barrier, peer),
+                (peer, _) => lowering.issue_loads(load, stage, &barrier, peer.is_some()),
             }));
         }
         self.sync.pipelines = Some(rings);
@@ -75,15 +75,15 @@ impl Lowering<'_> {
 
     /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
     /// then on nobody writes into the shared memory of this block, nor tells it anything.
-    pub fn drain_rings(&mut self) {
+    pub fn drain_pipelines(&mut self) {
         let Some(rings) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else { return };
         let mut channels = Vec::new();
-        for (index, ring) in rings.roles.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
-            let channel = rings.roles.channels.iter().position(|channel| channel.pipeline == index);
+        for (index, ring) in rings.warp_spec.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
+            let channel = rings.warp_spec.channels.iter().position(|channel| channel.pipeline == index);
             channels.extend(channel.map(|channel| (channel, ring.num_stages)));
         }
         for (channel, stages) in channels {
-            (0..stages).for_each(|_| drop(self.free_stage(channel)));
+            (0..stages).for_each(|_| drop(self.producer_acquire(channel)));
         }
     }
 }

@@ -68,7 +68,7 @@ impl Lowering<'_> {
         let view = self.module.op(send.op).operand_group("view")[0];
         let layout = self.schedule.layout(send.layout).clone();
         let stage = send.staging.as_ref().and_then(|outbox| outbox.channel);
-        let base = stage.map_or(Some(Operand::Smem), |channel| self.sync.stage_of(channel)).ok_or(OTHERWISE)?;
+        let base = stage.map_or(Some(Operand::Smem), |channel| self.sync.acquired_smem(channel)).ok_or(OTHERWISE)?;
         let store = BoxStore {
             send,
             base,

@@ -83,18 +83,18 @@ impl Lowering<'_> {
             self.await_turn();
         }
         let start = self.b.num_lines();
-        let group = self.sync.known_group();
+        let group = self.sync.warp_group();
         MmaPlan::lower_together(&mut self.b, thread, group, &parts);
         if turn.release {
             self.end_turn();
         }
         let (first, last) = (members[0], members[members.len() - 1]);
         self.report.remarks.product(module, first, self.info.whole_shapes(members), self.b.lines_from(start));
-        let releases = self.sync.releases_of(gives);
+        let releases = self.sync.take_releases(gives);
         if self.info.run_on(members) {
             self.launch(last, self.info.results_of(members), releases);
         } else {
-            self.give_back(&releases, None);
+            self.release_stages(&releases, None);
         }
         for ((&id, plan), registers) in members.iter().zip(&plans).zip(registers) {
             let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
@@ -106,7 +106,7 @@ impl Lowering<'_> {
 
     /// Rows of the panels in which a streamed tile stands.
     fn rows_in_stage(&self, load: OpId) -> Option<i64> {
-        Some(self.sync.pipelines.as_ref()?.roles.operand_slot(load)?.panel_rows)
+        Some(self.sync.pipelines.as_ref()?.warp_spec.operand_slot(load)?.panel_rows)
     }
 
     /// Waits until what was written to shared memory can be read there, and takes its addresses.
@@ -140,7 +140,7 @@ impl Lowering<'_> {
         {
             self.need_tile(load)?;
             let loaded = self.info.element_type(self.module.op(load).results[0]);
-            let as_it_is = loaded == self.info.element_type(value) || self.sync.is_streamed(load);
+            let as_it_is = loaded == self.info.element_type(value) || self.sync.is_pipeline_load(load);
             return Ok(match self.rows_in_stage(load) {
                 Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => Brought::Panels(address, rows),
                 _ if as_it_is => Brought::At(address),

@@ -1,7 +1,7 @@
 //! MMAs in flight: waits for them, and the releases that follow.
 
 use super::core::{Lowered, Lowering};
-use super::sync_state::{EMPTY, Flight, Release};
+use super::sync_state::{EMPTY, Flight, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
@@ -22,19 +22,19 @@ impl Lowering<'_> {
 
     /// The tile of a load is read next: the wait for it.
     pub fn need_tile(&mut self, load: OpId) -> Lowered {
-        let Some(channel) = self.sync.unawaited(load) else { return Ok(()) };
+        let Some(channel) = self.sync.unwaited(load) else { return Ok(()) };
         let Some(position) = self.sync.mmas.arriving.iter().position(|&other| other == channel) else {
             return Err("a tile is not waited for where it is read, which is a defect of this crate".to_owned());
         };
         self.sync.mmas.arriving.remove(position);
-        self.for_op(load, |lowering| lowering.await_channel(channel));
+        self.for_op(load, |lowering| lowering.consumer_wait(channel));
         Ok(())
     }
 
     /// The waits of the step that have not come yet.
     pub fn come_due(&mut self) {
         while let Some(channel) = self.sync.mmas.arriving.pop_front() {
-            self.await_channel(channel);
+            self.consumer_wait(channel);
         }
         while let Some(younger) = self.sync.mmas.due.pop_front() {
             self.land(younger);
@@ -57,7 +57,7 @@ impl Lowering<'_> {
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
             // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
             // product finish before the work that was meant to go on meanwhile.
-            self.end_block();
+            self.split_basic_block();
         }
         if std::mem::take(&mut self.sync.mmas.turn) {
             self.await_turn();
@@ -76,7 +76,7 @@ impl Lowering<'_> {
         for flight in landed {
             match keeps {
                 true => self.sync.mmas.kept.extend(flight.releases),
-                false => self.give_back(&flight.releases, None),
+                false => self.release_stages(&flight.releases, None),
             }
         }
         self.b.come_from(before);
@@ -88,28 +88,28 @@ impl Lowering<'_> {
         MmaPlan::wait(&mut self.b, 0);
         self.b.come_from(before);
         for flight in std::mem::take(&mut self.sync.mmas.running) {
-            self.give_back(&flight.releases, None);
+            self.release_stages(&flight.releases, None);
         }
     }
 
     /// Tells the producer that these stages may be filled again: not before a value is computed, if one is given.
-    pub fn give_back(&mut self, releases: &[Release], behind: Option<Value>) {
-        let computed = behind.and_then(|value| self.has_computed(value));
+    pub fn release_stages(&mut self, releases: &[StageRelease], behind: Option<Value>) {
+        let computed = behind.and_then(|value| self.opaque_true_after(value));
         let Some(rings) = &self.sync.pipelines else { return };
-        let (Some(leader), peer) = (rings.leader, rings.peer.zip(rings.far_leader)) else { return };
+        let (Some(leader), peer) = (rings.warp_leader, rings.peer_rank.zip(rings.remote_leader)) else { return };
         let mut now = |teller: Reg| computed.map_or(teller, |computed| self.b.and(Ty::Pred, teller, computed).reg());
         let (leader, peer) = (now(leader), peer.map(|(peer, far_leader)| (peer, now(far_leader))));
         for &release in releases {
-            let (barrier, paired, there) = match release {
-                Release::Stage(barrier, paired) => (barrier, paired, None),
-                Release::Carried(barrier, paired) => (barrier, paired, Some(self.b.setp(Cmp::Ne, Ty::U32, barrier, 0))),
+            let (barrier, there) = match release.barrier {
+                ReleaseBarrier::Now(barrier) => (barrier, None),
+                ReleaseBarrier::Carried(barrier) => (barrier, Some(self.b.setp(Cmp::Ne, Ty::U32, barrier, 0))),
             };
             let arrive = |b: &mut Builder, leader: Reg, bar: Reg, remote: bool| {
                 let arrives = there.map_or(leader, |there| b.and(Ty::Pred, there, leader).reg());
                 b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY), remote));
             };
             arrive(&mut self.b, leader, barrier, false);
-            if let Some((peer, far_leader)) = peer.filter(|_| paired) {
+            if let Some((peer, far_leader)) = peer.filter(|_| release.cluster) {
                 let far = self.b.mapa(barrier, peer).reg();
                 arrive(&mut self.b, far_leader, far, true);
             }
@@ -117,8 +117,8 @@ impl Lowering<'_> {
     }
 
     /// A predicate that always holds. As far as ptxas knows, it depends on this value, so that it is computed before.
-    pub fn has_computed(&mut self, value: Value) -> Option<Reg> {
-        let never = self.sync.never()?;
+    pub fn opaque_true_after(&mut self, value: Value) -> Option<Reg> {
+        let never = self.sync.opaque_false()?;
         let slots = self.values.tiles[value.index()].as_ref()?.slots.clone();
         let mut missing: Option<Reg> = None;
         for slot in slots.iter() {

@@ -111,7 +111,7 @@ impl Lowering<'_> {
 
     /// The group of this thread: only consumers have turns, and they know it.
     fn group(&self) -> Operand {
-        let band = self.sync.pipelines.as_ref().and_then(|rings| rings.band);
-        band.or(self.sync.known_group()).expect("the group of a consumer").into()
+        let band = self.sync.pipelines.as_ref().and_then(|rings| rings.data_partition);
+        band.or(self.sync.warp_group()).expect("the group of a consumer").into()
     }
 }

@@ -1,4 +1,4 @@
-//! Rings: stages of shared memory between the producer, which fills them, and the consumers.
+//! PipelineStates: stages of shared memory between the producer, which fills them, and the consumers.
 //!
 //! A stage has two barriers. *full* completes when the bytes that the producer announced have arrived;
 //! *empty* when every consumer warp has said that its products are done with the stage. Both sides go round
@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use super::core::Lowering;
-use super::sync_state::{BARRIER_BYTES, EMPTY, Held, Position, Seen};
+use super::sync_state::{AcquiredStage, BARRIER_BYTES, EMPTY, PipelineState, TryWaitState};
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::PipelineDesc;
@@ -17,53 +17,54 @@ use crate::backend::ptx::schedule::PipelineDesc;
 impl Lowering<'_> {
     /// What is known of the loads of a channel, for people.
     pub fn remark_channel(&mut self, channel: usize) {
-        let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("rings").roles);
+        let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("rings").warp_spec);
         let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
         for load in &roles.channels[channel].loads {
-            let blocks = self.sync.sharing_blocks(load.load);
+            let blocks = self.sync.multicast_blocks(load.load);
             let way = Way::Streamed { boxes: load.boxes.len() as u32, stages, blocks };
             self.report.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
         }
     }
 
     /// Addresses of the present stage of a ring, full barrier first.
-    pub fn places_of(&mut self, which: usize) -> (Operand, Operand) {
+    pub fn stage_addresses(&mut self, which: usize) -> (Operand, Operand) {
         let rings = self.sync.pipelines.as_ref().expect("rings");
-        let (ring, index) = (rings.rings[which], rings.positions[which].index);
-        let PipelineDesc { num_stages: stages, stage_bytes, .. } = rings.roles.pipelines[which];
-        let known = rings.known.map(|known| known.base);
+        let (ring, index) = (rings.buffers[which], rings.states[which].index);
+        let PipelineDesc { num_stages: stages, stage_bytes, .. } = rings.warp_spec.pipelines[which];
+        let known = rings.uniform.map(|known| known.base);
         let b = &mut self.b;
         let base = known.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
         if stages == 1 {
-            return (b.add(Ty::U32, base, ring.barriers), b.add(Ty::U32, base, ring.slab.offset));
+            return (b.add(Ty::U32, base, ring.barriers), b.add(Ty::U32, base, ring.smem.offset));
         }
         let barrier = b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
         let barrier = b.add(Ty::U32, barrier, ring.barriers);
         let stage = b.mad(Ty::U32, index, i64::from(stage_bytes), base);
-        (barrier, b.add(Ty::U32, stage, ring.slab.offset))
+        (barrier, b.add(Ty::U32, stage, ring.smem.offset))
     }
 
     /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full; then the ring
     /// moves on.
-    pub fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
+    pub fn take_stage(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let rings = self.sync.pipelines.as_ref().expect("rings");
-        let which = rings.roles.channels[channel].pipeline;
-        let (parity, seen) = (rings.positions[which].parity, rings.seen[channel]);
+        let which = rings.warp_spec.channels[channel].pipeline;
+        let (parity, seen) = (rings.states[which].phase, rings.try_wait[channel]);
         let now = self.b.copy(parity, RegClass::B32).into();
-        if let Some(Seen { barrier, stage, .. }) = seen {
+        if let Some(TryWaitState { full_barrier: barrier, smem: stage, .. }) = seen {
             // Who looks ahead moves on.
             let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32).into());
             return (barrier, stage, now);
         }
-        let (barrier, stage) = self.places_of(which);
-        self.move_on(which);
+        let (barrier, stage) = self.stage_addresses(which);
+        self.advance(which);
         (barrier, stage, now)
     }
 
     /// Goes to the next stage of a ring.
-    pub fn move_on(&mut self, which: usize) {
+    pub fn advance(&mut self, which: usize) {
         let rings = self.sync.pipelines.as_ref().expect("rings");
-        let (Position { index, parity }, stages) = (rings.positions[which], rings.roles.pipelines[which].num_stages);
+        let (PipelineState { index, phase: parity }, stages) =
+            (rings.states[which], rings.warp_spec.pipelines[which].num_stages);
         let b = &mut self.b;
         if stages == 1 {
             let flipped = b.xor(Ty::B32, parity, 1u32);
@@ -80,19 +81,19 @@ impl Lowering<'_> {
 
     /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full, for who is about to take
     /// it, or has taken the one before it (`moves_on`).
-    pub fn coming(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
-        let which = self.sync.pipelines.as_ref().expect("rings").roles.channels[channel].pipeline;
+    pub fn next_stage_addresses(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
+        let which = self.sync.pipelines.as_ref().expect("rings").warp_spec.channels[channel].pipeline;
         if moves_on {
-            self.move_on(which);
+            self.advance(which);
         }
-        let (barrier, stage) = self.places_of(which);
-        (barrier, stage, self.sync.pipelines.as_ref().expect("rings").positions[which].parity)
+        let (barrier, stage) = self.stage_addresses(which);
+        (barrier, stage, self.sync.pipelines.as_ref().expect("rings").states[which].phase)
     }
 
     /// Goes past so many stages of a ring, fewer than two rounds.
     pub fn skip_stages(&mut self, ring: usize, count: Operand) {
-        let stages = self.sync.stages_of_ring(ring);
-        let Position { index, parity } = self.sync.pipelines.as_ref().expect("rings").positions[ring];
+        let stages = self.sync.num_stages(ring);
+        let PipelineState { index, phase: parity } = self.sync.pipelines.as_ref().expect("rings").states[ring];
         let all = self.b.add(Ty::U32, index, count);
         let rounds = self.b.div(Ty::U32, all, stages);
         let whole = self.b.mul(Ty::U32, rounds, stages);
@@ -104,8 +105,8 @@ impl Lowering<'_> {
     }
 
     /// Waits for the next stage to be free; its full barrier and its address.
-    pub fn free_stage(&mut self, channel: usize) -> (Addr, Reg) {
-        let (barrier, stage, parity) = self.next_stage_of(channel);
+    pub fn producer_acquire(&mut self, channel: usize) -> (Addr, Reg) {
+        let (barrier, stage, parity) = self.take_stage(channel);
         let barrier = Addr::new(self.b.reg(barrier, RegClass::B32), 0);
         let stage = self.b.reg(stage, RegClass::B32);
         let before = self.b.xor(Ty::B32, parity, 1u32);
@@ -114,17 +115,17 @@ impl Lowering<'_> {
     }
 
     /// The consumers learn where the next tiles of a channel will be.
-    pub fn acquire(&mut self, channel: usize) {
+    pub fn consumer_advance(&mut self, channel: usize) {
         self.remark_channel(channel);
-        let (barrier, stage, parity) = self.next_stage_of(channel);
+        let (barrier, stage, parity) = self.take_stage(channel);
         let barrier = self.b.reg(barrier, RegClass::B32);
         let awaited = Some(self.b.reg(parity, RegClass::B32));
         let rings = self.sync.pipelines.as_mut().expect("rings");
-        let this = &rings.roles.channels[channel];
-        rings.held[channel] = Some(Held { barrier, stage, awaited });
+        let this = &rings.warp_spec.channels[channel];
+        rings.acquired[channel] = Some(AcquiredStage { full_barrier: barrier, smem: stage, parity: awaited });
         for load in &this.loads {
             let address = self.b.add(Ty::U32, stage, load.smem_offset);
-            let address = match rings.band {
+            let address = match rings.data_partition {
                 Some(band) if load.partitions > 1 => {
                     self.b.mad(Ty::U32, band, i64::from(load.bytes / load.partitions), address)
                 }
@@ -135,20 +136,20 @@ impl Lowering<'_> {
     }
 
     /// Waits until the tiles of a channel have arrived.
-    pub fn await_channel(&mut self, channel: usize) {
+    pub fn consumer_wait(&mut self, channel: usize) {
         let Some(rings) = self.sync.pipelines.as_mut() else { return };
-        let Some(held) = rings.held[channel].as_mut() else { return };
-        let Some(parity) = held.awaited.take() else { return };
-        let barrier = Addr::new(held.barrier, 0);
-        match rings.seen[channel] {
-            Some(seen) => self.b.mbarrier_wait_unless(seen.arrived, &barrier, parity),
+        let Some(held) = rings.acquired[channel].as_mut() else { return };
+        let Some(parity) = held.parity.take() else { return };
+        let barrier = Addr::new(held.full_barrier, 0);
+        match rings.try_wait[channel] {
+            Some(seen) => self.b.mbarrier_wait_unless(seen.is_full, &barrier, parity),
             None => self.b.mbarrier_wait(&barrier, parity),
         }
     }
 
     /// Ends a block of code: ptxas does not know that the branch is never taken.
-    pub fn end_block(&mut self) {
-        if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|rings| rings.aside) {
+    pub fn split_basic_block(&mut self) {
+        if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|rings| rings.opaque_branch) {
             self.b.bra_if(never, false, aside, true);
         }
     }

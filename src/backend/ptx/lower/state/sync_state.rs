@@ -16,7 +16,7 @@ pub struct SyncState {
     /// Role of the partition.
     pub role: WarpRole,
     /// The TMA pipelines of a kernel with warp specialization.
-    pub pipelines: Option<Rings>,
+    pub pipelines: Option<PipelineStates>,
     /// MMAs in flight, and waits for them.
     pub mmas: Flights,
     /// The ping-pong group that is lowered.
@@ -41,89 +41,89 @@ impl SyncState {
     }
 
     /// Is this load the producer's?
-    pub fn is_streamed(&self, id: OpId) -> bool {
-        self.pipelines.as_ref().is_some_and(|rings| rings.roles.operand_channel.contains_key(&id))
+    pub fn is_pipeline_load(&self, id: OpId) -> bool {
+        self.pipelines.as_ref().is_some_and(|rings| rings.warp_spec.operand_channel.contains_key(&id))
     }
 
     /// Does the role that is lowered need this carried value or result of a region op?
-    pub fn role_needs(&self, value: Value) -> bool {
+    pub fn is_live_in_partition(&self, value: Value) -> bool {
         match &self.pipelines {
-            Some(rings) if self.role == WarpRole::Producer => rings.roles.producer_live.contains(&value),
+            Some(rings) if self.role == WarpRole::Producer => rings.warp_spec.producer_live.contains(&value),
             _ => true,
         }
     }
 
     /// Stages of a ring.
-    pub fn stages_of_ring(&self, ring: usize) -> u32 {
-        self.pipelines.as_ref().map_or(1, |rings| rings.roles.pipelines[ring].num_stages)
+    pub fn num_stages(&self, ring: usize) -> u32 {
+        self.pipelines.as_ref().map_or(1, |rings| rings.warp_spec.pipelines[ring].num_stages)
     }
 
     /// One thread of each warp, beside a producer.
-    pub fn leader(&self) -> Option<Reg> {
-        self.pipelines.as_ref().and_then(|rings| rings.leader)
+    pub fn warp_leader(&self) -> Option<Reg> {
+        self.pipelines.as_ref().and_then(|rings| rings.warp_leader)
     }
 
     /// Where the stage of a channel begins that is held.
-    pub fn stage_of(&self, channel: u32) -> Option<Operand> {
-        self.pipelines.as_ref()?.held.get(channel as usize)?.map(|held| held.stage)
+    pub fn acquired_smem(&self, channel: u32) -> Option<Operand> {
+        self.pipelines.as_ref()?.acquired.get(channel as usize)?.map(|held| held.smem)
     }
 
     /// A predicate that never holds, which ptxas does not know.
-    pub fn never(&self) -> Option<Reg> {
-        self.pipelines.as_ref()?.aside.map(|(never, _)| never)
+    pub fn opaque_false(&self) -> Option<Reg> {
+        self.pipelines.as_ref()?.opaque_branch.map(|(never, _)| never)
     }
 
     /// The channel of a load whose tile has not been waited for.
-    pub fn unawaited(&self, load: OpId) -> Option<usize> {
+    pub fn unwaited(&self, load: OpId) -> Option<usize> {
         let rings = self.pipelines.as_ref()?;
-        let channel = *rings.roles.operand_channel.get(&load)?;
-        rings.held[channel]?.awaited.map(|_| channel)
+        let channel = *rings.warp_spec.operand_channel.get(&load)?;
+        rings.acquired[channel]?.parity.map(|_| channel)
     }
 
-    pub fn pairs(&self) -> Option<&ClusterMulticast> {
-        self.pipelines.as_ref().and_then(|rings| rings.roles.multicast.as_ref())
+    pub fn multicast(&self) -> Option<&ClusterMulticast> {
+        self.pipelines.as_ref().and_then(|rings| rings.warp_spec.multicast.as_ref())
     }
 
     /// Tile blocks of a cluster.
-    pub fn cluster(&self) -> u32 {
-        if self.pairs().is_some() { CLUSTER_SIZE } else { 1 }
+    pub fn cluster_size(&self) -> u32 {
+        if self.multicast().is_some() { CLUSTER_SIZE } else { 1 }
     }
 
     /// Blocks of the pair that may share the tile of this load.
-    pub fn sharing_blocks(&self, load: OpId) -> u32 {
-        if self.pairs().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
+    pub fn multicast_blocks(&self, load: OpId) -> u32 {
+        if self.multicast().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
     }
 
     /// The stages that are held of these channels, to be given back.
-    pub fn releases_of(&mut self, channels: &[u32]) -> Vec<Release> {
+    pub fn take_releases(&mut self, channels: &[u32]) -> Vec<StageRelease> {
         let Some(rings) = self.pipelines.as_mut() else { return Vec::new() };
-        let Rings { roles, held, .. } = rings;
+        let PipelineStates { warp_spec: roles, acquired: held, .. } = rings;
         let release = |&channel: &u32| {
             let held = held[channel as usize].take()?;
             let paired = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
-            Some(Release::Stage(held.barrier, paired))
+            Some(StageRelease { barrier: ReleaseBarrier::Now(held.full_barrier), cluster: paired })
         };
         channels.iter().filter_map(release).collect()
     }
 
     /// Has the ring of a channel stages that a pair of tile blocks fills together?
-    pub fn is_paired(&self, channel: u32) -> bool {
-        let roles = self.pipelines.as_ref().map(|rings| &rings.roles);
+    pub fn is_clustered(&self, channel: u32) -> bool {
+        let roles = self.pipelines.as_ref().map(|rings| &rings.warp_spec);
         roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
     }
 
-    pub fn known(&self) -> Option<Known> {
-        self.pipelines.as_ref().and_then(|rings| rings.known)
+    pub fn warp_uniform(&self) -> Option<Known> {
+        self.pipelines.as_ref().and_then(|rings| rings.uniform)
     }
 
     /// The number of a warp's group of four, where that is known from the start.
-    pub fn known_group(&self) -> Option<Reg> {
-        self.known().map(|known| known.group)
+    pub fn warp_group(&self) -> Option<Reg> {
+        self.warp_uniform().map(|known| known.group)
     }
 
     /// A zero of 64 bits that ptxas takes for another number in each lane.
-    pub fn known_nothing(&self) -> Option<Reg> {
-        self.known().and_then(|known| known.nothing)
+    pub fn opaque_zero(&self) -> Option<Reg> {
+        self.warp_uniform().and_then(|known| known.nothing)
     }
 }
 
@@ -151,69 +151,77 @@ impl Flights {
 
 /// Where one role is in a ring.
 #[derive(Clone, Copy, Debug)]
-pub struct Position {
+pub struct PipelineState {
     pub index: Reg,
-    pub parity: Reg,
+    pub phase: Reg,
 }
 
 /// A stage that consumers hold.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct AcquiredStage {
     /// Address of its full barrier.
-    pub barrier: Reg,
+    pub full_barrier: Reg,
     /// Its address.
-    pub stage: Operand,
+    pub smem: Operand,
     /// Parity to wait for, until it was waited for.
-    pub awaited: Option<Reg>,
+    pub parity: Option<Reg>,
 }
 
 /// A ring in shared memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Ring {
-    pub slab: Buffer,
+pub struct StageBuffers {
+    pub smem: Buffer,
     pub barriers: u32,
 }
 
 /// The stage that is taken next, as far as a loop has looked ahead.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct TryWaitState {
     /// A predicate: have its tiles been seen to be there?
-    pub arrived: Reg,
+    pub is_full: Reg,
     /// Address of its full barrier.
-    pub barrier: Reg,
+    pub full_barrier: Reg,
     /// Its address.
-    pub stage: Reg,
+    pub smem: Reg,
 }
 
-/// Rings of a kernel and their state.
-pub struct Rings {
-    pub roles: Rc<WarpSpecialization>,
-    pub rings: Vec<Ring>,
-    pub positions: Vec<Position>,
-    pub held: Vec<Option<Held>>,
+/// PipelineStates of a kernel and their state.
+pub struct PipelineStates {
+    pub warp_spec: Rc<WarpSpecialization>,
+    pub buffers: Vec<StageBuffers>,
+    pub states: Vec<PipelineState>,
+    pub acquired: Vec<Option<AcquiredStage>>,
     /// For each channel that a loop looks ahead for: what it has seen.
-    pub seen: Vec<Option<Seen>>,
+    pub try_wait: Vec<Option<TryWaitState>>,
     /// One thread of each consumer warp.
-    pub leader: Option<Reg>,
+    pub warp_leader: Option<Reg>,
     /// A predicate that never holds, and where it would lead.
-    pub aside: Option<(Reg, Label)>,
+    pub opaque_branch: Option<(Reg, Label)>,
     /// The rank of the other tile block of a pair.
-    pub peer: Option<Reg>,
+    pub peer_rank: Option<Reg>,
     /// The thread of each consumer warp that tells the other block.
-    pub far_leader: Option<Reg>,
+    pub remote_leader: Option<Reg>,
     /// What consumers know from the start.
-    pub known: Option<Known>,
+    pub uniform: Option<Known>,
     /// The band of rows that a consumer makes.
-    pub band: Option<Reg>,
+    pub data_partition: Option<Reg>,
 }
 
-/// A stage to be given back once a product has landed. The flag: to both tile blocks of a pair.
+/// The release of a stage: an arrival on its empty barrier.
 #[derive(Clone, Copy, Debug)]
-pub enum Release {
-    /// The one with this full barrier.
-    Stage(Reg, bool),
-    /// The one whose full barrier the register names, if it is not 0.
-    Carried(Reg, bool),
+pub struct StageRelease {
+    pub barrier: ReleaseBarrier,
+    /// Both tile blocks of the cluster fill the stage, so the release is for both producers.
+    pub cluster: bool,
+}
+
+/// The full barrier of a stage that is released.
+#[derive(Clone, Copy, Debug)]
+pub enum ReleaseBarrier {
+    /// The address of the full barrier.
+    Now(Reg),
+    /// A register that a loop carries: the address, or 0 if there is nothing to release.
+    Carried(Reg),
 }
 
 /// What runs, and the waits that are to come.
@@ -226,7 +234,7 @@ pub struct Flights {
     /// Channels whose tiles it waits for.
     pub arriving: VecDeque<usize>,
     /// What products that have landed keep.
-    pub kept: Vec<Release>,
+    pub kept: Vec<StageRelease>,
     /// A turn to work begins where the next late wait stands.
     pub turn: bool,
 }
@@ -237,7 +245,7 @@ pub struct Flight {
     /// What it computes.
     pub results: Vec<Value>,
     /// What it reads.
-    pub releases: Vec<Release>,
+    pub releases: Vec<StageRelease>,
     /// Lines of code before it was issued; none where no block of code may end before the wait.
     pub issued: usize,
     /// The user's place of it.

@@ -30,7 +30,8 @@ impl Lowering<'_> {
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
         let lanes = WARP.trailing_zeros() as usize;
         let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
-        match self.sync.known().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0)) {
+        match self.sync.warp_uniform().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0))
+        {
             Some(first) => self.linear_of(first.into(), &images),
             None => self.linear_in_thread(&images),
         }
@@ -67,7 +68,7 @@ impl Lowering<'_> {
 
     /// Lets ptxas think that lanes load different numbers.
     pub fn apart_in_lanes(&mut self, id: OpId, base: Operand) -> Operand {
-        match self.sync.known_nothing().filter(|_| self.is_lone_number(id)) {
+        match self.sync.opaque_zero().filter(|_| self.is_lone_number(id)) {
             Some(nothing) => self.b.add(Ty::S64, base, Operand::from(nothing)),
             None => base,
         }
