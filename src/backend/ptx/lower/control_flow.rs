@@ -146,23 +146,23 @@ impl Lowering<'_> {
         self.bring_all(&plan.hoisted)?;
         let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.carried_in(arg, body)).collect();
         self.assign(&carried, op.group(3))?;
-        let dealt = match &plan.pingpong {
-            Some(deal) => Some(self.deal(deal, [lower, upper, step], ty)?),
+        let range = match &plan.pingpong {
+            Some(deal) => Some(self.begin_pingpong(deal, [lower, upper, step], ty)?),
             None => None,
         };
-        let (lower, step) = dealt.as_ref().map_or((lower, step), |dealt| (dealt.first, dealt.step));
+        let (lower, step) = range.as_ref().map_or((lower, step), |range| (range.first, range.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
         let running = match &plan.cp_async {
             Some(ahead) => Some(self.start_pipeline(id, Rc::clone(ahead), counter, upper, step, ty)?),
             None => None,
         };
-        self.come_due();
-        let orbits = self.start_orbits(id, &plan.carried_mmas);
+        self.flush_sunk_waits();
+        let carried_mmas = self.start_carried(id, &plan.carried_mmas);
         let schedule = Rc::clone(&self.schedule);
         self.init_try_wait(schedule.steps(plan.body), true);
-        let enter = match &dealt {
-            Some(dealt) => dealt.some,
+        let enter = match &range {
+            Some(range) => range.is_some,
             None => self.b.setp(Cmp::Lt, ty, counter, upper),
         };
         self.b.bra_if(enter, true, end, true);
@@ -177,12 +177,12 @@ impl Lowering<'_> {
             self.b.pragma("nounroll");
         }
         self.single(args[0], counter.into());
-        self.mirror_counter(id, counter, ty)?;
+        self.counter_of_peer(id, counter, ty)?;
         for (&arg, fixed) in args[1..].iter().zip(&carried) {
             self.bind(arg, fixed);
         }
         let mark = self.mark();
-        self.enter_orbits(&orbits);
+        self.enter_carried(&carried_mmas);
         if let Some(running) = &running {
             self.advance_pipeline(running);
             if running.is_own() {
@@ -192,11 +192,11 @@ impl Lowering<'_> {
         self.regions.push(Frame::of_loop(Opcode::For, (carried.clone(), next), None));
         self.region(plan.body);
         self.regions.pop();
-        self.close_orbits(&orbits);
+        self.close_carried(&carried_mmas);
         self.release(mark);
         self.b.place(next);
-        if dealt.is_some() {
-            self.skip_iteration();
+        if range.is_some() {
+            self.skip_peer_iteration();
         }
         if let Some(running) = running.as_ref().filter(|running| !running.is_own()) {
             self.refill_pipeline(id, running, counter, upper, step, ty)?;
@@ -205,7 +205,7 @@ impl Lowering<'_> {
         self.b.bra_if(more, false, head, true);
         self.hoist(plan.body, before);
         self.init_try_wait(schedule.steps(plan.body), false);
-        self.leave_orbits(&orbits);
+        self.leave_carried(&carried_mmas);
         if let Some(leave) = plan.epilogue {
             self.nested_sequence(leave);
         }
@@ -267,7 +267,7 @@ impl Lowering<'_> {
         self.assign(&carried, op.group(0))?;
         let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
         let (head, end) = (self.b.new_label(), self.b.new_label());
-        self.come_due();
+        self.flush_sunk_waits();
         let before = self.b.num_lines();
         self.b.place(head);
         for (&arg, fixed) in args.iter().zip(&carried) {
@@ -290,16 +290,16 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;
-        self.come_due();
+        self.flush_sunk_waits();
         let mut results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
-        let running = self.sync.mmas.running();
+        let running = self.sync.mmas.snapshot();
         let mut left = running.len();
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
-                left = self.sync.mmas.run_again(running.clone());
+                left = self.sync.mmas.replace(running.clone());
                 self.b.place(otherwise);
             }
             let exit = Some((results.clone(), end));
@@ -308,12 +308,12 @@ impl Lowering<'_> {
             if let Some(Frame { exit: Some((led, _)), .. }) = self.regions.pop() {
                 results = led;
             }
-            self.come_due();
+            self.flush_sunk_waits();
             if index == 0 && arms.len() > 1 {
                 self.b.bra(end, true);
             }
         }
-        if self.sync.mmas.running().len() != left {
+        if self.sync.mmas.snapshot().len() != left {
             return Err("a product has landed in one branch alone, which is a defect of this crate".to_owned());
         }
         self.b.place(end);
@@ -352,8 +352,8 @@ impl Lowering<'_> {
             Opcode::Return => {
                 self.flush_private()?;
                 self.drain()?;
-                self.come_due();
-                self.stop_turns();
+                self.flush_sunk_waits();
+                self.drain_order();
                 self.drain_pipelines();
                 self.b.ret();
                 return Ok(());
@@ -375,7 +375,7 @@ impl Lowering<'_> {
         let quiet = frame.quiet;
         self.assign(&targets, &op.operands)?;
         if !quiet {
-            self.come_due();
+            self.flush_sunk_waits();
         }
         if !falls_through {
             self.b.bra(label, true);

@@ -19,9 +19,9 @@ impl Lowering<'_> {
                 continue;
             }
             let id = self.op_of(step);
-            let done = self.step(step, id).and_then(|()| self.mirror(id));
+            let done = self.step(step, id).and_then(|()| self.compute_for_peer(id));
             if !(step.is_wait() || matches!(step, Step::End(_) | Step::ExpOrderWait { sunk: true, .. })) {
-                self.come_due();
+                self.flush_sunk_waits();
             }
             // A step that fails does not do all that it would.
             let rest = std::mem::take(&mut self.smem.sub_steps);
@@ -69,23 +69,23 @@ impl Lowering<'_> {
             Step::StripMine(strip) => return self.strip(strip),
             Step::ConsumerRelease(channels) => return self.release_channels(channels),
             Step::OrderWait(turn) => {
-                self.take_turn(*turn);
+                self.pingpong_wait(*turn);
                 return Ok(());
             }
             Step::OrderArrive(turn) => {
-                self.pass_turn(*turn);
+                self.pingpong_arrive(*turn);
                 return Ok(());
             }
             &Step::ExpOrderWait { sunk: late, .. } => {
-                self.begin_turn(late);
+                self.exp_order_wait(late);
                 return Ok(());
             }
             &Step::ExpOrderArrive(exponentials) => {
-                self.end_turn_behind(exponentials);
+                self.order_arrive_after(exponentials);
                 return Ok(());
             }
             Step::MmaWait(land) => {
-                self.land_as(land);
+                self.mma_wait(land);
                 return Ok(());
             }
             &Step::ConsumerTryWait(channel) => {
@@ -93,7 +93,7 @@ impl Lowering<'_> {
                 return Ok(());
             }
             Step::ConsumerWait(wait) => {
-                self.for_op(id, |lowering| lowering.await_as(wait));
+                self.for_op(id, |lowering| lowering.consumer_wait_step(wait));
                 return Ok(());
             }
             Step::Mma(plan) => plan.ops.iter().try_for_each(|&id| self.check(id))?,
@@ -152,7 +152,7 @@ impl Lowering<'_> {
             | InlinePtx => self.elementwise(id),
             Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
-            GetBand => self.band(op),
+            GetBand => self.data_partition_id(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
             MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),
@@ -216,7 +216,7 @@ impl Lowering<'_> {
         for (&result, special) in op.results.iter().zip(registers) {
             if self.info.use_counts[result.index()] > 0 {
                 let mut value = self.b.special(special);
-                if special == CtaIdX && self.sync.peer.active {
+                if special == CtaIdX && self.sync.peer.is_active {
                     value = self.b.xor(Ty::B32, value, 1u32);
                 }
                 self.single(result, value);

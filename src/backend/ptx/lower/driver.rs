@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::memory::global_symbol;
 use super::state::core::{Dispatch, Params, Report, Smem};
 use super::state::sync_state::SyncState;
-use super::state::sync_state::{BARRIER_BYTES, PipelineStates, StageBuffers, TURN_BYTES};
+use super::state::sync_state::{BARRIER_BYTES, ORDER_BARRIER_BYTES, PipelineStates, StageBuffers};
 use super::state::values::{Snapshot, Values};
 use super::state::values::{ThreadCache, Tile};
 use super::state::vector_access;
@@ -295,7 +295,7 @@ impl<'m> Lowering<'m> {
             rings.push(StageBuffers { smem: slab, barriers: 0 });
         }
         let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
-        let turns = if teams > 1 { TURN_BYTES } else { 0 };
+        let turns = if teams > 1 { ORDER_BARRIER_BYTES } else { 0 };
         let barriers =
             self.smem.memory.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
@@ -303,11 +303,11 @@ impl<'m> Lowering<'m> {
             ring.barriers = next;
             next += plan.num_stages * BARRIER_BYTES;
         }
-        self.sync.group.barriers = next;
+        self.sync.group.order_barriers = next;
         self.info.allocate_staging_buffers(body, Some(&roles), &mut self.smem.memory);
         self.plan(body, Some(Rc::clone(&roles)));
         self.fetch_store_maps()?;
-        self.compare_ways(body, &roles)?;
+        self.compare_trip_counts(body, &roles)?;
         self.init_barriers(&rings, &roles, warps * bands);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();
@@ -391,14 +391,14 @@ impl<'m> Lowering<'m> {
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.init_pipeline_states(Some(leader));
-        self.start_band(tid);
-        let known = self.learn();
+        self.init_data_partition(tid);
+        let known = self.init_warp_uniform();
         self.sync.pipelines.as_mut().expect("rings").uniform = Some(known);
         let grid = self.b.special(Special::NCtaIdX);
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
         self.sync.pipelines.as_mut().expect("rings").opaque_branch = Some((never, aside));
-        self.start_turns();
+        self.init_order();
         self.run(WarpRole::Consumer);
         self.b.place(aside);
         self.b.trap();

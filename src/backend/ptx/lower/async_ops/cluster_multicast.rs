@@ -28,17 +28,17 @@ const BOTH: u32 = 0b11;
 
 impl Lowering<'_> {
     /// After an op of the producer: computes it for the peer, and compares what decides about loads.
-    pub fn mirror(&mut self, id: OpId) -> Lowered {
+    pub fn compute_for_peer(&mut self, id: OpId) -> Lowered {
         if self.sync.role != WarpRole::Producer
             || !self.sync.multicast().is_some_and(|pairs| pairs.peer_ops.contains(&id))
         {
             return Ok(());
         }
-        self.op_of_peer(id)?;
-        self.compare(&self.module.op(id).results)
+        self.op_for_peer(id)?;
+        self.compare_with_peer(&self.module.op(id).results)
     }
 
-    fn op_of_peer(&mut self, id: OpId) -> Lowered {
+    fn op_for_peer(&mut self, id: OpId) -> Lowered {
         for &result in &self.module.op(id).results {
             self.sync.peer.tiles.entry(result).or_default();
         }
@@ -46,26 +46,26 @@ impl Lowering<'_> {
     }
 
     /// Of those among these values that decide about loads: are they the peer's?
-    fn compare(&mut self, values: &[Value]) -> Lowered {
+    fn compare_with_peer(&mut self, values: &[Value]) -> Lowered {
         let Some(pairs) = self.sync.multicast() else { return Ok(()) };
         let decides = |value: &&Value| pairs.multicast_loads.values().any(|deciding| deciding.contains(value));
         let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
         for value in deciding {
-            let (own, other) = self.both(value)?;
+            let (own, other) = self.of_both_blocks(value)?;
             let ty = if self.module.dtype(value) == DType::I64 { Ty::U64 } else { Ty::U32 };
             let same = self.b.setp(Cmp::Eq, ty, own, other);
-            self.sync.peer.same.insert(value, same);
+            self.sync.peer.equal_indices.insert(value, same);
         }
         Ok(())
     }
 
     /// A scalar of this block, and of its peer.
-    fn both(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
+    fn of_both_blocks(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
         Ok((self.scalar(value)?, self.as_peer(|lowering| lowering.scalar(value))?))
     }
 
     /// At the head of a loop of the producer: where the peer is.
-    pub fn mirror_counter(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
+    pub fn counter_of_peer(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
         if self.sync.role != WarpRole::Producer
             || !self.sync.multicast().is_some_and(|pairs| pairs.outer_loops.contains(&id))
         {
@@ -73,22 +73,22 @@ impl Lowering<'_> {
         }
         let op = self.module.op(id);
         let arg = self.module.block(op.regions[0]).args[0];
-        let (own, other) = self.both(op.group(0)[0])?;
+        let (own, other) = self.of_both_blocks(op.group(0)[0])?;
         let apart = self.b.sub(ty, other, own);
         let counter = self.b.add(ty, counter, apart);
         let layout = Layout::replicated(&[], self.info.inference.num_warps);
         self.sync.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
-        self.compare(&[arg])
+        self.compare_with_peer(&[arg])
     }
 
     /// Before the roles part: do the blocks of a pair go round their outermost loops equally often?
-    pub fn compare_ways(&mut self, body: BlockId, roles: &WarpSpecialization) -> Lowered {
+    pub fn compare_trip_counts(&mut self, body: BlockId, roles: &WarpSpecialization) -> Lowered {
         let Some(pairs) = &roles.multicast else { return Ok(()) };
         let module = self.module;
         for &id in module.block(body).ops.iter().filter(|id| pairs.bound_ops.contains(id)) {
             self.nested_op(id)?;
             if pairs.peer_ops.contains(&id) {
-                self.op_of_peer(id)?;
+                self.op_for_peer(id)?;
             }
         }
         for &id in &pairs.outer_loops {
@@ -96,13 +96,13 @@ impl Lowering<'_> {
             let start = op.group(0)[0];
             let ty = counter_type(module.dtype(start), op.flag(Flag::UnsignedCmp))?;
             let (end, step) = (self.scalar(op.group(1)[0])?, self.scalar(op.group(2)[0])?);
-            let (own, other) = self.both(start)?;
+            let (own, other) = self.of_both_blocks(start)?;
             let [own, other] = [own, other].map(|start| num_iterations(&mut self.b, start, end, step, ty));
             let mut same = self.b.setp(Cmp::Eq, ty, own, other);
-            if let Some(before) = self.sync.peer.in_step {
+            if let Some(before) = self.sync.peer.in_lockstep {
                 same = self.b.and(Ty::Pred, before, same).reg();
             }
-            self.sync.peer.in_step = Some(same);
+            self.sync.peer.in_lockstep = Some(same);
         }
         Ok(())
     }
@@ -110,15 +110,15 @@ impl Lowering<'_> {
     /// Lowers something with the peer's place in the grid.
     fn as_peer<T>(&mut self, lower: impl FnOnce(&mut Self) -> Lowered<T>) -> Lowered<T> {
         let cached = std::mem::take(&mut self.values.conversions);
-        self.change_places();
+        self.swap_peer_tiles();
         let result = lower(self);
-        self.change_places();
+        self.swap_peer_tiles();
         self.values.conversions = cached;
         result
     }
 
-    fn change_places(&mut self) {
-        self.sync.peer.active = !self.sync.peer.active;
+    fn swap_peer_tiles(&mut self) {
+        self.sync.peer.is_active = !self.sync.peer.is_active;
         for (value, tile) in &mut self.sync.peer.tiles {
             std::mem::swap(&mut self.values.tiles[value.index()], tile);
         }
@@ -133,12 +133,13 @@ impl Lowering<'_> {
         barrier: &Addr,
         peer: Reg,
     ) -> Lowered {
-        let same: Vec<Reg> = deciding.iter().filter_map(|value| self.sync.peer.same.get(value).copied()).collect();
+        let same: Vec<Reg> =
+            deciding.iter().filter_map(|value| self.sync.peer.equal_indices.get(value).copied()).collect();
         if same.len() != deciding.len() {
             return Err("an index is unknown for the other block".to_owned());
         }
         let same =
-            same.into_iter().chain(self.sync.peer.in_step).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
+            same.into_iter().chain(self.sync.peer.in_lockstep).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
         let (apart, end) = (self.b.new_label(), self.b.new_label());
         if let Some(same) = same {
             self.b.bra_if(same, true, apart, true);

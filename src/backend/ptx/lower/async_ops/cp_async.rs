@@ -105,7 +105,7 @@ impl Lowering<'_> {
     pub fn advance_pipeline(&mut self, running: &Running) {
         self.b.cp_async_wait(running.pipeline.stages as u32 - 2);
         if running.pipeline.async_mma {
-            self.land_all();
+            self.wait_all_mmas();
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
         if running.pipeline.barrier_at_head {
@@ -161,7 +161,7 @@ impl Lowering<'_> {
     /// On the way out of the loop: its products have landed.
     pub fn land_pipeline(&mut self, running: &Running) {
         if running.pipeline.async_mma {
-            self.land_all();
+            self.wait_all_mmas();
         }
     }
 

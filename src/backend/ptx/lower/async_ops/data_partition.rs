@@ -7,7 +7,7 @@ use crate::ir::Op;
 
 impl Lowering<'_> {
     /// Which band of rows this warp helps to make, where there are several.
-    pub fn start_band(&mut self, tid: Operand) {
+    pub fn init_data_partition(&mut self, tid: Operand) {
         if self.info.bands > 1 {
             let threads = self.info.inference.num_warps as u32 * WARP;
             let band = self.b.shr(Ty::U32, tid, threads.trailing_zeros());
@@ -19,14 +19,14 @@ impl Lowering<'_> {
     }
 
     /// The band that a group of warps makes; of who loads for all of them the first one.
-    pub fn band(&mut self, op: &Op) -> Lowered {
+    pub fn data_partition_id(&mut self, op: &Op) -> Lowered {
         let band = self.sync.pipelines.as_ref().and_then(|rings| rings.data_partition);
         self.single(op.results[0], band.map_or(Operand::Imm(0), Operand::from));
         Ok(())
     }
 
     /// From where the boxes of this band of rows lie as those of the first one lie from the base.
-    pub fn outbox_of_band(&mut self, base: Operand, bytes: u32) -> Operand {
+    pub fn staging_of_partition(&mut self, base: Operand, bytes: u32) -> Operand {
         let (bands, band) = (self.info.bands, self.sync.pipelines.as_ref().and_then(|rings| rings.data_partition));
         match band {
             Some(band) => {

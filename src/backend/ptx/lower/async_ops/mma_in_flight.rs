@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use crate::backend::ptx::inst::{Operand, Reg, RegClass};
 use crate::backend::ptx::lower::Lowering;
-use crate::backend::ptx::lower::state::sync_state::{Flight, ReleaseBarrier, StageRelease};
+use crate::backend::ptx::lower::state::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};
 
@@ -16,29 +16,29 @@ use crate::ir::{OpId, Value};
 const FEW_PRODUCTS: usize = 2;
 
 /// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
-pub struct Orbit {
+pub struct CarriedMmaRegs {
     /// The carried values that it accumulates on.
     arguments: Vec<Value>,
     /// Its results, which are carried on.
     results: Vec<Value>,
     /// The loop's results.
-    after: Vec<Value>,
+    loop_results: Vec<Value>,
     /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
     releases: Vec<(Reg, bool)>,
     /// The user's place of the product.
-    place: u32,
+    loc: u32,
 }
 
 impl Lowering<'_> {
     /// Notes products that have been issued, the last of them by this op.
-    pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<StageRelease>) {
-        let issued = if self.products_beside(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
+    pub fn push_mma(&mut self, last: OpId, results: Vec<Value>, releases: Vec<StageRelease>) {
+        let issued = if self.mmas_in_block(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
         let place = self.module.op(last).loc.0;
-        self.sync.mmas.running.push(Flight { results, releases, issued, place });
+        self.sync.mmas.in_flight.push(InFlightMma { results, releases, issued_at: issued, loc: place });
     }
 
     /// How many products stand in a block with this one; those that belong together are one.
-    fn products_beside(&self, product: OpId) -> usize {
+    fn mmas_in_block(&self, product: OpId) -> usize {
         let Some(block) = self.info.op_blocks[product.index()] else { return 0 };
         let products = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
         let last: HashSet<OpId> = products.map(|&id| self.info.bundles.last(id)).collect();
@@ -46,70 +46,70 @@ impl Lowering<'_> {
     }
 
     /// A wait for products.
-    pub fn land_as(&mut self, land: &MmaWait) {
+    pub fn mma_wait(&mut self, land: &MmaWait) {
         if land.defer_release {
-            return self.land_here(land.pending, true);
+            return self.wait_mmas_here(land.pending, true);
         }
         if let Some(value) = land.release_after {
-            let kept = std::mem::take(&mut self.sync.mmas.kept);
+            let kept = std::mem::take(&mut self.sync.mmas.deferred_releases);
             self.release_stages(&kept, Some(value));
-            return self.land_here(land.pending, false);
+            return self.wait_mmas_here(land.pending, false);
         }
-        self.sync.mmas.due.push_back(land.pending);
+        self.sync.mmas.sunk_mma_waits.push_back(land.pending);
         if !land.sunk {
-            self.come_due();
+            self.flush_sunk_waits();
         }
     }
 
     /// Waits for the turn of this group to work; `late`: with the late wait for products that comes next.
-    pub fn begin_turn(&mut self, late: bool) {
+    pub fn exp_order_wait(&mut self, late: bool) {
         match late {
-            true => self.sync.mmas.turn = true,
-            false => self.await_turn(),
+            true => self.sync.mmas.sunk_order_wait = true,
+            false => self.order_wait(),
         }
     }
 
     /// A wait for streamed tiles.
-    pub fn await_as(&mut self, wait: &ConsumerWait) {
+    pub fn consumer_wait_step(&mut self, wait: &ConsumerWait) {
         match wait.sunk {
-            true => self.sync.mmas.arriving.push_back(wait.channel as usize),
+            true => self.sync.mmas.sunk_stage_waits.push_back(wait.channel as usize),
             false => self.consumer_wait(wait.channel as usize),
         }
     }
 
     /// Registers for what products that stay in flight have to give back.
-    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<Orbit> {
+    pub fn start_carried(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<CarriedMmaRegs> {
         let module = self.module;
         let body = module.op(id).regions[0];
-        let mut orbits = Vec::new();
+        let mut carried_mmas = Vec::new();
         for plan in plans {
             let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_clustered(channel)).collect();
             let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
             let releases = releases.collect();
             let args = &module.block(body).args;
             let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
-            orbits.push(Orbit {
+            carried_mmas.push(CarriedMmaRegs {
                 arguments: plan.accumulators.iter().map(|&carried| args[carried + 1]).collect(),
                 results: plan.accumulators.iter().map(|&carried| exit.operands[carried]).collect(),
-                after: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
+                loop_results: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
                 releases,
-                place: module.op(plan.mma).loc.0,
+                loc: module.op(plan.mma).loc.0,
             });
         }
-        orbits
+        carried_mmas
     }
 
     /// At the head of a loop: the products of the iteration before may still be running.
-    pub fn enter_orbits(&mut self, orbits: &[Orbit]) {
-        self.sync.mmas.running = orbits.iter().map(|orbit| orbit.flight(&orbit.arguments)).collect();
+    pub fn enter_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
+        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.flight(&carried.arguments)).collect();
     }
 
     /// At the end of a body: notes what is to be given back in the next iteration.
-    pub fn close_orbits(&mut self, orbits: &[Orbit]) {
-        for orbit in orbits {
-            let flight = self.sync.mmas.running.iter().find(|flight| flight.results == orbit.results);
+    pub fn close_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
+        for carried in carried_mmas {
+            let flight = self.sync.mmas.in_flight.iter().find(|flight| flight.results == carried.results);
             let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
-            for (place, &(register, _)) in orbit.releases.iter().enumerate() {
+            for (place, &(register, _)) in carried.releases.iter().enumerate() {
                 match releases.get(place) {
                     Some(&StageRelease { barrier: ReleaseBarrier::Now(barrier), .. }) => {
                         self.b.mov_to(register, barrier)
@@ -118,22 +118,22 @@ impl Lowering<'_> {
                 }
             }
         }
-        self.sync.mmas.running.clear();
+        self.sync.mmas.in_flight.clear();
     }
 
     /// On the way out of a loop: the products of its last iteration may still be running.
-    pub fn leave_orbits(&mut self, orbits: &[Orbit]) {
-        self.sync.mmas.running = orbits.iter().map(|orbit| orbit.flight(&orbit.after)).collect();
+    pub fn leave_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
+        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.flight(&carried.loop_results)).collect();
     }
 }
 
-impl Orbit {
-    fn flight(&self, results: &[Value]) -> Flight {
+impl CarriedMmaRegs {
+    fn flight(&self, results: &[Value]) -> InFlightMma {
         let releases = self
             .releases
             .iter()
             .map(|&(register, paired)| StageRelease { barrier: ReleaseBarrier::Carried(register), cluster: paired })
             .collect();
-        Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place }
+        InFlightMma { results: results.to_vec(), releases, issued_at: usize::MAX, loc: self.loc }
     }
 }

@@ -13,40 +13,45 @@ use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, Stage
 use crate::ir::Flag;
 
 /// The iterations of a team: where its counter begins, how far apart they are, and whether there is one.
-pub struct Dealt {
+pub struct PingPongRange {
     pub first: Operand,
     pub step: Operand,
-    pub some: Reg,
+    pub is_some: Reg,
 }
 
 impl Lowering<'_> {
-    /// Before a loop whose iterations are dealt: those of this team.
-    pub fn deal(&mut self, deal: &PingPong, [lower, upper, step]: [Operand; 3], ty: Ty) -> Lowered<Dealt> {
+    /// Before a loop whose iterations are range: those of this team.
+    pub fn begin_pingpong(
+        &mut self,
+        deal: &PingPong,
+        [lower, upper, step]: [Operand; 3],
+        ty: Ty,
+    ) -> Lowered<PingPongRange> {
         let index = self.sync.group.index;
-        self.sync.group.takes = deal
+        self.sync.group.stages_per_iteration = deal
             .stages_per_iteration
             .iter()
             .enumerate()
-            .map(|(ring, takes)| self.taken(ring, takes))
+            .map(|(ring, takes)| self.stages_of_iteration(ring, takes))
             .collect::<Lowered<_>>()?;
         // The first turn is the first team's: there is no phase before.
         let first = Operand::from(u32::from(index == 0));
-        self.sync.group.parities = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
+        self.sync.group.phases = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
         let twice = self.b.add(ty, step, step);
         if index == 0 {
-            return Ok(Dealt { first: lower, step: twice, some });
+            return Ok(PingPongRange { first: lower, step: twice, is_some: some });
         }
-        self.skip_iteration();
+        self.skip_peer_iteration();
         // The second counter may not exceed the type: compare what is left instead.
         let left = self.b.sub(ty, upper, lower);
         let second = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
         let some = self.b.and(Ty::Pred, some, second).reg();
-        Ok(Dealt { first: self.b.add(ty, lower, step), step: twice, some })
+        Ok(PingPongRange { first: self.b.add(ty, lower, step), step: twice, is_some: some })
     }
 
     /// Stages of a ring that an iteration takes, but for what brings it to the same stage and parity.
-    fn taken(&mut self, ring: usize, takes: &StageCount) -> Lowered<Operand> {
+    fn stages_of_iteration(&mut self, ring: usize, takes: &StageCount) -> Lowered<Operand> {
         let module = self.module;
         let period = 2 * self.sync.num_stages(ring);
         let mut all = Operand::from(takes.fixed);
@@ -55,49 +60,49 @@ impl Lowering<'_> {
             let ty = counter_type(module.dtype(op.group(0)[0]), op.flag(Flag::UnsignedCmp))?;
             let [lower, upper, step] = [0, 1, 2].map(|group| self.scalar(op.group(group)[0]));
             let count = num_iterations(&mut self.b, lower?, upper?, step?, ty);
-            let rest = self.rest(count, period, unsigned(ty));
+            let rest = self.remainder(count, period, unsigned(ty));
             let rest = if unsigned(ty) == Ty::U64 { self.b.unpack(rest).0 } else { rest };
             all = self.b.add(Ty::U32, all, rest);
         }
-        Ok(self.rest(all, period, Ty::U32))
+        Ok(self.remainder(all, period, Ty::U32))
     }
 
-    fn rest(&mut self, value: Operand, of: u32, ty: Ty) -> Operand {
+    fn remainder(&mut self, value: Operand, of: u32, ty: Ty) -> Operand {
         let whole = self.b.div(ty, value, of);
         let whole = self.b.mul(ty, whole, of);
         self.b.sub(ty, value, whole)
     }
 
     /// Goes past the stages of an iteration of the other team.
-    pub fn skip_iteration(&mut self) {
-        for ring in 0..self.sync.group.takes.len() {
-            let count = self.sync.group.takes[ring];
+    pub fn skip_peer_iteration(&mut self) {
+        for ring in 0..self.sync.group.stages_per_iteration.len() {
+            let count = self.sync.group.stages_per_iteration[ring];
             self.skip_stages(ring, count);
         }
     }
 
     /// Waits until the other team has passed this turn in the iteration before.
-    pub fn take_turn(&mut self, turn: OrderPoint) {
-        let Some(&parity) = self.sync.group.parities.get(turn as usize) else { return };
-        let barrier = self.turn_barrier(turn, self.sync.group.index);
+    pub fn pingpong_wait(&mut self, turn: OrderPoint) {
+        let Some(&parity) = self.sync.group.phases.get(turn as usize) else { return };
+        let barrier = self.order_mbarrier(turn, self.sync.group.index);
         self.b.mbarrier_wait(&barrier, parity);
         let next = self.b.xor(Ty::B32, parity, 1u32);
         self.b.mov_to(parity, next);
     }
 
     /// The other team has this turn in the next iteration.
-    pub fn pass_turn(&mut self, turn: OrderPoint) {
+    pub fn pingpong_arrive(&mut self, turn: OrderPoint) {
         let Some(leader) = self.sync.warp_leader() else { return };
         if turn == OrderPoint::SideEffects && self.schedule.sends().next().is_some() {
             self.b.bulk_wait(0, false);
         }
         self.b.bar_warp_sync();
-        let barrier = self.turn_barrier(turn, PINGPONG_GROUPS - 1 - self.sync.group.index);
+        let barrier = self.order_mbarrier(turn, PINGPONG_GROUPS - 1 - self.sync.group.index);
         self.b.guarded(leader, false, |b| b.mbarrier_arrive(&barrier, false));
     }
 
-    fn turn_barrier(&mut self, turn: OrderPoint, team: u32) -> Addr {
+    fn order_mbarrier(&mut self, turn: OrderPoint, team: u32) -> Addr {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        Addr::new(base, i64::from(self.sync.group.barriers + 8 * (PINGPONG_GROUPS * turn as u32 + team)))
+        Addr::new(base, i64::from(self.sync.group.order_barriers + 8 * (PINGPONG_GROUPS * turn as u32 + team)))
     }
 }

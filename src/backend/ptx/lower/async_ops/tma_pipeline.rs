@@ -5,7 +5,9 @@ use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::lower::Lowered;
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
-use crate::backend::ptx::lower::state::sync_state::{BARRIER_BYTES, EMPTY, PipelineState, StageBuffers, TURNS};
+use crate::backend::ptx::lower::state::sync_state::{
+    BARRIER_BYTES, EMPTY, ORDER_BARRIERS, PipelineState, StageBuffers,
+};
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
@@ -14,8 +16,8 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let turns = self.sync.group.barriers;
-        let both = match self.sync.peer.in_step {
+        let turns = self.sync.group.order_barriers;
+        let both = match self.sync.peer.in_lockstep {
             Some(in_step) => self.b.select(RegClass::B32, in_step, warps * CLUSTER_SIZE, warps),
             None => Operand::from(warps * CLUSTER_SIZE),
         };
@@ -28,7 +30,8 @@ impl Lowering<'_> {
                 }
             }
             if roles.pingpong.is_some() {
-                (0..TURNS).for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
+                (0..ORDER_BARRIERS)
+                    .for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
             }
             b.fence_mbarrier_init();
         });
@@ -47,7 +50,7 @@ impl Lowering<'_> {
         if rings.warp_spec.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
             rings.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());
-            rings.remote_leader = leader.map(|leader| match self.sync.peer.in_step {
+            rings.remote_leader = leader.map(|leader| match self.sync.peer.in_lockstep {
                 Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
                 None => leader,
             });

@@ -146,7 +146,7 @@ impl Lowering<'_> {
             (0..store.layout.warp_images().len()).map(|warp| outbox.bytes_per_warp() << warp).collect();
         let warp = self.linear_in_warp(&warps);
         let first = place.offset + self.sync.group.index * (place.bytes / self.info.teams);
-        let store = &BoxStore { base: self.outbox_of_band(store.base, place.bytes), ..store.clone() };
+        let store = &BoxStore { base: self.staging_of_partition(store.base, place.bytes), ..store.clone() };
         // The copies of this warp that read its place are its own, and so are those to the same elements.
         self.drain()?;
         self.b.bar_warp_sync();

@@ -61,7 +61,7 @@ impl Lowering<'_> {
             ));
         }
         self.meet_at(&mut operands, plans[0].is_asynchronous())?;
-        self.come_due();
+        self.flush_sunk_waits();
         let parts: Vec<Part<'_, MmaPlan>> = issue
             .iter()
             .map(|&MmaIssue { op: member, extends_n: widens }| {
@@ -80,19 +80,19 @@ impl Lowering<'_> {
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
         if turn.acquire {
-            self.await_turn();
+            self.order_wait();
         }
         let start = self.b.num_lines();
         let group = self.sync.warp_group();
         MmaPlan::lower_together(&mut self.b, thread, group, &parts);
         if turn.release {
-            self.end_turn();
+            self.order_arrive();
         }
         let (first, last) = (members[0], members[members.len() - 1]);
         self.report.remarks.product(module, first, self.info.whole_shapes(members), self.b.lines_from(start));
         let releases = self.sync.take_releases(gives);
         if self.info.run_on(members) {
-            self.launch(last, self.info.results_of(members), releases);
+            self.push_mma(last, self.info.results_of(members), releases);
         } else {
             self.release_stages(&releases, None);
         }
@@ -138,7 +138,7 @@ impl Lowering<'_> {
         if let Some(load) = self.info.source_load(value)
             && let Some(&address) = self.values.staged.get(&self.module.op(load).results[0])
         {
-            self.need_tile(load)?;
+            self.wait_for_tile(load)?;
             let loaded = self.info.element_type(self.module.op(load).results[0]);
             let as_it_is = loaded == self.info.element_type(value) || self.sync.is_pipeline_load(load);
             return Ok(match self.rows_in_stage(load) {

@@ -63,7 +63,7 @@ impl Lowering<'_> {
         access.mods.nc = self.smem.data_space == Space::Global && self.info.is_invariant_load(id);
         access.mods.cache = self.cache_hint(id);
         let base = access.base_mut();
-        *base = self.apart_in_lanes(id, *base);
+        *base = self.lane_dependent_base(id, *base);
         self.report.remarks.access(self.module, id, op.results[0], access.way());
         Ok(access)
     }

@@ -14,7 +14,7 @@ use crate::layout::Layout;
 impl Lowering<'_> {
     /// The slots of `value` in layout `wanted`.
     pub fn get(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        self.need(value)?;
+        self.wait_for_value(value)?;
         debug_assert_eq!(self.module.shape(value), wanted.shape());
         if let Some(tile) = self.values.in_layout(value, wanted) {
             return Ok(tile);

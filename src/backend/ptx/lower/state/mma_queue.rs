@@ -1,7 +1,7 @@
 //! MMAs in flight: waits for them, and the releases that follow.
 
 use super::core::{Lowered, Lowering};
-use super::sync_state::{EMPTY, Flight, ReleaseBarrier, StageRelease};
+use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
@@ -12,70 +12,70 @@ const OVERLAPPED_LINES: usize = 96;
 
 impl Lowering<'_> {
     /// A value is read next: the wait for the product that computes it.
-    pub fn need(&mut self, value: Value) -> Lowered {
-        while self.sync.mmas.running.iter().any(|flight| flight.results.contains(&value)) {
-            let due = self.sync.mmas.due.pop_front();
-            self.land(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
+    pub fn wait_for_value(&mut self, value: Value) -> Lowered {
+        while self.sync.mmas.in_flight.iter().any(|flight| flight.results.contains(&value)) {
+            let due = self.sync.mmas.sunk_mma_waits.pop_front();
+            self.wait_mmas(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
         }
         Ok(())
     }
 
     /// The tile of a load is read next: the wait for it.
-    pub fn need_tile(&mut self, load: OpId) -> Lowered {
+    pub fn wait_for_tile(&mut self, load: OpId) -> Lowered {
         let Some(channel) = self.sync.unwaited(load) else { return Ok(()) };
-        let Some(position) = self.sync.mmas.arriving.iter().position(|&other| other == channel) else {
+        let Some(position) = self.sync.mmas.sunk_stage_waits.iter().position(|&other| other == channel) else {
             return Err("a tile is not waited for where it is read, which is a defect of this crate".to_owned());
         };
-        self.sync.mmas.arriving.remove(position);
+        self.sync.mmas.sunk_stage_waits.remove(position);
         self.for_op(load, |lowering| lowering.consumer_wait(channel));
         Ok(())
     }
 
     /// The waits of the step that have not come yet.
-    pub fn come_due(&mut self) {
-        while let Some(channel) = self.sync.mmas.arriving.pop_front() {
+    pub fn flush_sunk_waits(&mut self) {
+        while let Some(channel) = self.sync.mmas.sunk_stage_waits.pop_front() {
             self.consumer_wait(channel);
         }
-        while let Some(younger) = self.sync.mmas.due.pop_front() {
-            self.land(younger);
+        while let Some(younger) = self.sync.mmas.sunk_mma_waits.pop_front() {
+            self.wait_mmas(younger);
         }
-        if std::mem::take(&mut self.sync.mmas.turn) {
-            self.await_turn();
+        if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
+            self.order_wait();
         }
     }
 
     /// Before threads meet: whatever waits were to come later find nothing then.
-    pub fn land_to_meet(&mut self) {
-        self.land(0);
-        self.sync.mmas.due.clear();
+    pub fn wait_before_barrier(&mut self) {
+        self.wait_mmas(0);
+        self.sync.mmas.sunk_mma_waits.clear();
     }
 
     /// Waits until at most `younger` of the products that were issued last may be running.
-    pub fn land(&mut self, younger: usize) {
-        let Some(landed) = self.sync.mmas.landed_by(younger) else { return };
-        let issued = self.sync.mmas.running[landed - 1].issued;
+    pub fn wait_mmas(&mut self, younger: usize) {
+        let Some(landed) = self.sync.mmas.num_completed_by(younger) else { return };
+        let issued = self.sync.mmas.in_flight[landed - 1].issued_at;
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
             // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
             // product finish before the work that was meant to go on meanwhile.
             self.split_basic_block();
         }
-        if std::mem::take(&mut self.sync.mmas.turn) {
-            self.await_turn();
+        if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
+            self.order_wait();
         }
-        self.land_here(younger, false);
+        self.wait_mmas_here(younger, false);
     }
 
     /// The same, wherever ptxas puts what comes before. `keeps`: their stages come back later.
-    pub fn land_here(&mut self, younger: usize, keeps: bool) {
-        let Some(landed) = self.sync.mmas.landed_by(younger) else { return };
-        let place = self.sync.mmas.running[landed - 1].place;
+    pub fn wait_mmas_here(&mut self, younger: usize, keeps: bool) {
+        let Some(landed) = self.sync.mmas.num_completed_by(younger) else { return };
+        let place = self.sync.mmas.in_flight[landed - 1].loc;
         // A wait is the affair of the product that it is for.
         let before = self.b.come_from(place);
         MmaPlan::wait(&mut self.b, younger as u32);
-        let landed: Vec<Flight> = self.sync.mmas.running.drain(..landed).collect();
+        let landed: Vec<InFlightMma> = self.sync.mmas.in_flight.drain(..landed).collect();
         for flight in landed {
             match keeps {
-                true => self.sync.mmas.kept.extend(flight.releases),
+                true => self.sync.mmas.deferred_releases.extend(flight.releases),
                 false => self.release_stages(&flight.releases, None),
             }
         }
@@ -83,11 +83,11 @@ impl Lowering<'_> {
     }
 
     /// Waits for whatever products may run, also those that an earlier iteration issued.
-    pub fn land_all(&mut self) {
-        let before = self.b.come_from(self.sync.mmas.running.last().map_or(0, |flight| flight.place));
+    pub fn wait_all_mmas(&mut self) {
+        let before = self.b.come_from(self.sync.mmas.in_flight.last().map_or(0, |flight| flight.loc));
         MmaPlan::wait(&mut self.b, 0);
         self.b.come_from(before);
-        for flight in std::mem::take(&mut self.sync.mmas.running) {
+        for flight in std::mem::take(&mut self.sync.mmas.in_flight) {
             self.release_stages(&flight.releases, None);
         }
     }

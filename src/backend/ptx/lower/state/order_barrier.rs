@@ -8,7 +8,7 @@
 //! Groups are four warps each, of two that have a tile together, or bands of rows.
 
 use super::core::Lowering;
-use super::sync_state::KnownTurns;
+use super::sync_state::OrderBarrier;
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
@@ -20,58 +20,58 @@ const LATE: (usize, usize) = (11, 16);
 
 impl Lowering<'_> {
     /// Where the program of the consumers begins: the first group has the first turn.
-    pub fn start_turns(&mut self) {
+    pub fn init_order(&mut self) {
         if !self.schedule.has_order_barriers() {
             return;
         }
-        let last = self.is_group(self.groups() - 1);
-        let threads = self.threads_of_turns();
+        let last = self.is_group(self.num_order_groups() - 1);
+        let threads = self.threads_of_order();
         self.b.guarded(last, false, |b| b.bar_arrive(NamedBarrier::Order(0).id(), threads));
         if self.info.bands > 1 || self.schedule.orders_exp() {
-            let group = self.group();
+            let group = self.order_group();
             let own = self.b.add(Ty::U32, group, NamedBarrier::Order(0).id());
             let next = self.b.add(Ty::U32, group, NamedBarrier::Order(1).id());
             let next = self.b.select(RegClass::B32, last, NamedBarrier::Order(0).id(), next);
             let [own, next] = [own, next].map(|barrier| self.b.reg(barrier, RegClass::B32));
-            self.sync.order = Some(KnownTurns { own, next });
+            self.sync.order = Some(OrderBarrier { own, next });
         }
     }
 
     /// Where it ends: the last turn was the last group's.
-    pub fn stop_turns(&mut self) {
+    pub fn drain_order(&mut self) {
         if self.sync.role == WarpRole::Consumer && self.schedule.has_order_barriers() {
             let first = self.is_group(0);
-            let threads = self.threads_of_turns();
+            let threads = self.threads_of_order();
             self.b.guarded(first, false, |b| b.bar_sync(NamedBarrier::Order(0).id(), Some(threads)));
         }
     }
 
     /// Waits for the turn of this group.
-    pub fn await_turn(&mut self) {
+    pub fn order_wait(&mut self) {
         let own = match self.sync.order {
             Some(turns) => turns.own.into(),
             None => {
-                let group = self.group();
+                let group = self.order_group();
                 self.b.add(Ty::U32, group, NamedBarrier::Order(0).id())
             }
         };
-        let threads = self.threads_of_turns();
+        let threads = self.threads_of_order();
         self.b.bar_sync(own, Some(threads));
     }
 
     /// The next group has its turn.
-    pub fn end_turn(&mut self) {
-        let next = self.next_turn();
-        let threads = self.threads_of_turns();
+    pub fn order_arrive(&mut self) {
+        let next = self.next_order_barrier();
+        let threads = self.threads_of_order();
         self.b.bar_arrive(next, threads);
     }
 
     /// The same, when these exponentials have been computed. None of them has its sign set (nor has what is no number: of instructions
     /// for 32 bits that is 0x7fffffff), which ptxas does not know: to it the barrier depends on one of them, so that it stands behind them.
-    pub fn end_turn_behind(&mut self, exponentials: Value) {
+    pub fn order_arrive_after(&mut self, exponentials: Value) {
         let slots = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
         let slot = slots.as_ref().and_then(|slots| slots.get(slots.len() * LATE.0 / LATE.1));
-        let next = self.next_turn();
+        let next = self.next_order_barrier();
         let behind = match slot {
             Some(&Operand::Reg(slot)) => {
                 let sign = self.b.shr(Ty::U32, slot.as_class(RegClass::B32), 31);
@@ -79,38 +79,38 @@ impl Lowering<'_> {
             }
             _ => next,
         };
-        let threads = self.threads_of_turns();
+        let threads = self.threads_of_order();
         self.b.bar_arrive(behind, threads);
     }
 
     /// The barrier of the group that has the next turn.
-    fn next_turn(&mut self) -> Operand {
+    fn next_order_barrier(&mut self) -> Operand {
         match self.sync.order {
             Some(turns) => turns.next.into(),
             None => {
-                let group = self.group();
+                let group = self.order_group();
                 self.b.sub(Ty::U32, NamedBarrier::Order(1).id(), group)
             }
         }
     }
 
-    fn groups(&self) -> u32 {
+    fn num_order_groups(&self) -> u32 {
         if self.info.bands > 1 { self.info.bands } else { ORDERED_GROUPS }
     }
 
     /// Threads at a barrier: those of two groups.
-    fn threads_of_turns(&self) -> u32 {
+    fn threads_of_order(&self) -> u32 {
         let each = if self.info.bands > 1 { self.info.inference.num_warps as u32 } else { GROUP_WARPS };
         2 * each * WARP
     }
 
     fn is_group(&mut self, which: u32) -> Reg {
-        let group = self.group();
+        let group = self.order_group();
         self.b.setp(Cmp::Eq, Ty::U32, group, which)
     }
 
     /// The group of this thread: only consumers have turns, and they know it.
-    fn group(&self) -> Operand {
+    fn order_group(&self) -> Operand {
         let band = self.sync.pipelines.as_ref().and_then(|rings| rings.data_partition);
         band.or(self.sync.warp_group()).expect("the group of a consumer").into()
     }

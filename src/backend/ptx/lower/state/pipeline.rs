@@ -31,7 +31,7 @@ impl Lowering<'_> {
         let rings = self.sync.pipelines.as_ref().expect("rings");
         let (ring, index) = (rings.buffers[which], rings.states[which].index);
         let PipelineDesc { num_stages: stages, stage_bytes, .. } = rings.warp_spec.pipelines[which];
-        let known = rings.uniform.map(|known| known.base);
+        let known = rings.uniform.map(|known| known.smem_base);
         let b = &mut self.b;
         let base = known.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
         if stages == 1 {

@@ -85,9 +85,9 @@ impl Lowering<'_> {
 
     fn synchronise(&mut self, within: SubStep) -> Lowered {
         match within {
-            SubStep::MmaWaitAll => self.land_to_meet(),
+            SubStep::MmaWaitAll => self.wait_before_barrier(),
             SubStep::TmaStoreWait { written } => self.b.bulk_wait(0, !written),
-            _ if self.sync.mmas.is_flying() => return Err(OTHERWISE.to_owned()),
+            _ if self.sync.mmas.is_any_in_flight() => return Err(OTHERWISE.to_owned()),
             _ => self.barrier(),
         }
         Ok(())

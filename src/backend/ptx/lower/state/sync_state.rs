@@ -18,13 +18,13 @@ pub struct SyncState {
     /// The TMA pipelines of a kernel with warp specialization.
     pub pipelines: Option<PipelineStates>,
     /// MMAs in flight, and waits for them.
-    pub mmas: Flights,
+    pub mmas: MmaQueue,
     /// The ping-pong group that is lowered.
-    pub group: Team,
+    pub group: PingPongGroup,
     /// Named barriers of the consumer group, if they are in registers.
-    pub order: Option<KnownTurns>,
+    pub order: Option<OrderBarrier>,
     /// The other tile block of the cluster.
-    pub peer: Peer,
+    pub peer: ClusterPeer,
 }
 
 impl SyncState {
@@ -33,10 +33,10 @@ impl SyncState {
         SyncState {
             role: WarpRole::All,
             pipelines: None,
-            mmas: Flights::default(),
-            group: Team::default(),
+            mmas: MmaQueue::default(),
+            group: PingPongGroup::default(),
             order: None,
-            peer: Peer::default(),
+            peer: ClusterPeer::default(),
         }
     }
 
@@ -112,40 +112,40 @@ impl SyncState {
         roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
     }
 
-    pub fn warp_uniform(&self) -> Option<Known> {
+    pub fn warp_uniform(&self) -> Option<WarpUniform> {
         self.pipelines.as_ref().and_then(|rings| rings.uniform)
     }
 
     /// The number of a warp's group of four, where that is known from the start.
     pub fn warp_group(&self) -> Option<Reg> {
-        self.warp_uniform().map(|known| known.group)
+        self.warp_uniform().map(|known| known.warp_group)
     }
 
     /// A zero of 64 bits that ptxas takes for another number in each lane.
     pub fn opaque_zero(&self) -> Option<Reg> {
-        self.warp_uniform().and_then(|known| known.nothing)
+        self.warp_uniform().and_then(|known| known.opaque_zero)
     }
 }
 
-impl Flights {
+impl MmaQueue {
     /// May a product be running?
-    pub fn is_flying(&self) -> bool {
-        !self.running.is_empty()
+    pub fn is_any_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
     }
 
     /// How many products a wait finds that lets so many run on, if any.
-    pub fn landed_by(&self, younger: usize) -> Option<usize> {
-        self.running.len().checked_sub(younger).filter(|&landed| landed > 0)
+    pub fn num_completed_by(&self, younger: usize) -> Option<usize> {
+        self.in_flight.len().checked_sub(younger).filter(|&landed| landed > 0)
     }
 
     /// The products that may be running.
-    pub fn running(&self) -> Vec<Flight> {
-        self.running.clone()
+    pub fn snapshot(&self) -> Vec<InFlightMma> {
+        self.in_flight.clone()
     }
 
     /// At the start of another branch these may be running. How many may be at the end of the one before?
-    pub fn run_again(&mut self, running: Vec<Flight>) -> usize {
-        std::mem::replace(&mut self.running, running).len()
+    pub fn replace(&mut self, running: Vec<InFlightMma>) -> usize {
+        std::mem::replace(&mut self.in_flight, running).len()
     }
 }
 
@@ -202,7 +202,7 @@ pub struct PipelineStates {
     /// The thread of each consumer warp that tells the other block.
     pub remote_leader: Option<Reg>,
     /// What consumers know from the start.
-    pub uniform: Option<Known>,
+    pub uniform: Option<WarpUniform>,
     /// The band of rows that a consumer makes.
     pub data_partition: Option<Reg>,
 }
@@ -226,48 +226,48 @@ pub enum ReleaseBarrier {
 
 /// What runs, and the waits that are to come.
 #[derive(Default)]
-pub struct Flights {
+pub struct MmaQueue {
     /// In the order in which they were issued.
-    pub running: Vec<Flight>,
+    pub in_flight: Vec<InFlightMma>,
     /// Late waits of the step that is lowered: how many products may still run then.
-    pub due: VecDeque<usize>,
+    pub sunk_mma_waits: VecDeque<usize>,
     /// Channels whose tiles it waits for.
-    pub arriving: VecDeque<usize>,
+    pub sunk_stage_waits: VecDeque<usize>,
     /// What products that have landed keep.
-    pub kept: Vec<StageRelease>,
+    pub deferred_releases: Vec<StageRelease>,
     /// A turn to work begins where the next late wait stands.
-    pub turn: bool,
+    pub sunk_order_wait: bool,
 }
 
 /// A product that may still be running, or several that were issued together.
 #[derive(Clone, Debug)]
-pub struct Flight {
+pub struct InFlightMma {
     /// What it computes.
     pub results: Vec<Value>,
     /// What it reads.
     pub releases: Vec<StageRelease>,
     /// Lines of code before it was issued; none where no block of code may end before the wait.
-    pub issued: usize,
+    pub issued_at: usize,
     /// The user's place of it.
-    pub place: u32,
+    pub loc: u32,
 }
 
 /// The team that is lowered.
 #[derive(Clone, Debug, Default)]
-pub struct Team {
+pub struct PingPongGroup {
     /// Which one.
     pub index: u32,
     /// Where the barriers of turns are in shared memory.
-    pub barriers: u32,
+    pub order_barriers: u32,
     /// The parities to wait for in the next turn of each kind.
-    pub parities: Vec<Reg>,
+    pub phases: Vec<Reg>,
     /// For each ring what an iteration takes of it, but for what brings it to the same stage and parity.
-    pub takes: Vec<Operand>,
+    pub stages_per_iteration: Vec<Operand>,
 }
 
 /// What a band, or a group that works in turn, knows from the start: its own barrier, and that of the next one.
 #[derive(Clone, Copy, Debug)]
-pub struct KnownTurns {
+pub struct OrderBarrier {
     pub own: Reg,
     pub next: Reg,
 }
@@ -275,39 +275,39 @@ pub struct KnownTurns {
 /// What is the same in all lanes of a warp of consumers. It comes from a shuffle, so that ptxas computes it once: made anew before
 /// each product, it would be most of the way from one product to the next.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct WarpUniform {
     /// Address of shared memory.
-    pub base: Reg,
+    pub smem_base: Reg,
     /// Number of the group of four warps.
-    pub group: Reg,
+    pub warp_group: Reg,
     /// Number of the warp's first thread, where warps send boxes of their own.
-    pub first: Option<Reg>,
+    pub first_thread: Option<Reg>,
     /// Zero, which ptxas does not know and takes for another number in each lane; of 64 bits, where numbers are loaded one by one
     /// beside products.
-    pub nothing: Option<Reg>,
+    pub opaque_zero: Option<Reg>,
 }
 
 /// What the producer knows of its peer.
 #[derive(Default)]
-pub struct Peer {
+pub struct ClusterPeer {
     /// Results of mirrored ops; while the peer is computed for, the own ones.
     pub tiles: HashMap<Value, Option<Tile>>,
     /// Is the peer computed for?
-    pub active: bool,
+    pub is_active: bool,
     /// Is this index the peer's, too?
-    pub same: HashMap<Value, Reg>,
+    pub equal_indices: HashMap<Value, Reg>,
     /// Do the blocks of the pair go the same way? `None`: always.
-    pub in_step: Option<Reg>,
+    pub in_lockstep: Option<Reg>,
 }
 
 /// Bytes of the two barriers of a stage: full, empty.
 pub const BARRIER_BYTES: u32 = 16;
 
 /// Barriers of turns: of each kind one for each team.
-pub const TURNS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
+pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
 
 /// Bytes of the barriers of turns.
-pub const TURN_BYTES: u32 = 8 * TURNS;
+pub const ORDER_BARRIER_BYTES: u32 = 8 * ORDER_BARRIERS;
 
 /// From a full barrier to the empty one.
 pub const EMPTY: i64 = 8;

@@ -7,7 +7,7 @@
 
 use super::core::Lowering;
 use super::memory_order::Ordering;
-use super::sync_state::Known;
+use super::sync_state::WarpUniform;
 use crate::backend::ptx::inst::{CvtMods, Operand, Reg, RegClass, ShflMode, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::WARP;
@@ -15,22 +15,26 @@ use crate::ir::{OpId, Opcode};
 
 impl Lowering<'_> {
     /// Computes it.
-    pub fn learn(&mut self) -> Known {
+    pub fn init_warp_uniform(&mut self) -> WarpUniform {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
         let base = self.b.shfl(ShflMode::Idx, base, 0u32).reg();
         let thread = self.b.special(Special::TidX);
         let group = MmaPlan::group(&mut self.b, thread).reg();
         let sends = self.schedule.sends().any(|send| send.staging.is_some());
         let first = sends.then(|| self.b.shfl(ShflMode::Idx, thread, 0u32).reg());
-        let nothing = self.loads_lone_numbers().then(|| self.nothing_of_lanes());
-        Known { base, group, first, nothing }
+        let nothing = self.has_scalar_loads().then(|| self.opaque_zero_of_lanes());
+        WarpUniform { smem_base: base, warp_group: group, first_thread: first, opaque_zero: nothing }
     }
 
     /// The XOR of `images[i]` over the set bits `i` of a warp's number: the same in all lanes, and ptxas knows it.
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
         let lanes = WARP.trailing_zeros() as usize;
         let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
-        match self.sync.warp_uniform().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0))
+        match self
+            .sync
+            .warp_uniform()
+            .and_then(|known| known.first_thread)
+            .filter(|_| images.iter().any(|&image| image != 0))
         {
             Some(first) => self.linear_of(first.into(), &images),
             None => self.linear_in_thread(&images),
@@ -38,12 +42,12 @@ impl Lowering<'_> {
     }
 
     /// Does the kernel load such numbers?
-    pub fn loads_lone_numbers(&self) -> bool {
-        self.info.inference.accesses.keys().any(|&id| self.is_lone_number(id))
+    pub fn has_scalar_loads(&self) -> bool {
+        self.info.inference.accesses.keys().any(|&id| self.is_scalar_load(id))
     }
 
     /// Is this a load of one, in a block with such a product?
-    fn is_lone_number(&self, id: OpId) -> bool {
+    fn is_scalar_load(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         if op.code != Opcode::LoadView || !Ordering::of(op).is_weak() || !self.info.is_repeated(id) {
             return false;
@@ -59,7 +63,7 @@ impl Lowering<'_> {
     }
 
     /// Zero: no lane has 32 others before it.
-    pub fn nothing_of_lanes(&mut self) -> Reg {
+    pub fn opaque_zero_of_lanes(&mut self) -> Reg {
         let before = self.b.special(Special::LaneMaskLt);
         let nothing = self.b.shr(Ty::U32, before, 31);
         let wide = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), nothing);
@@ -67,8 +71,8 @@ impl Lowering<'_> {
     }
 
     /// Lets ptxas think that lanes load different numbers.
-    pub fn apart_in_lanes(&mut self, id: OpId, base: Operand) -> Operand {
-        match self.sync.opaque_zero().filter(|_| self.is_lone_number(id)) {
+    pub fn lane_dependent_base(&mut self, id: OpId, base: Operand) -> Operand {
+        match self.sync.opaque_zero().filter(|_| self.is_scalar_load(id)) {
             Some(nothing) => self.b.add(Ty::S64, base, Operand::from(nothing)),
             None => base,
         }
