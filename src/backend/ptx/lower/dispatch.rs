@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::state::core::OTHERWISE;
+use super::state::core::SCHEDULE_MISMATCH;
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::inst::{ProxyFence, Ty};
@@ -25,7 +25,7 @@ impl Lowering<'_> {
             }
             // A step that fails does not do all that it would.
             let rest = std::mem::take(&mut self.smem.sub_steps);
-            let done = done.and(if rest.is_empty() { Ok(()) } else { Err(OTHERWISE.to_owned()) });
+            let done = done.and(if rest.is_empty() { Ok(()) } else { Err(SCHEDULE_MISMATCH.to_owned()) });
             let Err(message) = done else { continue };
             self.report(id, message);
             let ops: Vec<OpId> = match step {
@@ -100,9 +100,9 @@ impl Lowering<'_> {
             _ => self.check(id)?,
         }
         self.for_op(id, |lowering| match step {
-            Step::LocalLoadThreadPrivate(_) => lowering.load_own(id),
-            Step::LocalLoad(_) => lowering.load_rider(id),
-            Step::TmaStore(send) => match lowering.send_view(send)? {
+            Step::LocalLoadThreadPrivate(_) => lowering.load_thread_private(id),
+            Step::LocalLoad(_) => lowering.load_aux(id),
+            Step::TmaStore(send) => match lowering.tma_store(send)? {
                 true => Ok(()),
                 false => lowering.lower_op(send.op),
             },
@@ -114,8 +114,8 @@ impl Lowering<'_> {
                 Ok(())
             }
             Step::For(plan) => lowering.for_loop(plan),
-            Step::Loop(plan) => lowering.endless_loop(plan),
-            Step::If { arms, pure: quiet, .. } => lowering.branches(id, arms, *quiet),
+            Step::Loop(plan) => lowering.loop_op(plan),
+            Step::If { arms, pure: quiet, .. } => lowering.if_op(id, arms, *quiet),
             Step::Exec(_) => lowering.lower_op(id),
             Step::Deferred(_)
             | Step::StripMine(_)
@@ -181,7 +181,7 @@ impl Lowering<'_> {
             MemoryFenceAlias => {
                 // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
                 self.b.fence_proxy(ProxyFence::Alias);
-                self.meet()
+                self.barrier()
             }
             Assert => self.assertion(id),
             GetGlobal => self.global(op),

@@ -8,7 +8,7 @@ use super::state::core::{Dispatch, Params, Report, Smem};
 use super::state::sync_state::SyncState;
 use super::state::sync_state::{BARRIER_BYTES, ORDER_BARRIER_BYTES, PipelineStates, StageBuffers};
 use super::state::values::{Snapshot, Values};
-use super::state::values::{ThreadCache, Tile};
+use super::state::values::{ThreadIndexCache, Tile};
 use super::state::vector_access;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::builder::Builder;
@@ -72,7 +72,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
             lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
             lowering.plan(entry.body, None);
-            if let Err(message) = lowering.fetch_store_maps() {
+            if let Err(message) = lowering.prefetch_store_maps() {
                 lowering.report.errors.push(Diagnostic::new(message, None));
             }
             lowering.clear_private();
@@ -306,7 +306,7 @@ impl<'m> Lowering<'m> {
         self.sync.group.order_barriers = next;
         self.info.allocate_staging_buffers(body, Some(&roles), &mut self.smem.memory);
         self.plan(body, Some(Rc::clone(&roles)));
-        self.fetch_store_maps()?;
+        self.prefetch_store_maps()?;
         self.compare_trip_counts(body, &roles)?;
         self.init_barriers(&rings, &roles, warps * bands);
         let tid = self.b.special(Special::TidX);
@@ -319,7 +319,7 @@ impl<'m> Lowering<'m> {
         }
         if self.info.crews() > 1 {
             // What depends on the number of a thread is another thing in a team.
-            self.values.thread_indices = ThreadCache::default();
+            self.values.thread_indices = ThreadIndexCache::default();
         }
         let before = self.values.snapshot();
         let positions = Vec::new();

@@ -12,7 +12,7 @@ const WIDEST: usize = 16;
 impl Lowering<'_> {
     /// A load whose tile the copy engine has brought to the stage that is held: reads it. That stays where it is said
     /// (`volatile`): ptxas would fetch early what then stands in registers.
-    pub fn load_rider(&mut self, load: OpId) -> Lowered {
+    pub fn load_aux(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
         let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
         let dtype = self.info.element_type(tile);

@@ -15,7 +15,7 @@ impl Lowering<'_> {
             .as_ref()
             .is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel)))
         {
-            self.drain()?;
+            self.tma_store_wait()?;
             self.b.bar_warp_sync();
         }
         let releases = self.sync.take_releases(channels);

@@ -8,7 +8,7 @@ use crate::backend::ptx::infer::{
     block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images,
 };
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
-use crate::backend::ptx::lower::state::core::OTHERWISE;
+use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::ConversionPlan;
@@ -110,9 +110,9 @@ impl Lowering<'_> {
             }
             (true, _) => {
                 let owner = self.owner_of_block(&block);
-                let change = self.change_of(result, &wanted)?;
+                let change = self.conversion_plan(result, &wanted)?;
                 let ConversionPlan::Layout(Conversion::Shared(plan)) = &*change else {
-                    return Err(OTHERWISE.to_owned());
+                    return Err(SCHEDULE_MISMATCH.to_owned());
                 };
                 self.report.remarks.through_shared += 1;
                 self.through_shared(dtype, &slots, plan, wanted.num_registers(), Some(owner))?

@@ -7,7 +7,7 @@
 
 use crate::backend::ptx::infer::{Across, Handing, replica_bits, thread_images};
 use crate::backend::ptx::inst::{AtomOp, Cmp, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
-use crate::backend::ptx::lower::state::core::OTHERWISE;
+use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::schedule::APART;
@@ -28,7 +28,7 @@ impl Lowering<'_> {
         let at = self.get(positions, &layout)?.to_vec();
         let at = self.kept_inside(positions, at, self.module.shape(source)[axis]);
         let dtype = self.info.element_type(source);
-        let values = match self.smem.parts() {
+        let values = match self.smem.split() {
             Some([rounds, _]) => self.looked_up(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
             None => {
                 let handing = Handing::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
@@ -131,9 +131,9 @@ impl Lowering<'_> {
         let smem = self.b.reg(Operand::Smem, RegClass::B32);
         let mut values = vec![Operand::Imm(0); at.len()];
         for round in 0..rounds {
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             self.store_side(buffer, dtype, slots, &side, round, owner);
-            self.begin_read()?;
+            self.smem_read()?;
             for (slot, &at) in at.iter().enumerate() {
                 let line = first(layout.element(slot, 0, 0));
                 let own = self.b.xor(Ty::B32, thread, line & in_thread);
@@ -166,7 +166,7 @@ impl Lowering<'_> {
         let held = self.info.inference.accesses[&id].clone();
         let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let numbers = self.get(source, &held)?;
-        let [rounds, copies] = self.smem.parts().ok_or(OTHERWISE)?.map(|number| number as usize);
+        let [rounds, copies] = self.smem.split().ok_or(SCHEDULE_MISMATCH)?.map(|number| number as usize);
         let part = layout.num_elements() / rounds;
         let row = (part + APART) * 4;
         let side = Side::in_order(&layout, 4, rounds);
@@ -178,9 +178,9 @@ impl Lowering<'_> {
             self.info.inference.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
         let mut counts = vec![Operand::Imm(0); layout.num_registers()];
         for round in 0..rounds {
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             self.clear(buffer);
-            self.begin_write()?;
+            self.smem_write()?;
             for &number in numbers.iter() {
                 let number = self.b.sub(Ty::S32, number, (round * part) as i64);
                 let mut guard = owner;
@@ -194,7 +194,7 @@ impl Lowering<'_> {
                 let one = [Operand::Imm(1)];
                 self.b.guarded_if(guard, |b| b.red(AtomOp::Add, Ty::U32, Space::Shared, order, &addr, &one));
             }
-            self.begin_read()?;
+            self.smem_read()?;
             let mut sum: Option<Vec<Operand>> = None;
             for copy in 0..copies {
                 let mut read = counts.clone();

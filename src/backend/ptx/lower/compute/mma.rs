@@ -55,7 +55,7 @@ impl Lowering<'_> {
             operands.push(self.bring(*value, plan)?);
         }
         let registers = self.accumulators(members, &plans, registers)?;
-        if let Some([bytes, free]) = self.smem.missing_room() {
+        if let Some([bytes, free]) = self.smem.smem_overflow() {
             return Err(format!(
                 "{bytes} bytes of shared memory are needed for operands, and {free} are free: use smaller tiles"
             ));
@@ -116,10 +116,10 @@ impl Lowering<'_> {
         if asynchronous && count > 0 {
             // Each thread's fence comes before the threads meet: a meeting before it proves nothing to the tensor cores.
             self.b.fence_proxy(ProxyFence::AsyncShared);
-            self.meet()?;
+            self.barrier()?;
         }
         for _ in 0..count {
-            self.begin_read()?;
+            self.smem_read()?;
         }
         let mut brought: Vec<&mut Brought> = operands.iter_mut().collect();
         brought.sort_by_key(|brought| shared(brought).map(|buffer| buffer.offset));
@@ -159,7 +159,7 @@ impl Lowering<'_> {
             }
             Some(Conversion::Shuffle(_) | Conversion::Shared(_)) | None => {}
         }
-        let buffer = self.begin_write()?;
+        let buffer = self.smem_write()?;
         debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
         self.write_shared(&slots, &layout, plan, buffer);
         Ok(Brought::Shared(buffer))

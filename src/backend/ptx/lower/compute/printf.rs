@@ -125,11 +125,11 @@ impl Lowering<'_> {
             for (value, start) in tiles {
                 stored.push((self.elements(value)?, start));
             }
-            buffer = self.begin_write()?;
+            buffer = self.smem_write()?;
             for (elements, start) in stored {
                 self.store_elements(&elements, buffer, start, None);
             }
-            self.begin_read()?;
+            self.smem_read()?;
         }
         let skip = self.others_go_on();
         for (format, values) in calls {
@@ -221,12 +221,12 @@ impl Lowering<'_> {
         let elements = self.elements(value)?;
         let part_elements = count.min(PART);
         let bytes = elements.dtype.storage_bits() / 8;
-        let buffer = self.begin_write()?;
+        let buffer = self.smem_write()?;
         let part = self.b.copy(0, RegClass::B32);
         let again = self.b.new_label();
         self.b.place(again);
         self.store_elements(&elements, buffer, 0, (count > PART).then_some(part));
-        self.begin_read()?;
+        self.smem_read()?;
         let skip = self.others_go_on();
         let first = self.b.copy(0, RegClass::B32);
         let next = self.b.new_label();
@@ -248,7 +248,7 @@ impl Lowering<'_> {
         let more = self.b.setp(Cmp::Lt, Ty::U32, first, part_elements as u32);
         self.b.bra_if(more, false, next, false);
         self.meet_again(skip);
-        self.meet()?;
+        self.barrier()?;
         if count > PART {
             let after = self.b.add(Ty::U32, part, 1);
             self.b.mov_to(part, after);

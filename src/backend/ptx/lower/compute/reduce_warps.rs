@@ -50,7 +50,7 @@ impl Lowering<'_> {
             let size = vector_access::run_bytes(dtype, 1);
             let row_bytes = size * parts as u32;
             let slot_bytes = row_bytes * rows;
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
             let mut own = row.clone();
             for (position, &warp) in warps.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Lowering<'_> {
             places.push(PartsInMemory { buffer, row, slot_bytes, dtype });
         }
         for _ in &places {
-            self.begin_read()?;
+            self.smem_read()?;
         }
         match self.lanes_for_parts(partials, parts) {
             Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes, ordered),

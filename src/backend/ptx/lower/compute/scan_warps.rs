@@ -40,7 +40,7 @@ impl Lowering<'_> {
             let size = vector_access::run_bytes(dtype, 1);
             let row_bytes = size << count;
             let slot_bytes = row_bytes * rows;
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
             let mut own = row.clone();
             for (position, bit) in scan.order.outer.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Lowering<'_> {
             places.push((buffer, part, slot_bytes, dtype));
         }
         for _ in &places {
-            self.begin_read()?;
+            self.smem_read()?;
         }
         for (buffer, part, slot_bytes, dtype) in places {
             let part = self.linear_in_thread(&part);

@@ -8,7 +8,7 @@ use super::atomic::form;
 use super::pointer_access::{Mask, PointerAccess};
 use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
-use crate::backend::ptx::lower::state::core::OTHERWISE;
+use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::schedule::{BINS, PrivatizedArray, REPLICATED_BINS, array_and_offsets};
 use crate::backend::ptx::shared::Buffer;
@@ -21,14 +21,14 @@ impl Lowering<'_> {
     pub fn clear_private(&mut self) {
         let Some(private) = self.schedule.privatized else { return };
         self.clear(Buffer { bytes: private.bytes(), ..private.buffer });
-        self.barrier();
+        self.emit_barrier();
     }
 
     /// An atomic through the copy.
     pub fn combine_atomic(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
-        let private = self.schedule.privatized.ok_or(OTHERWISE)?;
-        let (_, offsets) = array_and_offsets(self.module, op.operands[0]).ok_or(OTHERWISE)?;
+        let private = self.schedule.privatized.ok_or(SCHEDULE_MISMATCH)?;
+        let (_, offsets) = array_and_offsets(self.module, op.operands[0]).ok_or(SCHEDULE_MISMATCH)?;
         let layout = self.access_layout(id)?;
         let values = self.get(op.operands[1], &layout)?;
         self.combine_in_block(id, (private, offsets), &layout, &values)?;
@@ -46,7 +46,7 @@ impl Lowering<'_> {
         values: &[Operand],
     ) -> Lowered {
         self.bring_leaves(id, layout)?;
-        self.order(id)?;
+        self.global_access(id)?;
         let lane = self.lane_copy(private);
         let done = self.b.new_label();
         let mark = self.mark();
@@ -182,7 +182,7 @@ impl Lowering<'_> {
 
     fn flush_copies(&mut self, private: PrivatizedArray) -> Lowered {
         let base = self.scalar(private.array)?;
-        self.meet()?;
+        self.barrier()?;
         let start = i64::from(private.buffer.offset);
         // The lanes of a warp begin at different copies, so that they read from different banks.
         let tid = self.b.special(Special::TidX);

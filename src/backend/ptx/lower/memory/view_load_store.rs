@@ -59,7 +59,7 @@ impl Lowering<'_> {
         let shift = shape.filter(|_| Ordering::of(op).is_weak());
         let shift = shift.and_then(|shape| self.shift_of(&shape, op.group(1), &layout));
         let mut access = self.access(id, view, op.group(1), &layout, shift)?;
-        self.order(id)?;
+        self.global_access(id)?;
         access.mods.nc = self.smem.data_space == Space::Global && self.info.is_invariant_load(id);
         access.mods.cache = self.cache_hint(id);
         let base = access.base_mut();
@@ -73,7 +73,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let mut access = self.access(id, op.group(1)[0], op.group(2), &layout, None)?;
-        self.order(id)?;
+        self.global_access(id)?;
         access.mods.cache = self.cache_hint(id);
         access.owner = self.owner_of(replica_bits(&layout));
         self.report.remarks.access(self.module, id, op.group(0)[0], access.way());
@@ -127,7 +127,7 @@ impl Lowering<'_> {
         let layout =
             self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be reduced into")?;
         let mut access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
-        self.order(id)?;
+        self.global_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         Ok(access)
     }

@@ -18,7 +18,7 @@ impl Lowering<'_> {
     pub fn convert(&mut self, value: Value, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let dtype = self.info.element_type(value);
         let count = wanted.num_registers();
-        match &*self.change_of(value, wanted)? {
+        match &*self.conversion_plan(value, wanted)? {
             ConversionPlan::Layout(Conversion::Identity) => Ok(tile.slots.clone()),
             ConversionPlan::Layout(Conversion::Registers(map)) => {
                 Ok(map.iter().map(|&register| tile.slots[register]).collect())
@@ -135,9 +135,9 @@ impl Lowering<'_> {
         let owner = owner.or_else(|| self.owner_of(plan.store.replicated));
         let mut result = vec![Operand::Imm(0); count];
         for round in 0..plan.rounds {
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             self.store_side(buffer, dtype, slots, &plan.store, round, owner);
-            self.begin_read()?;
+            self.smem_read()?;
             self.load_side(buffer, dtype, &mut result, &plan.load, round);
         }
         Ok(result.into())
@@ -205,13 +205,13 @@ impl Lowering<'_> {
     ) -> Lowered<Rc<[Operand]>> {
         let dtype = vector_access::shared_type(dtype);
         let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
-        let buffer = self.begin_write()?;
+        let buffer = self.smem_write()?;
         for (registers, offset) in &plan.store.accesses {
             let values: Vec<Operand> = registers.iter().map(|&register| slots[register]).collect();
             let addr = self.shared_place(buffer, store, 0, *offset);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }
-        self.begin_read()?;
+        self.smem_read()?;
         let mut result = vec![Operand::Imm(0); count];
         for (registers, offset) in &plan.load.accesses {
             let addr = self.shared_place(buffer, load, 0, *offset);

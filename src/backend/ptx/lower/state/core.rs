@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use super::sync_state::SyncState;
-use super::values::{Mark, Tile, Values};
+use super::values::{CacheMark, Tile, Values};
 use crate::backend::ptx::assertion::Assertion;
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::compiled::ParamKind;
@@ -33,7 +33,7 @@ pub struct Lowering<'m> {
     pub sync: SyncState,
     pub report: Report,
     /// The regions that contain the current step, outermost first.
-    pub regions: Vec<Frame>,
+    pub regions: Vec<RegionFrame>,
     /// The caller needs the schedule alone.
     pub plan_only: bool,
     /// How ops with regions lower the ops of these.
@@ -86,39 +86,43 @@ pub struct Dispatch {
 }
 
 /// Registers of a value that several places write: one for each slot, or a word for each four of them.
-pub type Fixed = (Layout, Vec<Reg>);
+pub type FixedRegisters = (Layout, Vec<Reg>);
 
 /// A region that is being lowered, and where its terminators go.
-pub struct Frame {
+pub struct RegionFrame {
     pub op: Opcode,
     /// `continue`: carried registers and label.
-    pub next: Option<(Vec<Option<Fixed>>, Label)>,
+    pub next: Option<(Vec<Option<FixedRegisters>>, Label)>,
     /// `break` or `yield`: result registers and label.
-    pub exit: Option<(Vec<Option<Fixed>>, Label)>,
+    pub exit: Option<(Vec<Option<FixedRegisters>>, Label)>,
     /// A branch that products run on beside: the waits of its end come behind it, as parts of what it stands in.
-    pub quiet: bool,
+    pub is_pure: bool,
     /// The first of several branches, which says where their results stand.
-    pub leads: bool,
+    pub is_first_arm: bool,
 }
 
-impl Frame {
-    pub fn of_loop(op: Opcode, next: (Vec<Option<Fixed>>, Label), exit: Option<(Vec<Option<Fixed>>, Label)>) -> Frame {
-        Frame { op, next: Some(next), exit, quiet: false, leads: false }
+impl RegionFrame {
+    pub fn of_loop(
+        op: Opcode,
+        next: (Vec<Option<FixedRegisters>>, Label),
+        exit: Option<(Vec<Option<FixedRegisters>>, Label)>,
+    ) -> RegionFrame {
+        RegionFrame { op, next: Some(next), exit, is_pure: false, is_first_arm: false }
     }
 }
 
 /// What is said of a step that does not do what its schedule says.
-pub const OTHERWISE: &str = "a step and its schedule do not say the same, which is a defect of this crate";
+pub const SCHEDULE_MISMATCH: &str = "a step and its schedule do not say the same, which is a defect of this crate";
 
 impl Smem {
     /// In how many parts something goes through shared memory, and how many of them have room side by side.
-    pub fn parts(&mut self) -> Option<[u32; 2]> {
+    pub fn split(&mut self) -> Option<[u32; 2]> {
         let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
         parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
     }
 
     /// Bytes that operands need and that there are, if there are too few.
-    pub fn missing_room(&self) -> Option<[u32; 2]> {
+    pub fn smem_overflow(&self) -> Option<[u32; 2]> {
         match self.sub_steps.front() {
             Some(&SubStep::SmemOverflow { bytes, of }) => Some([bytes, of]),
             _ => None,
@@ -132,12 +136,12 @@ impl Smem {
 
 impl<'m> Lowering<'m> {
     /// Returns a mark to which [`Self::release`] can reset the computed values.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> CacheMark {
         self.values.mark()
     }
 
     /// Forgets the values that were computed since the mark.
-    pub fn release(&mut self, mark: Mark) {
+    pub fn release(&mut self, mark: CacheMark) {
         self.values.release(mark);
     }
 
@@ -163,7 +167,7 @@ impl<'m> Lowering<'m> {
         let op = self.module.op(id);
         // That there is too much code is said once, of the op that it came to; all others fail, too. Behind what failed,
         // steps do other things than their schedule says.
-        let follows = message == OTHERWISE && !self.report.errors.is_empty();
+        let follows = message == SCHEDULE_MISMATCH && !self.report.errors.is_empty();
         if !(follows
             || self.report.over_code_limit && std::mem::replace(&mut self.report.over_code_limit_reported, true))
         {

@@ -92,12 +92,12 @@ impl Lowering<'_> {
     pub fn begin_ordered(&mut self, id: OpId, ordering: Ordering, count: usize, carries: bool) -> Lowered<Begun> {
         let fenced = (ordering.acquires() || ordering.releases()) && (count > 1 || !carries);
         if ordering.releases() {
-            self.meet()?;
+            self.barrier()?;
             if fenced {
                 self.b.fence(Sem::AcqRel, ordering.scope);
             }
         }
-        self.order(id)?;
+        self.global_access(id)?;
         Ok(Begun { ordering, fenced })
     }
 
@@ -107,7 +107,7 @@ impl Lowering<'_> {
             if begun.fenced {
                 self.b.fence(Sem::AcqRel, begun.ordering.scope);
             }
-            self.meet()?;
+            self.barrier()?;
         }
         Ok(())
     }
@@ -128,14 +128,14 @@ impl Lowering<'_> {
         let size = vector_access::run_bytes(stored, 1);
         let images: Vec<u32> = thread_images(layout).iter().map(|&image| image * size).collect();
         let thread = self.linear_in_thread(&images);
-        let buffer = self.begin_write()?;
+        let buffer = self.smem_write()?;
         let places: Vec<Addr> = (0..layout.num_registers())
             .map(|slot| self.shared_place(buffer, thread, layout.element(slot, 0, 0) * size, 0))
             .collect();
         for (addr, &value) in places.iter().zip(&slots) {
             vector_access::store(&mut self.b, Space::Shared, stored, &[value], addr, MemMods::default(), Some(owner));
         }
-        self.begin_read()?;
+        self.smem_read()?;
         let mut all = Vec::with_capacity(slots.len());
         for addr in &places {
             all.extend(vector_access::load(&mut self.b, Space::Shared, stored, 1, addr, MemMods::default(), None));

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use super::core::OTHERWISE;
+use super::core::SCHEDULE_MISMATCH;
 use super::core::{Lowered, Lowering};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::plan::WARP;
@@ -16,85 +16,85 @@ use crate::layout::Layout;
 
 impl Lowering<'_> {
     /// All threads meet, here.
-    pub fn meet(&mut self) -> Lowered {
+    pub fn barrier(&mut self) -> Lowered {
         while let Some(within) = self.smem.sub_steps.pop_front() {
             match within {
-                SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronise(within)?,
-                SubStep::Barrier { .. } => return self.synchronise(within),
+                SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronize(within)?,
+                SubStep::Barrier { .. } => return self.synchronize(within),
                 _ => break,
             }
         }
-        Err(OTHERWISE.to_owned())
+        Err(SCHEDULE_MISMATCH.to_owned())
     }
 
     /// Waits for the copy engine, if that has to be here.
-    pub fn drain(&mut self) -> Lowered {
+    pub fn tma_store_wait(&mut self) -> Lowered {
         while let Some(within) = self.smem.next_if(|within| matches!(within, SubStep::TmaStoreWait { .. })) {
-            self.synchronise(within)?;
+            self.synchronize(within)?;
         }
         Ok(())
     }
 
     /// A buffer that is written next, behind a meeting where there is one.
-    pub fn begin_write(&mut self) -> Lowered<Buffer> {
-        match self.behind_meetings()? {
-            Some(SubStep::SmemWrite(buffer)) => Ok(self.of_team(buffer)),
+    pub fn smem_write(&mut self) -> Lowered<Buffer> {
+        match self.next_after_barriers()? {
+            Some(SubStep::SmemWrite(buffer)) => Ok(self.of_group(buffer)),
             Some(SubStep::SmemOverflow { bytes, of }) => {
                 Err(format!("{bytes} bytes of shared memory are needed, and {of} are free: use smaller tiles"))
             }
-            _ => Err(OTHERWISE.to_owned()),
+            _ => Err(SCHEDULE_MISMATCH.to_owned()),
         }
     }
 
     /// A buffer that is read next.
-    pub fn begin_read(&mut self) -> Lowered<Buffer> {
-        match self.behind_meetings()? {
-            Some(SubStep::SmemRead(buffer)) => Ok(self.of_team(buffer)),
-            _ => Err(OTHERWISE.to_owned()),
+    pub fn smem_read(&mut self) -> Lowered<Buffer> {
+        match self.next_after_barriers()? {
+            Some(SubStep::SmemRead(buffer)) => Ok(self.of_group(buffer)),
+            _ => Err(SCHEDULE_MISMATCH.to_owned()),
         }
     }
 
     /// An access begins: behind a meeting, if other threads of the block may still be at work on the same elements.
-    pub fn order(&mut self, id: OpId) -> Lowered {
+    pub fn global_access(&mut self, id: OpId) -> Lowered {
         let next = self.smem.sub_steps.iter().find(|within| !within.synchronizes());
         if next == Some(&SubStep::GlobalAccess(id)) {
-            self.behind_meetings()?;
+            self.next_after_barriers()?;
         }
         Ok(())
     }
 
     /// How a value comes to a layout.
-    pub fn change_of(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<ConversionPlan>> {
+    pub fn conversion_plan(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<ConversionPlan>> {
         match self.smem.sub_steps.pop_front() {
             Some(SubStep::ConvertLayout(ConvertLayout { value: brought, to, plan, .. }))
                 if brought == value && self.schedule.layout(to).is_same(wanted) =>
             {
                 Ok(Rc::clone(&self.schedule.conversions[plan as usize]))
             }
-            _ => Err(OTHERWISE.to_owned()),
+            _ => Err(SCHEDULE_MISMATCH.to_owned()),
         }
     }
 
     /// Goes on behind what comes first of waits and meetings: to what is next.
-    fn behind_meetings(&mut self) -> Lowered<Option<SubStep>> {
+    fn next_after_barriers(&mut self) -> Lowered<Option<SubStep>> {
         while let Some(within) = self.smem.next_if(|within| within.synchronizes()) {
-            self.synchronise(within)?;
+            self.synchronize(within)?;
         }
         Ok(self.smem.sub_steps.pop_front())
     }
 
-    fn synchronise(&mut self, within: SubStep) -> Lowered {
+    fn synchronize(&mut self, within: SubStep) -> Lowered {
         match within {
             SubStep::MmaWaitAll => self.wait_before_barrier(),
             SubStep::TmaStoreWait { written } => self.b.bulk_wait(0, !written),
-            _ if self.sync.mmas.is_any_in_flight() => return Err(OTHERWISE.to_owned()),
-            _ => self.barrier(),
+            _ if self.sync.mmas.is_any_in_flight() => return Err(SCHEDULE_MISMATCH.to_owned()),
+            _ => self.emit_barrier(),
         }
         Ok(())
     }
 
     /// A barrier over the threads of the agent.
-    pub fn barrier(&mut self) {
+    pub fn emit_barrier(&mut self) {
         match self.sync.role {
             WarpRole::Consumer => {
                 let consumers = self.info.inference.num_warps as u32 * WARP;
@@ -105,7 +105,7 @@ impl Lowering<'_> {
     }
 
     /// Where a buffer is of the team that is lowered.
-    fn of_team(&self, buffer: Buffer) -> Buffer {
+    fn of_group(&self, buffer: Buffer) -> Buffer {
         Buffer { offset: buffer.offset + self.sync.group.index * self.schedule.smem_bytes_per_group, ..buffer }
     }
 }

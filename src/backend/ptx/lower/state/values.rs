@@ -13,19 +13,19 @@ pub struct Values {
     /// Tiles in registers, by value index.
     pub tiles: Vec<Option<Tile>>,
     /// The same values in further layouts.
-    pub conversions: Cache,
+    pub conversions: ConversionCache,
     /// Bit fields of the thread number, as sums that layouts need.
-    pub thread_indices: ThreadCache,
+    pub thread_indices: ThreadIndexCache,
     pub views: HashMap<Value, Rc<TensorView>>,
     /// Loaded tiles in pipeline stages, by address.
     pub staged: HashMap<Value, Operand>,
     /// Loads whose elements the threads have in a stage, each its own.
-    pub private_tiles: HashMap<OpId, OwnTile>,
+    pub private_tiles: HashMap<OpId, ThreadPrivateTile>,
 }
 
 /// A point to which the memory of computed values can be cut back.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct CacheMark {
     conversions: usize,
     thread_indices: usize,
 }
@@ -34,7 +34,7 @@ pub struct Mark {
 pub struct Snapshot {
     tiles: Vec<Option<Tile>>,
     views: HashMap<Value, Rc<TensorView>>,
-    mark: Mark,
+    mark: CacheMark,
 }
 
 impl Values {
@@ -42,8 +42,8 @@ impl Values {
     pub fn new(count: usize) -> Values {
         Values {
             tiles: vec![None; count],
-            conversions: Cache::default(),
-            thread_indices: ThreadCache::default(),
+            conversions: ConversionCache::default(),
+            thread_indices: ThreadIndexCache::default(),
             views: HashMap::new(),
             staged: HashMap::new(),
             private_tiles: HashMap::new(),
@@ -56,12 +56,12 @@ impl Values {
     }
 
     /// Returns a mark to which [`Values::release`] can reset conversions and thread indices.
-    pub fn mark(&self) -> Mark {
-        Mark { conversions: self.conversions.len(), thread_indices: self.thread_indices.mark() }
+    pub fn mark(&self) -> CacheMark {
+        CacheMark { conversions: self.conversions.len(), thread_indices: self.thread_indices.mark() }
     }
 
     /// Forgets conversions and thread indices that were computed since the mark.
-    pub fn release(&mut self, mark: Mark) {
+    pub fn release(&mut self, mark: CacheMark) {
         self.conversions.truncate(mark.conversions);
         self.thread_indices.truncate(mark.thread_indices);
     }
@@ -96,13 +96,13 @@ pub struct Tile {
 
 /// Values in further layouts than their own, in the order in which they came about.
 #[derive(Debug, Default)]
-pub struct Cache {
+pub struct ConversionCache {
     tiles: Vec<(Value, Tile)>,
     /// Positions of a value's tiles.
     of: HashMap<Value, Vec<usize>>,
 }
 
-impl Cache {
+impl ConversionCache {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.tiles.len()
@@ -128,14 +128,14 @@ impl Cache {
 
 /// Computed once per kernel: images of the thread-number bits to their value.
 #[derive(Debug, Default)]
-pub struct ThreadCache {
+pub struct ThreadIndexCache {
     pub linear: HashMap<Vec<u32>, Operand>,
     /// Instructions may be reused only inside the region that made them.
     pub order: Vec<Vec<u32>>,
 }
 
-impl ThreadCache {
-    /// Number of entries, for [`ThreadCache::truncate`].
+impl ThreadIndexCache {
+    /// Number of entries, for [`ThreadIndexCache::truncate`].
     pub fn mark(&self) -> usize {
         self.order.len()
     }
@@ -171,10 +171,10 @@ impl TensorView {
 }
 
 /// A tile of which each thread has its own elements in a stage.
-pub struct OwnTile {
+pub struct ThreadPrivateTile {
     /// The thread's place in shared memory.
     pub address: Operand,
-    pub run: usize,
+    pub vector: usize,
     /// Offsets of the pieces.
-    pub pieces: Vec<u32>,
+    pub offsets: Vec<u32>,
 }
