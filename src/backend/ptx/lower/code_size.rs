@@ -12,7 +12,7 @@ const REGISTER_LIMIT: u32 = 1 << 10;
 
 impl Lowering<'_> {
     /// Refuses so much code that nobody would want to wait for its assembler.
-    pub fn check_length(&mut self, op: &Op) -> Lowered {
+    pub fn check_code_size(&mut self, op: &Op) -> Lowered {
         let limit = self.info.options.code_limit.map_or(CODE_LIMIT, |limit| limit as usize);
         if self.b.num_lines() <= limit && !self.report.over_code_limit {
             return Ok(());

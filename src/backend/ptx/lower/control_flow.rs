@@ -179,7 +179,7 @@ impl Lowering<'_> {
         if plan.unroll.is_some() {
             self.b.pragma("nounroll");
         }
-        self.single(args[0], counter.into());
+        self.define_scalar(args[0], counter.into());
         self.counter_of_peer(id, counter, ty)?;
         for (&arg, fixed) in args[1..].iter().zip(&carried) {
             self.bind(arg, fixed);
@@ -246,7 +246,7 @@ impl Lowering<'_> {
     fn plain_iteration(&mut self, regs: &LoopRegs<'_>) {
         let &LoopRegs { block, body, counter, carried, .. } = regs;
         let args = &self.module.block(block).args;
-        self.single(args[0], counter.into());
+        self.define_scalar(args[0], counter.into());
         for (&arg, fixed) in args[1..].iter().zip(carried) {
             self.bind(arg, fixed);
         }
@@ -355,7 +355,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let position = match op.code {
             Opcode::Return => {
-                self.flush_private()?;
+                self.flush_privatized()?;
                 self.tma_store_wait()?;
                 self.flush_sunk_waits();
                 self.drain_order();

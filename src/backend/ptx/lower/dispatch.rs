@@ -11,7 +11,7 @@ use crate::ir::{Op, OpId, Opcode};
 
 impl Lowering<'_> {
     /// Lowers the steps of a body in order; a failed one is reported and skipped.
-    pub fn body(&mut self, body: SeqId) {
+    pub fn sequence(&mut self, body: SeqId) {
         let schedule = Rc::clone(&self.schedule);
         for step in schedule.steps(body) {
             if let Step::Sub(within) = step {
@@ -19,7 +19,7 @@ impl Lowering<'_> {
                 continue;
             }
             let id = self.op_of(step);
-            let done = self.step(step, id).and_then(|()| self.compute_for_peer(id));
+            let done = self.lower_step(step, id).and_then(|()| self.compute_for_peer(id));
             if !(step.is_wait() || matches!(step, Step::End(_) | Step::ExpOrderWait { sunk: true, .. })) {
                 self.flush_sunk_waits();
             }
@@ -33,7 +33,7 @@ impl Lowering<'_> {
                 Step::Mma(plan) => plan.ops.clone(),
                 _ => continue,
             };
-            ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.poison(result));
+            ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.define_poison(result));
         }
     }
 
@@ -63,10 +63,10 @@ impl Lowering<'_> {
         }
     }
 
-    fn step(&mut self, step: &Step, id: OpId) -> Lowered {
+    fn lower_step(&mut self, step: &Step, id: OpId) -> Lowered {
         match step {
             Step::End(_) => return self.for_op(id, |lowering| lowering.terminator(id)),
-            Step::StripMine(strip) => return self.strip(strip),
+            Step::StripMine(strip) => return self.strip_mine(strip),
             Step::ConsumerRelease(channels) => return self.release_channels(channels),
             Step::OrderWait(turn) => {
                 self.pingpong_wait(*turn);
@@ -96,8 +96,8 @@ impl Lowering<'_> {
                 self.for_op(id, |lowering| lowering.consumer_wait_step(wait));
                 return Ok(());
             }
-            Step::Mma(plan) => plan.ops.iter().try_for_each(|&id| self.check(id))?,
-            _ => self.check(id)?,
+            Step::Mma(plan) => plan.ops.iter().try_for_each(|&id| self.check_limits(id))?,
+            _ => self.check_limits(id)?,
         }
         self.for_op(id, |lowering| match step {
             Step::LocalLoadThreadPrivate(_) => lowering.load_thread_private(id),
@@ -106,8 +106,8 @@ impl Lowering<'_> {
                 true => Ok(()),
                 false => lowering.lower_op(send.op),
             },
-            Step::PrivatizedAtomic(_) => lowering.combine_atomic(id),
-            Step::Mma(plan) => lowering.products(plan),
+            Step::PrivatizedAtomic(_) => lowering.privatized_atomic(id),
+            Step::Mma(plan) => lowering.mma_group(plan),
             &Step::Produce(channel) => lowering.produce(channel as usize),
             &Step::Advance(channel) => {
                 lowering.consumer_advance(channel as usize);
@@ -129,14 +129,14 @@ impl Lowering<'_> {
     }
 
     /// Refuses what is too much for the assembler.
-    pub fn check(&mut self, id: OpId) -> Lowered {
-        self.check_length(self.module.op(id))?;
+    pub fn check_limits(&mut self, id: OpId) -> Lowered {
+        self.check_code_size(self.module.op(id))?;
         self.check_registers(id)
     }
 
     /// An op that is a part of a step.
-    pub fn op(&mut self, id: OpId) -> Lowered {
-        self.check(id)?;
+    pub fn lower_part(&mut self, id: OpId) -> Lowered {
+        self.check_limits(id)?;
         self.for_op(id, |lowering| lowering.lower_op(id))
     }
 
@@ -167,12 +167,12 @@ impl Lowering<'_> {
             Reduce => self.reduce(id),
             Scan => self.scan(id),
             Cat => self.cat(id),
-            Pack | Unpack => self.repack(id),
+            Pack | Unpack => self.pack_or_unpack(id),
             Extract => self.extract(id),
             Insert => self.insert(id),
-            Gather => self.gather_tile(id),
+            Gather => self.gather(id),
             Histogram => self.histogram(id),
-            WithLayout => self.in_chosen_layout(id),
+            WithLayout => self.with_layout(id),
             Print => self.print(id),
             GdcWait | GdcLaunchDependents => {
                 self.dependent_launch(op.code);
@@ -183,9 +183,9 @@ impl Lowering<'_> {
                 self.b.fence_proxy(ProxyFence::Alias);
                 self.barrier()
             }
-            Assert => self.assertion(id),
-            GetGlobal => self.global(op),
-            Alloca => self.own_memory(id),
+            Assert => self.assert(id),
+            GetGlobal => self.global_address(op),
+            Alloca => self.alloca(id),
             For | Loop | If | Break | Continue | Yield | Return | MmaF | MmaI => {
                 Err("an op that is a step of its own stands within another one".to_owned())
             }
@@ -219,7 +219,7 @@ impl Lowering<'_> {
                 if special == CtaIdX && self.sync.peer.is_active {
                     value = self.b.xor(Ty::B32, value, 1u32);
                 }
-                self.single(result, value);
+                self.define_scalar(result, value);
             }
         }
         Ok(())

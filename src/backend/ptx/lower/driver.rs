@@ -55,7 +55,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.info.options.occupancy = lowering.info.possible_occupancy();
     lowering.b.come_from(entry.loc.0);
     lowering.params.kinds = lowering.entry_params(entry);
-    lowering.reserve_own(entry.body);
+    lowering.reserve_allocas(entry.body);
     lowering.info.select_tma_stores(entry.body);
     let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
     lowering.report.remarks.alone = planned.alone;
@@ -75,7 +75,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             if let Err(message) = lowering.prefetch_store_maps() {
                 lowering.report.errors.push(Diagnostic::new(message, None));
             }
-            lowering.clear_private();
+            lowering.clear_privatized();
             if !lowering.plan_only {
                 lowering.run(WarpRole::All);
             }
@@ -116,8 +116,8 @@ pub fn start<'m>(
         plan_only: false,
         info: KernelInfo::new(module, entry, inference, options),
         dispatch: Dispatch {
-            op: |lowering, id| lowering.op(id),
-            sequence: |lowering, sequence| lowering.body(sequence),
+            op: |lowering, id| lowering.lower_part(id),
+            sequence: |lowering, sequence| lowering.sequence(sequence),
         },
     }
 }
@@ -276,7 +276,7 @@ impl<'m> Lowering<'m> {
     /// Lowers the program of an agent.
     pub fn run(&mut self, acts: WarpRole) {
         let agent = self.schedule.partition(acts).map(|agent| agent.body);
-        self.body(agent.expect("an agent of the schedule"));
+        self.sequence(agent.expect("an agent of the schedule"));
     }
 
     /// Lowers a body once for each role.

@@ -181,7 +181,7 @@ impl Lowering<'_> {
         let mark = self.mark();
         let argument = self.module.block(self.module.op(id).regions[0]).args[0];
         let before = self.values.tiles[argument.index()].take();
-        self.single(argument, counter);
+        self.define_scalar(argument, counter);
         for &op in &cp_async.pipeline.address_ops {
             self.nested_op(op)?;
         }

@@ -21,7 +21,7 @@ impl Lowering<'_> {
     /// The band that a group of warps makes; of who loads for all of them the first one.
     pub fn data_partition_id(&mut self, op: &Op) -> Lowered {
         let band = self.sync.pipelines.as_ref().and_then(|rings| rings.data_partition);
-        self.single(op.results[0], band.map_or(Operand::Imm(0), Operand::from));
+        self.define_scalar(op.results[0], band.map_or(Operand::Imm(0), Operand::from));
         Ok(())
     }
 

@@ -106,7 +106,7 @@ mod tests {
         let ops = |code| module.block(entry.body).ops.iter().copied().filter(move |&id| module.op(id).code == code);
         for code in [Opcode::GetTileBlockId, Opcode::MakeTensorView, Opcode::MakePartitionView] {
             for id in ops(code) {
-                lowering.op(id).unwrap();
+                lowering.lower_part(id).unwrap();
             }
         }
         let views: Vec<Value> = ops(Opcode::MakePartitionView).map(|id| module.op(id).results[0]).collect();

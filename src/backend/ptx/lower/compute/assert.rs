@@ -18,7 +18,7 @@ const COMPLETE: u32 = 2;
 
 impl Lowering<'_> {
     /// `assert`.
-    pub fn assertion(&mut self, id: OpId) -> Lowered {
+    pub fn assert(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (condition, args) = (op.group(0)[0], op.group(1));
         if self.info.always_holds(condition) {
@@ -35,7 +35,7 @@ impl Lowering<'_> {
             });
         }
         let thread = self.linear_in_thread(&thread_images(&layout));
-        let all = self.all_hold(&holds);
+        let all = self.all_true(&holds);
         let done = self.b.new_label();
         self.b.bra_if(all, false, done, false);
         // The first element of this thread that is false, and what belongs to it.
@@ -53,7 +53,7 @@ impl Lowering<'_> {
         let element = self.b.xor(Ty::B32, thread, first);
         let dtypes: Vec<DType> = args.iter().map(|&arg| self.info.element_type(arg)).collect();
         let shown: Vec<(Reg, DType)> = shown.into_iter().zip(dtypes.iter().copied()).collect();
-        self.note(element, &shown, done)?;
+        self.write_note(element, &shown, done)?;
         self.b.place(done);
         self.b.bar_warp_sync();
         let message = match op.attr(AttrKind::Text) {
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn all_hold(&mut self, holds: &[Operand]) -> Reg {
+    fn all_true(&mut self, holds: &[Operand]) -> Reg {
         let mut all = self.b.reg(holds[0], RegClass::Pred);
         for &hold in &holds[1..] {
             let hold = self.b.reg(hold, RegClass::Pred);
@@ -76,7 +76,12 @@ impl Lowering<'_> {
     }
 
     /// Claims the note, unless another thread has it, and writes it.
-    fn note(&mut self, element: Operand, values: &[(Reg, DType)], done: crate::backend::ptx::inst::Label) -> Lowered {
+    fn write_note(
+        &mut self,
+        element: Operand,
+        values: &[(Reg, DType)],
+        done: crate::backend::ptx::inst::Label,
+    ) -> Lowered {
         let parameter = self.params.assert_note.ok_or("an assertion in a kernel without a note")?;
         let plain = MemMods::default();
         let note = self.b.ld(Space::Param, Ty::U64, &parameter.into(), plain);

@@ -77,7 +77,7 @@ impl Lowering<'_> {
         self.b.setp(Cmp::Ne, Ty::B32, field, 0)
     }
 
-    fn scalars(&mut self, values: &[crate::ir::Value]) -> Lowered<Vec<Operand>> {
+    fn scalar_operands(&mut self, values: &[crate::ir::Value]) -> Lowered<Vec<Operand>> {
         values.iter().map(|&value| self.scalar(value)).collect()
     }
 
@@ -87,11 +87,11 @@ impl Lowering<'_> {
         let op = module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
         let layout = self.info.inference.accesses[&id].clone();
-        let index = self.scalars(&op.operands[1..])?;
+        let index = self.scalar_operands(&op.operands[1..])?;
         let block = Block { layout: &layout, part: module.shape(result), index };
         let slots = self.get(source, &layout)?.to_vec();
         let dtype = self.info.element_type(source);
-        let slots = self.chosen_registers(&block, slots, repr::class(dtype));
+        let slots = self.registers_of_block(&block, slots, repr::class(dtype));
         let held = block_layout(&layout, block.part).canonical();
         let wanted = self.info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
         let moves = |images: &[u32]| images.iter().any(|&image| block.bit(image).is_some());
@@ -123,7 +123,7 @@ impl Lowering<'_> {
     }
 
     /// Of registers that differ in the block those of the block that is asked for.
-    fn chosen_registers(
+    fn registers_of_block(
         &mut self,
         block: &Block<'_>,
         slots: Vec<Operand>,
@@ -134,7 +134,7 @@ impl Lowering<'_> {
             let Some((axis, bit)) = block.bit(image) else { continue };
             let half = slots.len() / 2;
             let low = |slot: usize| (slot >> register << (register + 1)) | (slot & ((1 << register) - 1));
-            slots = match self.bit_of(block.index[axis], bit) {
+            slots = match self.index_bit(block.index[axis], bit) {
                 Condition::Known(set) => {
                     (0..half).map(|slot| slots[low(slot) | usize::from(set) << register]).collect()
                 }
@@ -146,7 +146,7 @@ impl Lowering<'_> {
         slots
     }
 
-    fn bit_of(&mut self, number: Operand, bit: u32) -> Condition {
+    fn index_bit(&mut self, number: Operand, bit: u32) -> Condition {
         if let Some(number) = number.as_imm() {
             return Condition::Known(number >> bit & 1 == 1);
         }
@@ -203,7 +203,7 @@ impl Lowering<'_> {
         let op = module.op(id);
         let (source, destination, result) = (op.group(0)[0], op.group(1)[0], op.results[0]);
         let layout = self.info.inference.accesses[&id].clone();
-        let index = self.scalars(op.group(2))?;
+        let index = self.scalar_operands(op.group(2))?;
         let block = Block { layout: &layout, part: module.shape(source), index };
         let within = block_layout(&layout, block.part);
         let part = self.get(source, &within.canonical())?;

@@ -18,7 +18,7 @@ use crate::layout::{Layout, Side};
 
 impl Lowering<'_> {
     /// `gather`.
-    pub fn gather_tile(&mut self, id: OpId) -> Lowered {
+    pub fn gather(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
         let axis = op.dim() as usize;
@@ -26,13 +26,13 @@ impl Lowering<'_> {
         let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let slots = self.get(source, &held)?;
         let at = self.get(positions, &layout)?.to_vec();
-        let at = self.kept_inside(positions, at, self.module.shape(source)[axis]);
+        let at = self.clamp_positions(positions, at, self.module.shape(source)[axis]);
         let dtype = self.info.element_type(source);
         let values = match self.smem.split() {
-            Some([rounds, _]) => self.looked_up(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
+            Some([rounds, _]) => self.gather_by_smem(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
             None => {
                 let handing = Handing::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
-                self.handed_over(dtype, &slots, &handing, &at)
+                self.gather_by_shuffle(dtype, &slots, &handing, &at)
             }
         };
         self.values.define(result, Tile { layout, slots: values.into() });
@@ -40,7 +40,7 @@ impl Lowering<'_> {
     }
 
     /// Positions from 0 to below `extent`: of those outside the nearest one.
-    fn kept_inside(&mut self, positions: Value, at: Vec<Operand>, extent: i64) -> Vec<Operand> {
+    fn clamp_positions(&mut self, positions: Value, at: Vec<Operand>, extent: i64) -> Vec<Operand> {
         let range = self.info.inference.facts.range(positions);
         if range.is_some_and(|range| range.lo >= 0 && range.hi < extent) {
             return at;
@@ -53,12 +53,18 @@ impl Lowering<'_> {
     }
 
     /// The elements at positions, from the lanes of the warp that have them.
-    fn handed_over(&mut self, dtype: DType, slots: &[Operand], handing: &Handing, at: &[Operand]) -> Vec<Operand> {
+    fn gather_by_shuffle(
+        &mut self,
+        dtype: DType,
+        slots: &[Operand],
+        handing: &Handing,
+        at: &[Operand],
+    ) -> Vec<Operand> {
         let words: Vec<Vec<Operand>> = slots.iter().map(|&slot| self.pack_words(dtype, &[slot])).collect();
         let registers: Vec<(usize, usize)> = handing.registers().collect();
         let mut values = Vec::with_capacity(at.len());
         for (&at, &line) in at.iter().zip(&handing.lines) {
-            let lane = self.lane_at(handing, at);
+            let lane = self.source_lane(handing, at);
             let candidate = |number: usize| {
                 let bits = registers.iter().enumerate().filter(|(i, _)| number >> i & 1 == 1);
                 line | bits.map(|(_, (_, bit))| 1 << bit).sum::<usize>()
@@ -88,7 +94,7 @@ impl Lowering<'_> {
     }
 
     /// The lane that has the element at a position; none where each lane has its own.
-    fn lane_at(&mut self, handing: &Handing, at: Operand) -> Option<Operand> {
+    fn source_lane(&mut self, handing: &Handing, at: Operand) -> Option<Operand> {
         let lanes: Vec<(usize, usize)> = handing.lanes().collect();
         let mask = lanes.iter().map(|(_, lane)| 1u32 << lane).sum::<u32>();
         if mask == 0 {
@@ -110,7 +116,7 @@ impl Lowering<'_> {
     }
 
     /// The elements at positions, from a copy of the tile in shared memory.
-    fn looked_up(
+    fn gather_by_smem(
         &mut self,
         dtype: DType,
         slots: &[Operand],

@@ -7,7 +7,7 @@
 //! the one with the largest unsigned bits wherever one is negative. What comes out tells whether that was so. Where it was
 //! not, in any lane of the warp, or where a NaN is in the way, the warp does the same again by the instructions for floats.
 
-use super::reduce_partials::Partials;
+use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::{Cmp, IntOp, Operand, Reg, RegClass, ShflMode, Ty, VoteMode};
 use crate::backend::ptx::lower::{Lowered, Lowering};
@@ -43,15 +43,15 @@ impl Extreme {
 impl Lowering<'_> {
     /// Does the first of these folds, as many as there are before warps meet, and says how many; none where that is
     /// not for integers.
-    pub fn extremes(
+    pub fn reduce_minmax3(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
+        partials: &mut ReductionPartials,
         folds: &[ReductionStep],
         axis: AxisBits,
         ordered: bool,
     ) -> Lowered<usize> {
-        let Some(extreme) = self.extreme_of(body, partials).filter(|_| !ordered) else { return Ok(0) };
+        let Some(extreme) = self.minmax_of(body, partials).filter(|_| !ordered) else { return Ok(0) };
         let within = folds.iter().take_while(|fold| !matches!(fold, ReductionStep::CrossWarp(_))).count();
         let registers = folds.iter().take_while(|fold| matches!(fold, ReductionStep::Registers(_))).count();
         let lanes: Option<Vec<usize>> = folds[registers..within]
@@ -61,10 +61,10 @@ impl Lowering<'_> {
         let along = partials.images.register.iter().filter(|&&image| axis.coordinate(image) != 0).count();
         let Some(lanes) = lanes.filter(|_| registers >= LEAST_BITS && registers == along) else { return Ok(0) };
 
-        let found = self.as_integers(extreme, partials, axis, &lanes);
+        let found = self.minmax_of_bits(extreme, partials, axis, &lanes);
         let number = |bits: &Operand| self.b.copy(bits.reg().as_class(RegClass::F32), RegClass::F32);
         let results: Vec<Reg> = found.iter().map(number).collect();
-        let again = self.is_not_sure(extreme, &found);
+        let again = self.is_inexact(extreme, &found);
         let sure = self.b.new_label();
         self.b.bra_if(again, true, sure, true);
         let mark = self.mark();
@@ -89,7 +89,7 @@ impl Lowering<'_> {
     }
 
     /// What a reduction with this body looks for, if integers find it sooner.
-    fn extreme_of(&self, body: BlockId, partials: &Partials) -> Option<Extreme> {
+    fn minmax_of(&self, body: BlockId, partials: &ReductionPartials) -> Option<Extreme> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
         let target = self.info.inference.target;
@@ -106,7 +106,13 @@ impl Lowering<'_> {
     }
 
     /// The extremes of the bits: of all registers along the axis, then of these lanes.
-    fn as_integers(&mut self, extreme: Extreme, partials: &Partials, axis: AxisBits, lanes: &[usize]) -> Vec<Operand> {
+    fn minmax_of_bits(
+        &mut self,
+        extreme: Extreme,
+        partials: &ReductionPartials,
+        axis: AxisBits,
+        lanes: &[usize],
+    ) -> Vec<Operand> {
         let ty = extreme.ty();
         let images = &partials.images.register;
         let off: Vec<usize> = (0..images.len()).filter(|&bit| axis.coordinate(images[bit]) == 0).collect();
@@ -120,13 +126,13 @@ impl Lowering<'_> {
             .flat_map(|row| (0..CHAINS).map(|chain| row.iter().skip(chain).step_by(CHAINS).rev().copied().collect()))
             .collect();
         while chains.iter().any(|chain| chain.len() > 1) {
-            chains.iter_mut().for_each(|chain| self.shorten(ty, chain));
+            chains.iter_mut().for_each(|chain| self.minmax_step(ty, chain));
         }
         let firsts: Vec<Operand> = chains.into_iter().map(|chain| chain[0]).collect();
         let mut found: Vec<Operand> = Vec::with_capacity(rows.len());
         for firsts in firsts.chunks(CHAINS) {
             let mut rest = firsts.to_vec();
-            self.shorten(ty, &mut rest);
+            self.minmax_step(ty, &mut rest);
             found.push(rest[0]);
         }
         for lane in lanes {
@@ -139,7 +145,7 @@ impl Lowering<'_> {
     }
 
     /// One instruction on the last three of these, or on the last two.
-    fn shorten(&mut self, ty: Ty, chain: &mut Vec<Operand>) {
+    fn minmax_step(&mut self, ty: Ty, chain: &mut Vec<Operand>) {
         let Some(first) = chain.pop() else { return };
         let Some(second) = chain.pop() else { return chain.push(first) };
         let others = match chain.pop() {
@@ -158,7 +164,7 @@ impl Lowering<'_> {
     }
 
     /// Holds in all lanes where one of these bits, in any lane, need not be those of the extreme.
-    fn is_not_sure(&mut self, extreme: Extreme, found: &[Operand]) -> Reg {
+    fn is_inexact(&mut self, extreme: Extreme, found: &[Operand]) -> Reg {
         let mut most: Option<Operand> = None;
         for &bits in found {
             // Where all went well the sign is known, and without it only a NaN is above infinity.

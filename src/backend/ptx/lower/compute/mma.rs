@@ -14,31 +14,31 @@ use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
 use crate::layout::{Conversion, Layout};
 
 /// An operand on its way to the instructions.
-enum Brought {
-    Shared(Buffer),
-    At(Operand),
+enum MmaOperand {
+    Buffer(Buffer),
+    Smem(Operand),
     /// In panels of so many rows, of which it has some.
-    Panels(Operand, i64),
+    SmemPanels(Operand, i64),
     /// As f32 that have still to be rounded to tf32.
-    Unrounded(Operand),
+    SmemF32(Operand),
     Registers(Rc<[Operand]>),
 }
 
-impl Brought {
+impl MmaOperand {
     fn source(&self) -> Source<'_> {
         match self {
-            Brought::At(address) => Source::Shared(*address),
-            Brought::Panels(address, rows) => Source::Panels(*address, *rows),
-            Brought::Unrounded(address) => Source::Unrounded(*address),
-            Brought::Registers(slots) => Source::Registers(slots),
-            Brought::Shared(_) => unreachable!("addresses are taken before the product"),
+            MmaOperand::Smem(address) => Source::Shared(*address),
+            MmaOperand::SmemPanels(address, rows) => Source::Panels(*address, *rows),
+            MmaOperand::SmemF32(address) => Source::Unrounded(*address),
+            MmaOperand::Registers(slots) => Source::Registers(slots),
+            MmaOperand::Buffer(_) => unreachable!("addresses are taken before the product"),
         }
     }
 }
 
 impl Lowering<'_> {
     /// Products that are issued together.
-    pub fn products(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
+    pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
         let module = self.module;
         let plan = |id: &OpId| self.info.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
@@ -46,21 +46,21 @@ impl Lowering<'_> {
         let mut registers: Vec<Option<Vec<Reg>>> = Vec::new();
         for (&id, plan) in members.iter().zip(&plans) {
             let moves = self.info.moves_accumulator(id, members, plan);
-            registers.push(if moves { Some(self.accumulator(id, module.op(id).operands[2], plan)?) } else { None });
+            registers.push(if moves { Some(self.accumulator_of(id, module.op(id).operands[2], plan)?) } else { None });
         }
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
         let wanted: Vec<(Value, bool, OperandPlan)> = self.info.operands_of(members).into_iter().map(own).collect();
-        let mut operands: Vec<Brought> = Vec::new();
+        let mut operands: Vec<MmaOperand> = Vec::new();
         for (value, _, plan) in &wanted {
-            operands.push(self.bring(*value, plan)?);
+            operands.push(self.mma_operand(*value, plan)?);
         }
-        let registers = self.accumulators(members, &plans, registers)?;
+        let registers = self.accumulator_registers(members, &plans, registers)?;
         if let Some([bytes, free]) = self.smem.smem_overflow() {
             return Err(format!(
                 "{bytes} bytes of shared memory are needed for operands, and {free} are free: use smaller tiles"
             ));
         }
-        self.meet_at(&mut operands, plans[0].is_asynchronous())?;
+        self.publish_operands(&mut operands, plans[0].is_asynchronous())?;
         self.flush_sunk_waits();
         let parts: Vec<Part<'_, MmaPlan>> = issue
             .iter()
@@ -105,13 +105,13 @@ impl Lowering<'_> {
     }
 
     /// Rows of the panels in which a streamed tile stands.
-    fn rows_in_stage(&self, load: OpId) -> Option<i64> {
+    fn panel_rows_in_stage(&self, load: OpId) -> Option<i64> {
         Some(self.sync.pipelines.as_ref()?.warp_spec.operand_slot(load)?.panel_rows)
     }
 
     /// Waits until what was written to shared memory can be read there, and takes its addresses.
-    fn meet_at(&mut self, operands: &mut [Brought], asynchronous: bool) -> Lowered {
-        let shared = |brought: &Brought| if let Brought::Shared(buffer) = brought { Some(*buffer) } else { None };
+    fn publish_operands(&mut self, operands: &mut [MmaOperand], asynchronous: bool) -> Lowered {
+        let shared = |operand: &MmaOperand| if let MmaOperand::Buffer(buffer) = operand { Some(*buffer) } else { None };
         let count = operands.iter().filter_map(shared).count();
         if asynchronous && count > 0 {
             // Each thread's fence comes before the threads meet: a meeting before it proves nothing to the tensor cores.
@@ -121,12 +121,12 @@ impl Lowering<'_> {
         for _ in 0..count {
             self.smem_read()?;
         }
-        let mut brought: Vec<&mut Brought> = operands.iter_mut().collect();
-        brought.sort_by_key(|brought| shared(brought).map(|buffer| buffer.offset));
-        for brought in brought {
-            if let Brought::Shared(buffer) = brought {
+        let mut operand: Vec<&mut MmaOperand> = operands.iter_mut().collect();
+        operand.sort_by_key(|operand| shared(operand).map(|buffer| buffer.offset));
+        for operand in operand {
+            if let MmaOperand::Buffer(buffer) = operand {
                 let base = self.b.reg(Operand::Smem, RegClass::B32);
-                *brought = Brought::At(self.b.add(Ty::U32, base, buffer.offset));
+                *operand = MmaOperand::Smem(self.b.add(Ty::U32, base, buffer.offset));
             }
         }
         Ok(())
@@ -134,38 +134,40 @@ impl Lowering<'_> {
 
     /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
     /// threads, else in shared memory.
-    fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
+    fn mma_operand(&mut self, value: Value, plan: &OperandPlan) -> Lowered<MmaOperand> {
         if let Some(load) = self.info.source_load(value)
             && let Some(&address) = self.values.staged.get(&self.module.op(load).results[0])
         {
             self.wait_for_tile(load)?;
             let loaded = self.info.element_type(self.module.op(load).results[0]);
             let as_it_is = loaded == self.info.element_type(value) || self.sync.is_pipeline_load(load);
-            return Ok(match self.rows_in_stage(load) {
-                Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => Brought::Panels(address, rows),
-                _ if as_it_is => Brought::At(address),
-                _ => Brought::Unrounded(address),
+            return Ok(match self.panel_rows_in_stage(load) {
+                Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => {
+                    MmaOperand::SmemPanels(address, rows)
+                }
+                _ if as_it_is => MmaOperand::Smem(address),
+                _ => MmaOperand::SmemF32(address),
             });
         }
         let dtype = self.module.dtype(value);
         let layout = self.info.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;
-        let slots = if dtype == plan.dtype { slots } else { self.exact_cast(&slots, dtype, plan.dtype)? };
+        let slots = if dtype == plan.dtype { slots } else { self.widen_exactly(&slots, dtype, plan.dtype)? };
         let bits = plan.dtype.storage_bits();
         match plan.registers.as_ref().and_then(|registers| Conversion::plan(&layout, registers, bits, 0)) {
-            Some(Conversion::Identity) => return Ok(Brought::Registers(slots)),
+            Some(Conversion::Identity) => return Ok(MmaOperand::Registers(slots)),
             Some(Conversion::Registers(map)) => {
-                return Ok(Brought::Registers(map.iter().map(|&register| slots[register]).collect()));
+                return Ok(MmaOperand::Registers(map.iter().map(|&register| slots[register]).collect()));
             }
             Some(Conversion::Shuffle(_) | Conversion::Shared(_)) | None => {}
         }
         let buffer = self.smem_write()?;
         debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
-        self.write_shared(&slots, &layout, plan, buffer);
-        Ok(Brought::Shared(buffer))
+        self.store_operand(&slots, &layout, plan, buffer);
+        Ok(MmaOperand::Buffer(buffer))
     }
 
-    fn write_shared(&mut self, slots: &[Operand], layout: &Layout, plan: &OperandPlan, buffer: Buffer) {
+    fn store_operand(&mut self, slots: &[Operand], layout: &Layout, plan: &OperandPlan, buffer: Buffer) {
         let side = plan.shared.accesses(layout);
         let thread = self.linear_in_thread(&side.thread);
         let owner = self.owner_of(side.replicated);
@@ -177,7 +179,7 @@ impl Lowering<'_> {
     }
 
     /// Elements in a wider float type that holds all of their values.
-    fn exact_cast(&mut self, slots: &[Operand], from: DType, to: DType) -> Lowered<Rc<[Operand]>> {
+    fn widen_exactly(&mut self, slots: &[Operand], from: DType, to: DType) -> Lowered<Rc<[Operand]>> {
         let op = Op {
             code: Opcode::FToF,
             operands: Vec::new(),
@@ -192,7 +194,7 @@ impl Lowering<'_> {
     }
 
     /// The registers of all accumulators, of which some are `there`.
-    fn accumulators(
+    fn accumulator_registers(
         &mut self,
         members: &[OpId],
         plans: &[MmaPlan],
@@ -209,7 +211,7 @@ impl Lowering<'_> {
                 (None, None) if self.info.is_zero(acc) => {
                     self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
                 }
-                (None, None) => self.accumulator(id, acc, plan)?,
+                (None, None) => self.accumulator_of(id, acc, plan)?,
             });
         }
         Ok(registers)
@@ -219,7 +221,7 @@ impl Lowering<'_> {
     ///
     /// A carried value of the loop around, or another product's result, whose only use this is, is
     /// updated where it stands; anything else is copied, since its registers may be shared.
-    fn accumulator(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
+    fn accumulator_of(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
         let class = repr::class(self.module.dtype(acc));
         let in_place = self.info.adds_in_place(id);
         let slots = match &self.values.tiles[acc.index()] {

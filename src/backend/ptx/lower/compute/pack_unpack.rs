@@ -9,7 +9,7 @@ use crate::ir::OpId;
 
 impl Lowering<'_> {
     /// `pack` and `unpack`.
-    pub fn repack(&mut self, id: OpId) -> Lowered {
+    pub fn pack_or_unpack(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
         let (from, to) = (self.info.element_type(source), self.info.element_type(result));
@@ -30,8 +30,8 @@ impl Lowering<'_> {
             let member =
                 |number: usize| bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum::<usize>();
             let elements: Vec<Operand> = (0..joined as usize).map(|number| old[base | member(number)]).collect();
-            let words = self.joined_words(from, &elements);
-            self.parts_of(to, &words, parts, &mut slots);
+            let words = self.join_words(from, &elements);
+            self.split_words(to, &words, parts, &mut slots);
         }
         let layout = parted(&groups, parts);
         self.values.define(result, Tile { layout, slots: slots.into() });
@@ -39,7 +39,7 @@ impl Lowering<'_> {
     }
 
     /// Neighbouring elements as 32-bit words, the first in the low bits.
-    fn joined_words(&mut self, dtype: DType, elements: &[Operand]) -> Vec<Operand> {
+    fn join_words(&mut self, dtype: DType, elements: &[Operand]) -> Vec<Operand> {
         let bits = packed_bits(dtype);
         if bits >= 32 {
             return elements.iter().flat_map(|&element| self.pack_words(dtype, &[element])).collect();
@@ -59,7 +59,7 @@ impl Lowering<'_> {
     }
 
     /// The `count` elements that these words hold.
-    fn parts_of(&mut self, dtype: DType, words: &[Operand], count: u32, out: &mut Vec<Operand>) {
+    fn split_words(&mut self, dtype: DType, words: &[Operand], count: u32, out: &mut Vec<Operand>) {
         let bits = packed_bits(dtype);
         for number in 0..count {
             let place = number * bits;

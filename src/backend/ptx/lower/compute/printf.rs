@@ -17,7 +17,7 @@ const MOST_VALUES: usize = 32;
 
 /// Where a number to be printed is.
 #[derive(Clone, Copy)]
-enum Place {
+enum ArgLocation {
     Register(Operand),
     /// Bytes from the start of the buffer.
     Shared(u32),
@@ -27,9 +27,9 @@ enum Place {
 #[derive(Default)]
 struct Pending {
     format: String,
-    values: Vec<(Place, DType)>,
+    values: Vec<(ArgLocation, DType)>,
     /// Calls that are complete.
-    calls: Vec<(String, Vec<(Place, DType)>)>,
+    calls: Vec<(String, Vec<(ArgLocation, DType)>)>,
     /// Tiles that have to be in shared memory, and where.
     tiles: Vec<(Value, u32)>,
     /// Bytes that they take.
@@ -37,7 +37,7 @@ struct Pending {
 }
 
 impl Pending {
-    fn value(&mut self, conversion: &str, place: Place, dtype: DType) {
+    fn value(&mut self, conversion: &str, place: ArgLocation, dtype: DType) {
         if self.values.len() == MOST_VALUES {
             self.end_call();
         }
@@ -81,13 +81,13 @@ impl Lowering<'_> {
                     let (open, close) = ("[".repeat(shape.len()), "]".repeat(shape.len()));
                     pending.format.push_str(&open);
                     let scalar = self.scalar(value)?;
-                    pending.value(conversion, Place::Register(scalar), dtype);
+                    pending.value(conversion, ArgLocation::Register(scalar), dtype);
                     pending.format.push_str(&close);
                 }
                 count if count <= SMALL => {
                     let bytes = (count as u32) * dtype.storage_bits() / 8;
                     if pending.bytes + bytes > PRINT_BYTES {
-                        self.print_pending(&mut pending)?;
+                        self.emit_calls(&mut pending)?;
                     }
                     let start = pending.bytes;
                     pending.tiles.push((value, start));
@@ -95,23 +95,23 @@ impl Lowering<'_> {
                     for index in 0..count {
                         pending.format.push_str(&separator(&shape, index));
                         let offset = start + index as u32 * dtype.storage_bits() / 8;
-                        pending.value(conversion, Place::Shared(offset), dtype);
+                        pending.value(conversion, ArgLocation::Shared(offset), dtype);
                     }
                     pending.format.push_str(&"]".repeat(shape.len()));
                 }
                 _ => {
                     pending.format.push_str(&"[".repeat(shape.len()));
-                    self.print_pending(&mut pending)?;
-                    self.print_parts(value, conversion)?;
+                    self.emit_calls(&mut pending)?;
+                    self.print_large_tile(value, conversion)?;
                     pending.format.push_str(&"]".repeat(shape.len()));
                 }
             }
         }
-        self.print_pending(&mut pending)
+        self.emit_calls(&mut pending)
     }
 
     /// Brings the tiles of a message to shared memory, and prints it.
-    fn print_pending(&mut self, pending: &mut Pending) -> Lowered {
+    fn emit_calls(&mut self, pending: &mut Pending) -> Lowered {
         let Pending { calls, tiles, .. } = {
             pending.end_call();
             std::mem::take(pending)
@@ -131,19 +131,19 @@ impl Lowering<'_> {
             }
             self.smem_read()?;
         }
-        let skip = self.others_go_on();
+        let skip = self.branch_others();
         for (format, values) in calls {
             let text = self.b.text(&format);
             let values: Vec<Operand> =
                 values.into_iter().map(|(place, dtype)| self.argument(place, dtype, buffer)).collect();
             self.b.printf(text, &values);
         }
-        self.meet_again(skip);
+        self.join_others(skip);
         Ok(())
     }
 
     /// Only the first thread goes on here.
-    fn others_go_on(&mut self) -> Label {
+    fn branch_others(&mut self) -> Label {
         let skip = self.b.new_label();
         let thread = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, thread, 0);
@@ -151,24 +151,24 @@ impl Lowering<'_> {
         skip
     }
 
-    fn meet_again(&mut self, skip: Label) {
+    fn join_others(&mut self, skip: Label) {
         self.b.place(skip);
         self.b.bar_warp_sync();
     }
 
     /// A number as `vprintf` takes it.
-    fn argument(&mut self, place: Place, dtype: DType, buffer: Buffer) -> Operand {
+    fn argument(&mut self, place: ArgLocation, dtype: DType, buffer: Buffer) -> Operand {
         let value = match place {
-            Place::Register(operand) => operand,
-            Place::Shared(offset) => {
+            ArgLocation::Register(operand) => operand,
+            ArgLocation::Shared(offset) => {
                 let address = Addr::new(Operand::Smem, i64::from(buffer.offset + offset));
                 self.b.ld(Space::Shared, repr::memory_ty(dtype), &address, MemMods::default()).into()
             }
         };
-        self.promoted(value, dtype)
+        self.promote_argument(value, dtype)
     }
 
-    fn promoted(&mut self, value: Operand, dtype: DType) -> Operand {
+    fn promote_argument(&mut self, value: Operand, dtype: DType) -> Operand {
         match dtype {
             DType::F32 => self.b.cvt(Ty::F64, Ty::F32, CvtMods::default(), value),
             _ => self.b.reg(value, repr::class(dtype)).into(),
@@ -215,7 +215,7 @@ impl Lowering<'_> {
     }
 
     /// Prints the elements of a large tile, without the outer brackets.
-    fn print_parts(&mut self, value: Value, conversion: &str) -> Lowered {
+    fn print_large_tile(&mut self, value: Value, conversion: &str) -> Lowered {
         let shape = self.module.shape(value).to_vec();
         let count = self.info.inference.num_elements(value);
         let elements = self.elements(value)?;
@@ -227,7 +227,7 @@ impl Lowering<'_> {
         self.b.place(again);
         self.store_elements(&elements, buffer, 0, (count > PART).then_some(part));
         self.smem_read()?;
-        let skip = self.others_go_on();
+        let skip = self.branch_others();
         let first = self.b.copy(0, RegClass::B32);
         let next = self.b.new_label();
         self.b.place(next);
@@ -240,14 +240,14 @@ impl Lowering<'_> {
         for index in 0..MOST_VALUES {
             let address = start.plus(index as i64 * i64::from(bytes));
             let raw = self.b.ld(Space::Shared, repr::memory_ty(elements.dtype), &address, MemMods::default());
-            values.push(self.promoted(raw.into(), elements.dtype));
+            values.push(self.promote_argument(raw.into(), elements.dtype));
         }
         self.b.printf(text, &values);
         let after = self.b.add(Ty::U32, first, MOST_VALUES as u32);
         self.b.mov_to(first, after);
         let more = self.b.setp(Cmp::Lt, Ty::U32, first, part_elements as u32);
         self.b.bra_if(more, false, next, false);
-        self.meet_again(skip);
+        self.join_others(skip);
         self.barrier()?;
         if count > PART {
             let after = self.b.add(Ty::U32, part, 1);

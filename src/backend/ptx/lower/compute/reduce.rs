@@ -4,7 +4,7 @@
 //! register bit, a lane bit or a warp bit, and each is reduced by one step that combines two halves: in the order that
 //! the schedule's plan of reductions gives (`schedule/membar/reduction_steps`).
 
-use super::reduce_partials::Partials;
+use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::Operand;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -13,7 +13,7 @@ use crate::ir::OpId;
 use crate::layout::Layout;
 
 /// A reduction that has seen some of its slots; its combiner commutes.
-pub struct RunningReduction {
+pub struct StripReduction {
     id: OpId,
     layout: Layout,
     axis: AxisBits,
@@ -23,7 +23,7 @@ pub struct RunningReduction {
     slots: Vec<Option<Vec<Operand>>>,
 }
 
-impl RunningReduction {
+impl StripReduction {
     /// The bits of a slot's number that are off the axis, side by side.
     fn kept_bits(&self, slot: usize) -> usize {
         let images = self.layout.register_images().iter().enumerate();
@@ -39,7 +39,7 @@ impl Lowering<'_> {
         let op = module.op(id);
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
-        let mut partials = self.no_partials(id, &layout);
+        let mut partials = self.empty_partials(id, &layout);
         for &operand in &op.operands {
             partials.slots.push(self.get(operand, &layout)?.to_vec());
         }
@@ -47,19 +47,19 @@ impl Lowering<'_> {
     }
 
     /// What is left to do of a reduction.
-    fn reduce_partials(&mut self, id: OpId, mut partials: Partials, axis: AxisBits) -> Lowered {
+    fn reduce_partials(&mut self, id: OpId, mut partials: ReductionPartials, axis: AxisBits) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.info.inference.accesses[&id].clone());
         let ordered = self.info.folds_in_order(id);
         let folds = self.info.folds(id, partials.images.clone(), axis);
-        let done = self.extremes(body, &mut partials, &folds, axis, ordered)?;
+        let done = self.reduce_minmax3(body, &mut partials, &folds, axis, ordered)?;
         for fold in folds.into_iter().skip(done) {
             match fold {
                 ReductionStep::WarpRedux(lanes) => drop(self.reduce_by_redux(body, &mut partials, lanes)),
                 ReductionStep::Registers(coordinate) => self.reduce_registers(body, &mut partials, coordinate, axis)?,
                 ReductionStep::LaneSplit(lane, coordinate) => {
-                    self.share_lane(body, &mut partials, lane, coordinate, axis)?
+                    self.split_lane(body, &mut partials, lane, coordinate, axis)?
                 }
                 ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
                 ReductionStep::CrossWarp(warps) => self.reduce_warps(body, &mut partials, &warps, ordered)?,
@@ -74,18 +74,18 @@ impl Lowering<'_> {
     }
 
     /// A reduction whose operands come piece by piece, each of so many slots.
-    pub fn begin_reduction(&self, id: OpId, piece: usize) -> RunningReduction {
+    pub fn begin_strip_reduction(&self, id: OpId, piece: usize) -> StripReduction {
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
         let kept = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
-        RunningReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }
+        StripReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }
     }
 
     /// Takes the operands' slots from `start` on, one list an operand.
-    pub fn reduce_piece(&mut self, running: &mut RunningReduction, start: usize, values: Vec<Vec<Operand>>) -> Lowered {
+    pub fn reduce_strip(&mut self, running: &mut StripReduction, start: usize, values: Vec<Vec<Operand>>) -> Lowered {
         let body = self.module.op(running.id).regions[0];
         let axis = running.axis;
-        let mut partials = self.no_partials(running.id, &running.layout);
+        let mut partials = self.empty_partials(running.id, &running.layout);
         partials.images.register.truncate(running.piece_bits);
         partials.slots = values;
         let along: Vec<u32> =
@@ -106,8 +106,8 @@ impl Lowering<'_> {
     }
 
     /// The pieces are all there.
-    pub fn end_reduction(&mut self, running: RunningReduction) -> Lowered {
-        let mut partials = self.no_partials(running.id, &running.layout);
+    pub fn end_strip_reduction(&mut self, running: StripReduction) -> Lowered {
+        let mut partials = self.empty_partials(running.id, &running.layout);
         partials.images.keep_off(running.axis);
         let slots: Vec<Vec<Operand>> = running.slots.into_iter().flatten().collect();
         partials.slots = (0..partials.dtypes.len()).map(|of| slots.iter().map(|values| values[of]).collect()).collect();

@@ -12,13 +12,13 @@ use crate::layout::Layout;
 
 /// Partial results on their way to the result: one list of slots for each operand, and the images of
 /// the hardware bits that still tell elements apart (0 once they do not).
-pub struct Partials {
+pub struct ReductionPartials {
     pub dtypes: Vec<DType>,
     pub slots: Vec<Vec<Operand>>,
     pub images: LayoutBases,
 }
 
-impl Partials {
+impl ReductionPartials {
     /// The values of all operands in one slot.
     pub fn at(&self, slot: usize) -> Vec<Operand> {
         self.slots.iter().map(|slots| slots[slot]).collect()
@@ -26,9 +26,9 @@ impl Partials {
 }
 
 impl Lowering<'_> {
-    pub fn no_partials(&self, id: OpId, layout: &Layout) -> Partials {
+    pub fn empty_partials(&self, id: OpId, layout: &Layout) -> ReductionPartials {
         let operands = &self.module.op(id).operands;
-        Partials {
+        ReductionPartials {
             dtypes: operands.iter().map(|&v| self.info.element_type(v)).collect(),
             slots: Vec::with_capacity(operands.len()),
             images: LayoutBases::of(layout),
@@ -41,8 +41,8 @@ impl Lowering<'_> {
         let block = module.block(body);
         let mark = self.mark();
         for (index, (&accumulator, &element)) in left.iter().zip(right).enumerate() {
-            self.single(block.args[2 * index], element);
-            self.single(block.args[2 * index + 1], accumulator);
+            self.define_scalar(block.args[2 * index], element);
+            self.define_scalar(block.args[2 * index + 1], accumulator);
         }
         let (&end, ops) = block.ops.split_last().ok_or("an empty combiner")?;
         for &op in ops {
@@ -60,7 +60,7 @@ impl Lowering<'_> {
     pub fn reduce_registers(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
+        partials: &mut ReductionPartials,
         coordinate: u32,
         axis: AxisBits,
     ) -> Lowered {
@@ -83,7 +83,7 @@ impl Lowering<'_> {
 
     /// Combines so many bits of the lane's number by one instruction, where one operand of 32 bits is reduced by one op, and
     /// what the other bits tell apart are replicas that count for nothing.
-    pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut Partials, lanes: usize) -> bool {
+    pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut ReductionPartials, lanes: usize) -> bool {
         let Some((how, ty)) = self.redux_of(body) else { return false };
         if !self.info.folds_at_once(body, &partials.dtypes, (lanes, &partials.images)) {
             return false;
@@ -119,7 +119,7 @@ impl Lowering<'_> {
     }
 
     /// The values, one an operand, of the lane that differs in one bit.
-    fn of_other_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: usize) -> Vec<Operand> {
+    fn from_other_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: usize) -> Vec<Operand> {
         let mut theirs = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
@@ -131,17 +131,17 @@ impl Lowering<'_> {
     }
 
     /// For each operand the one or the other value: `yes` where the condition holds.
-    fn choose(&mut self, dtypes: &[DType], condition: Reg, yes: &[Operand], no: &[Operand]) -> Vec<Operand> {
+    fn select_values(&mut self, dtypes: &[DType], condition: Reg, yes: &[Operand], no: &[Operand]) -> Vec<Operand> {
         let values = yes.iter().zip(no).zip(dtypes);
         values.map(|((&yes, &no), &dtype)| self.b.select(repr::class(dtype), condition, yes, no)).collect()
     }
 
     /// Combines the slots of two lanes that differ in one bit, each lane those of one half: of the slots that the
     /// register bit with this bit of the coordinate tells apart.
-    pub fn share_lane(
+    pub fn split_lane(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
+        partials: &mut ReductionPartials,
         lane: usize,
         coordinate: u32,
         axis: AxisBits,
@@ -157,11 +157,11 @@ impl Lowering<'_> {
             let low = slot & ((1 << position) - 1);
             let first = ((slot >> position) << (position + 1)) | low;
             let [first, second] = [first, first | (1 << position)].map(|slot| partials.at(slot));
-            let given = self.choose(&dtypes, is_right, &first, &second);
-            let mine = self.choose(&dtypes, is_right, &second, &first);
-            let theirs = self.of_other_lane(&dtypes, &given, lane);
-            let left = self.choose(&dtypes, is_right, &theirs, &mine);
-            let right = self.choose(&dtypes, is_right, &mine, &theirs);
+            let given = self.select_values(&dtypes, is_right, &first, &second);
+            let mine = self.select_values(&dtypes, is_right, &second, &first);
+            let theirs = self.from_other_lane(&dtypes, &given, lane);
+            let left = self.select_values(&dtypes, is_right, &theirs, &mine);
+            let right = self.select_values(&dtypes, is_right, &mine, &theirs);
             let combined = self.combine(body, &left, &right)?;
             for (list, value) in next.iter_mut().zip(combined) {
                 list.push(value);
@@ -173,17 +173,23 @@ impl Lowering<'_> {
     }
 
     /// Combines each slot with that of the lane that differs in one bit.
-    pub fn reduce_lane(&mut self, body: BlockId, partials: &mut Partials, lane: usize, ordered: bool) -> Lowered {
+    pub fn reduce_lane(
+        &mut self,
+        body: BlockId,
+        partials: &mut ReductionPartials,
+        lane: usize,
+        ordered: bool,
+    ) -> Lowered {
         let is_right = ordered.then(|| self.lane_bit(lane));
         let dtypes = partials.dtypes.clone();
         for slot in 0..partials.slots[0].len() {
             let mine = partials.at(slot);
-            let theirs = self.of_other_lane(&dtypes, &mine, lane);
+            let theirs = self.from_other_lane(&dtypes, &mine, lane);
             let combined = match is_right {
                 None => self.combine(body, &mine, &theirs)?,
                 Some(is_right) => {
-                    let left = self.choose(&dtypes, is_right, &theirs, &mine);
-                    let right = self.choose(&dtypes, is_right, &mine, &theirs);
+                    let left = self.select_values(&dtypes, is_right, &theirs, &mine);
+                    let right = self.select_values(&dtypes, is_right, &mine, &theirs);
                     self.combine(body, &left, &right)?
                 }
             };

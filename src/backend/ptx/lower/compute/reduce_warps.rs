@@ -1,6 +1,6 @@
 //! The end of reductions that warps share: their parts meet in shared memory.
 
-use super::reduce_partials::Partials;
+use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, Space};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::ir::BlockId;
 
 /// Parts of rows in shared memory, of one operand: side by side within a row.
-struct PartsInMemory {
+struct CrossWarpBuffer {
     buffer: Buffer,
     /// Bytes from the start of a slot to the thread's row, by thread-number bit.
     row: Vec<u32>,
@@ -26,7 +26,13 @@ impl Lowering<'_> {
     ///
     /// A slot has a row for each combination of the other bits that tell elements apart, and the parts
     /// of a row side by side, so that a thread reads them with wide accesses.
-    pub fn reduce_warps(&mut self, body: BlockId, partials: &mut Partials, warps: &[usize], ordered: bool) -> Lowered {
+    pub fn reduce_warps(
+        &mut self,
+        body: BlockId,
+        partials: &mut ReductionPartials,
+        warps: &[usize],
+        ordered: bool,
+    ) -> Lowered {
         for &warp in warps {
             partials.images.warp[warp] = 0;
         }
@@ -62,7 +68,7 @@ impl Lowering<'_> {
                 let value = partials.slots[index][slot];
                 vector_access::store(&mut self.b, Space::Shared, dtype, &[value], &addr, MemMods::default(), owner);
             }
-            places.push(PartsInMemory { buffer, row, slot_bytes, dtype });
+            places.push(CrossWarpBuffer { buffer, row, slot_bytes, dtype });
         }
         for _ in &places {
             self.smem_read()?;
@@ -75,7 +81,7 @@ impl Lowering<'_> {
 
     /// Lanes that could each take one of the parts: replicas of each other, whose exchange costs less than
     /// that every thread reads and combines all parts.
-    fn lanes_for_parts(&self, partials: &Partials, parts: usize) -> Option<Vec<usize>> {
+    fn lanes_for_parts(&self, partials: &ReductionPartials, parts: usize) -> Option<Vec<usize>> {
         let replicas = (0..partials.images.lane.len()).filter(|&lane| partials.images.lane[lane] == 0);
         let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect();
         (parts >= LEAST_PARTS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
@@ -85,8 +91,8 @@ impl Lowering<'_> {
     fn combine_by_lanes(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
-        places: &[PartsInMemory],
+        partials: &mut ReductionPartials,
+        places: &[CrossWarpBuffer],
         lanes: &[usize],
         ordered: bool,
     ) -> Lowered {
@@ -115,8 +121,8 @@ impl Lowering<'_> {
     fn combine_by_threads(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
-        places: &[PartsInMemory],
+        partials: &mut ReductionPartials,
+        places: &[CrossWarpBuffer],
         parts: usize,
     ) -> Lowered {
         for slot in 0..partials.slots[0].len() {

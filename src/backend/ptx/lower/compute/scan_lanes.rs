@@ -10,21 +10,21 @@ use crate::layout::Layout;
 
 /// Is there something, in this thread?
 #[derive(Clone, Copy)]
-pub enum Holds {
+pub enum Predicate {
     /// In none.
     Never,
     /// In all threads.
     Always,
     /// Where this is true.
-    If(Reg),
+    Reg(Reg),
 }
 
 /// A value of each operand that may not be there.
-pub struct Part {
+pub struct ScanPartial {
     /// One for each operand.
     pub values: Vec<Operand>,
     /// Are they there?
-    pub holds: Holds,
+    pub holds: Predicate,
 }
 
 /// One scan on its way.
@@ -45,7 +45,7 @@ pub struct Scan {
 }
 
 /// A run: the slots in the order of the scan, and its place.
-pub struct Run {
+pub struct ScanChain {
     pub slots: Vec<usize>,
     /// Register bits that do not belong to the axis.
     pub row: usize,
@@ -73,7 +73,7 @@ impl Scan {
     }
 
     /// All runs: those of a row one after another, in the order of the scan.
-    pub fn runs(&self) -> Vec<Run> {
+    pub fn runs(&self) -> Vec<ScanChain> {
         let images = self.layout.register_images();
         let outer = self.outer_registers();
         let rows: Vec<usize> = (0..images.len()).filter(|&bit| self.axis.coordinate(images[bit]) == 0).collect();
@@ -91,7 +91,7 @@ impl Scan {
                 if self.reverse {
                     slots.reverse();
                 }
-                runs.push(Run { slots, row, outer: spread(part, &mut outer.iter().map(|(_, p)| *p)) as u32 });
+                runs.push(ScanChain { slots, row, outer: spread(part, &mut outer.iter().map(|(_, p)| *p)) as u32 });
             }
         }
         runs
@@ -100,41 +100,41 @@ impl Scan {
 
 impl Lowering<'_> {
     /// What both parts are together, in this order.
-    pub fn joined(&mut self, scan: &Scan, left: Part, right: Part) -> Lowered<Part> {
+    pub fn combine_partials(&mut self, scan: &Scan, left: ScanPartial, right: ScanPartial) -> Lowered<ScanPartial> {
         let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
         let either = |this: &mut Self, pred: Reg, yes: &[Operand], no: &[Operand]| -> Vec<Operand> {
             let pairs = yes.iter().zip(no).zip(&classes);
             pairs.map(|((&yes, &no), &class)| this.b.select(class, pred, yes, no)).collect()
         };
         Ok(match (left.holds, right.holds) {
-            (Holds::Never, _) => right,
-            (_, Holds::Never) => left,
+            (Predicate::Never, _) => right,
+            (_, Predicate::Never) => left,
             (left_holds, right_holds) => {
                 let mut values = self.combine(scan.body, &left.values, &right.values)?;
-                if let Holds::If(pred) = left_holds {
+                if let Predicate::Reg(pred) = left_holds {
                     values = either(self, pred, &values, &right.values);
                 }
-                if let Holds::If(pred) = right_holds {
+                if let Predicate::Reg(pred) = right_holds {
                     values = either(self, pred, &values, &left.values);
                 }
                 let holds = match (left_holds, right_holds) {
-                    (Holds::If(a), Holds::If(b)) => Holds::If(self.b.or(Ty::Pred, a, b).reg()),
-                    _ => Holds::Always,
+                    (Predicate::Reg(a), Predicate::Reg(b)) => Predicate::Reg(self.b.or(Ty::Pred, a, b).reg()),
+                    _ => Predicate::Always,
                 };
-                Part { values, holds }
+                ScanPartial { values, holds }
             }
         })
     }
 
     /// The predicate that compares some bits of the thread number.
-    pub fn thread_field(&mut self, mask: u32, cmp: Cmp, value: u32) -> Holds {
+    pub fn thread_field(&mut self, mask: u32, cmp: Cmp, value: u32) -> Predicate {
         let tid = self.b.special(Special::TidX);
         let field = self.b.and(Ty::B32, tid, mask);
-        Holds::If(self.b.setp(cmp, Ty::B32, field, value))
+        Predicate::Reg(self.b.setp(cmp, Ty::B32, field, value))
     }
 
     /// The values of another lane.
-    pub fn exchanged(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
+    pub fn from_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
         let mut results = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
@@ -167,11 +167,11 @@ impl Lowering<'_> {
                 let low = self.b.or(Ty::B32, lane, below);
                 self.b.and(Ty::B32, low, !bit)
             };
-            let Holds::If(takes) = self.thread_field(bit, if scan.reverse { Cmp::Eq } else { Cmp::Ne }, 0) else {
+            let Predicate::Reg(takes) = self.thread_field(bit, if scan.reverse { Cmp::Eq } else { Cmp::Ne }, 0) else {
                 unreachable!("a predicate")
             };
             for value in values.iter_mut() {
-                let theirs = self.exchanged(&scan.dtypes, value, source);
+                let theirs = self.from_lane(&scan.dtypes, value, source);
                 let combined = self.combine(scan.body, &theirs, value)?;
                 for ((mine, &class), &combined) in value.iter_mut().zip(&classes).zip(&combined) {
                     *mine = self.b.select(class, takes, combined, *mine);

@@ -22,7 +22,7 @@ fn extent(module: &Module, id: OpId) -> Option<(u32, u32)> {
 
 impl Lowering<'_> {
     /// Finds room for all such memory; reports what there is none for.
-    pub fn reserve_own(&mut self, body: BlockId) {
+    pub fn reserve_allocas(&mut self, body: BlockId) {
         let module = self.module;
         let mut all = Vec::new();
         module.walk(body, &mut |id| all.extend((module.op(id).code == Opcode::Alloca).then_some(id)));
@@ -44,13 +44,13 @@ impl Lowering<'_> {
     }
 
     /// `alloca`: the address.
-    pub fn own_memory(&mut self, id: OpId) -> Lowered {
+    pub fn alloca(&mut self, id: OpId) -> Lowered {
         // What has no room has been reported.
         let Some(buffer) = self.smem.arrays.get(&id).copied() else { return Ok(()) };
         let place = self.b.add(Ty::U32, Operand::Smem, buffer.offset);
         let place = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), place);
         let address = self.b.generic_of_shared(place);
-        self.single(self.module.op(id).results[0], address.into());
+        self.define_scalar(self.module.op(id).results[0], address.into());
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::pointer_access::{Mask, PointerAccess};
 use crate::backend::ptx::infer::replica_bits;
 use crate::backend::ptx::inst::{Addr, AtomOp, Operand, Reg, Scope, Sem, Space, Ty};
-use crate::backend::ptx::lower::state::memory_order::Ordering;
+use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::remarks::Way;
@@ -26,25 +26,25 @@ impl Lowering<'_> {
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let is_read = self.info.is_result_used(id);
-        let ordering = Ordering::of(op);
+        let ordering = MemoryOrdering::of(op);
         let carries =
-            !self.is_half_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
+            !self.needs_cas_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
         let slots = if is_read {
             let begun = self.begin_ordered(id, ordering, layout.num_registers(), carries)?;
             let old = self.each_slot(&access, &[&values], &|this, addr, guard, values| {
                 this.atom(*mode, access.dtype, begun.semantics(), addr, guard, values)
             })?;
-            let (all, met) = self.share(begun, access.dtype, &layout, old)?;
+            let (all, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
             self.end_ordered(begun, met)?;
             all
         } else {
-            let width = self.red_width(*mode, &access);
+            let width = self.vector_of_red(*mode, &access);
             let begun = self.begin_ordered(id, ordering, layout.num_registers() / width, carries)?;
             self.reds(*mode, &access, width, &values, begun.semantics());
             self.end_ordered(begun, false)?;
             vec![Operand::Imm(0); layout.num_registers()].into()
         };
-        self.lanes_meet();
+        self.reconverge_warp();
         self.note_atomic(id, &access);
         self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
@@ -62,15 +62,15 @@ impl Lowering<'_> {
         let layout = self.access_layout(id)?;
         let slots = self.get(value, &layout)?;
         let mut access = self.begin_reduction_of_view(id)?;
-        if !self.adds_together(*mode, dtype) {
-            access.go_one_by_one();
+        if !self.has_vector_add(*mode, dtype) {
+            access.use_single_elements();
         }
-        let (order, all) = (Ordering::of(op).relaxed(), 0..layout.num_registers());
+        let (order, all) = (MemoryOrdering::of(op).relaxed(), 0..layout.num_registers());
         self.each_vector(&mut access, all, &mut |this, range, addr, guard| {
             this.red(*mode, dtype, order, addr, guard, &slots[range]);
         });
-        self.lanes_meet();
-        self.report.remarks.access(self.module, id, value, access.way());
+        self.reconverge_warp();
+        self.report.remarks.access(self.module, id, value, access.summary());
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl Lowering<'_> {
         let desired = self.get(op.group(2)[0], &layout)?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
-        let begun = self.begin_ordered(id, Ordering::of(op), layout.num_registers(), true)?;
+        let begun = self.begin_ordered(id, MemoryOrdering::of(op), layout.num_registers(), true)?;
         let ty = if access.dtype.bits() == 64 { Ty::B64 } else { Ty::B32 };
         let class = repr::class(access.dtype);
         let old = self.each_slot(&access, &[&expected, &desired], &|this, addr, guard, values| {
@@ -93,9 +93,9 @@ impl Lowering<'_> {
             this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, space, (sem, scope), addr, &bits));
             Ok(this.b.bitcast(dst, class))
         })?;
-        let (slots, met) = self.share(begun, access.dtype, &layout, old)?;
+        let (slots, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
         self.end_ordered(begun, met)?;
-        self.lanes_meet();
+        self.reconverge_warp();
         self.note_atomic(id, &access);
         self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
@@ -104,7 +104,7 @@ impl Lowering<'_> {
     /// After atomics that some lanes leave out. ptxas makes one addition of those that all lanes aim at one address, in a
     /// region of its own; where that ends a branch of the program, ptxas 13.0 lets the lanes without leave both regions
     /// at once but waits for them at the end of the inner one, for ever. With an instruction between the ends it does not.
-    pub fn lanes_meet(&mut self) {
+    pub fn reconverge_warp(&mut self) {
         self.b.bar_warp_sync();
     }
 
@@ -142,8 +142,8 @@ impl Lowering<'_> {
         guard: Option<Reg>,
         values: &[Operand],
     ) -> Lowered<Operand> {
-        if self.is_half_loop(dtype) {
-            return Ok(self.half_loop(mode, dtype, order.1, addr, guard, values[0]));
+        if self.needs_cas_loop(dtype) {
+            return Ok(self.cas_loop(mode, dtype, order.1, addr, guard, values[0]));
         }
         let (op, ty) = form(mode, dtype)?;
         let value = self.b.bitcast(values[0], ty.class());
@@ -157,13 +157,13 @@ impl Lowering<'_> {
     }
 
     /// Slots that one addition without result may cover.
-    fn red_width(&self, mode: AtomicMode, access: &PointerAccess) -> usize {
+    fn vector_of_red(&self, mode: AtomicMode, access: &PointerAccess) -> usize {
         let together = !matches!(access.mask, Mask::Slots(_));
-        if together && self.adds_together(mode, access.dtype) { access.vector } else { 1 }
+        if together && self.has_vector_add(mode, access.dtype) { access.vector } else { 1 }
     }
 
     /// Can the target add several neighbours at once?
-    fn adds_together(&self, mode: AtomicMode, dtype: DType) -> bool {
+    fn has_vector_add(&self, mode: AtomicMode, dtype: DType) -> bool {
         let adds = mode == AtomicMode::AddF && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
         // Wide ones are for global memory alone.
         adds && self.b.target.arch >= WIDE_ADDITIONS && self.smem.data_space == Space::Global
@@ -195,9 +195,9 @@ impl Lowering<'_> {
         guard: Option<Reg>,
         values: &[Operand],
     ) {
-        if self.is_half_loop(dtype) {
+        if self.needs_cas_loop(dtype) {
             for &value in values {
-                self.half_loop(mode, dtype, order.1, addr, guard, value);
+                self.cas_loop(mode, dtype, order.1, addr, guard, value);
             }
             return;
         }

@@ -13,12 +13,12 @@ const BF16_ADDITIONS: u32 = 90;
 
 impl Lowering<'_> {
     /// Does an atomic on elements of this type go through a loop?
-    pub fn is_half_loop(&self, dtype: DType) -> bool {
+    pub fn needs_cas_loop(&self, dtype: DType) -> bool {
         dtype == DType::I16 || (dtype == DType::BF16 && self.b.target.arch < BF16_ADDITIONS)
     }
 
     /// Such an atomic, relaxed; gives the value before, 0 where the guard does not hold.
-    pub fn half_loop(
+    pub fn cas_loop(
         &mut self,
         mode: AtomicMode,
         dtype: DType,

@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::inst::{CacheHint, Space};
 use crate::backend::ptx::lower::Lowering;
-use crate::backend::ptx::lower::state::memory_order::Ordering;
+use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::ir::OpId;
 
 impl Lowering<'_> {
@@ -12,7 +12,7 @@ impl Lowering<'_> {
             return CacheHint::None;
         }
         // By number as the front end's `Cache`.
-        let is_weak = Ordering::of(self.module.op(id)).is_weak();
+        let is_weak = MemoryOrdering::of(self.module.op(id)).is_weak();
         match (self.info.hinted_number(id, "cache"), is_weak) {
             (Some(0), _) | (Some(3), false) => CacheHint::EvictFirst,
             (Some(1), _) => CacheHint::EvictLast,

@@ -26,7 +26,7 @@ impl Lowering<'_> {
                 }
                 Comparison::Counting { value, bound } => {
                     // The last register has the largest number, unless they wrap around on the way there.
-                    let slots = self.slots_here(value, layout)?;
+                    let slots = self.rematerialize(value, layout)?;
                     let (first, last) = (slots[0], slots[slots.len() - 1]);
                     let bound = self.scalar(bound)?;
                     let below = self.b.setp(Cmp::Lt, Ty::S32, last, bound);
@@ -41,16 +41,16 @@ impl Lowering<'_> {
 
     /// Has everything that deferred ops of this one are made of at hand in this layout, so that no thread needs another
     /// one for them.
-    pub fn bring_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
+    pub fn materialize_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
         self.info.leaves_of(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
     }
 
     /// The slots of a value, computed here as far as it was deferred.
-    pub fn slots_here(&mut self, value: Value, layout: &Layout) -> Lowered<Rc<[Operand]>> {
+    pub fn rematerialize(&mut self, value: Value, layout: &Layout) -> Lowered<Rc<[Operand]>> {
         let Some(id) = self.info.deferred_op(value) else { return self.get(value, layout) };
         let mut operands = Vec::new();
         for &operand in &self.module.op(id).operands {
-            operands.push(self.slots_here(operand, layout)?);
+            operands.push(self.rematerialize(operand, layout)?);
         }
         let operands: Vec<&[Operand]> = operands.iter().map(|slots| &slots[..]).collect();
         Ok(self.for_op(id, |lowering| lowering.apply(id, &operands, layout.num_registers()))?.into())

@@ -12,7 +12,7 @@ use crate::ir::Value;
 use crate::layout::Layout;
 
 /// The positions of a thread's elements along a dimension.
-pub struct List {
+pub struct IndexedAxis {
     axis: usize,
     layout: Layout,
     slots: Rc<[Operand]>,
@@ -20,7 +20,7 @@ pub struct List {
     ty: Ty,
 }
 
-impl List {
+impl IndexedAxis {
     /// The position of the elements with this coordinate, as the list has it.
     fn position(&self, coordinate: u32) -> Operand {
         let slot = (0..self.layout.num_registers()).find(|&slot| self.layout.element(slot, 0, 0) == coordinate);
@@ -30,13 +30,13 @@ impl List {
 
 impl Lowering<'_> {
     /// The positions of the elements of each thread along the dimension that has them listed.
-    pub fn list(
+    pub fn indexed_axis(
         &mut self,
         shape: &ViewShape,
         layout: &Layout,
         indices: &[Value],
         tensor: &TensorView,
-    ) -> Lowered<Option<List>> {
+    ) -> Lowered<Option<IndexedAxis>> {
         let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) else { return Ok(None) };
         let dtype = self.module.dtype(indices[axis]);
         let slots = self.get(indices[axis], &list)?;
@@ -47,11 +47,11 @@ impl Lowering<'_> {
         };
         let slots: Rc<[Operand]> = slots.iter().map(widened).collect();
         let ty = if wide || dtype == DType::I64 { Ty::S64 } else { Ty::S32 };
-        Ok(Some(List { axis, layout: list, slots, ty }))
+        Ok(Some(IndexedAxis { axis, layout: list, slots, ty }))
     }
 
     /// Is a listed position inside of the array?
-    pub fn is_listed_inside(&mut self, list: &List, tensor: &TensorView, coordinate: u32) -> Reg {
+    pub fn is_index_inside(&mut self, list: &IndexedAxis, tensor: &TensorView, coordinate: u32) -> Reg {
         let extent = tensor.extents[list.axis];
         let (unsigned, extent) = match (list.ty, tensor.wide) {
             (Ty::S64, false) => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), extent)),
@@ -62,7 +62,13 @@ impl Lowering<'_> {
     }
 
     /// The base of the elements at a listed position, where that of the others is `base`.
-    pub fn listed_address(&mut self, list: &List, tensor: &TensorView, base: Operand, coordinate: u32) -> Operand {
+    pub fn indexed_address(
+        &mut self,
+        list: &IndexedAxis,
+        tensor: &TensorView,
+        base: Operand,
+        coordinate: u32,
+    ) -> Operand {
         let (position, stride) = (list.position(coordinate), tensor.strides[list.axis]);
         let bits = i64::from(tensor.elem.storage_bits());
         let elements = match (list.ty, tensor.wide) {

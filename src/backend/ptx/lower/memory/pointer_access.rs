@@ -6,7 +6,7 @@
 
 use crate::backend::ptx::infer::{mask_of, pointers_of, replica_bits};
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
-use crate::backend::ptx::lower::state::memory_order::Ordering;
+use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::remarks::Way;
@@ -49,7 +49,7 @@ impl Lowering<'_> {
     pub fn load_ptr(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let ordering = Ordering::of(op);
+        let ordering = MemoryOrdering::of(op);
         let mut access = self.pointer_access(id)?;
         if !ordering.is_weak() {
             access.owner = self.owner_of(replica_bits(&access.layout));
@@ -65,7 +65,7 @@ impl Lowering<'_> {
         let otherwise = self.info.constant_padding(padding);
         let mut slots = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
         if !ordering.is_weak() {
-            let (shared, met) = self.share(begun, access.dtype, &access.layout, slots)?;
+            let (shared, met) = self.broadcast_from_owners(begun, access.dtype, &access.layout, slots)?;
             slots = shared.to_vec();
             self.end_ordered(begun, met)?;
         }
@@ -73,7 +73,7 @@ impl Lowering<'_> {
             Some(padding) => self.pad(&access, slots, padding)?,
             None => slots,
         };
-        self.note_way(id, op.results[0], &access);
+        self.remark_access(id, op.results[0], &access);
         self.values.define(op.results[0], Tile { layout: access.layout, slots: slots.into() });
         Ok(())
     }
@@ -86,12 +86,12 @@ impl Lowering<'_> {
         let slots = self.get(value, &layout)?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
-        let begun = self.begin_ordered(id, Ordering::of(op), access.addresses.len(), true)?;
+        let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
         let cache = self.cache_hint(id);
         self.store_pointers(&mut access, &slots, MemMods { sem, scope, cache, ..MemMods::default() });
         self.end_ordered(begun, false)?;
-        self.note_way(id, value, &access);
+        self.remark_access(id, value, &access);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Lowering<'_> {
         self.info.inference.facts.constant(mask).is_some_and(|value| value != 0)
     }
 
-    fn note_way(&mut self, id: OpId, tile: Value, access: &PointerAccess) {
+    fn remark_access(&mut self, id: OpId, tile: Value, access: &PointerAccess) {
         let count = (access.layout.num_registers() / access.vector) as u32;
         let bytes = vector_access::run_bytes(access.dtype, access.vector);
         let ragged = access.vector > 1 && matches!(access.mask, Mask::Slots(_));

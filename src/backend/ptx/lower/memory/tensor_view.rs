@@ -99,7 +99,7 @@ impl Lowering<'_> {
                 (false, DType::I32) | (true, DType::I64) => count,
                 (_, other) => return Err(format!("a shape as {other}")),
             };
-            self.single(result, count);
+            self.define_scalar(result, count);
         }
         Ok(())
     }

@@ -9,23 +9,23 @@ use crate::ir::Value;
 
 /// The elements of a tile that lie in the array, along a dimension and seen from the thread's coordinate (B32).
 #[derive(Clone, Copy)]
-pub enum Limit {
+pub enum BoundsCheck {
     /// Those before this one.
-    Before(Operand),
+    Below(Operand),
     /// Those whose sum with `from` is, as an unsigned number, below `count`: of tiles that may begin before the array.
-    Within { from: Operand, count: Operand },
+    Range { from: Operand, count: Operand },
     /// Those whose listed position is below the extent.
-    Listed,
+    Indexed,
 }
 
 /// How a tile lies in the array along a dimension.
-pub struct Place {
+pub struct TileBounds {
     /// Position of the first element.
     pub start: Operand,
     /// Elements of the tile before the array (B32), where there can be any.
     pub before: Option<Operand>,
     /// Elements from the start of the tile to the end of the array (B32), if that is checked; 0 for an index outside.
-    pub rem: Option<Operand>,
+    pub remaining: Option<Operand>,
 }
 
 impl Lowering<'_> {
@@ -50,14 +50,14 @@ impl Lowering<'_> {
     }
 
     /// How the tile at an index lies in the array along an axis, or one that begins `shifted` elements before it.
-    pub fn place(
+    pub fn tile_bounds(
         &mut self,
         partition: &Partition,
         axis: usize,
         index: Value,
         checked: bool,
         shifted: usize,
-    ) -> Lowered<Place> {
+    ) -> Lowered<TileBounds> {
         let tensor = &partition.tensor;
         let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
         let reach = match self.info.inference.facts.range(index) {
@@ -72,7 +72,7 @@ impl Lowering<'_> {
         let start = self.b.mul(signed, index, partition.steps[axis]);
         let start = self.b.sub(signed, start, shifted as i64);
         if !checked {
-            return Ok(Place { start, before: None, rem: None });
+            return Ok(TileBounds { start, before: None, remaining: None });
         }
         let extent = tensor.extents[partition.dim_map[axis]];
         let count = self.num_tiles(partition, axis);
@@ -98,16 +98,16 @@ impl Lowering<'_> {
             let before = if tensor.wide { self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), before) } else { before };
             self.b.select(RegClass::B32, valid, before, 0)
         });
-        Ok(Place { start, before, rem: Some(rem) })
+        Ok(TileBounds { start, before, remaining: Some(rem) })
     }
 
     /// The limit of the elements of a thread whose coordinate in the tile is `thread`.
-    pub fn limit(&mut self, rem: Operand, before: Option<Operand>, thread: Operand) -> Limit {
+    pub fn bounds_check(&mut self, rem: Operand, before: Option<Operand>, thread: Operand) -> BoundsCheck {
         match before {
-            None => Limit::Before(self.b.sub(Ty::S32, rem, thread)),
+            None => BoundsCheck::Below(self.b.sub(Ty::S32, rem, thread)),
             Some(before) => {
                 let count = self.b.sub(Ty::S32, rem, before);
-                Limit::Within { from: self.b.sub(Ty::S32, thread, before), count: self.b.max(Ty::S32, count, 0) }
+                BoundsCheck::Range { from: self.b.sub(Ty::S32, thread, before), count: self.b.max(Ty::S32, count, 0) }
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::view_access::{Access, Shift};
+use super::view_access::{Misalignment, ViewAccess};
 use crate::backend::ptx::infer::{AxisBits, ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::Operand;
 use crate::backend::ptx::lower::Lowering;
@@ -16,7 +16,7 @@ use crate::layout::Layout;
 
 impl Lowering<'_> {
     /// The shift of a load at this index of a view, where it makes accesses wider.
-    pub fn shift_of(&self, shape: &ViewShape, index: &[Value], layout: &Layout) -> Option<Shift> {
+    pub fn misalignment_of(&self, shape: &ViewShape, index: &[Value], layout: &Layout) -> Option<Misalignment> {
         let module = self.module;
         let axis = contiguous_axis(module, shape).filter(|_| shape.sparse.is_none())?;
         let narrow = shape.vector(module, &self.info.inference.facts, axis);
@@ -27,19 +27,24 @@ impl Lowering<'_> {
             return None;
         }
         let elements = self.info.inference.facts.residue(module, index[axis], vector as u64)? as usize;
-        (elements > 0).then_some(Shift { axis, vector, elements })
+        (elements > 0).then_some(Misalignment { axis, vector, elements })
     }
 
     /// The slots of a range, out of the vectors around them.
-    pub fn load_shifted(&mut self, access: &mut Access, range: Range<usize>, shift: Shift) -> Vec<Operand> {
-        let Shift { axis, vector, elements } = shift;
+    pub fn load_unaligned(
+        &mut self,
+        access: &mut ViewAccess,
+        range: Range<usize>,
+        shift: Misalignment,
+    ) -> Vec<Operand> {
+        let Misalignment { axis, vector, elements } = shift;
         let tile = access.tile().to_vec();
         let inner: i64 = tile[axis + 1..].iter().product();
         let bits = AxisBits::of(&tile, axis);
         let mut slots = Vec::with_capacity(range.len());
         let mut ahead: Option<(u32, Vec<Operand>)> = None;
         for start in range.step_by(vector) {
-            let place = access.place_of(start);
+            let place = access.element_of(start);
             let first = match ahead.take() {
                 Some((at, loaded)) if at == place => loaded,
                 _ => self.vector_around(access, start, shift, 0),
@@ -54,7 +59,13 @@ impl Lowering<'_> {
     }
 
     /// The vector that is so many elements after the one in which the slot's element lies.
-    fn vector_around(&mut self, access: &mut Access, slot: usize, shift: Shift, ahead: usize) -> Vec<Operand> {
+    fn vector_around(
+        &mut self,
+        access: &mut ViewAccess,
+        slot: usize,
+        shift: Misalignment,
+        ahead: usize,
+    ) -> Vec<Operand> {
         let dtype = access.element_type();
         let addr = self.address(access, slot).plus(i64::from(vector_access::run_bytes(dtype, ahead)));
         let guard = self.mask(access, slot, (shift.axis, ahead as u32));

@@ -10,12 +10,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::indexed_axis::List;
+use super::indexed_axis::IndexedAxis;
 use super::tensor_view::Partition;
-use super::tile_bounds::Limit;
+use super::tile_bounds::BoundsCheck;
 use crate::backend::ptx::infer::{AxisBits, ViewShape, contiguous_axis};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, Ty};
-use crate::backend::ptx::lower::state::memory_order::Begun;
+use crate::backend::ptx::lower::state::memory_order::FencedAccess;
 use crate::backend::ptx::lower::state::values::TensorView;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
@@ -29,7 +29,7 @@ use crate::layout::Layout;
 const MANY_ADDRESSES: usize = 32;
 
 /// The part of an access that all of its vectors share.
-pub struct Access {
+pub struct ViewAccess {
     partition: Partition,
     pub layout: Layout,
     pub mods: MemMods,
@@ -39,17 +39,17 @@ pub struct Access {
     base: Operand,
     /// Where the array is, from the thread's coordinate, by tile dimension; none along those that the tile is promised to
     /// be inside of.
-    limits: Vec<Option<Limit>>,
-    /// Elements inside the array from the start of the tile, by tile dimension, as the limits.
+    checks: Vec<Option<BoundsCheck>>,
+    /// Elements inside the array from the start of the tile, by tile dimension, as the checks.
     inside: Vec<Option<Operand>>,
     /// Positions along the dimension that has them listed.
-    list: Option<List>,
+    list: Option<IndexedAxis>,
     /// Slots of one vector.
     vector: usize,
     /// A vector may be partly inside.
     pub ragged: Option<usize>,
     /// The tile begins beside a vector.
-    pub shift: Option<Shift>,
+    pub misalignment: Option<Misalignment>,
     offsets: HashMap<(usize, u32), Operand>,
     addresses: HashMap<Vec<u32>, Operand>,
     masks: HashMap<(usize, u32), Reg>,
@@ -57,12 +57,12 @@ pub struct Access {
     /// Threads that write, where several hold the same element.
     pub owner: Option<Reg>,
     /// Slots come a few at a time, with other work between them.
-    in_pieces: bool,
+    in_strips: bool,
 }
 
 /// How a tile begins beside a vector.
 #[derive(Clone, Copy, Debug)]
-pub struct Shift {
+pub struct Misalignment {
     /// The axis of the tile that is contiguous in memory.
     pub axis: usize,
     /// Elements of a vector.
@@ -78,8 +78,8 @@ impl Lowering<'_> {
         view: Value,
         indices: &[Value],
         layout: &Layout,
-        shift: Option<Shift>,
-    ) -> Lowered<Access> {
+        shift: Option<Misalignment>,
+    ) -> Lowered<ViewAccess> {
         let module = self.module;
         let promised = match module.op(id).attr(AttrKind::Inbounds) {
             Some(Attr::Inbounds(promised)) => promised.as_slice(),
@@ -91,24 +91,24 @@ impl Lowering<'_> {
             .ok_or("only views of tiles can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
         let ty = tensor.index_type();
-        let (mut limits, mut inside) = (Vec::new(), Vec::new());
+        let (mut checks, mut inside) = (Vec::new(), Vec::new());
         let mut offset: Operand = Operand::Imm(0);
         let mut offset_before = None;
         for (axis, &index) in indices.iter().enumerate() {
             let dim = partition.dim_map[axis];
             if partition.sparse == Some(axis) {
-                limits.push((!is_promised(axis)).then_some(Limit::Listed));
+                checks.push((!is_promised(axis)).then_some(BoundsCheck::Indexed));
                 inside.push(None);
                 continue;
             }
             let shifted = shift.filter(|shift| shift.axis == axis).map_or(0, |shift| shift.elements);
-            let place = self.place(&partition, axis, index, !is_promised(axis), shifted)?;
+            let bounds = self.tile_bounds(&partition, axis, index, !is_promised(axis), shifted)?;
             let thread = self.thread_coordinate(layout, axis);
-            limits.push(place.rem.map(|rem| self.limit(rem, place.before, thread)));
-            inside.push(place.rem.map(|rem| self.inside_from_start(rem, place.before)));
+            checks.push(bounds.remaining.map(|rem| self.bounds_check(rem, bounds.before, thread)));
+            inside.push(bounds.remaining.map(|rem| self.inside_from_start(rem, bounds.before)));
             let thread = if tensor.wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), thread) } else { thread };
-            let position = self.b.add(ty, place.start, thread);
-            if place.before.is_some() && !tensor.wide {
+            let position = self.b.add(ty, bounds.start, thread);
+            if bounds.before.is_some() && !tensor.wide {
                 // Far before the array, while other elements of the thread are inside: more than 31 bits.
                 let wide = self.b.mul_wide(Ty::S32, position, tensor.strides[dim]);
                 offset_before = Some(offset_before.map_or(wide, |sum| self.b.add(Ty::S64, sum, wide)));
@@ -121,34 +121,34 @@ impl Lowering<'_> {
             offset = self.b.add(Ty::S64, offset64, before);
         }
         let base = self.element_address(&tensor, offset, tensor.wide || offset_before.is_some())?;
-        let list = self.list(&shape, layout, indices, &tensor)?;
+        let list = self.indexed_axis(&shape, layout, indices, &tensor)?;
         let (vector, ragged) = match shift {
             Some(shift) => (shift.vector, None),
-            None => self.width(&shape, layout, &is_promised)?,
+            None => self.vector_width(&shape, layout, &is_promised)?,
         };
-        Ok(Access {
+        Ok(ViewAccess {
             otherwise: padding_bits(tensor.elem, partition.padding),
             partition,
             layout: layout.clone(),
             mods: MemMods::default(),
             base,
-            limits,
+            checks,
             inside,
             list,
             vector,
             ragged,
-            shift,
+            misalignment: shift,
             offsets: HashMap::new(),
             addresses: HashMap::new(),
             masks: HashMap::new(),
             combined: HashMap::new(),
             owner: None,
-            in_pieces: false,
+            in_strips: false,
         })
     }
 
     /// Slots of one vector, and the axis along which one may be partly inside.
-    fn width(
+    fn vector_width(
         &self,
         shape: &ViewShape,
         layout: &Layout,
@@ -199,12 +199,12 @@ impl Lowering<'_> {
     }
 
     /// Address and mask of the vector that starts in this slot, for an asynchronous copy.
-    pub fn copy_source(&mut self, access: &mut Access, slot: usize) -> (Addr, Option<Reg>) {
+    pub fn copy_source(&mut self, access: &mut ViewAccess, slot: usize) -> (Addr, Option<Reg>) {
         (self.address(access, slot), self.mask(access, slot, (0, 0)))
     }
 
     /// The address of the element in this slot.
-    pub fn address(&mut self, access: &mut Access, slot: usize) -> Addr {
+    pub fn address(&mut self, access: &mut ViewAccess, slot: usize) -> Addr {
         let element = access.layout.element(slot, 0, 0);
         let tensor = Rc::clone(&access.partition.tensor);
         let bits = i64::from(tensor.elem.storage_bits());
@@ -226,7 +226,7 @@ impl Lowering<'_> {
     /// The base plus coordinates along dimensions of run-time stride; each address is one sum away from
     /// another one. In pieces it is one that was needed lately: of coordinates that are counted up, all but the lowest
     /// bit. Else addresses of the first half would be held until the second one.
-    fn dynamic_address(&mut self, access: &mut Access, coordinates: &[u32]) -> Operand {
+    fn dynamic_address(&mut self, access: &mut ViewAccess, coordinates: &[u32]) -> Operand {
         if let Some(&address) = access.addresses.get(coordinates) {
             return address;
         }
@@ -234,12 +234,13 @@ impl Lowering<'_> {
         let Some(axis) = (0..coordinates.len()).rev().find(|&axis| coordinates[axis] != 0 && sparse != Some(axis))
         else {
             let Some(axis) = sparse else { return access.base };
-            let address = self.listed_address(access.list(), &access.partition.tensor, access.base, coordinates[axis]);
+            let address =
+                self.indexed_address(access.indexed_axis(), &access.partition.tensor, access.base, coordinates[axis]);
             access.addresses.insert(coordinates.to_vec(), address);
             return address;
         };
         let coordinate = coordinates[axis];
-        let bit = if access.in_pieces { coordinate & coordinate.wrapping_neg() } else { 1 << coordinate.ilog2() };
+        let bit = if access.in_strips { coordinate & coordinate.wrapping_neg() } else { 1 << coordinate.ilog2() };
         let mut rest = coordinates.to_vec();
         rest[axis] -= bit;
         let start = self.dynamic_address(access, &rest);
@@ -266,9 +267,9 @@ impl Lowering<'_> {
 
     /// The predicate under which the vector that starts so many elements after this slot's along an axis is inside (and
     /// owned).
-    pub fn mask(&mut self, access: &mut Access, slot: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
+    pub fn mask(&mut self, access: &mut ViewAccess, slot: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
         let element = access.layout.element(slot, 0, 0);
-        let checked = (0..access.limits.len()).filter(|&axis| access.limits[axis].is_some());
+        let checked = (0..access.checks.len()).filter(|&axis| access.checks[axis].is_some());
         let position = |axis: usize| {
             let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
             if axis == along { coordinate + ahead } else { coordinate }
@@ -282,13 +283,15 @@ impl Lowering<'_> {
             let single = match access.masks.get(&(axis, coordinate)) {
                 Some(&single) => single,
                 None => {
-                    let single = match access.limits[axis].expect("a limit along an axis that is checked") {
-                        Limit::Before(limit) => self.b.setp(Cmp::Gt, Ty::S32, limit, coordinate),
-                        Limit::Within { from, count } => {
+                    let single = match access.checks[axis].expect("a limit along an axis that is checked") {
+                        BoundsCheck::Below(limit) => self.b.setp(Cmp::Gt, Ty::S32, limit, coordinate),
+                        BoundsCheck::Range { from, count } => {
                             let position = self.b.add(Ty::S32, from, coordinate);
                             self.b.setp(Cmp::Lt, Ty::U32, position, count)
                         }
-                        Limit::Listed => self.is_listed_inside(access.list(), &access.partition.tensor, coordinate),
+                        BoundsCheck::Indexed => {
+                            self.is_index_inside(access.indexed_axis(), &access.partition.tensor, coordinate)
+                        }
                     };
                     access.masks.insert((axis, coordinate), single);
                     single
@@ -306,20 +309,20 @@ impl Lowering<'_> {
     }
 
     /// True (for the whole block) if the tile is inside along this axis.
-    pub fn whole(&mut self, access: &Access, axis: usize) -> Reg {
+    pub fn is_whole_inside(&mut self, access: &ViewAccess, axis: usize) -> Reg {
         let inside = access.inside[axis].expect("only an axis that is checked is ragged");
         self.b.setp(Cmp::Ge, Ty::S32, inside, access.partition.tile[axis])
     }
 }
 
-impl Access {
+impl ViewAccess {
     /// The positions along the dimension that has them listed.
-    fn list(&self) -> &List {
+    fn indexed_axis(&self) -> &IndexedAxis {
         self.list.as_ref().expect("a list along an axis that has one")
     }
 
     /// Element by element from now on.
-    pub fn go_one_by_one(&mut self) {
+    pub fn use_single_elements(&mut self) {
         (self.vector, self.ragged) = (1, None);
     }
 
@@ -330,7 +333,7 @@ impl Access {
     }
 
     /// Each of them says what an ordered access says.
-    pub fn say(&mut self, begun: Begun) {
+    pub fn set_ordering(&mut self, begun: FencedAccess) {
         (self.mods.sem, self.mods.scope) = begun.semantics();
     }
 
@@ -355,23 +358,23 @@ impl Access {
     }
 
     /// The number, in the tile, of the element in this slot of the first thread.
-    pub fn place_of(&self, slot: usize) -> u32 {
+    pub fn element_of(&self, slot: usize) -> u32 {
         self.layout.element(slot, 0, 0)
     }
 
     /// Slots will be asked for a few at a time, in order. That matters where a thread has many addresses.
-    pub fn go_in_pieces(&mut self) {
+    pub fn use_strips(&mut self) {
         let Partition { tensor, tile, dim_map, .. } = &self.partition;
         let moves = |image: u32| {
             let moves_along = |axis: usize| AxisBits::of(tile, axis).coordinate(image) != 0;
             (0..tile.len()).any(|axis| tensor.strides[dim_map[axis]].as_imm().is_none() && moves_along(axis))
         };
         let bits = self.layout.register_images().iter().filter(|&&image| moves(image)).count();
-        self.in_pieces = 1 << bits >= MANY_ADDRESSES;
+        self.in_strips = 1 << bits >= MANY_ADDRESSES;
     }
 
     /// What the accesses of a thread are, for people.
-    pub fn way(&self) -> Way {
+    pub fn summary(&self) -> Way {
         let count = (self.layout.num_registers() / self.vector) as u32;
         Way::Threads { count, bytes: self.vector_bytes(), ragged: self.ragged.is_some() }
     }
@@ -383,7 +386,7 @@ impl Access {
 
     /// Runs `body` on the path that accesses single elements. What either path computes is forgotten:
     /// it need not have been taken.
-    pub fn element_by_element<T>(&mut self, body: impl FnOnce(&mut Access) -> T) -> T {
+    pub fn element_by_element<T>(&mut self, body: impl FnOnce(&mut ViewAccess) -> T) -> T {
         self.forget();
         let vector = std::mem::replace(&mut self.vector, 1);
         let result = body(self);

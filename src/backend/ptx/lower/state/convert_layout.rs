@@ -259,7 +259,7 @@ impl Lowering<'_> {
 
     /// Zeros in all of a buffer.
     pub fn clear(&mut self, buffer: Buffer) {
-        self.each_in_turn(buffer.bytes / 16, 16, &mut |this, offset| {
+        self.each_part_by_threads(buffer.bytes / 16, 16, &mut |this, offset| {
             let addr = this.b.address(Operand::Smem, offset).plus(i64::from(buffer.offset));
             this.b.st_vec(Space::Shared, Ty::B32, &addr, &[Operand::Imm(0); 4], MemMods::default());
         });

@@ -158,7 +158,7 @@ impl<'m> Lowering<'m> {
         result
     }
 
-    pub fn single(&mut self, value: Value, operand: Operand) {
+    pub fn define_scalar(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
         self.values.define(value, Tile { layout, slots: Rc::from([operand]) });
     }
@@ -175,12 +175,12 @@ impl<'m> Lowering<'m> {
             self.report.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
         }
         for &result in &op.results {
-            self.poison(result);
+            self.define_poison(result);
         }
     }
 
     /// Gives a failed op's result some value, so that the rest can be checked too.
-    pub fn poison(&mut self, value: Value) {
+    pub fn define_poison(&mut self, value: Value) {
         if matches!(self.module.ty(value), Type::Tile { .. }) && self.values.tiles[value.index()].is_none() {
             let layout = self.info.inference.layout(value).cloned();
             let layout = layout.unwrap_or_else(|| self.info.inference.default_layout(value));

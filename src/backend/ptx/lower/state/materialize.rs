@@ -29,8 +29,8 @@ impl Lowering<'_> {
                     self.convert(value, &tile, wanted)?
                 }
             }
-            Source::Virtual => self.renamed(value, wanted)?,
-            Source::Free => self.computed(value, wanted)?,
+            Source::Virtual => self.alias_operand(value, wanted)?,
+            Source::Free => self.rematerialized(value, wanted)?,
         };
         self.values.conversions.push(value, Tile { layout: wanted.clone(), slots: slots.clone() });
         Ok(slots)
@@ -72,7 +72,7 @@ impl Lowering<'_> {
     }
 
     /// `with_layout`: the tile in the layout that the user has chosen.
-    pub fn in_chosen_layout(&mut self, id: OpId) -> Lowered {
+    pub fn with_layout(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(layout) = self.info.inference.chosen(op) else {
             let threads = op.distribution().map_or(0, |layout| layout.num_threads());
@@ -106,7 +106,7 @@ impl Lowering<'_> {
     }
 
     /// The result of a virtual op: its operand's registers under other names.
-    fn renamed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn alias_operand(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("virtual values have an op");
         let operand = self.module.op(id).operands[0];
         let demand = self.info.inference.demand(id, wanted);
@@ -119,12 +119,12 @@ impl Lowering<'_> {
     }
 
     /// A free value, computed in this layout.
-    fn computed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn rematerialized(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("free values have an op");
-        self.for_op(id, |lowering| lowering.computed_by(id, value, wanted))
+        self.for_op(id, |lowering| lowering.rematerialize_by(id, value, wanted))
     }
 
-    fn computed_by(&mut self, id: OpId, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn rematerialize_by(&mut self, id: OpId, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let op = self.module.op(id);
         match op.code {
             Opcode::Constant => self.constant(id, wanted),
@@ -135,7 +135,7 @@ impl Lowering<'_> {
                 let scalar = self.scalar(op.operands[0])?;
                 Ok(vec![scalar; wanted.num_registers()].into())
             }
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => self.renamed(value, wanted),
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => self.alias_operand(value, wanted),
             _ => self.elementwise_slots(id, wanted),
         }
     }

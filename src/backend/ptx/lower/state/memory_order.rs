@@ -17,14 +17,14 @@ use crate::layout::Layout;
 
 /// How an op orders memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Ordering {
+pub struct MemoryOrdering {
     order: MemOrder,
     scope: Scope,
 }
 
-impl Ordering {
+impl MemoryOrdering {
     /// As the attributes say.
-    pub fn of(op: &Op) -> Ordering {
+    pub fn of(op: &Op) -> MemoryOrdering {
         let order = match op.attr(AttrKind::MemOrder) {
             Some(Attr::MemOrder(order)) => *order,
             _ => MemOrder::Weak,
@@ -34,7 +34,7 @@ impl Ordering {
             Some(Attr::MemScope(MemScope::System)) => Scope::Sys,
             _ => Scope::Cta,
         };
-        Ordering { order, scope }
+        MemoryOrdering { order, scope }
     }
 
     /// Does it say nothing about other tile blocks?
@@ -69,12 +69,12 @@ impl Ordering {
 
 /// An ordered access that has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
-    ordering: Ordering,
+pub struct FencedAccess {
+    ordering: MemoryOrdering,
     fenced: bool,
 }
 
-impl Begun {
+impl FencedAccess {
     /// What each instruction says.
     pub fn semantics(self) -> (Sem, Scope) {
         let sem = match (self.fenced, self.ordering.sem()) {
@@ -89,7 +89,13 @@ impl Begun {
 impl Lowering<'_> {
     /// What comes before an access with so many instructions a thread; `carries`: they can say the order themselves. The
     /// last thing that other threads could notice before it.
-    pub fn begin_ordered(&mut self, id: OpId, ordering: Ordering, count: usize, carries: bool) -> Lowered<Begun> {
+    pub fn begin_ordered(
+        &mut self,
+        id: OpId,
+        ordering: MemoryOrdering,
+        count: usize,
+        carries: bool,
+    ) -> Lowered<FencedAccess> {
         let fenced = (ordering.acquires() || ordering.releases()) && (count > 1 || !carries);
         if ordering.releases() {
             self.barrier()?;
@@ -98,11 +104,11 @@ impl Lowering<'_> {
             }
         }
         self.global_access(id)?;
-        Ok(Begun { ordering, fenced })
+        Ok(FencedAccess { ordering, fenced })
     }
 
     /// What comes after it; `met`: all threads have met since.
-    pub fn end_ordered(&mut self, begun: Begun, met: bool) -> Lowered {
+    pub fn end_ordered(&mut self, begun: FencedAccess, met: bool) -> Lowered {
         if begun.ordering.acquires() && !met {
             if begun.fenced {
                 self.b.fence(Sem::AcqRel, begun.ordering.scope);
@@ -113,9 +119,9 @@ impl Lowering<'_> {
     }
 
     /// Slots that only the owners of elements have, in all threads; true if that took a barrier.
-    pub fn share(
+    pub fn broadcast_from_owners(
         &mut self,
-        begun: Begun,
+        begun: FencedAccess,
         dtype: DType,
         layout: &Layout,
         slots: Vec<Operand>,

@@ -105,7 +105,7 @@ impl Lowering<'_> {
 
     /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
     /// offset of the part.
-    pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
+    pub fn each_part_by_threads(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
         let threads = self.info.inference.num_warps as u32 * WARP;
         let tid = self.b.special(Special::TidX);
         let first = self.b.mul(Ty::U32, tid, bytes);

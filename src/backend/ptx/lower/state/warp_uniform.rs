@@ -6,7 +6,7 @@
 //! the address a zero is added of which ptxas thinks that each lane has another one. Then the number arrives where it is used.
 
 use super::core::Lowering;
-use super::memory_order::Ordering;
+use super::memory_order::MemoryOrdering;
 use super::sync_state::WarpUniform;
 use crate::backend::ptx::inst::{CvtMods, Operand, Reg, RegClass, ShflMode, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
@@ -49,7 +49,7 @@ impl Lowering<'_> {
     /// Is this a load of one, in a block with such a product?
     fn is_scalar_load(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        if op.code != Opcode::LoadView || !Ordering::of(op).is_weak() || !self.info.is_repeated(id) {
+        if op.code != Opcode::LoadView || !MemoryOrdering::of(op).is_weak() || !self.info.is_repeated(id) {
             return false;
         }
         let result = op.results[0];
