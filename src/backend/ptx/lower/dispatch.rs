@@ -43,13 +43,13 @@ impl Lowering<'_> {
         match step {
             &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoadThreadPrivate(id) | &Step::LocalLoad(id) => id,
             &Step::PrivatizedAtomic(id) | &Step::End(id) => id,
-            Step::TmaStore(send) => send.op,
+            Step::TmaStore(plan) => plan.op,
             Step::StripMine(strip) => strip.ops[0].0,
             Step::Mma(plan) => plan.ops[plan.ops.len() - 1],
             &Step::If { op, .. } => op,
             &Step::Produce(channel) => roles().producer_anchor_or_store(channel).expect("an op"),
             &Step::Advance(channel) => roles().consumer_anchor_or_store(channel).expect("an op"),
-            Step::MmaWait(land) => land.mma,
+            Step::MmaWait(wait) => wait.mma,
             &Step::ConsumerTryWait(channel) => roles().consumer_anchor(channel).expect("a load"),
             Step::ConsumerWait(wait) => roles().consumer_anchor_or_store(wait.channel).expect("an op"),
             Step::OrderWait(_) | Step::OrderArrive(_) => roles().pingpong.as_ref().expect("teams").loop_op,
@@ -84,8 +84,8 @@ impl Lowering<'_> {
                 self.order_arrive_after(exponentials);
                 return Ok(());
             }
-            Step::MmaWait(land) => {
-                self.mma_wait(land);
+            Step::MmaWait(wait) => {
+                self.mma_wait(wait);
                 return Ok(());
             }
             &Step::ConsumerTryWait(channel) => {
@@ -102,9 +102,9 @@ impl Lowering<'_> {
         self.for_op(id, |lowering| match step {
             Step::LocalLoadThreadPrivate(_) => lowering.load_thread_private(id),
             Step::LocalLoad(_) => lowering.load_aux(id),
-            Step::TmaStore(send) => match lowering.tma_store(send)? {
+            Step::TmaStore(plan) => match lowering.tma_store(plan)? {
                 true => Ok(()),
-                false => lowering.lower_op(send.op),
+                false => lowering.lower_op(plan.op),
             },
             Step::PrivatizedAtomic(_) => lowering.privatized_atomic(id),
             Step::Mma(plan) => lowering.mma_group(plan),

@@ -195,7 +195,7 @@ impl<'m> Lowering<'m> {
         &self.report.errors
     }
 
-    /// The tensor maps that the kernel takes.
+    /// The tensor maps that the kernel count.
     #[cfg(any(test, feature = "_suite"))]
     pub fn maps(&self) -> Vec<TensorMap> {
         self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
@@ -281,26 +281,26 @@ impl<'m> Lowering<'m> {
 
     /// Lowers a body once for each role.
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
-        let (warps, teams) = (self.info.inference.num_warps as u32, self.info.teams);
+        let (warps, groups) = (self.info.inference.num_warps as u32, self.info.teams);
         let bands = self.info.bands;
         let consumers = self.info.consumer_warps() * WARP;
         let blocks = self.info.blocks_of_roles();
         self.b.function().threads = consumers + self.info.producer_warps() * WARP;
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
-        let mut rings = Vec::new();
-        for ring in &roles.pipelines {
-            let bytes = ring.num_stages * ring.stage_bytes;
+        let mut pipelines = Vec::new();
+        for pipeline in &roles.pipelines {
+            let bytes = pipeline.num_stages * pipeline.stage_bytes;
             let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
-            rings.push(StageBuffers { smem: slab, barriers: 0 });
+            pipelines.push(StageBuffers { smem: slab, barriers: 0 });
         }
-        let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
-        let turns = if teams > 1 { ORDER_BARRIER_BYTES } else { 0 };
+        let stages: u32 = roles.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
+        let turns = if groups > 1 { ORDER_BARRIER_BYTES } else { 0 };
         let barriers =
             self.smem.memory.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
-        for (ring, plan) in rings.iter_mut().zip(&roles.pipelines) {
-            ring.barriers = next;
+        for (pipeline, plan) in pipelines.iter_mut().zip(&roles.pipelines) {
+            pipeline.barriers = next;
             next += plan.num_stages * BARRIER_BYTES;
         }
         self.sync.group.order_barriers = next;
@@ -308,7 +308,7 @@ impl<'m> Lowering<'m> {
         self.plan(body, Some(Rc::clone(&roles)));
         self.prefetch_store_maps()?;
         self.compare_trip_counts(body, &roles)?;
-        self.init_barriers(&rings, &roles, warps * bands);
+        self.init_barriers(&pipelines, &roles, warps * bands);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
@@ -318,14 +318,14 @@ impl<'m> Lowering<'m> {
             return Ok(());
         }
         if self.info.crews() > 1 {
-            // What depends on the number of a thread is another thing in a team.
+            // What depends on the number of a thread is another thing in a group.
             self.values.thread_indices = ThreadIndexCache::default();
         }
         let before = self.values.snapshot();
         let positions = Vec::new();
         self.sync.pipelines = Some(PipelineStates {
             warp_spec: roles,
-            buffers: rings,
+            buffers: pipelines,
             states: positions,
             acquired: vec![None; count],
             try_wait: vec![None; count],
@@ -336,15 +336,15 @@ impl<'m> Lowering<'m> {
             uniform: None,
             data_partition: None,
         });
-        self.report.remarks.teams = (teams > 1).then_some(teams);
+        self.report.remarks.teams = (groups > 1).then_some(groups);
         self.report.remarks.bands = (bands > 1).then_some(bands);
         self.sync.role = WarpRole::Consumer;
         self.consumers(&before, (tid, blocks));
         self.values.restore(&before);
         self.sync.role = WarpRole::Producer;
         // That is in registers of theirs.
-        let rings = self.sync.pipelines.as_mut().expect("rings");
-        (rings.uniform, rings.data_partition) = (None, None);
+        let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
+        (pipelines.uniform, pipelines.data_partition) = (None, None);
         self.b.place(producer);
         self.reallocate_registers(false, blocks);
         let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
@@ -358,26 +358,26 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// The programs of the teams of consumers.
+    /// The programs of the groups of consumers.
     pub fn consumers(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
-        let (threads, teams) = (self.info.inference.num_warps as u32 * WARP, self.info.teams);
+        let (threads, groups) = (self.info.inference.num_warps as u32 * WARP, self.info.teams);
         if self.info.crews() == 1 {
             return self.consume(tid, blocks);
         }
         self.b.threads_of_team = threads;
-        if teams == 1 {
+        if groups == 1 {
             // All bands run the same code.
             self.consume(tid, blocks);
             self.b.threads_of_team = 0;
             return;
         }
-        for team in 0..teams {
+        for group in 0..groups {
             let next = self.b.new_label();
-            if team + 1 < teams {
-                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
+            if group + 1 < groups {
+                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (group + 1) * threads);
                 self.b.bra_if(is_later, false, next, true);
             }
-            self.sync.group.index = team;
+            self.sync.group.index = group;
             self.consume(tid, blocks);
             self.values.restore(before);
             self.b.place(next);
@@ -393,11 +393,11 @@ impl<'m> Lowering<'m> {
         self.init_pipeline_states(Some(leader));
         self.init_data_partition(tid);
         let known = self.init_warp_uniform();
-        self.sync.pipelines.as_mut().expect("rings").uniform = Some(known);
+        self.sync.pipelines.as_mut().expect("pipelines").uniform = Some(known);
         let grid = self.b.special(Special::NCtaIdX);
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
-        self.sync.pipelines.as_mut().expect("rings").opaque_branch = Some((never, aside));
+        self.sync.pipelines.as_mut().expect("pipelines").opaque_branch = Some((never, aside));
         self.init_order();
         self.run(WarpRole::Consumer);
         self.b.place(aside);

@@ -4,7 +4,7 @@
 //! the even boxes of it, the other one the odd ones, and the engine writes each into the shared memory of both. So a
 //! stage is filled by two producers, and may be filled again once the consumers of both blocks have said so.
 //!
-//! For that the blocks go round the rings in step: nothing that decides how often a producer comes to a load depends
+//! For that the blocks go round the pipelines in step: nothing that decides how often a producer comes to a load depends
 //! on the block's place along x (`schedule/analysis/cta_uniformity`), but for where an outermost loop starts; of such a loop the blocks count
 //! the iterations beforehand, and share nothing where these differ.
 //!
@@ -30,7 +30,7 @@ impl Lowering<'_> {
     /// After an op of the producer: computes it for the peer, and compares what decides about loads.
     pub fn compute_for_peer(&mut self, id: OpId) -> Lowered {
         if self.sync.role != WarpRole::Producer
-            || !self.sync.multicast().is_some_and(|pairs| pairs.peer_ops.contains(&id))
+            || !self.sync.multicast().is_some_and(|multicast| multicast.peer_ops.contains(&id))
         {
             return Ok(());
         }
@@ -47,8 +47,8 @@ impl Lowering<'_> {
 
     /// Of those among these values that decide about loads: are they the peer's?
     fn compare_with_peer(&mut self, values: &[Value]) -> Lowered {
-        let Some(pairs) = self.sync.multicast() else { return Ok(()) };
-        let decides = |value: &&Value| pairs.multicast_loads.values().any(|deciding| deciding.contains(value));
+        let Some(multicast) = self.sync.multicast() else { return Ok(()) };
+        let decides = |value: &&Value| multicast.multicast_loads.values().any(|deciding| deciding.contains(value));
         let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
         for value in deciding {
             let (own, other) = self.of_both_blocks(value)?;
@@ -67,7 +67,7 @@ impl Lowering<'_> {
     /// At the head of a loop of the producer: where the peer is.
     pub fn counter_of_peer(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
         if self.sync.role != WarpRole::Producer
-            || !self.sync.multicast().is_some_and(|pairs| pairs.outer_loops.contains(&id))
+            || !self.sync.multicast().is_some_and(|multicast| multicast.outer_loops.contains(&id))
         {
             return Ok(());
         }
@@ -83,15 +83,15 @@ impl Lowering<'_> {
 
     /// Before the roles part: do the blocks of a pair go round their outermost loops equally often?
     pub fn compare_trip_counts(&mut self, body: BlockId, roles: &WarpSpecialization) -> Lowered {
-        let Some(pairs) = &roles.multicast else { return Ok(()) };
+        let Some(multicast) = &roles.multicast else { return Ok(()) };
         let module = self.module;
-        for &id in module.block(body).ops.iter().filter(|id| pairs.bound_ops.contains(id)) {
+        for &id in module.block(body).ops.iter().filter(|id| multicast.bound_ops.contains(id)) {
             self.nested_op(id)?;
-            if pairs.peer_ops.contains(&id) {
+            if multicast.peer_ops.contains(&id) {
                 self.op_for_peer(id)?;
             }
         }
-        for &id in &pairs.outer_loops {
+        for &id in &multicast.outer_loops {
             let op = module.op(id);
             let start = op.group(0)[0];
             let ty = counter_type(module.dtype(start), op.flag(Flag::UnsignedCmp))?;

@@ -1,7 +1,7 @@
 //! Products that run on their own until a wait for them, and what they give back then.
 //!
-//! When that is, the schedule says (`land`, `await`). A wait that it calls late stands where the step after it comes to need
-//! it. And before threads meet, the schedule has whatever runs land: once they have, shared memory that products read is written again.
+//! When that is, the schedule says (`wait`, `await`). A wait that it calls late stands where the step after it comes to need
+//! it. And before threads meet, the schedule has whatever runs wait: once they have, shared memory that products read is written again.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};
 
 /// In a block with more products than so many no block of code ends amid them: what one of them waits for runs beside the others, and
-/// ptxas finds no registers for several that are in flight where a block ends.
+/// ptxas finds no registers for several that are in mma where a block ends.
 const FEW_PRODUCTS: usize = 2;
 
-/// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
+/// A product that stays in mma over the back edge of a loop, accumulating in place, or several that are issued together.
 pub struct CarriedMmaRegs {
     /// The carried values that it accumulates on.
     arguments: Vec<Value>,
@@ -46,17 +46,17 @@ impl Lowering<'_> {
     }
 
     /// A wait for products.
-    pub fn mma_wait(&mut self, land: &MmaWait) {
-        if land.defer_release {
-            return self.wait_mmas_here(land.pending, true);
+    pub fn mma_wait(&mut self, wait: &MmaWait) {
+        if wait.defer_release {
+            return self.wait_mmas_here(wait.pending, true);
         }
-        if let Some(value) = land.release_after {
-            let kept = std::mem::take(&mut self.sync.mmas.deferred_releases);
-            self.release_stages(&kept, Some(value));
-            return self.wait_mmas_here(land.pending, false);
+        if let Some(value) = wait.release_after {
+            let deferred = std::mem::take(&mut self.sync.mmas.deferred_releases);
+            self.release_stages(&deferred, Some(value));
+            return self.wait_mmas_here(wait.pending, false);
         }
-        self.sync.mmas.sunk_mma_waits.push_back(land.pending);
-        if !land.sunk {
+        self.sync.mmas.sunk_mma_waits.push_back(wait.pending);
+        if !wait.sunk {
             self.flush_sunk_waits();
         }
     }
@@ -77,14 +77,15 @@ impl Lowering<'_> {
         }
     }
 
-    /// Registers for what products that stay in flight have to give back.
+    /// Registers for what products that stay in mma have to give back.
     pub fn start_carried(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<CarriedMmaRegs> {
         let module = self.module;
         let body = module.op(id).regions[0];
         let mut carried_mmas = Vec::new();
         for plan in plans {
-            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_clustered(channel)).collect();
-            let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
+            let clustered: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_clustered(channel)).collect();
+            let releases =
+                clustered.into_iter().map(|clustered| (self.b.copy(Operand::Imm(0), RegClass::B32), clustered));
             let releases = releases.collect();
             let args = &module.block(body).args;
             let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
@@ -101,14 +102,14 @@ impl Lowering<'_> {
 
     /// At the head of a loop: the products of the iteration before may still be running.
     pub fn enter_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
-        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.flight(&carried.arguments)).collect();
+        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.arguments)).collect();
     }
 
     /// At the end of a body: notes what is to be given back in the next iteration.
     pub fn close_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
         for carried in carried_mmas {
-            let flight = self.sync.mmas.in_flight.iter().find(|flight| flight.results == carried.results);
-            let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
+            let mma = self.sync.mmas.in_flight.iter().find(|mma| mma.results == carried.results);
+            let releases = mma.map(|mma| mma.releases.clone()).unwrap_or_default();
             for (place, &(register, _)) in carried.releases.iter().enumerate() {
                 match releases.get(place) {
                     Some(&StageRelease { barrier: ReleaseBarrier::Now(barrier), .. }) => {
@@ -123,16 +124,19 @@ impl Lowering<'_> {
 
     /// On the way out of a loop: the products of its last iteration may still be running.
     pub fn leave_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
-        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.flight(&carried.loop_results)).collect();
+        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.loop_results)).collect();
     }
 }
 
 impl CarriedMmaRegs {
-    fn flight(&self, results: &[Value]) -> InFlightMma {
+    fn mma(&self, results: &[Value]) -> InFlightMma {
         let releases = self
             .releases
             .iter()
-            .map(|&(register, paired)| StageRelease { barrier: ReleaseBarrier::Carried(register), cluster: paired })
+            .map(|&(register, clustered)| StageRelease {
+                barrier: ReleaseBarrier::Carried(register),
+                cluster: clustered,
+            })
             .collect();
         InFlightMma { results: results.to_vec(), releases, issued_at: usize::MAX, loc: self.loc }
     }

@@ -1,10 +1,10 @@
 //! Teams of consumers: the iterations that they take, the stages that they skip, and their turns.
 //!
-//! Each team counts the stages of all iterations, since the producer fills those of all of them: at the end of its own
-//! iteration it goes past those of the next one, which is the other team's.
+//! Each group counts the stages of all iterations, since the producer fills those of all of them: at the end of its own
+//! iteration it goes past those of the next one, which is the other group's.
 //!
-//! A turn of some kind is two barriers in shared memory. A team waits at its own, which completes a phase each time when the
-//! other team passes its turn, that is when each warp of it has said so.
+//! A point of some kind is two barriers in shared memory. A group waits at its own, which completes a phase each time when the
+//! other group passes its point, that is when each warp of it has said so.
 
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::loop_counter::{counter_type, num_iterations, unsigned};
@@ -12,7 +12,7 @@ use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, StageCount};
 use crate::ir::Flag;
 
-/// The iterations of a team: where its counter begins, how far apart they are, and whether there is one.
+/// The iterations of a group: where its counter begins, how far apart they are, and whether there is one.
 pub struct PingPongRange {
     pub first: Operand,
     pub step: Operand,
@@ -20,7 +20,7 @@ pub struct PingPongRange {
 }
 
 impl Lowering<'_> {
-    /// Before a loop whose iterations are range: those of this team.
+    /// Before a loop whose iterations are range: those of this group.
     pub fn begin_pingpong(
         &mut self,
         deal: &PingPong,
@@ -32,9 +32,9 @@ impl Lowering<'_> {
             .stages_per_iteration
             .iter()
             .enumerate()
-            .map(|(ring, takes)| self.stages_of_iteration(ring, takes))
+            .map(|(pipeline, count)| self.stages_of_iteration(pipeline, count))
             .collect::<Lowered<_>>()?;
-        // The first turn is the first team's: there is no phase before.
+        // The first point is the first group's: there is no phase before.
         let first = Operand::from(u32::from(index == 0));
         self.sync.group.phases = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
@@ -50,12 +50,12 @@ impl Lowering<'_> {
         Ok(PingPongRange { first: self.b.add(ty, lower, step), step: twice, is_some: some })
     }
 
-    /// Stages of a ring that an iteration takes, but for what brings it to the same stage and parity.
-    fn stages_of_iteration(&mut self, ring: usize, takes: &StageCount) -> Lowered<Operand> {
+    /// Stages of a pipeline that an iteration count, but for what brings it to the same stage and parity.
+    fn stages_of_iteration(&mut self, pipeline: usize, count: &StageCount) -> Lowered<Operand> {
         let module = self.module;
-        let period = 2 * self.sync.num_stages(ring);
-        let mut all = Operand::from(takes.fixed);
-        for &id in &takes.per_iteration_of {
+        let period = 2 * self.sync.num_stages(pipeline);
+        let mut all = Operand::from(count.fixed);
+        for &id in &count.per_iteration_of {
             let op = module.op(id);
             let ty = counter_type(module.dtype(op.group(0)[0]), op.flag(Flag::UnsignedCmp))?;
             let [lower, upper, step] = [0, 1, 2].map(|group| self.scalar(op.group(group)[0]));
@@ -73,36 +73,36 @@ impl Lowering<'_> {
         self.b.sub(ty, value, whole)
     }
 
-    /// Goes past the stages of an iteration of the other team.
+    /// Goes past the stages of an iteration of the other group.
     pub fn skip_peer_iteration(&mut self) {
-        for ring in 0..self.sync.group.stages_per_iteration.len() {
-            let count = self.sync.group.stages_per_iteration[ring];
-            self.skip_stages(ring, count);
+        for pipeline in 0..self.sync.group.stages_per_iteration.len() {
+            let count = self.sync.group.stages_per_iteration[pipeline];
+            self.skip_stages(pipeline, count);
         }
     }
 
-    /// Waits until the other team has passed this turn in the iteration before.
-    pub fn pingpong_wait(&mut self, turn: OrderPoint) {
-        let Some(&parity) = self.sync.group.phases.get(turn as usize) else { return };
-        let barrier = self.order_mbarrier(turn, self.sync.group.index);
+    /// Waits until the other group has passed this point in the iteration before.
+    pub fn pingpong_wait(&mut self, point: OrderPoint) {
+        let Some(&parity) = self.sync.group.phases.get(point as usize) else { return };
+        let barrier = self.order_mbarrier(point, self.sync.group.index);
         self.b.mbarrier_wait(&barrier, parity);
         let next = self.b.xor(Ty::B32, parity, 1u32);
         self.b.mov_to(parity, next);
     }
 
-    /// The other team has this turn in the next iteration.
-    pub fn pingpong_arrive(&mut self, turn: OrderPoint) {
+    /// The other group has this point in the next iteration.
+    pub fn pingpong_arrive(&mut self, point: OrderPoint) {
         let Some(leader) = self.sync.warp_leader() else { return };
-        if turn == OrderPoint::SideEffects && self.schedule.sends().next().is_some() {
+        if point == OrderPoint::SideEffects && self.schedule.sends().next().is_some() {
             self.b.bulk_wait(0, false);
         }
         self.b.bar_warp_sync();
-        let barrier = self.order_mbarrier(turn, PINGPONG_GROUPS - 1 - self.sync.group.index);
+        let barrier = self.order_mbarrier(point, PINGPONG_GROUPS - 1 - self.sync.group.index);
         self.b.guarded(leader, false, |b| b.mbarrier_arrive(&barrier, false));
     }
 
-    fn order_mbarrier(&mut self, turn: OrderPoint, team: u32) -> Addr {
+    fn order_mbarrier(&mut self, point: OrderPoint, group: u32) -> Addr {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        Addr::new(base, i64::from(self.sync.group.order_barriers + 8 * (PINGPONG_GROUPS * turn as u32 + team)))
+        Addr::new(base, i64::from(self.sync.group.order_barriers + 8 * (PINGPONG_GROUPS * point as u32 + group)))
     }
 }

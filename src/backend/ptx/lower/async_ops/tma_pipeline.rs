@@ -11,8 +11,8 @@ use crate::backend::ptx::lower::state::sync_state::{
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
-    /// One thread prepares all barriers of the rings.
-    pub fn init_barriers(&mut self, rings: &[StageBuffers], roles: &WarpSpecialization, warps: u32) {
+    /// One thread prepares all barriers of the pipelines.
+    pub fn init_barriers(&mut self, pipelines: &[StageBuffers], roles: &WarpSpecialization, warps: u32) {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
@@ -22,9 +22,9 @@ impl Lowering<'_> {
             None => Operand::from(warps * CLUSTER_SIZE),
         };
         self.b.skip_if(others, false, |b| {
-            for (ring, plan) in rings.iter().zip(&roles.pipelines) {
+            for (pipeline, plan) in pipelines.iter().zip(&roles.pipelines) {
                 for stage in 0..plan.num_stages {
-                    let full = Addr::new(base, i64::from(ring.barriers + stage * BARRIER_BYTES));
+                    let full = Addr::new(base, i64::from(pipeline.barriers + stage * BARRIER_BYTES));
                     b.mbarrier_init(&full, 1u32);
                     b.mbarrier_init(&full.plus(EMPTY), if plan.clustered { both } else { warps.into() });
                 }
@@ -42,15 +42,15 @@ impl Lowering<'_> {
     }
 
     pub fn init_pipeline_states(&mut self, leader: Option<Reg>) {
-        let rings = self.sync.pipelines.as_mut().expect("rings");
-        rings.warp_leader = leader;
+        let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
+        pipelines.warp_leader = leader;
         let b = &mut self.b;
         let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
-        rings.states = rings.buffers.iter().map(|_| PipelineState { index: zero(b), phase: zero(b) }).collect();
-        if rings.warp_spec.multicast.is_some() {
+        pipelines.states = pipelines.buffers.iter().map(|_| PipelineState { index: zero(b), phase: zero(b) }).collect();
+        if pipelines.warp_spec.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
-            rings.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());
-            rings.remote_leader = leader.map(|leader| match self.sync.peer.in_lockstep {
+            pipelines.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());
+            pipelines.remote_leader = leader.map(|leader| match self.sync.peer.in_lockstep {
                 Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
                 None => leader,
             });
@@ -61,29 +61,33 @@ impl Lowering<'_> {
     pub fn produce(&mut self, channel: usize) -> Lowered {
         self.remark_channel(channel);
         let (barrier, stage) = self.producer_acquire(channel);
-        let rings = self.sync.pipelines.take().expect("rings");
-        let this = &rings.warp_spec.channels[channel];
+        let pipelines = self.sync.pipelines.take().expect("pipelines");
+        let this = &pipelines.warp_spec.channels[channel];
         self.b.mbarrier_expect_tx(&barrier, this.bytes());
         let mut result = Ok(());
         for load in &this.loads {
-            let deciding = Self::multicast_indices(&rings.warp_spec, load.load);
-            result = result.and(self.for_op(load.load, |lowering| match (rings.peer_rank, deciding) {
+            let deciding = Self::multicast_indices(&pipelines.warp_spec, load.load);
+            result = result.and(self.for_op(load.load, |lowering| match (pipelines.peer_rank, deciding) {
                 (Some(peer), Some(deciding)) => lowering.issue_multicast(load, deciding, stage, &barrier, peer),
                 (peer, _) => lowering.issue_loads(load, stage, &barrier, peer.is_some()),
             }));
         }
-        self.sync.pipelines = Some(rings);
+        self.sync.pipelines = Some(pipelines);
         result
     }
 
     /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
     /// then on nobody writes into the shared memory of this block, nor tells it anything.
     pub fn drain_pipelines(&mut self) {
-        let Some(rings) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else { return };
+        let Some(pipelines) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else {
+            return;
+        };
         let mut channels = Vec::new();
-        for (index, ring) in rings.warp_spec.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
-            let channel = rings.warp_spec.channels.iter().position(|channel| channel.pipeline == index);
-            channels.extend(channel.map(|channel| (channel, ring.num_stages)));
+        for (index, pipeline) in
+            pipelines.warp_spec.pipelines.iter().enumerate().filter(|(_, pipeline)| pipeline.clustered)
+        {
+            let channel = pipelines.warp_spec.channels.iter().position(|channel| channel.pipeline == index);
+            channels.extend(channel.map(|channel| (channel, pipeline.num_stages)));
         }
         for (channel, stages) in channels {
             (0..stages).for_each(|_| drop(self.producer_acquire(channel)));

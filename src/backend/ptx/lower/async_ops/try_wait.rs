@@ -6,13 +6,13 @@ use crate::backend::ptx::lower::state::sync_state::TryWaitState;
 use crate::backend::ptx::schedule::Step;
 
 impl Lowering<'_> {
-    /// At the head of a loop with these steps nothing of what it looks ahead for has been seen, but where the first stage is; behind
+    /// At the head of a loop with these steps nothing of what it looks ahead for has been state, but where the first stage is; behind
     /// it nobody asks.
     pub fn init_try_wait(&mut self, steps: &[Step], begins: bool) {
         for step in steps {
             let &Step::ConsumerTryWait(channel) = step else { continue };
             let channel = channel as usize;
-            let seen = begins.then(|| {
+            let state = begins.then(|| {
                 let (barrier, stage, _) = self.next_stage_addresses(channel, false);
                 let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32));
                 TryWaitState {
@@ -21,17 +21,19 @@ impl Lowering<'_> {
                     smem: stage,
                 }
             });
-            let Some(rings) = self.sync.pipelines.as_mut() else { continue };
-            rings.try_wait[channel] = seen;
+            let Some(pipelines) = self.sync.pipelines.as_mut() else { continue };
+            pipelines.try_wait[channel] = state;
         }
     }
 
     /// Finds out where the next stage of a channel is, and asks whether its tiles have arrived.
     pub fn try_wait(&mut self, channel: usize) {
-        let Some(seen) = self.sync.pipelines.as_ref().and_then(|rings| rings.try_wait[channel]) else { return };
+        let Some(state) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.try_wait[channel]) else {
+            return;
+        };
         let (barrier, stage, parity) = self.next_stage_addresses(channel, true);
-        self.b.mov_to(seen.full_barrier, barrier);
-        self.b.mov_to(seen.smem, stage);
-        self.b.mbarrier_test(seen.is_full, &Addr::new(seen.full_barrier, 0), parity);
+        self.b.mov_to(state.full_barrier, barrier);
+        self.b.mov_to(state.smem, stage);
+        self.b.mbarrier_test(state.is_full, &Addr::new(state.full_barrier, 0), parity);
     }
 }

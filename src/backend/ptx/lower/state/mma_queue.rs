@@ -1,4 +1,4 @@
-//! MMAs in flight: waits for them, and the releases that follow.
+//! MMAs in mma: waits for them, and the releases that follow.
 
 use super::core::{Lowered, Lowering};
 use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};
@@ -7,13 +7,13 @@ use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::ir::{OpId, Value};
 
-/// Lines of code that are worth to be kept beside a running product.
+/// Lines of code that are worth to be deferred beside a running product.
 const OVERLAPPED_LINES: usize = 96;
 
 impl Lowering<'_> {
     /// A value is read next: the wait for the product that computes it.
     pub fn wait_for_value(&mut self, value: Value) -> Lowered {
-        while self.sync.mmas.in_flight.iter().any(|flight| flight.results.contains(&value)) {
+        while self.sync.mmas.in_flight.iter().any(|mma| mma.results.contains(&value)) {
             let due = self.sync.mmas.sunk_mma_waits.pop_front();
             self.wait_mmas(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
         }
@@ -36,8 +36,8 @@ impl Lowering<'_> {
         while let Some(channel) = self.sync.mmas.sunk_stage_waits.pop_front() {
             self.consumer_wait(channel);
         }
-        while let Some(younger) = self.sync.mmas.sunk_mma_waits.pop_front() {
-            self.wait_mmas(younger);
+        while let Some(pending) = self.sync.mmas.sunk_mma_waits.pop_front() {
+            self.wait_mmas(pending);
         }
         if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
             self.order_wait();
@@ -50,10 +50,10 @@ impl Lowering<'_> {
         self.sync.mmas.sunk_mma_waits.clear();
     }
 
-    /// Waits until at most `younger` of the products that were issued last may be running.
-    pub fn wait_mmas(&mut self, younger: usize) {
-        let Some(landed) = self.sync.mmas.num_completed_by(younger) else { return };
-        let issued = self.sync.mmas.in_flight[landed - 1].issued_at;
+    /// Waits until at most `pending` of the products that were issued last may be running.
+    pub fn wait_mmas(&mut self, pending: usize) {
+        let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
+        let issued = self.sync.mmas.in_flight[completed - 1].issued_at;
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
             // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
             // product finish before the work that was meant to go on meanwhile.
@@ -62,21 +62,21 @@ impl Lowering<'_> {
         if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
             self.order_wait();
         }
-        self.wait_mmas_here(younger, false);
+        self.wait_mmas_here(pending, false);
     }
 
-    /// The same, wherever ptxas puts what comes before. `keeps`: their stages come back later.
-    pub fn wait_mmas_here(&mut self, younger: usize, keeps: bool) {
-        let Some(landed) = self.sync.mmas.num_completed_by(younger) else { return };
-        let place = self.sync.mmas.in_flight[landed - 1].loc;
+    /// The same, wherever ptxas puts what comes before. `defers`: their stages come back later.
+    pub fn wait_mmas_here(&mut self, pending: usize, defers: bool) {
+        let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
+        let place = self.sync.mmas.in_flight[completed - 1].loc;
         // A wait is the affair of the product that it is for.
         let before = self.b.come_from(place);
-        MmaPlan::wait(&mut self.b, younger as u32);
-        let landed: Vec<InFlightMma> = self.sync.mmas.in_flight.drain(..landed).collect();
-        for flight in landed {
-            match keeps {
-                true => self.sync.mmas.deferred_releases.extend(flight.releases),
-                false => self.release_stages(&flight.releases, None),
+        MmaPlan::wait(&mut self.b, pending as u32);
+        let completed: Vec<InFlightMma> = self.sync.mmas.in_flight.drain(..completed).collect();
+        for mma in completed {
+            match defers {
+                true => self.sync.mmas.deferred_releases.extend(mma.releases),
+                false => self.release_stages(&mma.releases, None),
             }
         }
         self.b.come_from(before);
@@ -84,19 +84,21 @@ impl Lowering<'_> {
 
     /// Waits for whatever products may run, also those that an earlier iteration issued.
     pub fn wait_all_mmas(&mut self) {
-        let before = self.b.come_from(self.sync.mmas.in_flight.last().map_or(0, |flight| flight.loc));
+        let before = self.b.come_from(self.sync.mmas.in_flight.last().map_or(0, |mma| mma.loc));
         MmaPlan::wait(&mut self.b, 0);
         self.b.come_from(before);
-        for flight in std::mem::take(&mut self.sync.mmas.in_flight) {
-            self.release_stages(&flight.releases, None);
+        for mma in std::mem::take(&mut self.sync.mmas.in_flight) {
+            self.release_stages(&mma.releases, None);
         }
     }
 
     /// Tells the producer that these stages may be filled again: not before a value is computed, if one is given.
-    pub fn release_stages(&mut self, releases: &[StageRelease], behind: Option<Value>) {
-        let computed = behind.and_then(|value| self.opaque_true_after(value));
-        let Some(rings) = &self.sync.pipelines else { return };
-        let (Some(leader), peer) = (rings.warp_leader, rings.peer_rank.zip(rings.remote_leader)) else { return };
+    pub fn release_stages(&mut self, releases: &[StageRelease], after: Option<Value>) {
+        let computed = after.and_then(|value| self.opaque_true_after(value));
+        let Some(pipelines) = &self.sync.pipelines else { return };
+        let (Some(leader), peer) = (pipelines.warp_leader, pipelines.peer_rank.zip(pipelines.remote_leader)) else {
+            return;
+        };
         let mut now = |teller: Reg| computed.map_or(teller, |computed| self.b.and(Ty::Pred, teller, computed).reg());
         let (leader, peer) = (now(leader), peer.map(|(peer, far_leader)| (peer, now(far_leader))));
         for &release in releases {

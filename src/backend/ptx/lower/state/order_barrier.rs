@@ -1,6 +1,6 @@
 //! Groups of warps that issue products, or work, in turn.
 //!
-//! Each of the groups has a barrier. It waits there before it issues products or works, and behind that it arrives at the next one's, the last
+//! Each of the groups has a barrier. It waits there before it issues products or works, and after that it arrives at the next one's, the last
 //! group at the first one's. At its begin the last group arrives at the first one's barrier, and at its end the first one waits for the last
 //! turn of the last one: once a program, not once a loop. Behind a loop the last group may be ahead: if it arrived
 //! again, before the first one has waited for what it arrived for last, two of its arrivals would be taken for one of both groups.
@@ -15,7 +15,7 @@ use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
 use crate::backend::ptx::schedule::{ORDERED_GROUPS, WarpRole};
 use crate::ir::Value;
 
-/// The exponential that the end of a turn stands behind, of all of a thread: ptxas puts those behind it, and sums of them, before the barrier, too.
+/// The exponential that the end of a turn stands after, of all of a thread: ptxas puts those after it, and sums of them, before the barrier, too.
 const LATE: (usize, usize) = (11, 16);
 
 impl Lowering<'_> {
@@ -49,7 +49,7 @@ impl Lowering<'_> {
     /// Waits for the turn of this group.
     pub fn order_wait(&mut self) {
         let own = match self.sync.order {
-            Some(turns) => turns.own.into(),
+            Some(order) => order.own.into(),
             None => {
                 let group = self.order_group();
                 self.b.add(Ty::U32, group, NamedBarrier::Order(0).id())
@@ -67,12 +67,12 @@ impl Lowering<'_> {
     }
 
     /// The same, when these exponentials have been computed. None of them has its sign set (nor has what is no number: of instructions
-    /// for 32 bits that is 0x7fffffff), which ptxas does not know: to it the barrier depends on one of them, so that it stands behind them.
+    /// for 32 bits that is 0x7fffffff), which ptxas does not know: to it the barrier depends on one of them, so that it stands after them.
     pub fn order_arrive_after(&mut self, exponentials: Value) {
         let slots = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
         let slot = slots.as_ref().and_then(|slots| slots.get(slots.len() * LATE.0 / LATE.1));
         let next = self.next_order_barrier();
-        let behind = match slot {
+        let after = match slot {
             Some(&Operand::Reg(slot)) => {
                 let sign = self.b.shr(Ty::U32, slot.as_class(RegClass::B32), 31);
                 self.b.add(Ty::U32, sign, next)
@@ -80,13 +80,13 @@ impl Lowering<'_> {
             _ => next,
         };
         let threads = self.threads_of_order();
-        self.b.bar_arrive(behind, threads);
+        self.b.bar_arrive(after, threads);
     }
 
     /// The barrier of the group that has the next turn.
     fn next_order_barrier(&mut self) -> Operand {
         match self.sync.order {
-            Some(turns) => turns.next.into(),
+            Some(order) => order.next.into(),
             None => {
                 let group = self.order_group();
                 self.b.sub(Ty::U32, NamedBarrier::Order(1).id(), group)
@@ -109,9 +109,9 @@ impl Lowering<'_> {
         self.b.setp(Cmp::Eq, Ty::U32, group, which)
     }
 
-    /// The group of this thread: only consumers have turns, and they know it.
+    /// The group of this thread: only consumers have order, and they know it.
     fn order_group(&self) -> Operand {
-        let band = self.sync.pipelines.as_ref().and_then(|rings| rings.data_partition);
+        let band = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.data_partition);
         band.or(self.sync.warp_group()).expect("the group of a consumer").into()
     }
 }

@@ -15,9 +15,9 @@ use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::PipelineDesc;
 
 impl Lowering<'_> {
-    /// What is known of the loads of a channel, for people.
+    /// What is uniform of the loads of a channel, for people.
     pub fn remark_channel(&mut self, channel: usize) {
-        let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("rings").warp_spec);
+        let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("pipelines").warp_spec);
         let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
         for load in &roles.channels[channel].loads {
             let blocks = self.sync.multicast_blocks(load.load);
@@ -26,31 +26,31 @@ impl Lowering<'_> {
         }
     }
 
-    /// Addresses of the present stage of a ring, full barrier first.
+    /// Addresses of the present stage of a pipeline, full barrier first.
     pub fn stage_addresses(&mut self, which: usize) -> (Operand, Operand) {
-        let rings = self.sync.pipelines.as_ref().expect("rings");
-        let (ring, index) = (rings.buffers[which], rings.states[which].index);
-        let PipelineDesc { num_stages: stages, stage_bytes, .. } = rings.warp_spec.pipelines[which];
-        let known = rings.uniform.map(|known| known.smem_base);
+        let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
+        let (pipeline, index) = (pipelines.buffers[which], pipelines.states[which].index);
+        let PipelineDesc { num_stages: stages, stage_bytes, .. } = pipelines.warp_spec.pipelines[which];
+        let uniform = pipelines.uniform.map(|uniform| uniform.smem_base);
         let b = &mut self.b;
-        let base = known.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
+        let base = uniform.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
         if stages == 1 {
-            return (b.add(Ty::U32, base, ring.barriers), b.add(Ty::U32, base, ring.smem.offset));
+            return (b.add(Ty::U32, base, pipeline.barriers), b.add(Ty::U32, base, pipeline.smem.offset));
         }
         let barrier = b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
-        let barrier = b.add(Ty::U32, barrier, ring.barriers);
+        let barrier = b.add(Ty::U32, barrier, pipeline.barriers);
         let stage = b.mad(Ty::U32, index, i64::from(stage_bytes), base);
-        (barrier, b.add(Ty::U32, stage, ring.smem.offset))
+        (barrier, b.add(Ty::U32, stage, pipeline.smem.offset))
     }
 
-    /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full; then the ring
+    /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full; then the pipeline
     /// moves on.
     pub fn take_stage(&mut self, channel: usize) -> (Operand, Operand, Operand) {
-        let rings = self.sync.pipelines.as_ref().expect("rings");
-        let which = rings.warp_spec.channels[channel].pipeline;
-        let (parity, seen) = (rings.states[which].phase, rings.try_wait[channel]);
+        let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
+        let which = pipelines.warp_spec.channels[channel].pipeline;
+        let (parity, state) = (pipelines.states[which].phase, pipelines.try_wait[channel]);
         let now = self.b.copy(parity, RegClass::B32).into();
-        if let Some(TryWaitState { full_barrier: barrier, smem: stage, .. }) = seen {
+        if let Some(TryWaitState { full_barrier: barrier, smem: stage, .. }) = state {
             // Who looks ahead moves on.
             let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32).into());
             return (barrier, stage, now);
@@ -60,11 +60,11 @@ impl Lowering<'_> {
         (barrier, stage, now)
     }
 
-    /// Goes to the next stage of a ring.
+    /// Goes to the next stage of a pipeline.
     pub fn advance(&mut self, which: usize) {
-        let rings = self.sync.pipelines.as_ref().expect("rings");
+        let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
         let (PipelineState { index, phase: parity }, stages) =
-            (rings.states[which], rings.warp_spec.pipelines[which].num_stages);
+            (pipelines.states[which], pipelines.warp_spec.pipelines[which].num_stages);
         let b = &mut self.b;
         if stages == 1 {
             let flipped = b.xor(Ty::B32, parity, 1u32);
@@ -82,18 +82,18 @@ impl Lowering<'_> {
     /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full, for who is about to take
     /// it, or has taken the one before it (`moves_on`).
     pub fn next_stage_addresses(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
-        let which = self.sync.pipelines.as_ref().expect("rings").warp_spec.channels[channel].pipeline;
+        let which = self.sync.pipelines.as_ref().expect("pipelines").warp_spec.channels[channel].pipeline;
         if moves_on {
             self.advance(which);
         }
         let (barrier, stage) = self.stage_addresses(which);
-        (barrier, stage, self.sync.pipelines.as_ref().expect("rings").states[which].phase)
+        (barrier, stage, self.sync.pipelines.as_ref().expect("pipelines").states[which].phase)
     }
 
-    /// Goes past so many stages of a ring, fewer than two rounds.
-    pub fn skip_stages(&mut self, ring: usize, count: Operand) {
-        let stages = self.sync.num_stages(ring);
-        let PipelineState { index, phase: parity } = self.sync.pipelines.as_ref().expect("rings").states[ring];
+    /// Goes past so many stages of a pipeline, fewer than two rounds.
+    pub fn skip_stages(&mut self, pipeline: usize, count: Operand) {
+        let stages = self.sync.num_stages(pipeline);
+        let PipelineState { index, phase: parity } = self.sync.pipelines.as_ref().expect("pipelines").states[pipeline];
         let all = self.b.add(Ty::U32, index, count);
         let rounds = self.b.div(Ty::U32, all, stages);
         let whole = self.b.mul(Ty::U32, rounds, stages);
@@ -120,12 +120,12 @@ impl Lowering<'_> {
         let (barrier, stage, parity) = self.take_stage(channel);
         let barrier = self.b.reg(barrier, RegClass::B32);
         let awaited = Some(self.b.reg(parity, RegClass::B32));
-        let rings = self.sync.pipelines.as_mut().expect("rings");
-        let this = &rings.warp_spec.channels[channel];
-        rings.acquired[channel] = Some(AcquiredStage { full_barrier: barrier, smem: stage, parity: awaited });
+        let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
+        let this = &pipelines.warp_spec.channels[channel];
+        pipelines.acquired[channel] = Some(AcquiredStage { full_barrier: barrier, smem: stage, parity: awaited });
         for load in &this.loads {
             let address = self.b.add(Ty::U32, stage, load.smem_offset);
-            let address = match rings.data_partition {
+            let address = match pipelines.data_partition {
                 Some(band) if load.partitions > 1 => {
                     self.b.mad(Ty::U32, band, i64::from(load.bytes / load.partitions), address)
                 }
@@ -137,19 +137,19 @@ impl Lowering<'_> {
 
     /// Waits until the tiles of a channel have arrived.
     pub fn consumer_wait(&mut self, channel: usize) {
-        let Some(rings) = self.sync.pipelines.as_mut() else { return };
-        let Some(held) = rings.acquired[channel].as_mut() else { return };
-        let Some(parity) = held.parity.take() else { return };
-        let barrier = Addr::new(held.full_barrier, 0);
-        match rings.try_wait[channel] {
-            Some(seen) => self.b.mbarrier_wait_unless(seen.is_full, &barrier, parity),
+        let Some(pipelines) = self.sync.pipelines.as_mut() else { return };
+        let Some(acquired) = pipelines.acquired[channel].as_mut() else { return };
+        let Some(parity) = acquired.parity.take() else { return };
+        let barrier = Addr::new(acquired.full_barrier, 0);
+        match pipelines.try_wait[channel] {
+            Some(state) => self.b.mbarrier_wait_unless(state.is_full, &barrier, parity),
             None => self.b.mbarrier_wait(&barrier, parity),
         }
     }
 
     /// Ends a block of code: ptxas does not know that the branch is never taken.
     pub fn split_basic_block(&mut self) {
-        if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|rings| rings.opaque_branch) {
+        if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.opaque_branch) {
             self.b.bra_if(never, false, aside, true);
         }
     }

@@ -1,4 +1,4 @@
-//! State of asynchronous operations: pipelines, MMAs in flight, order barriers.
+//! State of asynchronous operations: pipelines, MMAs in mma, order barriers.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub struct SyncState {
     pub role: WarpRole,
     /// The TMA pipelines of a kernel with warp specialization.
     pub pipelines: Option<PipelineStates>,
-    /// MMAs in flight, and waits for them.
+    /// MMAs in mma, and waits for them.
     pub mmas: MmaQueue,
     /// The ping-pong group that is lowered.
     pub group: PingPongGroup,
@@ -42,30 +42,30 @@ impl SyncState {
 
     /// Is this load the producer's?
     pub fn is_pipeline_load(&self, id: OpId) -> bool {
-        self.pipelines.as_ref().is_some_and(|rings| rings.warp_spec.operand_channel.contains_key(&id))
+        self.pipelines.as_ref().is_some_and(|pipelines| pipelines.warp_spec.operand_channel.contains_key(&id))
     }
 
     /// Does the role that is lowered need this carried value or result of a region op?
     pub fn is_live_in_partition(&self, value: Value) -> bool {
         match &self.pipelines {
-            Some(rings) if self.role == WarpRole::Producer => rings.warp_spec.producer_live.contains(&value),
+            Some(pipelines) if self.role == WarpRole::Producer => pipelines.warp_spec.producer_live.contains(&value),
             _ => true,
         }
     }
 
-    /// Stages of a ring.
-    pub fn num_stages(&self, ring: usize) -> u32 {
-        self.pipelines.as_ref().map_or(1, |rings| rings.warp_spec.pipelines[ring].num_stages)
+    /// Stages of a pipeline.
+    pub fn num_stages(&self, pipeline: usize) -> u32 {
+        self.pipelines.as_ref().map_or(1, |pipelines| pipelines.warp_spec.pipelines[pipeline].num_stages)
     }
 
     /// One thread of each warp, beside a producer.
     pub fn warp_leader(&self) -> Option<Reg> {
-        self.pipelines.as_ref().and_then(|rings| rings.warp_leader)
+        self.pipelines.as_ref().and_then(|pipelines| pipelines.warp_leader)
     }
 
-    /// Where the stage of a channel begins that is held.
+    /// Where the stage of a channel begins that is acquired.
     pub fn acquired_smem(&self, channel: u32) -> Option<Operand> {
-        self.pipelines.as_ref()?.acquired.get(channel as usize)?.map(|held| held.smem)
+        self.pipelines.as_ref()?.acquired.get(channel as usize)?.map(|acquired| acquired.smem)
     }
 
     /// A predicate that never holds, which ptxas does not know.
@@ -75,13 +75,13 @@ impl SyncState {
 
     /// The channel of a load whose tile has not been waited for.
     pub fn unwaited(&self, load: OpId) -> Option<usize> {
-        let rings = self.pipelines.as_ref()?;
-        let channel = *rings.warp_spec.operand_channel.get(&load)?;
-        rings.acquired[channel]?.parity.map(|_| channel)
+        let pipelines = self.pipelines.as_ref()?;
+        let channel = *pipelines.warp_spec.operand_channel.get(&load)?;
+        pipelines.acquired[channel]?.parity.map(|_| channel)
     }
 
     pub fn multicast(&self) -> Option<&ClusterMulticast> {
-        self.pipelines.as_ref().and_then(|rings| rings.warp_spec.multicast.as_ref())
+        self.pipelines.as_ref().and_then(|pipelines| pipelines.warp_spec.multicast.as_ref())
     }
 
     /// Tile blocks of a cluster.
@@ -94,36 +94,36 @@ impl SyncState {
         if self.multicast().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
     }
 
-    /// The stages that are held of these channels, to be given back.
+    /// The stages that are acquired of these channels, to be given back.
     pub fn take_releases(&mut self, channels: &[u32]) -> Vec<StageRelease> {
-        let Some(rings) = self.pipelines.as_mut() else { return Vec::new() };
-        let PipelineStates { warp_spec: roles, acquired: held, .. } = rings;
+        let Some(pipelines) = self.pipelines.as_mut() else { return Vec::new() };
+        let PipelineStates { warp_spec: roles, acquired, .. } = pipelines;
         let release = |&channel: &u32| {
-            let held = held[channel as usize].take()?;
-            let paired = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
-            Some(StageRelease { barrier: ReleaseBarrier::Now(held.full_barrier), cluster: paired })
+            let acquired = acquired[channel as usize].take()?;
+            let clustered = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
+            Some(StageRelease { barrier: ReleaseBarrier::Now(acquired.full_barrier), cluster: clustered })
         };
         channels.iter().filter_map(release).collect()
     }
 
-    /// Has the ring of a channel stages that a pair of tile blocks fills together?
+    /// Has the pipeline of a channel stages that a pair of tile blocks fills together?
     pub fn is_clustered(&self, channel: u32) -> bool {
-        let roles = self.pipelines.as_ref().map(|rings| &rings.warp_spec);
+        let roles = self.pipelines.as_ref().map(|pipelines| &pipelines.warp_spec);
         roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
     }
 
     pub fn warp_uniform(&self) -> Option<WarpUniform> {
-        self.pipelines.as_ref().and_then(|rings| rings.uniform)
+        self.pipelines.as_ref().and_then(|pipelines| pipelines.uniform)
     }
 
-    /// The number of a warp's group of four, where that is known from the start.
+    /// The number of a warp's group of four, where that is uniform from the start.
     pub fn warp_group(&self) -> Option<Reg> {
-        self.warp_uniform().map(|known| known.warp_group)
+        self.warp_uniform().map(|uniform| uniform.warp_group)
     }
 
     /// A zero of 64 bits that ptxas takes for another number in each lane.
     pub fn opaque_zero(&self) -> Option<Reg> {
-        self.warp_uniform().and_then(|known| known.opaque_zero)
+        self.warp_uniform().and_then(|uniform| uniform.opaque_zero)
     }
 }
 
@@ -134,8 +134,8 @@ impl MmaQueue {
     }
 
     /// How many products a wait finds that lets so many run on, if any.
-    pub fn num_completed_by(&self, younger: usize) -> Option<usize> {
-        self.in_flight.len().checked_sub(younger).filter(|&landed| landed > 0)
+    pub fn num_completed_by(&self, pending: usize) -> Option<usize> {
+        self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0)
     }
 
     /// The products that may be running.
@@ -149,7 +149,7 @@ impl MmaQueue {
     }
 }
 
-/// Where one role is in a ring.
+/// Where one role is in a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineState {
     pub index: Reg,
@@ -167,7 +167,7 @@ pub struct AcquiredStage {
     pub parity: Option<Reg>,
 }
 
-/// A ring in shared memory.
+/// A pipeline in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct StageBuffers {
     pub smem: Buffer,
@@ -177,7 +177,7 @@ pub struct StageBuffers {
 /// The stage that is taken next, as far as a loop has looked ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct TryWaitState {
-    /// A predicate: have its tiles been seen to be there?
+    /// A predicate: have its tiles been state to be there?
     pub is_full: Reg,
     /// Address of its full barrier.
     pub full_barrier: Reg,
@@ -191,7 +191,7 @@ pub struct PipelineStates {
     pub buffers: Vec<StageBuffers>,
     pub states: Vec<PipelineState>,
     pub acquired: Vec<Option<AcquiredStage>>,
-    /// For each channel that a loop looks ahead for: what it has seen.
+    /// For each channel that a loop looks ahead for: what it has state.
     pub try_wait: Vec<Option<TryWaitState>>,
     /// One thread of each consumer warp.
     pub warp_leader: Option<Reg>,
@@ -233,7 +233,7 @@ pub struct MmaQueue {
     pub sunk_mma_waits: VecDeque<usize>,
     /// Channels whose tiles it waits for.
     pub sunk_stage_waits: VecDeque<usize>,
-    /// What products that have landed keep.
+    /// What products that have completed keep.
     pub deferred_releases: Vec<StageRelease>,
     /// A turn to work begins where the next late wait stands.
     pub sunk_order_wait: bool,
@@ -261,7 +261,7 @@ pub struct PingPongGroup {
     pub order_barriers: u32,
     /// The parities to wait for in the next turn of each kind.
     pub phases: Vec<Reg>,
-    /// For each ring what an iteration takes of it, but for what brings it to the same stage and parity.
+    /// For each pipeline what an iteration takes of it, but for what brings it to the same stage and parity.
     pub stages_per_iteration: Vec<Operand>,
 }
 

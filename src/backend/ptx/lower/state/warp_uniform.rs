@@ -33,7 +33,7 @@ impl Lowering<'_> {
         match self
             .sync
             .warp_uniform()
-            .and_then(|known| known.first_thread)
+            .and_then(|uniform| uniform.first_thread)
             .filter(|_| images.iter().any(|&image| image != 0))
         {
             Some(first) => self.linear_of(first.into(), &images),
