@@ -1,4 +1,4 @@
-//! When lowering gives up: the assembler would take minutes for what comes.
+//! Code-size limit: rejects kernels before the assembler would take minutes.
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::plan::WARP;

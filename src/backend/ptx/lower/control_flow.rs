@@ -1,7 +1,8 @@
-//! Loops and branches. Conditions are scalars, the same in every thread.
+//! Lowers loops and branches to labels and jumps. Conditions are scalars, equal in all threads.
 //!
-//! A carried value lives in fixed registers that the back edge writes; results of an `if` likewise.
-//! What a region computes is forgotten when it ends, since it need not have run.
+//! Carried values and results of branches are in fixed registers, which each terminator writes.
+//! Conversions and thread indices that a region computes are forgotten at its end, because the
+//! region may not have been executed.
 
 use std::collections::HashSet;
 use std::rc::Rc;

@@ -1,4 +1,7 @@
-//! The walk through a schedule: each step of an agent's program becomes instructions.
+//! Dispatch: one lowering function for each step and opcode.
+//!
+//! Steps are lowered in program order. A failed step is reported, its results get placeholder
+//! values, and the lowering continues, so that one compilation reports all unsupported ops.
 
 use std::rc::Rc;
 

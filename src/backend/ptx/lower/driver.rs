@@ -1,4 +1,10 @@
-//! A kernel's schedule, and the code of it: first everything is planned, then each agent's program becomes instructions.
+//! Driver: plans the schedule of a kernel, then lowers each partition.
+//!
+//! 1. [`start`] creates the state; parameters are declared and block-local arrays allocated.
+//! 2. The schedule is planned and, in debug builds, verified.
+//! 3. Without warp specialization all warps execute one sequence. Otherwise the warps branch by
+//!    their number: consumer groups first, the producer last.
+//! 4. [`lower`] finishes the function, estimates the occupancy and prints the text.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;

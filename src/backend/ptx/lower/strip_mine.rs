@@ -1,8 +1,8 @@
-//! Strip mining: elementwise work on large tiles goes piece by piece.
+//! Emits strip-mined sequences, iteration by iteration.
 //!
-//! A run of loads, elementwise ops and stores in one layout is lowered for a few slots at a time from load to store, so that
-//! the registers in use do not grow with the tile. A reduction of a tile that would fill the registers ends such a run, too.
-//! What is needed after the run is put together from its pieces.
+//! A sequence of loads, elementwise ops and stores in one layout is lowered for a few registers at
+//! a time, so that the number of live registers does not depend on the tile size. A reduction of a
+//! large tile can end the sequence. Live-out tiles are concatenated from the strip iterations.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,5 +1,7 @@
-//! Unroll of a `for` that stand one after another, as the schedule says: one comparison for all of them, and what the rounds
-//! load is under way together. A loop of single rounds behind them does what is left.
+//! Emits the unrolled body and the remainder loop of a `for`.
+//!
+//! One comparison covers `factor` iterations, and their loads are in flight together. The remainder
+//! loop executes the remaining iterations one by one.
 
 use super::Lowering;
 use super::loop_counter::unsigned;

@@ -1,4 +1,4 @@
-//! Small tiles that have come to a stage with the operands of products.
+//! Loads of auxiliary tiles from a pipeline stage.
 
 use crate::backend::ptx::infer::thread_images;
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, RegClass, Sem, Space, Ty};

@@ -1,15 +1,17 @@
-//! Clusters: two tile blocks that are neighbours along x fetch only once what both need.
+//! Clusters: multicast loads of tiles that two adjacent tile blocks share.
 //!
-//! A streamed load whose tile is the same in both blocks of a pair is *shared*: one block has the copy engine fetch
-//! the even boxes of it, the other one the odd ones, and the engine writes each into the shared memory of both. So a
-//! stage is filled by two producers, and may be filled again once the consumers of both blocks have said so.
+//! A tile that is equal in both blocks of a cluster is loaded once. Each block issues one half of
+//! the TMA boxes, and the engine writes each box to the shared memory of both blocks. A stage is
+//! therefore filled by two producers, and may be filled again when the consumers of both blocks
+//! have released it.
 //!
-//! For that the blocks go round the pipelines in step: nothing that decides how often a producer comes to a load depends
-//! on the block's place along x (`schedule/analysis/cta_uniformity`), but for where an outermost loop starts; of such a loop the blocks count
-//! the iterations beforehand, and share nothing where these differ.
+//! Invariant: both blocks advance their pipelines in lockstep. The number of loads does not depend
+//! on the x coordinate of the block (`schedule/analysis/cta_uniformity`), except for the start of
+//! outermost loops. For these loops the blocks compare their trip counts first, and do not
+//! multicast if they differ.
 //!
-//! Whether a load is shared may depend on the place: the producer computes the indices of its tile for the peer, too
-//! (the *mirrored* ops), and compares.
+//! Multicast may depend on the coordinate: the producer computes the tile indices of the peer
+//! block, too, and compares them.
 
 use std::rc::Rc;
 

@@ -1,8 +1,11 @@
-//! Stages that come back to the producer.
+//! Consumer release: arrives on the empty barriers of stages without a pending MMA.
 //!
-//! A stage is given back when the products that read it have landed (`flight`), which for a product that accumulates
-//! in place over a loop is only known in the next iteration: the address of what is to be given back is then
-//! carried in a register ([`ReleaseBarrier::Carried`](crate::backend::ptx::lower::state::sync_state::ReleaseBarrier::Carried)).
+//! Stages that MMAs read are released by the wait for these MMAs (`state/mma_queue`). A
+//! loop-carried MMA completes in the next iteration, so the address of its full barrier is kept in
+//! a register across the back edge ([`ReleaseBarrier::Carried`]); 0 means that there is nothing to
+//! release.
+//!
+//! [`ReleaseBarrier::Carried`]: crate::backend::ptx::lower::state::sync_state::ReleaseBarrier::Carried
 
 use crate::backend::ptx::lower::{Lowered, Lowering};
 

@@ -1,4 +1,4 @@
-//! Software pipelines: loads of a loop are copied ahead into stages of shared memory, as the schedule says.
+//! Multistage `cp.async` loops: prologue, refill and wait, as planned by the schedule.
 
 use std::rc::Rc;
 

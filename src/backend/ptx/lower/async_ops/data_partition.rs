@@ -1,4 +1,4 @@
-//! Bands of rows: all run the same code, so what differs between them is computed from the number of the band.
+//! Data partitions: consumer groups with rows of their own, which execute the same code.
 
 use crate::backend::ptx::inst::{Operand, RegClass, ShflMode, Ty};
 use crate::backend::ptx::lower::{Lowered, Lowering};

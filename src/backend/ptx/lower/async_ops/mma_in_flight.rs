@@ -1,7 +1,4 @@
-//! Products that run on their own until a wait for them, and what they give back then.
-//!
-//! When that is, the schedule says (`wait`, `await`). A wait that it calls late stands where the step after it comes to need
-//! it. And before threads meet, the schedule has whatever runs wait: once they have, shared memory that products read is written again.
+//! MMAs in flight: steps that issue or wait for `wgmma` groups, and loop-carried MMAs.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,11 @@
-//! Teams of consumers: the iterations that they take, the stages that they skip, and their turns.
+//! Ping-pong groups: their iterations, pipeline advance and order barriers (CUTLASS ping-pong
+//! kernels).
 //!
-//! Each group counts the stages of all iterations, since the producer fills those of all of them: at the end of its own
-//! iteration it goes past those of the next one, which is the other group's.
+//! The producer loads the stages of all iterations, so each group counts all stages: after its own
+//! iteration it advances past the stages of the other group.
 //!
-//! A point of some kind is two barriers in shared memory. A group waits at its own, which completes a phase each time when the
-//! other group passes its point, that is when each warp of it has said so.
+//! An order point has one mbarrier for each group. A group waits on its own mbarrier, whose phase
+//! completes when all warps of the other group have arrived.
 
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::loop_counter::{counter_type, num_iterations, unsigned};

@@ -1,11 +1,12 @@
-//! Tensor maps as parameters, and the coordinates of tiles.
-//! A partition view qualifies when its array is one of the entry's (so that the launch can describe it) and
-//! what the launch promises about it is enough for every array of that form: the address and all strides
-//! but one are multiples of 16 bytes, the other one is 1. What only the numbers of a launch decide
-//! (an extent of 0, say) is for the launch, which has another kernel for it.
+//! Tensor-map parameters, tile coordinates and the TMA loads of one tile block.
 //!
-//! A box in shared memory has the contiguous dimension innermost; the others follow in the order of the
-//! tile, later ones first.
+//! A partition view has a tensor map if its array is a kernel argument and the launch guarantees:
+//! the base address and all strides but one are multiples of 16 bytes, the other stride is 1.
+//! Conditions on run-time values (for example an extent of 0) are checked by the launch, which has
+//! a second kernel.
+//!
+//! In shared memory the contiguous dimension of a box is innermost. The other dimensions follow in
+//! the reverse order of the tile.
 
 use crate::backend::ptx::emit::Param;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};

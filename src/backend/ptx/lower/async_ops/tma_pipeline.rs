@@ -1,4 +1,4 @@
-//! TMA pipelines: the producer and its barriers.
+//! TMA pipelines: mbarrier initialization and the producer (CUTLASS `PipelineTmaAsync`).
 
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};

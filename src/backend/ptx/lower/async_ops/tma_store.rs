@@ -1,10 +1,9 @@
-//! Stores by the bulk copy engine: a tile goes from registers to shared memory as boxes, and from there to
-//! the array, or is added to it, while the threads go on.
+//! TMA stores: registers to swizzled shared memory, then `cp.async.bulk.tensor`.
 //!
-//! Which stores those are, how their tiles stand in boxes and where the boxes of warps stand, the schedule says. All threads
-//! write the boxes, a barrier follows, and thread 0 issues the copies; or each warp writes its own and issues their copies.
-//! Shared memory that is being read is known to the schedule: who writes there next waits for the copies, and so does the
-//! end of the kernel.
+//! The schedule selects the stores, the layout of the boxes and the staging buffers. Either all
+//! threads write the boxes, and thread 0 issues the copies after a barrier; or each warp writes and
+//! issues its own boxes. Threads continue while the engine reads. The schedule places waits before
+//! the next write to the buffer and before the end of the kernel.
 
 use crate::backend::ptx::boxed::{WriteKind, Writes};
 use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};

@@ -1,4 +1,4 @@
-//! Looks at stages ahead of the wait for them, and work that is kept before a wait.
+//! Non-blocking wait for the next stage (CUTLASS `consumer_try_wait`).
 
 use crate::backend::ptx::inst::{Addr, Operand, RegClass};
 use crate::backend::ptx::lower::Lowering;

@@ -1,6 +1,7 @@
-//! `assert`: a thread that holds an element which is false notes it, with the values of the message, and goes on.
+//! Device asserts: a thread with a false element writes a note with the values of the message.
 //!
-//! No thread waits for another one, so nothing here is uniform: the first thread that claims the note writes it.
+//! No thread waits for another one, so nothing here is uniform: the first thread that claims the
+//! note writes it.
 
 use std::rc::Rc;
 

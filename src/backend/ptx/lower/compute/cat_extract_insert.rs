@@ -1,5 +1,7 @@
-//! `cat`, `extract`, `insert`: registers under other names where the layouts allow it; choices by the thread number
-//! or a shuffle within warps; shared memory only where a piece lies in other warps.
+//! `cat`, `extract`, `insert`: register renaming if the layouts permit it, else selects or
+//! shuffles.
+//!
+//! Shared memory is used only for an extracted block that belongs to other warps.
 
 use std::collections::HashMap;
 use std::rc::Rc;

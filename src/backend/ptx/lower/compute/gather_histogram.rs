@@ -1,9 +1,11 @@
-//! Elements by their positions along an axis, and counts of numbers.
+//! `gather` along an axis, and `histogram`.
 //!
-//! Where a line along the axis lies in a warp, lanes hand each other what is asked for: one shuffle for each register in which
-//! it may be, and choices between those. Else the tile is put into shared memory in the order of its elements, and each thread
-//! looks up its own. Numbers are counted there, by atomics: a few copies of the counts keep lanes that count the same number
-//! apart.
+//! * If a line along the axis belongs to one warp, lanes exchange elements: one shuffle for each
+//!   register that may contain the element, then selects.
+//! * Otherwise the tile is stored to shared memory in row-major order, and each thread loads its
+//!   elements.
+//! * A histogram is computed in shared memory by atomics. Several copies of the bins reduce
+//!   conflicts of lanes with equal numbers.
 
 use crate::backend::ptx::infer::{Across, Handing, replica_bits, thread_images};
 use crate::backend::ptx::inst::{AtomOp, Cmp, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};

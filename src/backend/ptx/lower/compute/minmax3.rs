@@ -1,11 +1,15 @@
-//! The largest or smallest of many numbers of f32 as integers, three at a time (sm_90).
+//! Three-input integer min and max for f32 reductions (sm_90).
 //!
-//! Beside running tensor cores an instruction that compares takes more than four cycles, which makes the maximum of a row
-//! one of the dearest parts of a softmax. Of integers one instruction gives the largest of three (ptxas makes it of two
-//! `max` in a row). Numbers that are not negative are in the order of their bits, and as signed integers above all negative
-//! ones, so the largest integer is the largest number wherever one number is not negative; likewise the smallest number is
-//! the one with the largest unsigned bits wherever one is negative. What comes out tells whether that was so. Where it was
-//! not, in any lane of the warp, or where a NaN is in the way, the warp does the same again by the instructions for floats.
+//! While tensor cores are active, a float comparison takes more than four cycles. An integer `max`
+//! of three operands is one instruction (ptxas combines two `max`), so it is faster for the row
+//! maximum of a softmax. Correctness:
+//! * Non-negative floats have the order of their bits, and are greater than all negative ones as
+//!   signed integers. The largest signed integer is therefore the maximum if one number is
+//!   non-negative.
+//! * The smallest number is the one with the largest unsigned bits if one number is negative.
+//!
+//! The sign of the result shows whether the condition holds. If it fails in any lane of the warp,
+//! or if there is a NaN, the warp repeats the reduction with float instructions.
 
 use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::infer::AxisBits;

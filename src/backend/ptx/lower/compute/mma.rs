@@ -1,4 +1,4 @@
-//! Matrix products: operands into shared memory (or straight from registers), accumulator in place.
+//! MMAs: stages operands, issues instructions, accumulates in place (Triton `DotOpToLLVM`).
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Elements packed into bytes and read from them: within each thread.
+//! `pack` and `unpack` of sub-byte elements, within each thread.
 
 use crate::backend::ptx::infer::{group_bits, grouped, packed_bits, parted, ratio};
 use crate::backend::ptx::inst::{Cmp, Operand, RegClass, Ty};

@@ -1,7 +1,7 @@
-//! `print_tko`: one thread calls the driver's `vprintf`.
+//! `print` by the driver's `vprintf`, called by one thread.
 //!
-//! A call has room for 32 values, so a message is cut into as few calls as its numbers need. Tiles come to that thread
-//! through shared memory: small ones with what stands around them, large ones part by part, in a loop.
+//! A call has at most 32 values, so a message is split into as few calls as possible. Tiles are
+//! transferred through shared memory: small ones together, large ones part by part in a loop.
 
 use crate::backend::ptx::infer::{replica_bits, thread_images};
 use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};

@@ -1,8 +1,8 @@
-//! Reductions: within a thread, across lanes by shuffles (`partials`), across warps through shared memory (`reduce_warps`).
+//! Reductions: thread, warp, CTA (Triton `ReduceOpToLLVM`).
 //!
-//! The elements along the axis are told apart by bits of its coordinate; each bit belongs to a
-//! register bit, a lane bit or a warp bit, and each is reduced by one step that combines two halves: in the order that
-//! the schedule's plan of reductions gives (`schedule/membar/reduction_steps`).
+//! Elements along the axis differ in bits of their coordinate. Each bit belongs to the register,
+//! lane or warp number, and one step combines the two halves of each bit. The order of the steps is
+//! planned by `schedule/membar/reduction_steps`.
 
 use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::infer::AxisBits;

@@ -1,5 +1,6 @@
-//! Partial results of a reduction, combined within a thread and across the lanes of a warp: one step for each bit of the
-//! coordinate along the axis, which combines two halves.
+//! Partial reductions within a thread and a warp (`redux.sync`, shuffles).
+//!
+//! Each step combines two halves that differ in one bit of the coordinate along the axis.
 
 use crate::backend::ptx::infer::AxisBits;
 use crate::backend::ptx::inst::{Cmp, Operand, ReduxOp, Reg, ShflMode, Special, Ty};

@@ -1,4 +1,4 @@
-//! The end of reductions that warps share: their parts meet in shared memory.
+//! Cross-warp reduction through shared memory.
 
 use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, Space};

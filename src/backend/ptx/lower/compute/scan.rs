@@ -1,10 +1,11 @@
-//! Scans: serially along the registers of a thread, across lanes by shuffles, across warps through shared memory.
+//! Scans: serial in registers, by shuffle in a warp, through shared memory across warps.
 //!
-//! A *run* is what a thread holds of neighbouring elements. Each thread scans its runs and is left with their
-//! totals; lanes scan those; where the axis goes on over warps (and over registers above them), the totals of the
-//! lanes meet in shared memory (`scan_warps`). Then each run knows what comes before it, and combines that with its
-//! elements. Elements are combined in order, the earlier ones on
-//! the left; the identity takes no part.
+//! A *chain* is a sequence of adjacent elements in one thread.
+//! 1. Each thread scans its chains; the last values are their totals.
+//! 2. Lanes scan the totals. Across warps, totals are exchanged by shared memory (`scan_warps`).
+//! 3. Each chain is combined with the scan of all earlier elements.
+//!
+//! Elements are combined in order, earlier ones on the left. The identity is not used.
 
 use super::scan_lanes::{Predicate, Scan, ScanChain, ScanPartial};
 use crate::backend::ptx::infer::{AxisBits, ScanOrder};

@@ -1,4 +1,4 @@
-//! Scans across lanes, and parts of a scan that are put together.
+//! Scans across lanes, and partial results of a scan.
 
 use crate::backend::ptx::infer::{AxisBit, AxisBits, ScanOrder};
 use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};

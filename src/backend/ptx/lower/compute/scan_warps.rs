@@ -1,8 +1,7 @@
-//! Scans across warps: the totals of all lanes stand side by side in shared memory, one round trip for all, and each
-//! warp scans those of its rows by its lanes.
+//! Cross-warp scan of lane totals, with one round trip through shared memory.
 //!
-//! Where there are more totals in a row than lanes along the axis, the row has several *segments*, told apart by registers;
-//! a segment is what the lanes take at a time.
+//! Each warp scans the totals of its rows by its lanes. If a row has more totals than lanes along
+//! the axis, it has several *segments*, in different registers; lanes scan one segment at a time.
 
 use super::scan_lanes::{Predicate, Scan, ScanChain, ScanPartial};
 use crate::backend::ptx::infer::{AxisBit, replica_bits, thread_images};

@@ -1,6 +1,7 @@
-//! Memory of a tile block's own (`alloca`): in shared memory, by generic addresses.
+//! `alloca`: block-local arrays in shared memory, by generic addresses.
 //!
-//! A kernel that has some accesses all arrays by generic addresses, because an address may be one or the other.
+//! A kernel with a block-local array accesses all arrays by generic addresses, because a pointer
+//! may refer to either state space.
 
 use crate::backend::ptx::inst::{CvtMods, Operand, Space, Ty};
 use crate::backend::ptx::lower::{Lowered, Lowering};

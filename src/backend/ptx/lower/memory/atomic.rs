@@ -1,4 +1,4 @@
-//! Atomics: one instruction an element, or several neighbours at once.
+//! Atomics: scalar and vector `red` and `atom`.
 
 use super::pointer_access::{Mask, PointerAccess};
 use crate::backend::ptx::infer::replica_bits;

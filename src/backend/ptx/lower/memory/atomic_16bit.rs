@@ -1,4 +1,5 @@
-//! Atomics on 16 bits that the target has no instruction for: by compare-and-swap, each thread for itself.
+//! 16-bit atomics by compare-and-swap, for modes without an instruction. Each thread has its own
+//! loop.
 
 use crate::backend::ptx::inst::{
     Addr, AtomOp, Cmp, CvtRound, FloatMods, FloatOp, MemMods, Operand, Reg, RegClass, Scope, Sem, Ty,

@@ -1,4 +1,4 @@
-//! What accesses say about caches.
+//! Cache hints of accesses.
 
 use crate::backend::ptx::inst::{CacheHint, Space};
 use crate::backend::ptx::lower::Lowering;

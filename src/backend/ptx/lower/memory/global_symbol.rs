@@ -1,4 +1,4 @@
-//! Global arrays of a module.
+//! Global symbols of the module.
 
 use crate::backend::ptx::emit::GlobalArray;
 use crate::backend::ptx::inst::{Operand, RegClass};

@@ -1,9 +1,9 @@
-//! Masks that hold for all elements of a thread, found out at once.
+//! Implied masks: one predicate for all elements of a thread (LLVM: implied conditions).
 //!
-//! A mask of comparisons with numbers that are the same for the whole block often holds for every element but near the
-//! end of an array. Where the largest element of a thread is known without looking at all of them, one comparison
-//! decides for all; the elements' own masks are then needed only where it fails. So what only such a mask is made of is
-//! not computed where it stands, but in the path that needs it.
+//! A mask that compares indices with a block-uniform bound is true for all elements except near the
+//! end of an array. If the largest index of a thread is known, one comparison implies the mask of
+//! all elements. The masks of the elements are computed only on the path where the comparison
+//! fails, so the ops that compute them are deferred to this path.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Tiles whose elements lie at listed positions along one dimension.
+//! Indexed axes: tiles whose positions along one dimension are given by an index tile.
 
 use std::rc::Rc;
 

@@ -1,8 +1,10 @@
-//! Loads and stores through pointers, and the addresses that they take.
+//! Loads and stores through pointer tiles, with their addresses and masks.
 //!
-//! Where neighbouring slots of a thread are neighbours in memory (`infer::pointer`), only the address of the first
-//! one is asked for, and one access covers them all: under one mask, if the mask is the same in all of them. Else
-//! threads whose elements are all there take the wide accesses, and the others go element by element.
+//! If consecutive registers of a thread are contiguous in memory (analysis of pointer contiguity),
+//! one access covers them:
+//! * Only the address of its first element is computed.
+//! * If all of its elements have the same mask, this mask guards the access.
+//! * Otherwise threads with complete masks use vectors, and the others access single elements.
 
 use crate::backend::ptx::infer::{mask_of, pointers_of, replica_bits};
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};

@@ -1,8 +1,8 @@
-//! Atomics that a tile block first combines in its own shared memory.
+//! Privatized atomics: clear, update and flush of the copy in shared memory.
 //!
-//! Which these are, and where the copy of the array's first elements stands, the schedule says. All threads clear it at the
-//! start. Atomics go there or to the array, as the elements lie, and what the block has combined is added to the array at the
-//! end.
+//! The schedule selects the atomics and the buffer of the first [`BINS`] elements. All threads
+//! clear the buffer at the start. An atomic updates the buffer, or the array for elements beyond
+//! the buffer. At the end the buffer is added to the array.
 
 use super::atomic::form;
 use super::pointer_access::{Mask, PointerAccess};

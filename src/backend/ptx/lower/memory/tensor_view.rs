@@ -1,4 +1,4 @@
-//! Array descriptions: base, extents and strides as scalars; no instruction of their own.
+//! Tensor views: base address, extents and strides as scalars. Views have no instructions.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Where a tile lies in its array along a dimension: its first element, and how much of it is inside.
+//! Tile bounds: start coordinate and number of valid elements along each dimension.
 
 use super::tensor_view::Partition;
 use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, RegClass, Ty};

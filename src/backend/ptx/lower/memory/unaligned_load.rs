@@ -1,8 +1,9 @@
-//! Tiles that begin beside the places where wide accesses may begin, by a distance that is known.
+//! Loads at a known misalignment, from two aligned vectors.
 //!
-//! A tile one element to the left of an aligned one begins, wherever it is, V - 1 elements after the beginning of a
-//! vector of V. So a thread loads the vectors around its elements, and takes these out of them: one more access for
-//! each run of elements, instead of one for each element.
+//! A tile that starts one element before an aligned address starts V - 1 elements after the start
+//! of a vector of V elements. A thread loads all aligned vectors that overlap its elements and
+//! selects these from them: one additional access for each contiguous run, instead of one access
+//! for each element.
 
 use std::ops::Range;
 

@@ -1,11 +1,11 @@
-//! What the vectors of an access to a view share, and the address and mask of each.
+//! Addresses and masks of a view access, shared by all of its vectors.
 //!
-//! Along tile dimension d a tile starts at `index * step` and has `rem = extent - start` elements
-//! inside the array (none if the index is outside of the index space). A thread compares the
-//! coordinate of each of its vectors with `rem`. Where the extent is known to be divisible by the
-//! vector, a vector is inside or outside as a whole; else a block whose tile is entirely inside takes
-//! the wide path and only the others go element by element. Along a dimension that the kernel promises to stay
-//! inside of there is nothing to compare.
+//! Along dimension d a tile starts at `index * step` and has `remaining = extent - start` valid
+//! elements (none if the index is outside of the index space). A thread compares the coordinate of
+//! each vector with `remaining`:
+//! * If the extent is divisible by the vector length, a vector is completely inside or outside.
+//! * Otherwise tile blocks with complete tiles use vectors, and the others access single elements.
+//! * Along a dimension with a promise of the user (`inbounds`) there is no comparison.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Loads and stores of views: all vectors of a tile, each where `access` says.
+//! Loads and stores of views, vector by vector.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Layout changes: renamed registers, shuffles within warps, or a swizzled buffer in shared memory.
+//! Emits layout conversions: register renaming, shuffles, swizzled or affine shared memory.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Elementwise ops: the scalar sequence once for each slot, pairs of halves packed.
+//! Elementwise ops: the scalar sequence for each register, packed f16x2 where possible.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Values in the layout that a user asks for.
+//! Materializes a value in the layout of a user, and caches conversions.
 
 use std::rc::Rc;
 

@@ -1,9 +1,12 @@
-//! Orders of accesses, and results that only some threads have.
+//! Memory order: fences, acquire and release accesses, results of one thread for all.
 //!
-//! A tile block is one thread of the memory model. So before an access that releases, all threads meet, and what each
-//! did is behind it; after one that acquires they meet again. An access of one vector a thread carries its order itself;
-//! several go relaxed between fences. Of threads that hold the same element one accesses, and if the access says
-//! something that another one might not, tells the others by shared memory: they must not come to differ.
+//! A tile block is one thread of the memory model:
+//! * Before an access that releases, a barrier orders the accesses of all threads.
+//! * After an access that acquires, a barrier makes its effect visible to all threads.
+//!
+//! If a thread issues one instruction, the instruction has the order itself; otherwise relaxed
+//! instructions are placed between fences. Of threads that hold the same element one executes the
+//! access. If the result may differ between executions, shared memory broadcasts it.
 
 use std::rc::Rc;
 

@@ -1,4 +1,8 @@
-//! MMAs in mma: waits for them, and the releases that follow.
+//! MMAs in flight: waits for `wgmma` groups, and the stage releases that follow.
+//!
+//! The schedule places the waits. A sunk wait is emitted at the first use of the value inside the
+//! next step, or at the end of this step. Before a barrier all MMAs are complete, because shared
+//! memory that they read may be written after it.
 
 use super::core::{Lowered, Lowering};
 use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};

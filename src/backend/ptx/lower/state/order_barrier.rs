@@ -1,11 +1,15 @@
-//! Groups of warps that issue products, or work, in turn.
+//! Order barriers: consumer groups enter a critical section one after another (CUTLASS
+//! `OrderedSequenceBarrier`).
 //!
-//! Each of the groups has a barrier. It waits there before it issues products or works, and after that it arrives at the next one's, the last
-//! group at the first one's. At its begin the last group arrives at the first one's barrier, and at its end the first one waits for the last
-//! turn of the last one: once a program, not once a loop. Behind a loop the last group may be ahead: if it arrived
-//! again, before the first one has waited for what it arrived for last, two of its arrivals would be taken for one of both groups.
+//! Group i waits on named barrier i and, when it leaves the section, arrives on barrier (i + 1) mod
+//! n.
+//! * Prologue, once per kernel: group n − 1 arrives on barrier 0, so that group 0 can enter.
+//! * Epilogue, once per kernel: group 0 waits on barrier 0, which consumes the last arrival.
 //!
-//! Groups are four warps each, of two that have a tile together, or bands of rows.
+//! Both are per kernel and not per loop: between two loops group n − 1 can be one section ahead. A
+//! second arrival of it before group 0 has waited would complete the barrier without group 0.
+//!
+//! A group is four warps of a tile that two groups share, or the warps of a data partition.
 
 use super::core::Lowering;
 use super::sync_state::OrderBarrier;

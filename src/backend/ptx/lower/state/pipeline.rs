@@ -1,10 +1,9 @@
-//! PipelineStates: stages of shared memory between the producer, which fills them, and the consumers.
+//! Pipeline state: addresses and phases of the stages of TMA pipelines (CUTLASS `PipelineState`).
 //!
-//! A stage has two barriers. *full* completes when the bytes that the producer announced have arrived;
-//! *empty* when every consumer warp has said that its products are done with the stage. Both sides go round
-//! in program order and count for themselves: a stage index, and a parity that flips with each round.
-//!
-//! How stages are given back stands in `release`.
+//! Each stage has two mbarriers. The full barrier completes when the announced bytes have arrived.
+//! The empty barrier completes when all consumer warps have released the stage. Producer and
+//! consumers advance in program order, each with its own stage index and phase; the phase flips
+//! when the index wraps.
 
 use std::rc::Rc;
 

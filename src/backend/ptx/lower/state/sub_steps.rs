@@ -1,7 +1,7 @@
-//! What a step does within, as the schedule says: where its threads meet, where its buffers lie, how tiles come to other layouts.
+//! Emits sub-steps: barriers, scratch buffers and conversions, in the order of the schedule.
 //!
-//! The step asks for each of them when it comes to it. What it asks for and what the schedule has next are the same, or one of
-//! both is wrong.
+//! A lowering function requests each sub-step where it needs it. If the request differs from the
+//! next sub-step of the schedule, the lowering fails with [`SCHEDULE_MISMATCH`].
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! State of asynchronous operations: pipelines, MMAs in mma, order barriers.
+//! State of asynchronous operations: TMA pipelines, MMAs in flight, order barriers, the peer block.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Which element a thread starts at: the thread's part of a layout as index arithmetic.
+//! Thread indices: the first element of a thread as index arithmetic on the thread number.
 
 use super::core::Lowering;
 use crate::backend::ptx::infer::{AxisBits, thread_images};

@@ -1,4 +1,4 @@
-//! Values of the kernel in registers and shared memory.
+//! Values of a kernel: tiles in registers, their conversions, views, and tiles in shared memory.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,8 +1,9 @@
-//! Elements to memory words and back: how a run of neighbouring elements travels in one access.
+//! Vector accesses: packs registers into memory words and back.
 //!
-//! A run has the bytes of its elements in storage (bool: one byte, 4-bit types: half a byte, the even
-//! element in the low bits). Elements narrower than 32 bits travel in 32-bit words where the run has
-//! that many bytes, so that halves arrive in pairs and bytes in fours.
+//! An access has the bytes of its elements in storage: one byte for bool, half a byte for 4-bit
+//! types, the even element in the low bits. Elements narrower than 32 bits are transferred in
+//! 32-bit words if the access has at least 4 bytes, so that halves arrive in pairs and bytes in
+//! fours.
 
 use crate::backend::ptx::builder::Builder;
 use crate::backend::ptx::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};

@@ -1,9 +1,11 @@
-//! What a warp of consumers knows from the start.
+//! Warp-uniform values of consumers, broadcast once by shuffle.
 //!
-//! Numbers that are loaded one by one beside products that run on their own (the scales of the next terms, say): such a number is the
-//! same in all lanes, and ptxas would have it in a uniform register. Where a loop carries it to the next iteration, the instruction that
-//! moves it there waits for memory, and comes before the wait for the product: so the product's work would wait, too. To
-//! the address a zero is added of which ptxas thinks that each lane has another one. Then the number arrives where it is used.
+//! The second part is a workaround for scalar loads in loops with asynchronous MMAs, for example
+//! the scale of the next block:
+//! * Symptom: ptxas keeps a warp-uniform load in a uniform register. If the loop carries it, the
+//!   move to that register waits for memory before the MMA wait, and delays the next MMA.
+//! * Workaround: an opaque, lane-dependent zero is added to the address. The loaded value then
+//!   stays in a vector register, and its first use waits for it.
 
 use super::core::Lowering;
 use super::memory_order::MemoryOrdering;
