@@ -17,10 +17,10 @@ use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{For, LayoutId, Loop, SeqId};
 use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
 
-/// Bytes of a word.
+/// Bytes per word.
 const BYTES: usize = 4;
 
-/// Are there words instead of slots?
+/// Returns true if each register has four elements of one byte.
 fn is_packed((layout, registers): &FixedRegisters) -> bool {
     registers.len() * BYTES == layout.num_registers()
 }
@@ -32,7 +32,7 @@ impl Lowering<'_> {
         self.release(mark);
     }
 
-    /// Registers for a value in its layout; tokens have none.
+    /// Allocates registers for a value in its layout. Tokens have none.
     fn fixed_registers(&mut self, value: Value) -> Option<FixedRegisters> {
         if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.sync.is_live_in_partition(value) {
             return None;
@@ -46,8 +46,9 @@ impl Lowering<'_> {
         Some((layout, registers))
     }
 
-    /// As [`Self::fixed_registers`], for what a loop with this body carries. A tile of bytes that is nothing but an operand of products
-    /// travels as the words that these take.
+    /// Allocates registers for a carried value, like [`Self::fixed_registers`].
+    ///
+    /// A tile of bytes that is used only as MMA operand is carried in packed words.
     fn carried_registers(&mut self, value: Value, body: BlockId) -> Option<FixedRegisters> {
         let dtype = self.info.element_type(value);
         let bytes = dtype.storage_bits() == 8 && repr::class(dtype) == RegClass::B32;
@@ -59,7 +60,7 @@ impl Lowering<'_> {
         Some((fixed.0, registers))
     }
 
-    /// Do only products use a value in a block, or in blocks within it?
+    /// Returns true if all uses of a value in a block and its regions are MMA operands.
     fn is_mma_operand_only(&self, value: Value, body: BlockId) -> bool {
         let (mut views, mut only) = (HashSet::from([value]), true);
         self.module.walk(body, &mut |id| {
@@ -79,7 +80,7 @@ impl Lowering<'_> {
         if let Some(fixed) = fixed {
             let slots: Vec<Operand> = if is_packed(fixed) {
                 let dtype = self.info.element_type(value);
-                // Copies, which stay when the next iteration's words are written.
+                // Copies remain valid when the next iteration writes the words.
                 let words: Vec<Reg> = fixed.1.iter().map(|&word| self.b.copy(word, RegClass::B32)).collect();
                 words.into_iter().flat_map(|word| repr::unpack_word(&mut self.b, dtype, word.into())).collect()
             } else {
@@ -89,14 +90,15 @@ impl Lowering<'_> {
         }
     }
 
-    /// Is the value in these registers already (and may still be on its way there)?
+    /// Returns true if these registers have the value already. It may be in flight.
     fn is_in_registers(&self, value: Value, registers: &[Reg]) -> bool {
         self.values.tiles[value.index()].as_ref().is_some_and(|tile| {
             tile.slots.len() == registers.len() && tile.slots.iter().zip(registers).all(|(&s, &r)| s == Operand::Reg(r))
         })
     }
 
-    /// Writes values into fixed registers, all at once: a source may be another one's destination.
+    /// Emits a parallel copy of values to fixed registers: a source may be a destination of another
+    /// value.
     fn assign(&mut self, targets: &[Option<FixedRegisters>], values: &[Value]) -> Lowered {
         let mut moves: Vec<(Reg, Operand)> = Vec::new();
         for (target, &value) in targets.iter().zip(values) {
@@ -127,13 +129,13 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Has values in further layouts from here on.
+    /// Converts values to further layouts before a loop.
     fn hoist_conversions(&mut self, values: &[(Value, LayoutId)]) -> Lowered {
         let schedule = Rc::clone(&self.schedule);
         values.iter().try_for_each(|&(value, to)| self.get(value, schedule.layout(to)).map(drop))
     }
 
-    /// `for`.
+    /// Lowers `for`.
     pub fn for_loop(&mut self, plan: &For) -> Lowered {
         let module = self.module;
         let id = plan.op;
@@ -226,10 +228,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Moves what each round of a loop computes alike, and where tensor cores wait for the threads, in front of it: all of that
-    /// where products take turns, and once a kernel what depends on the number of a thread.
+    /// Hoists loop-invariant instructions, where MMA issue waits for the threads.
+    ///
+    /// In loops with ordered MMAs all invariants are hoisted. In other outermost loops with MMAs
+    /// only values of the thread number are.
     fn hoist_invariants(&mut self, body: SeqId, head: usize) {
-        // Bands have no registers for all of it.
+        // Data partitions do not have enough registers.
         if self.schedule.orders_mma(body) && self.info.bands == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
@@ -243,7 +247,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// One round of a `for` that nothing runs ahead of or behind: the counter and carried values are in registers.
+    /// Lowers one iteration of a `for` without multistage copies or loop-carried MMAs.
     fn plain_iteration(&mut self, regs: &LoopRegs<'_>) {
         let &LoopRegs { block, body, counter, carried, .. } = regs;
         let args = &self.module.block(block).args;
@@ -260,7 +264,7 @@ impl Lowering<'_> {
         self.b.place(next);
     }
 
-    /// `loop`.
+    /// Lowers `loop`.
     pub fn loop_op(&mut self, plan: &Loop) -> Lowered {
         let module = self.module;
         let op = module.op(plan.op);
@@ -290,7 +294,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `if`.
+    /// Lowers `if`.
     pub fn if_op(&mut self, id: OpId, arms: &[SeqId], is_pure: bool) -> Lowered {
         let module = self.module;
         let op = module.op(id);
@@ -329,8 +333,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The first of several branches ends here: what it leaves in registers that nothing else has is not copied to those of the
-    /// results, but these are taken for them.
+    /// Uses the registers of values that the first arm leaves as result registers, if the values
+    /// have no other use. This saves a copy.
     fn fix_results_of_first_arm(&mut self, position: usize, end: OpId) -> Lowered {
         let Some((mut results, label)) = self.regions[position].exit.take() else { return Ok(()) };
         for (fixed, &value) in results.iter_mut().zip(&self.module.op(end).operands) {
@@ -351,7 +355,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `continue`, `break`, `yield`, `return`.
+    /// Lowers `continue`, `break`, `yield` and `return`.
     pub fn terminator(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let position = match op.code {

@@ -13,7 +13,7 @@ use crate::backend::ptx::schedule::{SeqId, Step};
 use crate::ir::{Op, OpId, Opcode};
 
 impl Lowering<'_> {
-    /// Lowers the steps of a body in order; a failed one is reported and skipped.
+    /// Lowers the steps of a sequence in order. A failed step is reported and skipped.
     pub fn sequence(&mut self, body: SeqId) {
         let schedule = Rc::clone(&self.schedule);
         for step in schedule.steps(body) {
@@ -26,7 +26,7 @@ impl Lowering<'_> {
             if !(step.is_wait() || matches!(step, Step::End(_) | Step::ExpOrderWait { sunk: true, .. })) {
                 self.flush_sunk_waits();
             }
-            // A step that fails does not do all that it would.
+            // A failed step may not have consumed all of its sub-steps.
             let rest = std::mem::take(&mut self.smem.sub_steps);
             let done = done.and(if rest.is_empty() { Ok(()) } else { Err(SCHEDULE_MISMATCH.to_owned()) });
             let Err(message) = done else { continue };
@@ -40,7 +40,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The op that a step is for; of several, the one at whose place its code comes.
+    /// Returns the op of a step. Of several ops, the one whose source location the instructions
+    /// get.
     fn op_of(&self, step: &Step) -> OpId {
         let roles = || self.schedule.warp_spec.as_ref().expect("roles");
         match step {
@@ -131,13 +132,13 @@ impl Lowering<'_> {
         })
     }
 
-    /// Refuses what is too much for the assembler.
+    /// Rejects ops beyond the limits of the assembler.
     pub fn check_limits(&mut self, id: OpId) -> Lowered {
         self.check_code_size(self.module.op(id))?;
         self.check_registers(id)
     }
 
-    /// An op that is a part of a step.
+    /// Lowers an op that is a part of a step.
     pub fn lower_part(&mut self, id: OpId) -> Lowered {
         self.check_limits(id)?;
         self.for_op(id, |lowering| lowering.lower_op(id))
@@ -147,7 +148,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         use Opcode::*;
         match op.code {
-            // Elementwise ops, and the free and virtual ones, which are computed where they are used.
+            // Elementwise ops. Rematerialized values and views are computed at their uses.
             AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
             | ExtI | Floor | Fma | FToF | FToI | IntToPtr | IToF | Log | Log2 | MaxF | MaxI | MinF | MinI | MulF
             | MulHiI | MulI | NegF | NegI | Offset | OrI | PowF | PowI | PtrToInt | PtrToPtr | RemF | RemI | Rsqrt
@@ -182,7 +183,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             MemoryFenceAlias => {
-                // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
+                // All accesses are fenced before any thread passes the barrier.
                 self.b.fence_proxy(ProxyFence::Alias);
                 self.barrier()
             }
@@ -198,13 +199,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// `griddepcontrol`, from sm_90 on.
+    /// Lowers `griddepcontrol`, which exists from sm_90 on.
     fn dependent_launch(&mut self, code: Opcode) {
         match code {
             _ if self.b.target.arch < 90 => {}
             Opcode::GdcWait => self.b.grid_dependency_wait(),
             _ => {
-                // Dependents may see what was stored before only once this grid has ended: nothing else to wait for.
+                // Memory of this grid is visible to dependents only after its end, so no fence is
+                // needed.
                 self.b.grid_dependency_launch();
             }
         }

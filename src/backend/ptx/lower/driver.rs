@@ -35,7 +35,7 @@ use crate::ir::{BlockId, Elem, Entry, Module, Opcode, Type};
 use crate::layout::Layout;
 use crate::target::Target;
 
-/// The state after the last op.
+/// Returns the state after the lowering of the whole kernel.
 pub fn lowered<'m>(
     module: &'m Module,
     entry: &Entry,
@@ -46,7 +46,7 @@ pub fn lowered<'m>(
     made(start(module, entry, inference, name, options), entry)
 }
 
-/// The state when everything is planned: a schedule, and no code of it.
+/// Returns the state after planning: a schedule without code.
 pub fn planned<'m>(
     module: &'m Module,
     entry: &Entry,
@@ -65,7 +65,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.info.select_tma_stores(entry.body);
     let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
     lowering.report.remarks.alone = planned.alone;
-    // Without a number of blocks, ptxas may save registers for more of them than is good.
+    // Without a number of blocks ptxas may save registers for too many of them.
     let blocks = lowering.info.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
     match planned.roles {
@@ -92,9 +92,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering
 }
 
-/// For who looks at the schedule.
-
-/// The state before the first op.
+/// Returns the state before the first op.
 pub fn start<'m>(
     module: &'m Module,
     entry: &Entry,
@@ -128,7 +126,7 @@ pub fn start<'m>(
     }
 }
 
-/// Lowers an entry; the errors name every op that has no lowering.
+/// Lowers an entry. The errors name every op without a lowering.
 pub fn lower<'m>(
     module: &'m Module,
     entry: &Entry,
@@ -154,9 +152,9 @@ pub fn lower<'m>(
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
     whole_product::merge(&mut function);
-    // Products plan their registers themselves: for one block.
+    // Kernels with MMAs plan their registers for one block.
     if !multiplies && options.occupancy.is_none() {
-        // ptxas keeps generic addresses in more registers than there are in the text.
+        // ptxas needs more registers for generic addresses than the text has.
         let spare = if generic { GENERIC_SPARE } else { 0 };
         function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes, spare));
     }
@@ -186,22 +184,24 @@ pub fn lower<'m>(
     })
 }
 
-/// Registers that a kernel with generic addresses gets beyond those that it needs.
+/// Additional registers of a kernel with generic addresses.
 const GENERIC_SPARE: u32 = 16;
 
-/// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
+/// Returns the requested number of blocks, limited so that a thread has three quarters of its live
+/// registers.
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
     let needed = pressure::live_registers(function) * 3 / 4;
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
+/// Queries of the planned schedule, and the lowering of partitions.
 impl<'m> Lowering<'m> {
-    /// What could not be lowered.
+    /// Returns the diagnostics of ops that could not be lowered.
     pub fn problems(&self) -> &[Diagnostic] {
         &self.report.errors
     }
 
-    /// The tensor maps that the kernel count.
+    /// Returns the tensor maps that are kernel parameters.
     #[cfg(any(test, feature = "_suite"))]
     pub fn maps(&self) -> Vec<TensorMap> {
         self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
@@ -215,7 +215,7 @@ impl<'m> Lowering<'m> {
         &self.schedule
     }
 
-    /// Tile blocks that fit on a multiprocessor, as far as that is known before there is code.
+    /// Returns the number of tile blocks per multiprocessor, as far as it is known without code.
     pub fn blocks(&self, body: BlockId) -> u32 {
         if self.schedule.warp_spec.is_some() {
             return self.info.blocks_of_roles();
@@ -261,7 +261,7 @@ impl<'m> Lowering<'m> {
         kinds
     }
 
-    /// Plans what the agents of the kernel do.
+    /// Plans and verifies the schedule.
     pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
         self.schedule = Rc::new(self.info.schedule(body, roles, &self.smem.memory));
         if self.info.bands > 1
@@ -269,7 +269,7 @@ impl<'m> Lowering<'m> {
         {
             return self.report.errors.push(Diagnostic::new(problem, None));
         }
-        // What is only costed was made, and checked, or will be.
+        // A schedule for the cost model alone is verified when it is lowered.
         if cfg!(debug_assertions)
             && !self.plan_only
             && let Err(problem) = self.info.verify_schedule(body, &self.schedule)
@@ -279,13 +279,13 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Lowers the program of an agent.
+    /// Lowers the sequence of a partition.
     pub fn run(&mut self, acts: WarpRole) {
         let agent = self.schedule.partition(acts).map(|agent| agent.body);
         self.sequence(agent.expect("an agent of the schedule"));
     }
 
-    /// Lowers a body once for each role.
+    /// Lowers the partitions of a kernel with warp specialization.
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
         let (warps, groups) = (self.info.inference.num_warps as u32, self.info.teams);
         let bands = self.info.bands;
@@ -324,7 +324,7 @@ impl<'m> Lowering<'m> {
             return Ok(());
         }
         if self.info.crews() > 1 {
-            // What depends on the number of a thread is another thing in a group.
+            // Thread indices depend on the consumer group.
             self.values.thread_indices = ThreadIndexCache::default();
         }
         let before = self.values.snapshot();
@@ -348,7 +348,7 @@ impl<'m> Lowering<'m> {
         self.consumers(&before, (tid, blocks));
         self.values.restore(&before);
         self.sync.role = WarpRole::Producer;
-        // That is in registers of theirs.
+        // The registers of these values belong to the consumers.
         let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
         (pipelines.uniform, pipelines.data_partition) = (None, None);
         self.b.place(producer);
@@ -364,7 +364,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// The programs of the groups of consumers.
+    /// Lowers the sequences of the consumer groups.
     pub fn consumers(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
         let (threads, groups) = (self.info.inference.num_warps as u32 * WARP, self.info.teams);
         if self.info.crews() == 1 {
@@ -372,7 +372,7 @@ impl<'m> Lowering<'m> {
         }
         self.b.threads_of_team = threads;
         if groups == 1 {
-            // All bands run the same code.
+            // All data partitions execute the same code.
             self.consume(tid, blocks);
             self.b.threads_of_team = 0;
             return;
@@ -391,7 +391,7 @@ impl<'m> Lowering<'m> {
         self.b.threads_of_team = 0;
     }
 
-    /// The program of the consumers.
+    /// Lowers the sequence of the consumers.
     pub fn consume(&mut self, tid: Operand, blocks: u32) {
         self.reallocate_registers(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
@@ -410,7 +410,7 @@ impl<'m> Lowering<'m> {
         self.b.trap();
     }
 
-    /// Consumers take the registers that the producer gives up.
+    /// Moves registers from the producer to the consumers (`setmaxnreg`).
     pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
         let (at_entry, more) = self.info.registers(blocks);
         let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);

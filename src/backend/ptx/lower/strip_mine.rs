@@ -15,7 +15,7 @@ use crate::backend::ptx::schedule::{StripMine, StripRole};
 use crate::ir::{OpId, Opcode, Value};
 
 impl Lowering<'_> {
-    /// Lowers a strip.
+    /// Lowers a strip-mined sequence.
     pub fn strip_mine(&mut self, strip: &StripMine) -> Lowered {
         let module = self.module;
         let mut accesses: HashMap<OpId, ViewAccess> = HashMap::new();
@@ -118,7 +118,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The operands of a value in a piece.
+/// Returns the registers of a value in a strip iteration.
 fn piece_of(
     value: Value,
     range: std::ops::Range<usize>,

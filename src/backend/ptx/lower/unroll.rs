@@ -10,15 +10,15 @@ use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, Ty};
 use crate::backend::ptx::schedule::SeqId;
 use crate::ir::BlockId;
 
-/// A loop whose rounds stand one after another.
+/// An unrolled loop.
 pub struct Unroll {
-    /// How many there are.
+    /// Unroll factor.
     pub factor: u32,
-    /// From the counter of the first one to that of the last.
+    /// Difference between the counters of the last and the first iteration of the unrolled body.
     pub span: i64,
 }
 
-/// Where a loop is, and where it goes.
+/// Registers and labels of a loop.
 pub struct LoopRegs<'a> {
     pub block: BlockId,
     pub body: SeqId,
@@ -27,14 +27,14 @@ pub struct LoopRegs<'a> {
     pub ty: Ty,
     pub upper: Operand,
     pub step: Operand,
-    /// Single unroll, of which one is to come.
+    /// Remainder loop. At least one iteration is left there.
     pub head: Label,
-    /// Behind the loop.
+    /// After the loop.
     pub end: Label,
 }
 
 impl Lowering<'_> {
-    /// The rounds in a row, as long as there are so many. One round at least is to come, here and at `head`.
+    /// Emits the unrolled loop. At least one iteration is left, here and at `head`.
     pub fn unrolled_iterations(&mut self, unroll: &Unroll, regs: &LoopRegs<'_>, round: &mut dyn FnMut(&mut Self)) {
         let &LoopRegs { counter, ty, step, head, end, .. } = regs;
         let all = self.b.new_label();
@@ -55,10 +55,10 @@ impl Lowering<'_> {
         self.b.bra_if(enough, false, all, true);
     }
 
-    /// Goes on to the next counter. Is there a round for it?
+    /// Advances the counter. Returns whether the iteration exists.
     pub fn next_iteration(&mut self, regs: &LoopRegs<'_>) -> Reg {
         let &LoopRegs { counter, ty, upper, step, .. } = regs;
-        // The next counter may not exceed the type: compare what is left instead.
+        // The next counter may overflow its type: the rest of the range is compared.
         let left = self.b.sub(ty, upper, counter);
         let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
         let after = self.b.add(ty, counter, step);
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         more
     }
 
-    /// Are so many rounds to come? One is.
+    /// Returns whether enough iterations for the unrolled body are left. At least one is.
     fn has_full_unroll(&mut self, unroll: &Unroll, regs: &LoopRegs<'_>) -> Reg {
         let left = self.b.sub(regs.ty, regs.upper, regs.counter);
         self.b.setp(Cmp::Gt, unsigned(regs.ty), left, unroll.span)

@@ -6,12 +6,14 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::ir::OpId;
 
-/// Bytes of the widest access.
+/// Bytes of the widest vector access.
 const WIDEST: usize = 16;
 
 impl Lowering<'_> {
-    /// A load whose tile the copy engine has brought to the stage that is held: reads it. That stays where it is said
-    /// (`volatile`): ptxas would fetch early what then stands in registers.
+    /// Loads an auxiliary tile from the acquired stage.
+    ///
+    /// The loads are `volatile`: otherwise ptxas hoists them, and their results are in registers
+    /// for longer than necessary.
     pub fn load_aux(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
         let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;

@@ -25,11 +25,12 @@ use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Value};
 use crate::layout::Layout;
 
-/// Mask of the blocks that a shared box is written to: both.
+/// Multicast mask: both blocks of the cluster.
 const BOTH: u32 = 0b11;
 
 impl Lowering<'_> {
-    /// After an op of the producer: computes it for the peer, and compares what decides about loads.
+    /// Computes an op of the producer for the peer block, too, and compares its results if loads
+    /// depend on them.
     pub fn compute_for_peer(&mut self, id: OpId) -> Lowered {
         if self.sync.role != WarpRole::Producer
             || !self.sync.multicast().is_some_and(|multicast| multicast.peer_ops.contains(&id))
@@ -47,7 +48,8 @@ impl Lowering<'_> {
         self.as_peer(|lowering| lowering.nested_op(id))
     }
 
-    /// Of those among these values that decide about loads: are they the peer's?
+    /// Emits comparisons with the peer block for those of the values that are indices of multicast
+    /// loads.
     fn compare_with_peer(&mut self, values: &[Value]) -> Lowered {
         let Some(multicast) = self.sync.multicast() else { return Ok(()) };
         let decides = |value: &&Value| multicast.multicast_loads.values().any(|deciding| deciding.contains(value));
@@ -61,12 +63,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A scalar of this block, and of its peer.
+    /// Returns a scalar of this block and of its peer.
     fn of_both_blocks(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
         Ok((self.scalar(value)?, self.as_peer(|lowering| lowering.scalar(value))?))
     }
 
-    /// At the head of a loop of the producer: where the peer is.
+    /// Computes the loop counter of the peer block, at the head of a loop of the producer.
     pub fn counter_of_peer(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
         if self.sync.role != WarpRole::Producer
             || !self.sync.multicast().is_some_and(|multicast| multicast.outer_loops.contains(&id))
@@ -83,7 +85,8 @@ impl Lowering<'_> {
         self.compare_with_peer(&[arg])
     }
 
-    /// Before the roles part: do the blocks of a pair go round their outermost loops equally often?
+    /// Compares the trip counts of the outermost loops in both blocks of a cluster, before the
+    /// warps branch by role.
     pub fn compare_trip_counts(&mut self, body: BlockId, roles: &WarpSpecialization) -> Lowered {
         let Some(multicast) = &roles.multicast else { return Ok(()) };
         let module = self.module;
@@ -109,7 +112,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Lowers something with the peer's place in the grid.
+    /// Lowers with the grid coordinate of the peer block.
     fn as_peer<T>(&mut self, lower: impl FnOnce(&mut Self) -> Lowered<T>) -> Lowered<T> {
         let cached = std::mem::take(&mut self.values.conversions);
         self.swap_peer_tiles();
@@ -126,7 +129,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// The producer's copies of a load that may be shared. `peer`: the rank of the other block of the pair.
+    /// Issues the multicast loads of a tile if the indices are equal in both blocks, else the loads
+    /// of this block alone.
+    ///
+    /// `peer` is the rank of the peer block in the cluster.
     pub fn issue_multicast(
         &mut self,
         load: &TmaLoad,
@@ -156,7 +162,7 @@ impl Lowering<'_> {
         let route = LoadRoute { cluster: true, multicast, policy: None };
         for boxes in load.boxes.chunks(CLUSTER_SIZE as usize) {
             let (first, last) = (&boxes[0], &boxes[boxes.len() - 1]);
-            // The first of the two where the peer's rank is 0, the other one where it is 1.
+            // The first box if the rank of the peer is 0, the second one if it is 1.
             let mut choose = |of: &dyn Fn(&TmaBox) -> i64, base: Operand| {
                 let (first, last) = (of(first), of(last));
                 let base = self.b.add(Ty::S32, base, first);
@@ -183,7 +189,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The producer's copies of a load for this block. `cluster`: it is one of a cluster.
+    /// Issues the TMA loads of a tile for this block. `cluster`: the kernel has clusters.
     pub fn issue_loads(&mut self, load: &TmaLoad, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
         let op = self.module.op(load.load);
         let map = self.tensor_map_address(&load.map);
@@ -195,7 +201,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Indices that decide whether a load is shared; `None` if it never is.
+    /// Returns the indices on which the multicast of a load depends; `None` if the load is never
+    /// multicast.
     pub fn multicast_indices(roles: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
         roles.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
     }

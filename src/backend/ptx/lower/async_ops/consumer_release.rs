@@ -10,7 +10,9 @@
 use crate::backend::ptx::lower::{Lowered, Lowering};
 
 impl Lowering<'_> {
-    /// Gives back stages that only regions have used, or that were lent to a store: the boxes of a warp have been read then.
+    /// Releases the acquired stages of these channels, which no pending MMA reads.
+    ///
+    /// A stage that was a staging buffer is released after the TMA store of the warp has read it.
     pub fn release_channels(&mut self, channels: &[u32]) -> Lowered {
         if self
             .schedule

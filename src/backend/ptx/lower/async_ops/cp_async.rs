@@ -12,25 +12,26 @@ use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::OpId;
 
-/// The registers of a cp_async pipeline.
+/// Registers of a multistage loop.
 pub struct CpAsyncState {
     pipeline: Rc<CpAsyncPlan>,
     slab: Buffer,
-    /// Byte offset of the stage that is computed on, and of the one that is filled.
+    /// Byte offset of the stage that is read, and of the stage that is written.
     compute: Reg,
     fill: Reg,
     thread: Vec<Operand>,
 }
 
 impl CpAsyncState {
-    /// Do threads copy their own elements, and no others?
+    /// Returns true if all copies are thread-private: each thread reads the elements that it has
+    /// copied.
     pub fn is_thread_private(&self) -> bool {
         self.pipeline.is_thread_private()
     }
 }
 
 impl Lowering<'_> {
-    /// A load whose elements their threads have copied: reads them.
+    /// Loads the thread-private elements of a tile from their stage.
     pub fn load_thread_private(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
         let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
@@ -54,7 +55,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Fills the first stages: `counter` is the first value of the loop counter.
+    /// Emits the prologue: copies of the first stages. `counter` is the first value of the loop
+    /// counter.
     pub fn start_cp_async(
         &mut self,
         id: OpId,
@@ -94,14 +96,15 @@ impl Lowering<'_> {
         Ok(cp_async)
     }
 
-    /// Is there an iteration after the one that exists, with so much left of the range? By what is left, since counters
-    /// beyond the range may not exist in their type.
+    /// Returns whether the next iteration exists, and the rest of the range. The rest is compared,
+    /// because a counter beyond the range may overflow its type.
     fn next_exists(&mut self, exists: Reg, left: Operand, step: Operand, ty: Ty) -> (Reg, Operand) {
         let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
         (self.b.and(Ty::Pred, exists, more).reg(), self.b.sub(ty, left, step))
     }
 
-    /// At the head of an iteration: its stage is there, and all threads are done with the one before.
+    /// Waits for the stage of this iteration, at its head. All threads have finished the previous
+    /// iteration.
     pub fn advance_cp_async(&mut self, cp_async: &CpAsyncState) {
         self.b.cp_async_wait(cp_async.pipeline.stages as u32 - 2);
         if cp_async.pipeline.async_mma {
@@ -121,7 +124,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where threads find their own elements in this iteration.
+    /// Computes the addresses of the thread-private elements of this iteration.
     fn locate_private_tiles(&mut self, cp_async: &CpAsyncState) {
         let copies = cp_async.pipeline.copies.iter().zip(&cp_async.thread);
         for (copy, &thread) in copies.filter(|(copy, _)| copy.thread_private) {
@@ -134,8 +137,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// At the end of an iteration, or at its head where threads copy their own elements: the stage of the iteration
-    /// before is filled anew.
+    /// Copies the tiles of a later iteration to the stage of the previous one.
+    ///
+    /// This is at the end of an iteration, or at its head if all copies are thread-private.
     pub fn refill_cp_async(
         &mut self,
         id: OpId,
@@ -158,14 +162,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// On the way out of the loop: its products have landed.
+    /// Waits for the MMAs of the loop, at its exit.
     pub fn wait_mmas_of_cp_async(&mut self, cp_async: &CpAsyncState) {
         if cp_async.pipeline.async_mma {
             self.wait_all_mmas();
         }
     }
 
-    /// After the loop: nothing is on its way any more.
+    /// Waits for all copies, after the loop.
     pub fn stop_cp_async(&mut self, cp_async: CpAsyncState) {
         self.b.cp_async_wait(0);
         for copy in &cp_async.pipeline.copies {
@@ -174,7 +178,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Issues the copies of the iteration with this counter, if there is one; a group either way.
+    /// Issues the copies of the iteration with this counter, if it exists. The copy group is
+    /// committed in either case.
     fn copy_stage(&mut self, id: OpId, cp_async: &CpAsyncState, counter: Operand, exists: Reg) -> Lowered {
         let skip = self.b.new_label();
         self.b.bra_if(exists, true, skip, true);

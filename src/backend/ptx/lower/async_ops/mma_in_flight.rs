@@ -8,33 +8,35 @@ use crate::backend::ptx::lower::state::sync_state::{InFlightMma, ReleaseBarrier,
 use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};
 
-/// In a block with more products than so many no block of code ends amid them: what one of them waits for runs beside the others, and
-/// ptxas finds no registers for several that are in mma where a block ends.
+/// Greatest number of MMA groups in a basic block for which waits split this block.
+///
+/// With more groups ptxas has no registers for accumulators in flight at the end of a basic block.
 const FEW_PRODUCTS: usize = 2;
 
-/// A product that stays in mma over the back edge of a loop, accumulating in place, or several that are issued together.
+/// Registers of a loop-carried MMA group, which accumulates in place.
 pub struct CarriedMmaRegs {
-    /// The carried values that it accumulates on.
+    /// Block arguments with the accumulators.
     arguments: Vec<Value>,
-    /// Its results, which are carried on.
+    /// Results of the MMAs: the operands of the terminator.
     results: Vec<Value>,
-    /// The loop's results.
+    /// Results of the loop.
     loop_results: Vec<Value>,
-    /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
+    /// A register for the address of each stage to release, and whether the stage is for both
+    /// blocks of a cluster.
     releases: Vec<(Reg, bool)>,
-    /// The user's place of the product.
+    /// Source location of the MMA.
     loc: u32,
 }
 
 impl Lowering<'_> {
-    /// Notes products that have been issued, the last of them by this op.
+    /// Adds an issued MMA group to the queue. `last` is its last op.
     pub fn push_mma(&mut self, last: OpId, results: Vec<Value>, releases: Vec<StageRelease>) {
         let issued = if self.mmas_in_block(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
         let place = self.module.op(last).loc.0;
         self.sync.mmas.in_flight.push(InFlightMma { results, releases, issued_at: issued, loc: place });
     }
 
-    /// How many products stand in a block with this one; those that belong together are one.
+    /// Returns the number of MMA groups in the block of this MMA.
     fn mmas_in_block(&self, product: OpId) -> usize {
         let Some(block) = self.info.op_blocks[product.index()] else { return 0 };
         let products = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
@@ -42,7 +44,7 @@ impl Lowering<'_> {
         last.len()
     }
 
-    /// A wait for products.
+    /// Lowers a wait for MMAs.
     pub fn mma_wait(&mut self, wait: &MmaWait) {
         if wait.defer_release {
             return self.wait_mmas_here(wait.pending, true);
@@ -58,7 +60,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits for the turn of this group to work; `late`: with the late wait for products that comes next.
+    /// Waits for the order barrier of exponentials; if `late`, together with the next sunk MMA
+    /// wait.
     pub fn exp_order_wait(&mut self, late: bool) {
         match late {
             true => self.sync.mmas.sunk_order_wait = true,
@@ -66,7 +69,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A wait for streamed tiles.
+    /// Waits for the tiles of a channel, or notes a sunk wait.
     pub fn consumer_wait_step(&mut self, wait: &ConsumerWait) {
         match wait.sunk {
             true => self.sync.mmas.sunk_stage_waits.push_back(wait.channel as usize),
@@ -74,7 +77,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Registers for what products that stay in mma have to give back.
+    /// Allocates registers for the releases of loop-carried MMAs.
     pub fn start_carried(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<CarriedMmaRegs> {
         let module = self.module;
         let body = module.op(id).regions[0];
@@ -97,12 +100,12 @@ impl Lowering<'_> {
         carried_mmas
     }
 
-    /// At the head of a loop: the products of the iteration before may still be running.
+    /// Puts the loop-carried MMAs of the previous iteration into the queue, at the head of a loop.
     pub fn enter_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
         self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.arguments)).collect();
     }
 
-    /// At the end of a body: notes what is to be given back in the next iteration.
+    /// Copies the addresses of stages that the next iteration releases, at the end of the body.
     pub fn close_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
         for carried in carried_mmas {
             let mma = self.sync.mmas.in_flight.iter().find(|mma| mma.results == carried.results);
@@ -119,7 +122,7 @@ impl Lowering<'_> {
         self.sync.mmas.in_flight.clear();
     }
 
-    /// On the way out of a loop: the products of its last iteration may still be running.
+    /// Puts the loop-carried MMAs of the last iteration into the queue, at the exit of a loop.
     pub fn leave_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
         self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.loop_results)).collect();
     }

@@ -13,7 +13,7 @@ use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, StageCount};
 use crate::ir::Flag;
 
-/// The iterations of a group: where its counter begins, how far apart they are, and whether there is one.
+/// Iterations of a ping-pong group: first counter, step, and whether there is one.
 pub struct PingPongRange {
     pub first: Operand,
     pub step: Operand,
@@ -21,7 +21,7 @@ pub struct PingPongRange {
 }
 
 impl Lowering<'_> {
-    /// Before a loop whose iterations are range: those of this group.
+    /// Computes the iterations of this group, before a ping-pong loop.
     pub fn begin_pingpong(
         &mut self,
         deal: &PingPong,
@@ -35,7 +35,7 @@ impl Lowering<'_> {
             .enumerate()
             .map(|(pipeline, count)| self.stages_of_iteration(pipeline, count))
             .collect::<Lowered<_>>()?;
-        // The first point is the first group's: there is no phase before.
+        // Group 0 enters first: its order barriers have no earlier phase to wait for.
         let first = Operand::from(u32::from(index == 0));
         self.sync.group.phases = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
@@ -44,14 +44,14 @@ impl Lowering<'_> {
             return Ok(PingPongRange { first: lower, step: twice, is_some: some });
         }
         self.skip_peer_iteration();
-        // The second counter may not exceed the type: compare what is left instead.
+        // The second counter may overflow its type: the rest of the range is compared.
         let left = self.b.sub(ty, upper, lower);
         let second = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
         let some = self.b.and(Ty::Pred, some, second).reg();
         Ok(PingPongRange { first: self.b.add(ty, lower, step), step: twice, is_some: some })
     }
 
-    /// Stages of a pipeline that an iteration count, but for what brings it to the same stage and parity.
+    /// Returns the number of stages that an iteration consumes, modulo two rounds of the pipeline.
     fn stages_of_iteration(&mut self, pipeline: usize, count: &StageCount) -> Lowered<Operand> {
         let module = self.module;
         let period = 2 * self.sync.num_stages(pipeline);
@@ -74,7 +74,8 @@ impl Lowering<'_> {
         self.b.sub(ty, value, whole)
     }
 
-    /// Goes past the stages of an iteration of the other group.
+    /// Advances all pipelines past the stages of the next iteration, which belongs to the other
+    /// group.
     pub fn skip_peer_iteration(&mut self) {
         for pipeline in 0..self.sync.group.stages_per_iteration.len() {
             let count = self.sync.group.stages_per_iteration[pipeline];
@@ -82,7 +83,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits until the other group has passed this point in the iteration before.
+    /// Waits until the other group has arrived at this order point in the previous iteration.
     pub fn pingpong_wait(&mut self, point: OrderPoint) {
         let Some(&parity) = self.sync.group.phases.get(point as usize) else { return };
         let barrier = self.order_mbarrier(point, self.sync.group.index);
@@ -91,7 +92,7 @@ impl Lowering<'_> {
         self.b.mov_to(parity, next);
     }
 
-    /// The other group has this point in the next iteration.
+    /// Arrives at an order point, so that the other group can pass it in the next iteration.
     pub fn pingpong_arrive(&mut self, point: OrderPoint) {
         let Some(leader) = self.sync.warp_leader() else { return };
         if point == OrderPoint::SideEffects && self.schedule.sends().next().is_some() {

@@ -11,7 +11,7 @@ use crate::backend::ptx::lower::state::sync_state::{
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
-    /// One thread prepares all barriers of the pipelines.
+    /// Initializes the mbarriers of all pipelines and order points, in one thread.
     pub fn init_barriers(&mut self, pipelines: &[StageBuffers], roles: &WarpSpecialization, warps: u32) {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
@@ -57,7 +57,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits for a free stage, and has the loads of a channel copied there.
+    /// Acquires an empty stage, and issues the loads of a channel.
     pub fn produce(&mut self, channel: usize) -> Lowered {
         self.remark_channel(channel);
         let (barrier, stage) = self.producer_acquire(channel);
@@ -76,8 +76,10 @@ impl Lowering<'_> {
         result
     }
 
-    /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
-    /// then on nobody writes into the shared memory of this block, nor tells it anything.
+    /// Waits until the consumers of both blocks have released all stages, before the producer of a
+    /// cluster ends.
+    ///
+    /// After that no other block accesses the shared memory of this block.
     pub fn drain_pipelines(&mut self) {
         let Some(pipelines) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else {
             return;

@@ -20,23 +20,23 @@ use crate::dtype::DType;
 use crate::ir::{Opcode, Value};
 use crate::layout::Layout;
 
-/// A store that the engine does.
+/// A TMA store with its operands.
 #[derive(Clone)]
 struct StoreRegs<'a> {
     plan: &'a TmaStore,
-    /// The layout in which the value is there.
+    /// Layout of the stored value.
     layout: Layout,
     map: TensorMap,
     elem: DType,
-    /// The tile's dimensions in the order of a box.
+    /// Tile dimensions in the order of the box, innermost first.
     axes: Vec<usize>,
     writes: Writes,
-    /// What the places of its boxes are counted from.
+    /// Base address of the staging buffer.
     base: Operand,
 }
 
 impl Lowering<'_> {
-    /// Has the maps of stores fetched, so that the first store does not wait for its map.
+    /// Prefetches the tensor maps of stores.
     pub fn prefetch_store_maps(&mut self) -> Lowered {
         let schedule = std::rc::Rc::clone(&self.schedule);
         let mut stores: Vec<&TmaStore> = schedule.sends().collect();
@@ -56,13 +56,13 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The map of a store.
+    /// Returns the tensor map of a store.
     fn store_map(&self, plan: &TmaStore) -> Lowered<TensorMap> {
         self.info.sent_map(plan.op, &plan.tile).ok_or_else(|| SCHEDULE_MISMATCH.to_owned())
     }
 
-    /// `store_view_tko` or `atomic_red_view_tko` by the engine. Returns false, and emits nothing, if the schedule has no
-    /// boxes for it.
+    /// Lowers `store_view_tko` or `atomic_red_view_tko` to TMA. Returns false, and emits nothing,
+    /// if the schedule has no buffer for it.
     pub fn tma_store(&mut self, plan: &TmaStore) -> Lowered<bool> {
         let view = self.module.op(plan.op).operand_group("view")[0];
         let layout = self.schedule.layout(plan.layout).clone();
@@ -94,7 +94,8 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// A store by the engine, in so many parts, of which so many fit at a time.
+    /// Emits a store of the whole tile block in `count` parts, of which `slots` fit into the
+    /// buffer.
     fn store_by_cta(&mut self, store: &StoreRegs<'_>, [count, slots]: [u32; 2]) -> Lowered {
         let parts = StoreSplit { count, in_flight: slots, bytes: store.plan.tile.bytes() / count };
         let op = self.module.op(store.plan.op);
@@ -114,7 +115,7 @@ impl Lowering<'_> {
             let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
             self.write_part(store, &slots, part, place, Operand::Imm(0));
             self.b.fence_proxy(ProxyFence::AsyncShared);
-            // The barrier also says that the slot of the next part has been read.
+            // The next barrier also orders the read of the buffer that the next part overwrites.
             if parts.in_flight > 1 && (parts.in_flight..parts.count).contains(&(part + 1)) {
                 self.b.bulk_wait(parts.in_flight - 2, true);
             }
@@ -126,7 +127,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A store of which each warp does its part.
+    /// Emits a store in which each warp writes and issues its own boxes.
     fn store_by_warps(&mut self, store: &StoreRegs<'_>, staging: &StagingBuffer) -> Lowered {
         let op = self.module.op(store.plan.op);
         let StagingBuffer { buffer: place, split: parts, .. } = staging;
@@ -139,7 +140,7 @@ impl Lowering<'_> {
             let start = self.linear_in_warp(&images);
             *coord = self.b.add(Ty::S32, *coord, start);
         }
-        // The same lane each time, and ptxas knows that it is one.
+        // ptxas knows that one lane is elected.
         let issuer = self.b.elect();
         let issues = self.issue_predicate(view, index, issuer)?;
         let warps: Vec<u32> =
@@ -147,7 +148,7 @@ impl Lowering<'_> {
         let warp = self.linear_in_warp(&warps);
         let first = place.offset + self.sync.group.index * (place.bytes / self.info.teams);
         let store = &StoreRegs { base: self.staging_of_partition(store.base, place.bytes), ..store.clone() };
-        // The copies of this warp that read its place are its own, and so are those to the same elements.
+        // The previous copies from this buffer, and to the same elements, were issued by this warp.
         self.tma_store_wait()?;
         self.b.bar_warp_sync();
         for part in 0..parts.count {
@@ -167,7 +168,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Writes the registers of a part to shared memory, at the offset of the warp.
+    /// Writes the registers of one part to shared memory, at the offset of the warp.
     fn write_part(&mut self, store: &StoreRegs<'_>, slots: &[Operand], part: u32, place: Buffer, warp: Operand) {
         let thread = self.linear_in_thread(&store.writes.thread);
         let thread = self.b.xor(Ty::B32, thread, warp);
@@ -207,8 +208,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// True for the issuer, if the tile is in the index space: the engine does not take stores that are far outside
-    /// of the array.
+    /// Returns a predicate: the thread is the issuer, and the tile is in the index space. TMA
+    /// rejects stores far outside of the array.
     fn issue_predicate(&mut self, view: Value, indices: &[Value], issuer: Reg) -> Lowered<Reg> {
         let partition = self.partition(view)?;
         let mut issues = issuer;
@@ -224,7 +225,7 @@ impl Lowering<'_> {
         Ok(issues)
     }
 
-    /// The thread that issues copies those of a part as one group.
+    /// Issues the copies of one part as one bulk group.
     fn issue_part(
         &mut self,
         store: &StoreRegs<'_>,

@@ -6,8 +6,9 @@ use crate::backend::ptx::lower::state::sync_state::TryWaitState;
 use crate::backend::ptx::schedule::Step;
 
 impl Lowering<'_> {
-    /// At the head of a loop with these steps nothing of what it looks ahead for has been state, but where the first stage is; behind
-    /// it nobody asks.
+    /// Allocates the registers of the try-waits of a loop, or forgets them after the loop.
+    ///
+    /// At the head, the next stage is known, and no try-wait has succeeded.
     pub fn init_try_wait(&mut self, steps: &[Step], begins: bool) {
         for step in steps {
             let &Step::ConsumerTryWait(channel) = step else { continue };
@@ -26,7 +27,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Finds out where the next stage of a channel is, and asks whether its tiles have arrived.
+    /// Computes the address of the next stage of a channel, and tests its full barrier.
     pub fn try_wait(&mut self, channel: usize) {
         let Some(state) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.try_wait[channel]) else {
             return;

@@ -18,7 +18,7 @@ const CLAIMED: u32 = 1;
 const COMPLETE: u32 = 2;
 
 impl Lowering<'_> {
-    /// `assert`.
+    /// Lowers `assert`.
     pub fn assert(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (condition, args) = (op.group(0)[0], op.group(1));
@@ -27,7 +27,7 @@ impl Lowering<'_> {
         }
         let layout = self.info.inference.natural_or_default(condition);
         let holds = self.get(condition, &layout)?;
-        // Before the branch: bringing them may take all threads.
+        // Values are materialized before the branch, because conversions may need all threads.
         let mut values: Vec<Rc<[Operand]>> = Vec::with_capacity(args.len());
         for &arg in args {
             values.push(match self.info.inference.num_elements(arg) {
@@ -39,7 +39,7 @@ impl Lowering<'_> {
         let all = self.all_true(&holds);
         let done = self.b.new_label();
         self.b.bra_if(all, false, done, false);
-        // The first element of this thread that is false, and what belongs to it.
+        // The first false element of this thread, and the values of the message for it.
         let first = self.b.fresh(RegClass::B32);
         let shown: Vec<Reg> = args.iter().map(|&arg| self.b.fresh(repr::class(self.info.element_type(arg)))).collect();
         for (slot, &hold) in holds.iter().enumerate().rev() {
@@ -76,7 +76,7 @@ impl Lowering<'_> {
         all
     }
 
-    /// Claims the note, unless another thread has it, and writes it.
+    /// Claims the note, unless another thread has claimed it, and writes it.
     fn write_note(
         &mut self,
         element: Operand,
@@ -116,7 +116,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The type as which a register is stored whole: elements lie in its low bits.
+/// Returns the type of a store of the complete register: elements are in its low bits.
 fn note_ty(dtype: DType) -> Ty {
     match repr::class(dtype) {
         RegClass::B64 => Ty::B64,

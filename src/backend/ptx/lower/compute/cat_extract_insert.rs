@@ -17,14 +17,14 @@ use crate::backend::ptx::schedule::ConversionPlan;
 use crate::ir::OpId;
 use crate::layout::{Conversion, Layout};
 
-/// A condition that may be known.
+/// A condition, constant if known.
 #[derive(Clone, Copy)]
 enum Condition {
     Known(bool),
     Register(Reg),
 }
 
-/// A block of a tile: its extents, and its number along each axis.
+/// A block of a tile: its extents, and its index along each axis.
 struct Block<'a> {
     layout: &'a Layout,
     part: &'a [i64],
@@ -32,12 +32,12 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The number of the block that an image leads to, along an axis.
+    /// Returns the block index, along an axis, of an element index.
     fn number(&self, image: u32, axis: usize) -> u32 {
         block_number(self.layout, self.part, image, axis)
     }
 
-    /// Axis and bit of the block number that this image of a plain layout changes.
+    /// Returns axis and bit of the block index that a basis of the layout changes.
     fn bit(&self, image: u32) -> Option<(usize, u32)> {
         (0..self.part.len()).find_map(|axis| match self.number(image, axis) {
             0 => None,
@@ -47,7 +47,7 @@ impl Block<'_> {
 }
 
 impl Lowering<'_> {
-    /// `cat`.
+    /// Lowers `cat`.
     pub fn cat(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let layout = self.info.inference.accesses[&id].clone();
@@ -65,14 +65,15 @@ impl Lowering<'_> {
                 pairs.map(|(&first, &second)| self.b.select(class, upper, second, first)).collect()
             }
         };
-        // As the elements are in memory: neighbours are packed, accessed and computed together.
+        // Registers are sorted by memory order, so that adjacent elements are packed and accessed
+        // together.
         let (layout, sources) = in_order(&joined);
         let slots = sources.into_iter().map(|source| slots[source]).collect();
         self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
-    /// Is this bit of the thread number set?
+    /// Returns a predicate: this bit of the thread number is set.
     fn thread_bit(&mut self, bit: usize) -> Reg {
         let tid = self.b.special(Special::TidX);
         let field = self.b.and(Ty::B32, tid, 1u32 << bit);
@@ -83,7 +84,7 @@ impl Lowering<'_> {
         values.iter().map(|&value| self.scalar(value)).collect()
     }
 
-    /// `extract`.
+    /// Lowers `extract`.
     pub fn extract(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
@@ -124,7 +125,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Of registers that differ in the block those of the block that is asked for.
+    /// Selects the registers of the block from those that differ in the block index.
     fn registers_of_block(
         &mut self,
         block: &Block<'_>,
@@ -156,7 +157,7 @@ impl Lowering<'_> {
         Condition::Register(self.b.setp(Cmp::Ne, Ty::B32, field, 0))
     }
 
-    /// The lane like this one that holds elements of the block.
+    /// Returns the lane that holds the corresponding elements of the block.
     fn lane_of_block(&mut self, block: &Block<'_>) -> Operand {
         let mut mask = 0u32;
         let mut lane = Operand::Imm(0);
@@ -178,7 +179,8 @@ impl Lowering<'_> {
         self.b.or(Ty::B32, kept, lane)
     }
 
-    /// The threads that hold elements of the block, of replicas one.
+    /// Returns a predicate: this thread holds elements of the block, and is the first of its
+    /// replicas.
     fn owner_of_block(&mut self, block: &Block<'_>) -> Reg {
         let images = thread_images(block.layout);
         let mut owner = self.owner_of(replica_bits(block.layout));
@@ -199,7 +201,7 @@ impl Lowering<'_> {
         owner.expect("warps tell blocks apart")
     }
 
-    /// `insert`.
+    /// Lowers `insert`.
     pub fn insert(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
@@ -247,7 +249,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Are the elements of a register, whose part of the block numbers this is, in the block?
+    /// Returns a condition: the elements of a register with these block indices are in the block.
     fn is_in_block(&mut self, block: &Block<'_>, threads: &[Operand], registers: &[u32]) -> Condition {
         let mut all: Option<Reg> = None;
         for ((&thread, &register), &index) in threads.iter().zip(registers).zip(&block.index) {

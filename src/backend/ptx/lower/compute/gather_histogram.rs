@@ -19,7 +19,7 @@ use crate::ir::{OpId, Value};
 use crate::layout::{Layout, Side};
 
 impl Lowering<'_> {
-    /// `gather`.
+    /// Lowers `gather`.
     pub fn gather(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
@@ -41,7 +41,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Positions from 0 to below `extent`: of those outside the nearest one.
+    /// Clamps positions to the range from 0 to `extent` - 1.
     fn clamp_positions(&mut self, positions: Value, at: Vec<Operand>, extent: i64) -> Vec<Operand> {
         let range = self.info.inference.facts.range(positions);
         if range.is_some_and(|range| range.lo >= 0 && range.hi < extent) {
@@ -54,7 +54,7 @@ impl Lowering<'_> {
         at.into_iter().map(clamp).collect()
     }
 
-    /// The elements at positions, from the lanes of the warp that have them.
+    /// Loads the elements at positions from other lanes of the warp.
     fn gather_by_shuffle(
         &mut self,
         dtype: DType,
@@ -80,7 +80,7 @@ impl Lowering<'_> {
                 left = all.collect();
                 self.report.remarks.shuffled += 1;
             }
-            // Each bit of the position halves what is left.
+            // Each bit of the position halves the candidates.
             for &(position, _) in &registers {
                 let bit = self.b.and(Ty::B32, at, 1i64 << position);
                 let is_second = self.b.setp(Cmp::Ne, Ty::B32, bit, 0);
@@ -95,7 +95,7 @@ impl Lowering<'_> {
         values
     }
 
-    /// The lane that has the element at a position; none where each lane has its own.
+    /// Returns the lane that has the element at a position; `None` if it is in the same lane.
     fn source_lane(&mut self, handing: &Handing, at: Operand) -> Option<Operand> {
         let lanes: Vec<(usize, usize)> = handing.lanes().collect();
         let mask = lanes.iter().map(|(_, lane)| 1u32 << lane).sum::<u32>();
@@ -104,7 +104,7 @@ impl Lowering<'_> {
         }
         let own = self.lane();
         let mut lane = self.b.and(Ty::B32, own, 31 & !mask);
-        // Neighbouring bits of both go together.
+        // Adjacent bits are moved together.
         for run in lanes.chunk_by(|(p, l), (q, m)| (p + 1, l + 1) == (*q, *m)) {
             let (position, first) = run[0];
             let bits = self.b.and(Ty::B32, at, ((1i64 << run.len()) - 1) << position);
@@ -117,7 +117,7 @@ impl Lowering<'_> {
         Some(lane)
     }
 
-    /// The elements at positions, from a copy of the tile in shared memory.
+    /// Loads the elements at positions from a copy of the tile in shared memory.
     fn gather_by_smem(
         &mut self,
         dtype: DType,
@@ -167,7 +167,7 @@ impl Lowering<'_> {
         Ok(values)
     }
 
-    /// `histogram`.
+    /// Lowers `histogram`.
     pub fn histogram(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);

@@ -19,16 +19,16 @@ use crate::backend::ptx::schedule::ReductionStep;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Opcode};
 
-/// Bits of infinity: those of a NaN are larger.
+/// Bits of infinity. The bits of a NaN are larger.
 const INFINITY: u32 = 0x7f80_0000;
-/// The bit of the sign.
+/// Sign bit.
 const SIGN: u32 = 0x8000_0000;
-/// Numbers of a thread that are worth the test behind them, as a power of two.
+/// Least number of elements per thread, as a power of two, for which the final test is profitable.
 const LEAST_BITS: usize = 4;
-/// Runs of instructions that depend on one another.
+/// Number of independent dependency chains.
 const CHAINS: usize = 3;
 
-/// How floats are compared as integers.
+/// Order of floats as integers.
 #[derive(Clone, Copy)]
 enum Extreme {
     Largest,
@@ -45,8 +45,9 @@ impl Extreme {
 }
 
 impl Lowering<'_> {
-    /// Does the first of these folds, as many as there are before warps meet, and says how many; none where that is
-    /// not for integers.
+    /// Lowers the reduction steps before the first cross-warp step with integers.
+    ///
+    /// Returns the number of these steps; 0 if the reduction is not suitable.
     pub fn reduce_minmax3(
         &mut self,
         body: BlockId,
@@ -92,7 +93,7 @@ impl Lowering<'_> {
         Ok(within)
     }
 
-    /// What a reduction with this body looks for, if integers find it sooner.
+    /// Returns the kind of a reduction with this body, if integer instructions are faster.
     fn minmax_of(&self, body: BlockId, partials: &ReductionPartials) -> Option<Extreme> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
@@ -109,7 +110,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The extremes of the bits: of all registers along the axis, then of these lanes.
+    /// Reduces the bits: all registers along the axis, then these lanes.
     fn minmax_of_bits(
         &mut self,
         extreme: Extreme,
@@ -148,7 +149,7 @@ impl Lowering<'_> {
         found
     }
 
-    /// One instruction on the last three of these, or on the last two.
+    /// Emits one instruction on the last three elements of a chain, or on the last two.
     fn minmax_step(&mut self, ty: Ty, chain: &mut Vec<Operand>) {
         let Some(first) = chain.pop() else { return };
         let Some(second) = chain.pop() else { return chain.push(first) };
@@ -159,7 +160,7 @@ impl Lowering<'_> {
         chain.push(self.b.int(IntOp::Max, ty, first, others));
     }
 
-    /// The bits of a number.
+    /// Returns the bits of a number.
     fn bits_of(&mut self, value: Operand) -> Operand {
         match value {
             Operand::Reg(reg) => reg.as_class(RegClass::B32).into(),
@@ -167,11 +168,13 @@ impl Lowering<'_> {
         }
     }
 
-    /// Holds in all lanes where one of these bits, in any lane, need not be those of the extreme.
+    /// Returns a predicate, equal in all lanes: the bits may differ from the float result in some
+    /// lane.
     fn is_inexact(&mut self, extreme: Extreme, found: &[Operand]) -> Reg {
         let mut most: Option<Operand> = None;
         for &bits in found {
-            // Where all went well the sign is known, and without it only a NaN is above infinity.
+            // For a correct result the sign is known. Without it only a NaN is greater than
+            // infinity.
             let bits = match extreme {
                 Extreme::Largest => bits,
                 Extreme::Smallest => self.b.xor(Ty::B32, bits, SIGN),

@@ -13,13 +13,13 @@ use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
 use crate::layout::{Conversion, Layout};
 
-/// An operand on its way to the instructions.
+/// Location of an MMA operand.
 enum MmaOperand {
     Buffer(Buffer),
     Smem(Operand),
-    /// In panels of so many rows, of which it has some.
+    /// Address of swizzle panels with this number of rows.
     SmemPanels(Operand, i64),
-    /// As f32 that have still to be rounded to tf32.
+    /// Address of f32 elements that have to be rounded to tf32.
     SmemF32(Operand),
     Registers(Rc<[Operand]>),
 }
@@ -37,12 +37,12 @@ impl MmaOperand {
 }
 
 impl Lowering<'_> {
-    /// Products that are issued together.
+    /// Lowers an MMA group.
     pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
         let module = self.module;
         let plan = |id: &OpId| self.info.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
-        // Accumulators that go through shared memory do so before operands lie there.
+        // Accumulators use shared memory before operands do.
         let mut registers: Vec<Option<Vec<Reg>>> = Vec::new();
         for (&id, plan) in members.iter().zip(&plans) {
             let moves = self.info.moves_accumulator(id, members, plan);
@@ -104,17 +104,18 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Rows of the panels in which a streamed tile stands.
+    /// Returns the panel rows of an operand tile in its stage.
     fn panel_rows_in_stage(&self, load: OpId) -> Option<i64> {
         Some(self.sync.pipelines.as_ref()?.warp_spec.operand_slot(load)?.panel_rows)
     }
 
-    /// Waits until what was written to shared memory can be read there, and takes its addresses.
+    /// Makes written operands visible to all threads, and computes their addresses.
     fn publish_operands(&mut self, operands: &mut [MmaOperand], asynchronous: bool) -> Lowered {
         let shared = |operand: &MmaOperand| if let MmaOperand::Buffer(buffer) = operand { Some(*buffer) } else { None };
         let count = operands.iter().filter_map(shared).count();
         if asynchronous && count > 0 {
-            // Each thread's fence comes before the threads meet: a meeting before it proves nothing to the tensor cores.
+            // The fence of each thread precedes the barrier. A fence after the barrier does not
+            // order writes of other threads for the tensor cores.
             self.b.fence_proxy(ProxyFence::AsyncShared);
             self.barrier()?;
         }
@@ -132,8 +133,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
-    /// threads, else in shared memory.
+    /// Converts an operand to its location in the plan.
+    ///
+    /// It stays in registers if the conversion needs no exchange between threads, else it is
+    /// written to shared memory.
     fn mma_operand(&mut self, value: Value, plan: &OperandPlan) -> Lowered<MmaOperand> {
         if let Some(load) = self.info.source_load(value)
             && let Some(&address) = self.values.staged.get(&self.module.op(load).results[0])
@@ -178,7 +181,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Elements in a wider float type that holds all of their values.
+    /// Converts elements to a wider float type, which is exact.
     fn widen_exactly(&mut self, slots: &[Operand], from: DType, to: DType) -> Lowered<Rc<[Operand]>> {
         let op = Op {
             code: Opcode::FToF,
@@ -193,7 +196,7 @@ impl Lowering<'_> {
         slots.iter().map(|&slot| scalar::lower(&mut self.b, &op, types, &[slot]).map_err(|e| e.0)).collect()
     }
 
-    /// The registers of all accumulators, of which some are `there`.
+    /// Returns the registers of all accumulators; `there` has those that exist already.
     fn accumulator_registers(
         &mut self,
         members: &[OpId],
@@ -217,15 +220,15 @@ impl Lowering<'_> {
         Ok(registers)
     }
 
-    /// Registers that hold the accumulator and take the result.
+    /// Returns the registers of the accumulator, which become those of the result.
     ///
-    /// A carried value of the loop around, or another product's result, whose only use this is, is
-    /// updated where it stands; anything else is copied, since its registers may be shared.
+    /// A carried value, or the result of another MMA, is updated in place if this is its only use.
+    /// Other values are copied, because their registers may be shared.
     fn accumulator_of(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
         let class = repr::class(self.module.dtype(acc));
         let in_place = self.info.adds_in_place(id);
         let slots = match &self.values.tiles[acc.index()] {
-            // Products that run on their own add up in order: what is still on its way may be added to.
+            // Asynchronous MMAs accumulate in order: an accumulator may still be in flight.
             Some(tile) if in_place && plan.is_asynchronous() => tile.slots.clone(),
             _ => self.get(acc, &plan.acc)?,
         };

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::ir::OpId;
 
 impl Lowering<'_> {
-    /// `pack` and `unpack`.
+    /// Lowers `pack` and `unpack`.
     pub fn pack_or_unpack(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
@@ -20,7 +20,8 @@ impl Lowering<'_> {
         let groups = grouped(&layout, &bits);
         let mut slots = Vec::with_capacity(groups.num_registers() * parts as usize);
         for group in 0..groups.num_registers() {
-            // The group's number among the register bits that are left, and its elements among the others.
+            // The index of the group in the remaining register bits, and its elements in the other
+            // bits.
             let mut rest = group;
             let mut base = 0;
             for bit in (0..layout.register_images().len()).filter(|bit| !bits.contains(bit)) {
@@ -38,7 +39,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Neighbouring elements as 32-bit words, the first in the low bits.
+    /// Packs adjacent elements into 32-bit words, the first one in the low bits.
     fn join_words(&mut self, dtype: DType, elements: &[Operand]) -> Vec<Operand> {
         let bits = packed_bits(dtype);
         if bits >= 32 {
@@ -58,7 +59,7 @@ impl Lowering<'_> {
         words
     }
 
-    /// The `count` elements that these words hold.
+    /// Extracts `count` elements from words.
     fn split_words(&mut self, dtype: DType, words: &[Operand], count: u32, out: &mut Vec<Operand>) {
         let bits = packed_bits(dtype);
         for number in 0..count {

@@ -12,10 +12,10 @@ use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
 
-/// Values of one call.
+/// Values per call.
 const MOST_VALUES: usize = 32;
 
-/// Where a number to be printed is.
+/// Location of a printed number.
 #[derive(Clone, Copy)]
 enum ArgLocation {
     Register(Operand),
@@ -23,16 +23,16 @@ enum ArgLocation {
     Shared(u32),
 }
 
-/// What one thread will print next.
+/// Calls that one thread executes next.
 #[derive(Default)]
 struct Pending {
     format: String,
     values: Vec<(ArgLocation, DType)>,
-    /// Calls that are complete.
+    /// Complete calls.
     calls: Vec<(String, Vec<(ArgLocation, DType)>)>,
-    /// Tiles that have to be in shared memory, and where.
+    /// Tiles that are stored to shared memory, and their offsets.
     tiles: Vec<(Value, u32)>,
-    /// Bytes that they take.
+    /// Bytes of these tiles.
     bytes: u32,
 }
 
@@ -52,17 +52,17 @@ impl Pending {
     }
 }
 
-/// A tile whose elements are stored row-major.
+/// A tile that is stored in row-major order.
 struct Elements {
     tile: Tile,
     dtype: DType,
-    /// Number of the first element within the tile, by thread.
+    /// Element index of the first register, by thread.
     thread: Operand,
     owner: Option<Reg>,
 }
 
 impl Lowering<'_> {
-    /// `print_tko`.
+    /// Lowers `print_tko`.
     pub fn print(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".to_owned()) };
@@ -110,7 +110,7 @@ impl Lowering<'_> {
         self.emit_calls(&mut pending)
     }
 
-    /// Brings the tiles of a message to shared memory, and prints it.
+    /// Stores the tiles of a message to shared memory, and emits the calls.
     fn emit_calls(&mut self, pending: &mut Pending) -> Lowered {
         let Pending { calls, tiles, .. } = {
             pending.end_call();
@@ -142,7 +142,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Only the first thread goes on here.
+    /// Branches all threads but the first one to the returned label.
     fn branch_others(&mut self) -> Label {
         let skip = self.b.new_label();
         let thread = self.b.special(Special::TidX);
@@ -156,7 +156,7 @@ impl Lowering<'_> {
         self.b.bar_warp_sync();
     }
 
-    /// A number as `vprintf` takes it.
+    /// Returns a number as argument of `vprintf`.
     fn argument(&mut self, place: ArgLocation, dtype: DType, buffer: Buffer) -> Operand {
         let value = match place {
             ArgLocation::Register(operand) => operand,
@@ -183,7 +183,8 @@ impl Lowering<'_> {
         Ok(Elements { tile: Tile { layout, slots }, dtype: self.info.element_type(value), thread, owner })
     }
 
-    /// Stores the elements of a tile row-major, or those of one part of it, to `start` of a buffer.
+    /// Stores the elements of a tile, or of one part of it, in row-major order to `start` of a
+    /// buffer.
     fn store_elements(&mut self, elements: &Elements, buffer: Buffer, start: u32, part: Option<Reg>) {
         let (ty, bytes) = (repr::memory_ty(elements.dtype), elements.dtype.storage_bits() / 8);
         let mut stored = vec![false; elements.tile.layout.num_elements()];
@@ -258,8 +259,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The format of the 32 elements from element `number` on. What stands before the first of them depends on how many
-    /// rows of how many axes end there.
+    /// Returns the format of 32 elements from element `number` on.
+    ///
+    /// The separator before the first element depends on the number of rows that end there, along
+    /// each axis.
     fn part_text(&mut self, shape: &[i64], conversion: &str, number: Operand) -> Reg {
         let format = |before: String| {
             let mut format = before;
@@ -275,7 +278,7 @@ impl Lowering<'_> {
         let text = self.b.copy(text, RegClass::B64);
         let count: i64 = shape.iter().product();
         let mut period = MOST_VALUES as i64 * 2;
-        // Periods of rows are powers of two.
+        // Row lengths are powers of two.
         while period <= count {
             if period == count || separator(shape, period as usize) != separator(shape, period as usize / 2) {
                 let before = if period == count { String::new() } else { separator(shape, period as usize) };
@@ -290,7 +293,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What stands before element `index` (row-major) of a tile, inside of its outer brackets where `index` is not 0.
+/// Returns the separator before element `index` (row-major): the closing and opening brackets.
 fn separator(shape: &[i64], index: usize) -> String {
     if index == 0 {
         return "[".repeat(shape.len());

@@ -12,19 +12,19 @@ use crate::backend::ptx::schedule::ReductionStep;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
-/// A reduction that has seen some of its slots; its combiner commutes.
+/// A reduction over strip iterations. Its combiner is commutative.
 pub struct StripReduction {
     id: OpId,
     layout: Layout,
     axis: AxisBits,
-    /// Slots of a piece differ in so many of the lowest register bits.
+    /// Number of the lowest register bits in which the registers of a strip iteration differ.
     piece_bits: usize,
-    /// What is combined so far, one value an operand, in the slots that the bits off the axis tell apart.
+    /// Accumulated values, one for each operand, by the register bits off the axis.
     slots: Vec<Option<Vec<Operand>>>,
 }
 
 impl StripReduction {
-    /// The bits of a slot's number that are off the axis, side by side.
+    /// Returns the register bits off the axis, compressed to adjacent bits.
     fn kept_bits(&self, slot: usize) -> usize {
         let images = self.layout.register_images().iter().enumerate();
         let kept = images.filter(|&(_, &image)| self.axis.coordinate(image) == 0);
@@ -33,7 +33,7 @@ impl StripReduction {
 }
 
 impl Lowering<'_> {
-    /// `reduce`.
+    /// Lowers `reduce`.
     pub fn reduce(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
@@ -46,7 +46,7 @@ impl Lowering<'_> {
         self.reduce_partials(id, partials, axis)
     }
 
-    /// What is left to do of a reduction.
+    /// Lowers the remaining steps of a reduction.
     fn reduce_partials(&mut self, id: OpId, mut partials: ReductionPartials, axis: AxisBits) -> Lowered {
         let module = self.module;
         let op = module.op(id);
@@ -73,7 +73,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A reduction whose operands come piece by piece, each of so many slots.
+    /// Begins a reduction whose operands are computed by strip iterations of `piece` registers.
     pub fn begin_strip_reduction(&self, id: OpId, piece: usize) -> StripReduction {
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         StripReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }
     }
 
-    /// Takes the operands' slots from `start` on, one list an operand.
+    /// Accumulates the registers of a strip iteration from `start` on, one list for each operand.
     pub fn reduce_strip(&mut self, running: &mut StripReduction, start: usize, values: Vec<Vec<Operand>>) -> Lowered {
         let body = self.module.op(running.id).regions[0];
         let axis = running.axis;
@@ -105,7 +105,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The pieces are all there.
+    /// Completes a reduction after the last strip iteration.
     pub fn end_strip_reduction(&mut self, running: StripReduction) -> Lowered {
         let mut partials = self.empty_partials(running.id, &running.layout);
         partials.images.keep_off(running.axis);

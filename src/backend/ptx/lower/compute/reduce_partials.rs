@@ -11,8 +11,10 @@ use crate::dtype::DType;
 use crate::ir::{BlockId, Op, OpId, Opcode, Sign};
 use crate::layout::Layout;
 
-/// Partial results on their way to the result: one list of slots for each operand, and the images of
-/// the hardware bits that still tell elements apart (0 once they do not).
+/// Partial results of a reduction: a list of registers for each operand.
+///
+/// The bases have those bits of register, lane and warp numbers that still distinguish elements; 0
+/// for reduced bits.
 pub struct ReductionPartials {
     pub dtypes: Vec<DType>,
     pub slots: Vec<Vec<Operand>>,
@@ -20,13 +22,14 @@ pub struct ReductionPartials {
 }
 
 impl ReductionPartials {
-    /// The values of all operands in one slot.
+    /// Returns the values of all operands in one register.
     pub fn at(&self, slot: usize) -> Vec<Operand> {
         self.slots.iter().map(|slots| slots[slot]).collect()
     }
 }
 
 impl Lowering<'_> {
+    /// Returns partial results without registers, for the operands of a reduction.
     pub fn empty_partials(&self, id: OpId, layout: &Layout) -> ReductionPartials {
         let operands = &self.module.op(id).operands;
         ReductionPartials {
@@ -36,7 +39,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The body of a reduction on one pair of values an operand: `left` has the lower coordinates.
+    /// Lowers the combiner of a reduction on a pair of values for each operand. `left` has the
+    /// lower coordinates.
     pub fn combine(&mut self, body: BlockId, left: &[Operand], right: &[Operand]) -> Lowered<Vec<Operand>> {
         let module = self.module;
         let block = module.block(body);
@@ -57,7 +61,7 @@ impl Lowering<'_> {
         Ok(results)
     }
 
-    /// Combines the slots that differ in the register bit with this bit of the coordinate.
+    /// Combines registers that differ in the register bit of this coordinate bit.
     pub fn reduce_registers(
         &mut self,
         body: BlockId,
@@ -82,8 +86,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines so many bits of the lane's number by one instruction, where one operand of 32 bits is reduced by one op, and
-    /// what the other bits tell apart are replicas that count for nothing.
+    /// Reduces this number of lane bits by one `redux.sync` instruction, if there is one for the
+    /// combiner.
+    ///
+    /// The other lane bits must distinguish replicas only. Returns false if nothing was emitted.
     pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut ReductionPartials, lanes: usize) -> bool {
         let Some((how, ty)) = self.redux_of(body) else { return false };
         if !self.info.folds_at_once(body, &partials.dtypes, (lanes, &partials.images)) {
@@ -96,7 +102,7 @@ impl Lowering<'_> {
         true
     }
 
-    /// The combination of `redux` that a region of one op does.
+    /// Returns the `redux.sync` operation of a combiner with one op.
     fn redux_of(&self, body: BlockId) -> Option<(ReduxOp, Ty)> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
@@ -112,14 +118,14 @@ impl Lowering<'_> {
         })
     }
 
-    /// Is the lane's bit set?
+    /// Returns a predicate: this bit of the lane number is set.
     pub fn lane_bit(&mut self, lane: usize) -> Reg {
         let tid = self.b.special(Special::TidX);
         let field = self.b.and(Ty::B32, tid, 1u32 << lane);
         self.b.setp(Cmp::Ne, Ty::B32, field, 0)
     }
 
-    /// The values, one an operand, of the lane that differs in one bit.
+    /// Returns the values of the lane that differs in one bit.
     fn from_other_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: usize) -> Vec<Operand> {
         let mut theirs = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
@@ -131,14 +137,15 @@ impl Lowering<'_> {
         theirs
     }
 
-    /// For each operand the one or the other value: `yes` where the condition holds.
+    /// Selects, for each operand, `yes` if the condition is true.
     fn select_values(&mut self, dtypes: &[DType], condition: Reg, yes: &[Operand], no: &[Operand]) -> Vec<Operand> {
         let values = yes.iter().zip(no).zip(dtypes);
         values.map(|((&yes, &no), &dtype)| self.b.select(repr::class(dtype), condition, yes, no)).collect()
     }
 
-    /// Combines the slots of two lanes that differ in one bit, each lane those of one half: of the slots that the
-    /// register bit with this bit of the coordinate tells apart.
+    /// Combines registers of two lanes that differ in one bit; each lane combines one half.
+    ///
+    /// The halves differ in the register bit of this coordinate bit.
     pub fn split_lane(
         &mut self,
         body: BlockId,
@@ -173,7 +180,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines each slot with that of the lane that differs in one bit.
+    /// Combines each register with that of the lane that differs in one bit.
     pub fn reduce_lane(
         &mut self,
         body: BlockId,

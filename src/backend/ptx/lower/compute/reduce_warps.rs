@@ -8,24 +8,26 @@ use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::BlockId;
 
-/// Parts of rows in shared memory, of one operand: side by side within a row.
+/// Partial results of one operand in shared memory. Those of one row are adjacent.
 struct CrossWarpBuffer {
     buffer: Buffer,
-    /// Bytes from the start of a slot to the thread's row, by thread-number bit.
+    /// Bytes from the start of a register's range to the row of the thread, by bit of the thread
+    /// number.
     row: Vec<u32>,
     slot_bytes: u32,
     dtype: DType,
 }
 
-/// Fewer parts than this are cheaper to read with one or two wide accesses in every thread.
+/// Least number of partial results per row for which lanes share the loads.
 const LEAST_PARTS_FOR_LANES: usize = 8;
 
 impl Lowering<'_> {
-    /// Combines the partial results of the warps that differ in these warp bits (lowest coordinate bit
-    /// first): every warp stores its part, all meet, and every warp combines the parts of its elements.
+    /// Combines the partial results of warps that differ in these warp bits, lowest coordinate bit
+    /// first.
     ///
-    /// A slot has a row for each combination of the other bits that tell elements apart, and the parts
-    /// of a row side by side, so that a thread reads them with wide accesses.
+    /// Every warp stores its results, and after a barrier every warp combines the results of its
+    /// elements. A register has one row for each combination of the other bits that distinguish
+    /// elements. The results of a row are adjacent, so that a thread loads them by vector accesses.
     pub fn reduce_warps(
         &mut self,
         body: BlockId,
@@ -79,15 +81,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// Lanes that could each take one of the parts: replicas of each other, whose exchange costs less than
-    /// that every thread reads and combines all parts.
+    /// Returns the lanes that load one partial result each.
+    ///
+    /// They are replicas of each other, and a shuffle is cheaper than loading all results in every
+    /// thread.
     fn lanes_for_parts(&self, partials: &ReductionPartials, parts: usize) -> Option<Vec<usize>> {
         let replicas = (0..partials.images.lane.len()).filter(|&lane| partials.images.lane[lane] == 0);
         let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect();
         (parts >= LEAST_PARTS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
     }
 
-    /// Each lane reads one part of its row; shuffles combine them.
+    /// Loads one partial result of the row in each lane, and combines them by shuffles.
     fn combine_by_lanes(
         &mut self,
         body: BlockId,
@@ -117,7 +121,7 @@ impl Lowering<'_> {
         lanes.iter().try_for_each(|&lane| self.reduce_lane(body, partials, lane, ordered))
     }
 
-    /// Every thread reads all parts of its rows.
+    /// Loads and combines all partial results of a row in every thread.
     fn combine_by_threads(
         &mut self,
         body: BlockId,
@@ -149,7 +153,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `count` neighbouring elements of shared memory in accesses of up to 16 bytes.
+    /// Loads `count` adjacent elements from shared memory in accesses of up to 16 bytes.
     fn read_row(&mut self, dtype: DType, count: usize, addr: &Addr) -> Vec<Operand> {
         let size = vector_access::run_bytes(dtype, 1) as usize;
         let wide = (16 / size).min(count);

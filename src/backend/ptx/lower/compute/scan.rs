@@ -14,7 +14,7 @@ use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::ir::OpId;
 
 impl Lowering<'_> {
-    /// `scan`.
+    /// Lowers `scan`.
     pub fn scan(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
@@ -81,7 +81,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The lane before this one along the axis (behind it, if reversed); any for the first one.
+    /// Returns the previous lane along the axis (the next one, if reversed). The result is
+    /// arbitrary for the first lane.
     fn previous_lane(&mut self, first: usize, count: usize, reverse: bool) -> Operand {
         let lane = self.lane();
         let step = 1u32 << first;
@@ -89,7 +90,8 @@ impl Lowering<'_> {
         self.with_lane_field(lane, moved, first, count)
     }
 
-    /// What comes before each run where the axis goes on over registers alone: the runs before it, of all lanes.
+    /// Returns the carry-in of each chain, if the axis has no warp bits: the total of earlier
+    /// chains over all lanes.
     fn carries_of_registers(
         &mut self,
         scan: &Scan,

@@ -8,48 +8,48 @@ use crate::dtype::DType;
 use crate::ir::BlockId;
 use crate::layout::Layout;
 
-/// Is there something, in this thread?
+/// Condition under which a partial result exists in a thread.
 #[derive(Clone, Copy)]
 pub enum Predicate {
-    /// In none.
+    /// In no thread.
     Never,
     /// In all threads.
     Always,
-    /// Where this is true.
+    /// In threads where this is true.
     Reg(Reg),
 }
 
-/// A value of each operand that may not be there.
+/// A partial result that may not exist.
 pub struct ScanPartial {
-    /// One for each operand.
+    /// One value for each operand.
     pub values: Vec<Operand>,
-    /// Are they there?
+    /// Condition under which the values exist.
     pub holds: Predicate,
 }
 
-/// One scan on its way.
+/// A scan that is being lowered.
 pub struct Scan {
     pub body: BlockId,
     /// Element types of the operands.
     pub dtypes: Vec<DType>,
-    /// The layout of all of them.
+    /// Layout of all operands.
     pub layout: Layout,
     /// The axis.
     pub axis: AxisBits,
-    /// Which bits run along it.
+    /// Bits of register, lane and warp numbers along the axis.
     pub order: ScanOrder,
-    /// From the last element on?
+    /// The scan starts at the last element.
     pub reverse: bool,
-    /// The slots of each operand.
+    /// Registers of each operand.
     pub slots: Vec<Vec<Operand>>,
 }
 
-/// A run: the slots in the order of the scan, and its place.
+/// A chain: its registers in scan order, and its position.
 pub struct ScanChain {
     pub slots: Vec<usize>,
-    /// Register bits that do not belong to the axis.
+    /// Register bits off the axis.
     pub row: usize,
-    /// Bits of the outer coordinate that registers give.
+    /// Register bits of the outer coordinate.
     pub outer: u32,
 }
 
@@ -64,7 +64,7 @@ impl Scan {
         }
     }
 
-    /// The register bits above the runs, with their position in the outer coordinate.
+    /// Returns the register bits of the outer coordinate, with their positions.
     fn outer_registers(&self) -> Vec<(usize, usize)> {
         let outer = self.order.outer.iter().enumerate();
         outer
@@ -72,7 +72,7 @@ impl Scan {
             .collect()
     }
 
-    /// All runs: those of a row one after another, in the order of the scan.
+    /// Returns all chains: those of a row are consecutive, in scan order.
     pub fn runs(&self) -> Vec<ScanChain> {
         let images = self.layout.register_images();
         let outer = self.outer_registers();
@@ -99,7 +99,7 @@ impl Scan {
 }
 
 impl Lowering<'_> {
-    /// What both parts are together, in this order.
+    /// Combines two partial results in this order.
     pub fn combine_partials(&mut self, scan: &Scan, left: ScanPartial, right: ScanPartial) -> Lowered<ScanPartial> {
         let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
         let either = |this: &mut Self, pred: Reg, yes: &[Operand], no: &[Operand]| -> Vec<Operand> {
@@ -126,14 +126,14 @@ impl Lowering<'_> {
         })
     }
 
-    /// The predicate that compares some bits of the thread number.
+    /// Returns a predicate that compares a bit field of the thread number.
     pub fn thread_field(&mut self, mask: u32, cmp: Cmp, value: u32) -> Predicate {
         let tid = self.b.special(Special::TidX);
         let field = self.b.and(Ty::B32, tid, mask);
         Predicate::Reg(self.b.setp(cmp, Ty::B32, field, value))
     }
 
-    /// The values of another lane.
+    /// Returns the values of another lane.
     pub fn from_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
         let mut results = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
@@ -144,7 +144,7 @@ impl Lowering<'_> {
         results
     }
 
-    /// `lane` with the field of the lanes along the axis taken from `other`.
+    /// Replaces the lane bits along the axis by those of `other`.
     pub fn with_lane_field(&mut self, lane: Operand, other: Operand, first: usize, count: usize) -> Operand {
         let mask = ((1u32 << count) - 1) << first;
         let taken = self.b.and(Ty::B32, other, mask);
@@ -152,12 +152,13 @@ impl Lowering<'_> {
         self.b.or(Ty::B32, taken, kept)
     }
 
-    /// Inclusive scans of one value a lane, over the `count` lowest lane bits along the axis.
+    /// Emits inclusive scans of one value per lane, over the `count` lowest lane bits along the
+    /// axis.
     pub fn scan_lanes(&mut self, scan: &Scan, values: &mut [Vec<Operand>], count: usize) -> Lowered {
         let first = scan.order.lanes.0;
         let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
         for step in 0..count {
-            // The half before this one ends with its last lane.
+            // The last lane of the lower half has its total.
             let (bit, below) = (1u32 << (first + step), ((1u32 << step) - 1) << first);
             let lane = self.lane();
             let source = if scan.reverse {

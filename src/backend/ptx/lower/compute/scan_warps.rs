@@ -10,7 +10,7 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 
 impl Lowering<'_> {
-    /// What comes before each run where warps meet.
+    /// Returns the carry-in of each chain, if the axis has warp bits.
     pub fn carries_of_warps(
         &mut self,
         scan: &Scan,
@@ -103,7 +103,7 @@ impl Lowering<'_> {
         Ok(parts)
     }
 
-    /// What comes before each segment: those before it in its row, of which each lane of a segment has a scanned total.
+    /// Returns the carry-in of each segment: the total of earlier segments of its row.
     fn before_segments(&mut self, scan: &Scan, read: &[Vec<Operand>], segments: usize) -> Lowered<Vec<ScanPartial>> {
         let (first, _) = scan.order.lanes;
         let mut parts = Vec::with_capacity(read.len());
@@ -129,7 +129,8 @@ impl Lowering<'_> {
         Ok(parts)
     }
 
-    /// What comes before each run in its segment: in the lane with the outer coordinate before its own.
+    /// Returns the carry-in of each chain within its segment, from the lane with the previous outer
+    /// coordinate.
     fn parts_of_lanes(&mut self, scan: &Scan, runs: &[ScanChain], read: &[Vec<Operand>]) -> Vec<ScanPartial> {
         let (first, _) = scan.order.lanes;
         let low = scan.order.low();

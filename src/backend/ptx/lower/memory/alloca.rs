@@ -8,7 +8,7 @@ use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Module, OpId, Opcode, Type};
 
-/// Bytes and alignment of such memory.
+/// Returns bytes and alignment of a block-local array.
 fn extent(module: &Module, id: OpId) -> Option<(u32, u32)> {
     let op = module.op(id);
     let Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } = module.ty(op.results[0]) else { return None };
@@ -22,7 +22,7 @@ fn extent(module: &Module, id: OpId) -> Option<(u32, u32)> {
 }
 
 impl Lowering<'_> {
-    /// Finds room for all such memory; reports what there is none for.
+    /// Allocates all block-local arrays, and reports those that do not fit.
     pub fn reserve_allocas(&mut self, body: BlockId) {
         let module = self.module;
         let mut all = Vec::new();
@@ -44,9 +44,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// `alloca`: the address.
+    /// Lowers `alloca` to the generic address of the array.
     pub fn alloca(&mut self, id: OpId) -> Lowered {
-        // What has no room has been reported.
+        // Arrays that do not fit are reported already.
         let Some(buffer) = self.smem.arrays.get(&id).copied() else { return Ok(()) };
         let place = self.b.add(Ty::U32, Operand::Smem, buffer.offset);
         let place = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), place);

@@ -11,11 +11,11 @@ use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, OpId};
 
-/// First target with additions of several neighbours at once.
+/// First target with vector additions.
 const WIDE_ADDITIONS: u32 = 90;
 
 impl Lowering<'_> {
-    /// `atomic_rmw_tko`.
+    /// Lowers `atomic_rmw_tko`.
     pub fn atomic_rmw(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) else {
@@ -50,7 +50,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `atomic_red_view_tko`.
+    /// Lowers `atomic_red_view_tko`.
     pub fn atomic_red_view(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) else {
@@ -74,7 +74,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `atomic_cas_tko`.
+    /// Lowers `atomic_cas_tko`.
     pub fn atomic_cas(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let layout = self.access_layout(id)?;
@@ -101,9 +101,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// After atomics that some lanes leave out. ptxas makes one addition of those that all lanes aim at one address, in a
-    /// region of its own; where that ends a branch of the program, ptxas 13.0 lets the lanes without leave both regions
-    /// at once but waits for them at the end of the inner one, for ever. With an instruction between the ends it does not.
+    /// Reconverges the warp after predicated atomics.
+    ///
+    /// Symptom: ptxas 13.0 combines atomics of a warp to one address in a region of its own. If
+    /// this region ends a branch of the program, lanes without an atomic leave both regions at
+    /// once, and the warp waits for them forever at the end of the inner region. Workaround: an
+    /// instruction between the ends.
     pub fn reconverge_warp(&mut self) {
         self.b.bar_warp_sync();
     }
@@ -114,7 +117,7 @@ impl Lowering<'_> {
         self.report.remarks.access(self.module, id, tile, Way::Threads { count, bytes, ragged: false });
     }
 
-    /// Something for each slot, with its address, its guard and its operands.
+    /// Calls `body` for each register, with its address, its guard and its operands.
     #[allow(clippy::type_complexity)]
     fn each_slot(
         &mut self,
@@ -132,7 +135,7 @@ impl Lowering<'_> {
         Ok(results)
     }
 
-    /// One atomic with its result: 0 where the guard does not hold.
+    /// Emits one atomic. Its result is 0 if the guard is false.
     fn atom(
         &mut self,
         mode: AtomicMode,
@@ -156,20 +159,20 @@ impl Lowering<'_> {
         Ok(self.b.bitcast(dst, repr::class(dtype)))
     }
 
-    /// Slots that one addition without result may cover.
+    /// Returns the number of registers that one reduction covers.
     fn vector_of_red(&self, mode: AtomicMode, access: &PointerAccess) -> usize {
         let together = !matches!(access.mask, Mask::Slots(_));
         if together && self.has_vector_add(mode, access.dtype) { access.vector } else { 1 }
     }
 
-    /// Can the target add several neighbours at once?
+    /// Returns true if the target can add vectors of this type.
     fn has_vector_add(&self, mode: AtomicMode, dtype: DType) -> bool {
         let adds = mode == AtomicMode::AddF && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-        // Wide ones are for global memory alone.
+        // Vector additions exist for global memory alone.
         adds && self.b.target.arch >= WIDE_ADDITIONS && self.smem.data_space == Space::Global
     }
 
-    /// Atomics without results, `width` neighbours at a time.
+    /// Emits reductions of `width` adjacent elements each.
     fn reds(
         &mut self,
         mode: AtomicMode,
@@ -185,7 +188,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// One atomic without result.
+    /// Emits one reduction: an atomic without result.
     pub fn red(
         &mut self,
         mode: AtomicMode,
@@ -215,7 +218,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Operation and type of the instruction.
+/// Returns operation and type of the instruction.
 pub fn form(mode: AtomicMode, dtype: DType) -> Lowered<(AtomOp, Ty)> {
     let wide = dtype.bits() == 64;
     let pick = |narrow: Ty, wide_ty: Ty| if wide { wide_ty } else { narrow };

@@ -6,12 +6,13 @@ use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::ir::OpId;
 
 impl Lowering<'_> {
-    /// How long caches should keep what an access to global memory touches, as an instruction of its order can say it.
+    /// Returns the cache hint of an access to global memory, as far as its memory order permits
+    /// one.
     pub fn cache_hint(&self, id: OpId) -> CacheHint {
         if self.smem.data_space != Space::Global {
             return CacheHint::None;
         }
-        // By number as the front end's `Cache`.
+        // Numbers of the front end's `Cache`.
         let is_weak = MemoryOrdering::of(self.module.op(id)).is_weak();
         match (self.info.hinted_number(id, "cache"), is_weak) {
             (Some(0), _) | (Some(3), false) => CacheHint::EvictFirst,

@@ -5,7 +5,7 @@ use crate::backend::ptx::inst::{Operand, RegClass};
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::ir::{Attr, AttrKind, ConstData, Global, Module, Op};
 
-/// The globals of a module as bytes.
+/// Returns the global symbols of a module as bytes.
 pub fn globals(module: &Module) -> Vec<GlobalArray> {
     let one = |global: &Global| {
         let ty = module.type_of(global.ty);
@@ -22,7 +22,7 @@ pub fn globals(module: &Module) -> Vec<GlobalArray> {
 }
 
 impl Lowering<'_> {
-    /// `get_global`: its address.
+    /// Lowers `get_global` to the address of the symbol.
     pub fn global_address(&mut self, op: &Op) -> Lowered {
         let Some(Attr::Text(name)) = op.attr(AttrKind::Text) else { return Err("a global without a name".to_owned()) };
         let mut globals = self.module.globals.iter();

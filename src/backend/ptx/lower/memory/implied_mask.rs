@@ -14,7 +14,7 @@ use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// A predicate that implies a mask in all elements of a thread that have this layout.
+    /// Returns a predicate that implies a mask in all elements of a thread.
     pub fn implies_all(&mut self, mask: Value, layout: &Layout) -> Lowered<Operand> {
         let mut all: Option<Operand> = None;
         for comparison in self.info.comparisons(mask).ok_or("a mask that nothing cheaper implies")? {
@@ -25,7 +25,7 @@ impl Lowering<'_> {
                     self.b.setp(Cmp::Gt, ty, bound, largest).into()
                 }
                 Comparison::Counting { value, bound } => {
-                    // The last register has the largest number, unless they wrap around on the way there.
+                    // The last register has the largest number, unless the numbers overflow.
                     let slots = self.rematerialize(value, layout)?;
                     let (first, last) = (slots[0], slots[slots.len() - 1]);
                     let bound = self.scalar(bound)?;
@@ -39,13 +39,13 @@ impl Lowering<'_> {
         Ok(all.unwrap_or(Operand::Imm(1)))
     }
 
-    /// Has everything that deferred ops of this one are made of at hand in this layout, so that no thread needs another
-    /// one for them.
+    /// Materializes the leaves of deferred ops in this layout, so that their computation needs no
+    /// other thread.
     pub fn materialize_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
         self.info.leaves_of(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
     }
 
-    /// The slots of a value, computed here as far as it was deferred.
+    /// Returns the registers of a value, and computes deferred ops here.
     pub fn rematerialize(&mut self, value: Value, layout: &Layout) -> Lowered<Rc<[Operand]>> {
         let Some(id) = self.info.deferred_op(value) else { return self.get(value, layout) };
         let mut operands = Vec::new();

@@ -11,17 +11,17 @@ use crate::dtype::DType;
 use crate::ir::Value;
 use crate::layout::Layout;
 
-/// The positions of a thread's elements along a dimension.
+/// Positions of the elements of a thread along an indexed dimension.
 pub struct IndexedAxis {
     axis: usize,
     layout: Layout,
     slots: Rc<[Operand]>,
-    /// Type of the positions: of the list, or of the array's indices if that is wider.
+    /// Type of the positions: that of the index tile, or of the array's indices if it is wider.
     ty: Ty,
 }
 
 impl IndexedAxis {
-    /// The position of the elements with this coordinate, as the list has it.
+    /// Returns the position of the elements with this coordinate.
     fn position(&self, coordinate: u32) -> Operand {
         let slot = (0..self.layout.num_registers()).find(|&slot| self.layout.element(slot, 0, 0) == coordinate);
         self.slots[slot.expect("the list has a position for each element")]
@@ -29,7 +29,7 @@ impl IndexedAxis {
 }
 
 impl Lowering<'_> {
-    /// The positions of the elements of each thread along the dimension that has them listed.
+    /// Materializes the positions along the indexed dimension.
     pub fn indexed_axis(
         &mut self,
         shape: &ViewShape,
@@ -50,7 +50,7 @@ impl Lowering<'_> {
         Ok(Some(IndexedAxis { axis, layout: list, slots, ty }))
     }
 
-    /// Is a listed position inside of the array?
+    /// Returns a predicate: a position is inside of the array.
     pub fn is_index_inside(&mut self, list: &IndexedAxis, tensor: &TensorView, coordinate: u32) -> Reg {
         let extent = tensor.extents[list.axis];
         let (unsigned, extent) = match (list.ty, tensor.wide) {
@@ -61,7 +61,8 @@ impl Lowering<'_> {
         self.b.setp(Cmp::Lt, unsigned, list.position(coordinate), extent)
     }
 
-    /// The base of the elements at a listed position, where that of the others is `base`.
+    /// Returns the base address of the elements at a position, relative to the address `base` of
+    /// position 0.
     pub fn indexed_address(
         &mut self,
         list: &IndexedAxis,

@@ -17,14 +17,14 @@ use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// Clears the copy of an array, if there is one.
+    /// Clears the privatized array, if there is one.
     pub fn clear_privatized(&mut self) {
         let Some(array) = self.schedule.privatized else { return };
         self.clear(Buffer { bytes: array.bytes(), ..array.buffer });
         self.emit_barrier();
     }
 
-    /// An atomic through the copy.
+    /// Lowers a privatized atomic.
     pub fn privatized_atomic(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let array = self.schedule.privatized.ok_or(SCHEDULE_MISMATCH)?;
@@ -71,8 +71,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The access of an atomic that goes through the copy; where all elements are replicated it needs neither addresses nor
-    /// masks.
+    /// Returns the access of a privatized atomic. Elements with replicated bins need neither
+    /// addresses nor masks.
     fn access_of_privatized(&mut self, id: OpId, layout: &Layout, anywhere: bool) -> Lowered<PointerAccess> {
         let mut access = PointerAccess {
             dtype: DType::I32,
@@ -91,8 +91,10 @@ impl Lowering<'_> {
         Ok(access)
     }
 
-    /// A predicate that implies that all elements of the thread are replicated, and none of them masked; none where nothing
-    /// cheaper than the mask itself does.
+    /// Returns a predicate that implies: all elements of the thread have replicated bins, and none
+    /// is masked.
+    ///
+    /// `None` if nothing is cheaper than the mask itself.
     fn all_replicated(&mut self, id: OpId, offsets: Value, layout: &Layout) -> Lowered<Option<Operand>> {
         let unmasked = match self.info.mask_of(id) {
             None => None,
@@ -109,13 +111,13 @@ impl Lowering<'_> {
             return Ok(Some(unmasked.unwrap_or(Operand::Imm(1))));
         }
         let slots = self.rematerialize(offsets, layout)?;
-        // NEAR is a power of two: a number has a bit from there on where one of those that it is made of has.
+        // `REPLICATED_BINS` is a power of two: the OR of numbers is below it if all of them are.
         let bits = slots.iter().copied().reduce(|a, b| self.b.or(Ty::B32, a, b)).unwrap_or(Operand::Imm(0));
         let replicated = self.b.setp(Cmp::Lt, Ty::U32, bits, REPLICATED_BINS).into();
         Ok(Some(unmasked.map_or(replicated, |unmasked| self.b.and(Ty::Pred, unmasked, replicated))))
     }
 
-    /// Does the atomic in shared memory if all elements have a copy there, and else in the array.
+    /// Updates shared memory if all elements have bins, else the array.
     fn update_any_bin(
         &mut self,
         access: &PointerAccess,
@@ -147,14 +149,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Bytes to this lane's copy of a replicated element.
+    /// Returns the byte offset of this lane's replica.
     fn replica_offset(&mut self, array: PrivatizedArray) -> Operand {
         let tid = self.b.special(Special::TidX);
         let copy = self.b.and(Ty::B32, tid, array.replicas - 1);
         self.b.shl(Ty::B32, copy, 2)
     }
 
-    /// Does the atomic in shared memory, at a byte offset for each slot.
+    /// Updates shared memory, at a byte offset for each register.
     fn update_at(
         &mut self,
         access: &PointerAccess,
@@ -174,7 +176,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Adds what the block has combined to the array, at its end.
+    /// Adds the privatized array to the array, at the end of the kernel.
     pub fn flush_privatized(&mut self) -> Lowered {
         let Some(array) = self.schedule.privatized else { return Ok(()) };
         self.for_op(array.first, |lowering| lowering.flush_bins(array))
@@ -184,7 +186,7 @@ impl Lowering<'_> {
         let base = self.scalar(array.array)?;
         self.barrier()?;
         let start = i64::from(array.buffer.offset);
-        // The lanes of a warp begin at different copies, so that they read from different banks.
+        // The lanes of a warp start at different replicas, which are in different banks.
         let tid = self.b.special(Special::TidX);
         self.each_part_by_threads(REPLICATED_BINS, 4, &mut |this, offset| {
             let row = this.b.mul(Ty::U32, offset, array.replicas);
@@ -212,7 +214,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Adds a word of the block to the element so many bytes (`offset` and `further`) into the array, unless it is zero.
+    /// Adds a word to the element at the byte offset `offset` + `further` of the array, unless the
+    /// word is 0.
     fn flush_word(&mut self, array: PrivatizedArray, base: Operand, offset: Operand, further: u32, word: Operand) {
         let far = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), offset);
         let place = self.b.add(Ty::S64, base, far);
@@ -221,7 +224,7 @@ impl Lowering<'_> {
         self.red(array.mode, DType::I32, (Sem::Relaxed, Scope::Gpu), &addr, Some(some), &[word]);
     }
 
-    /// What two words make together.
+    /// Combines two words.
     fn combine_words(&mut self, mode: AtomicMode, a: Operand, b: Operand) -> Operand {
         match mode {
             AtomicMode::Or => self.b.or(Ty::B32, a, b),

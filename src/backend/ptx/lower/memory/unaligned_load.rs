@@ -16,7 +16,7 @@ use crate::ir::Value;
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// The shift of a load at this index of a view, where it makes accesses wider.
+    /// Returns the misalignment of a load, if aligned vectors are wider than its own.
     pub fn misalignment_of(&self, shape: &ViewShape, index: &[Value], layout: &Layout) -> Option<Misalignment> {
         let module = self.module;
         let axis = contiguous_axis(module, shape).filter(|_| shape.sparse.is_none())?;
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         (elements > 0).then_some(Misalignment { axis, vector, elements })
     }
 
-    /// The slots of a range, out of the vectors around them.
+    /// Loads the registers of a range from aligned vectors.
     pub fn load_unaligned(
         &mut self,
         access: &mut ViewAccess,
@@ -59,7 +59,7 @@ impl Lowering<'_> {
         slots
     }
 
-    /// The vector that is so many elements after the one in which the slot's element lies.
+    /// Loads the vector `ahead` elements after the one that contains the element of a register.
     fn vector_around(
         &mut self,
         access: &mut ViewAccess,

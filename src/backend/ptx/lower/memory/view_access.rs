@@ -25,53 +25,54 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Padding, Rounding, Value};
 use crate::layout::Layout;
 
-/// Addresses of one thread in one tile that are too many to be held at once.
+/// Number of addresses per thread and tile from which on they are not all kept in registers.
 const MANY_ADDRESSES: usize = 32;
 
-/// The part of an access that all of its vectors share.
+/// Addresses and masks that the vectors of an access share.
 pub struct ViewAccess {
     partition: Partition,
     pub layout: Layout,
     pub mods: MemMods,
-    /// Bits that a load gives outside of the array.
+    /// Bits of elements outside of the array.
     pub otherwise: u64,
-    /// Address of the thread's element in slot 0 (B64).
+    /// Address of the element in register 0 of the thread (B64).
     base: Operand,
-    /// Where the array is, from the thread's coordinate, by tile dimension; none along those that the tile is promised to
-    /// be inside of.
+    /// Bounds checks by tile dimension, relative to the coordinate of the thread. `None` for
+    /// promised dimensions.
     checks: Vec<Option<BoundsCheck>>,
-    /// Elements inside the array from the start of the tile, by tile dimension, as the checks.
+    /// Number of elements inside from the start of the tile on, by tile dimension.
     inside: Vec<Option<Operand>>,
-    /// Positions along the dimension that has them listed.
+    /// Positions along the indexed dimension.
     list: Option<IndexedAxis>,
-    /// Slots of one vector.
+    /// Registers per vector.
     vector: usize,
-    /// A vector may be partly inside.
+    /// The axis along which a vector may be partly inside.
     pub ragged: Option<usize>,
-    /// The tile begins beside a vector.
+    /// Misalignment of the tile start.
     pub misalignment: Option<Misalignment>,
     offsets: HashMap<(usize, u32), Operand>,
     addresses: HashMap<Vec<u32>, Operand>,
     masks: HashMap<(usize, u32), Reg>,
     combined: HashMap<Vec<(usize, u32)>, Reg>,
-    /// Threads that write, where several hold the same element.
+    /// Predicate of the threads that write, if several hold the same element.
     pub owner: Option<Reg>,
-    /// Slots come a few at a time, with other work between them.
+    /// Registers are accessed by strip iterations, with other work between these.
     in_strips: bool,
 }
 
-/// How a tile begins beside a vector.
+/// Misalignment of a tile with respect to vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Misalignment {
-    /// The axis of the tile that is contiguous in memory.
+    /// The contiguous axis of the tile.
     pub axis: usize,
-    /// Elements of a vector.
+    /// Elements per vector.
     pub vector: usize,
-    /// Elements from the beginning of a vector to that of the tile; at least 1.
+    /// Elements from the start of a vector to the start of the tile; at least 1.
     pub elements: usize,
 }
 
 impl Lowering<'_> {
+    /// Computes the shared part of an access.
     pub fn access(
         &mut self,
         id: OpId,
@@ -109,7 +110,8 @@ impl Lowering<'_> {
             let thread = if tensor.wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), thread) } else { thread };
             let position = self.b.add(ty, bounds.start, thread);
             if bounds.before.is_some() && !tensor.wide {
-                // Far before the array, while other elements of the thread are inside: more than 31 bits.
+                // The start may be far before the array while other elements are inside: the
+                // product needs more than 31 bits.
                 let wide = self.b.mul_wide(Ty::S32, position, tensor.strides[dim]);
                 offset_before = Some(offset_before.map_or(wide, |sum| self.b.add(Ty::S64, sum, wide)));
             } else {
@@ -147,7 +149,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Slots of one vector, and the axis along which one may be partly inside.
+    /// Returns the registers per vector, and the axis along which a vector may be partly inside.
     fn vector_width(
         &self,
         shape: &ViewShape,
@@ -184,7 +186,8 @@ impl Lowering<'_> {
         Ok((vector, ragged))
     }
 
-    /// `base + offset * element size`, where `offset` counts elements, in 64 bits if it is `wide`.
+    /// Returns `base + offset * element size`. `offset` counts elements, and has 64 bits if it is
+    /// `wide`.
     fn element_address(&mut self, tensor: &TensorView, offset: Operand, wide: bool) -> Lowered<Operand> {
         let bits = tensor.elem.storage_bits();
         let bytes = if wide {
@@ -198,12 +201,12 @@ impl Lowering<'_> {
         Ok(self.b.add(Ty::S64, tensor.base, bytes))
     }
 
-    /// Address and mask of the vector that starts in this slot, for an asynchronous copy.
+    /// Returns address and mask of the vector that starts in a register, for an asynchronous copy.
     pub fn copy_source(&mut self, access: &mut ViewAccess, slot: usize) -> (Addr, Option<Reg>) {
         (self.address(access, slot), self.mask(access, slot, (0, 0)))
     }
 
-    /// The address of the element in this slot.
+    /// Returns the address of the element in a register.
     pub fn address(&mut self, access: &mut ViewAccess, slot: usize) -> Addr {
         let element = access.layout.element(slot, 0, 0);
         let tensor = Rc::clone(&access.partition.tensor);
@@ -223,9 +226,11 @@ impl Lowering<'_> {
         self.b.address(base, constant)
     }
 
-    /// The base plus coordinates along dimensions of run-time stride; each address is one sum away from
-    /// another one. In pieces it is one that was needed lately: of coordinates that are counted up, all but the lowest
-    /// bit. Else addresses of the first half would be held until the second one.
+    /// Returns the base address plus coordinates along dimensions with a run-time stride.
+    ///
+    /// Each address is the sum of another address and a step. By strips it is a recently used one:
+    /// the coordinates without their lowest bit. Otherwise addresses of the first half would be
+    /// live until the second half.
     fn dynamic_address(&mut self, access: &mut ViewAccess, coordinates: &[u32]) -> Operand {
         if let Some(&address) = access.addresses.get(coordinates) {
             return address;
@@ -265,8 +270,8 @@ impl Lowering<'_> {
         address
     }
 
-    /// The predicate under which the vector that starts so many elements after this slot's along an axis is inside (and
-    /// owned).
+    /// Returns the mask of a vector: `ahead` elements after a register along an axis, inside of the
+    /// array, and owned. `None` if the access is unconditional.
     pub fn mask(&mut self, access: &mut ViewAccess, slot: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
         let element = access.layout.element(slot, 0, 0);
         let checked = (0..access.checks.len()).filter(|&axis| access.checks[axis].is_some());
@@ -308,7 +313,7 @@ impl Lowering<'_> {
         mask
     }
 
-    /// True (for the whole block) if the tile is inside along this axis.
+    /// Returns a predicate, equal in the whole block: the tile is inside along this axis.
     pub fn is_whole_inside(&mut self, access: &ViewAccess, axis: usize) -> Reg {
         let inside = access.inside[axis].expect("only an axis that is checked is ragged");
         self.b.setp(Cmp::Ge, Ty::S32, inside, access.partition.tile[axis])
@@ -316,53 +321,54 @@ impl Lowering<'_> {
 }
 
 impl ViewAccess {
-    /// The positions along the dimension that has them listed.
+    /// Returns the positions along the indexed dimension.
     fn indexed_axis(&self) -> &IndexedAxis {
         self.list.as_ref().expect("a list along an axis that has one")
     }
 
-    /// Element by element from now on.
+    /// Accesses single elements from now on.
     pub fn use_single_elements(&mut self) {
         (self.vector, self.ragged) = (1, None);
     }
 
-    /// Accesses of a thread.
+    /// Returns the number of memory instructions per thread.
     pub fn num_instructions(&self) -> usize {
         let vector = if self.ragged.is_some() { 1 } else { self.vector };
         self.layout.num_registers() / vector
     }
 
-    /// Each of them says what an ordered access says.
+    /// Sets the memory order of each instruction.
     pub fn set_ordering(&mut self, begun: FencedAccess) {
         (self.mods.sem, self.mods.scope) = begun.semantics();
     }
 
-    /// The address of the first element, to change it.
+    /// Returns the address of the first element, for changes.
     pub fn base_mut(&mut self) -> &mut Operand {
         &mut self.base
     }
 
-    /// Slots of one vector.
+    /// Returns the registers per vector.
     pub fn vector(&self) -> usize {
         self.vector
     }
 
-    /// Type of the elements.
+    /// Returns the element type.
     pub fn element_type(&self) -> DType {
         self.partition.tensor.elem
     }
 
-    /// Extents of the tile.
+    /// Returns the extents of the tile.
     pub fn tile(&self) -> &[i64] {
         &self.partition.tile
     }
 
-    /// The number, in the tile, of the element in this slot of the first thread.
+    /// Returns the element index of a register in the first thread.
     pub fn element_of(&self, slot: usize) -> u32 {
         self.layout.element(slot, 0, 0)
     }
 
-    /// Slots will be asked for a few at a time, in order. That matters where a thread has many addresses.
+    /// Prepares accesses by strip iterations, in order. This matters if a thread has many
+    /// addresses.
     pub fn use_strips(&mut self) {
         let Partition { tensor, tile, dim_map, .. } = &self.partition;
         let moves = |image: u32| {
@@ -373,19 +379,20 @@ impl ViewAccess {
         self.in_strips = 1 << bits >= MANY_ADDRESSES;
     }
 
-    /// What the accesses of a thread are, for people.
+    /// Returns the summary of the access for remarks.
     pub fn summary(&self) -> Way {
         let count = (self.layout.num_registers() / self.vector) as u32;
         Way::Threads { count, bytes: self.vector_bytes(), ragged: self.ragged.is_some() }
     }
 
-    /// Bytes of one vector.
+    /// Returns the bytes of one vector.
     pub fn vector_bytes(&self) -> u32 {
         vector_access::run_bytes(self.partition.tensor.elem, self.vector)
     }
 
-    /// Runs `body` on the path that accesses single elements. What either path computes is forgotten:
-    /// it need not have been taken.
+    /// Runs `body` with accesses to single elements.
+    ///
+    /// Values of either path are forgotten, because the path may not have been executed.
     pub fn element_by_element<T>(&mut self, body: impl FnOnce(&mut ViewAccess) -> T) -> T {
         self.forget();
         let vector = std::mem::replace(&mut self.vector, 1);
@@ -403,7 +410,7 @@ impl ViewAccess {
     }
 }
 
-/// The bits that a load gives outside of the array.
+/// Returns the bits of elements outside of the array.
 fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
     let value = match padding {
         None | Some(Padding::Zero) => return 0,

@@ -11,11 +11,11 @@ use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::ir::OpId;
 
-/// What is done for a vector: with its slots, its address and its mask.
+/// Function of a vector: its registers, address and mask.
 type EachVector<'a> = &'a mut dyn FnMut(&mut Lowering<'_>, Range<usize>, &Addr, Option<Reg>);
 
 impl Lowering<'_> {
-    /// `load_view_tko`.
+    /// Lowers `load_view_tko`.
     pub fn load_view(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let ordering = MemoryOrdering::of(op);
@@ -37,7 +37,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `store_view_tko`.
+    /// Lowers `store_view_tko`.
     pub fn store_view(&mut self, id: OpId) -> Lowered {
         let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let op = self.module.op(id);
@@ -50,7 +50,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// What all vectors of a load share; orders it after earlier stores.
+    /// Computes the shared part of a load, and orders it after earlier stores.
     pub fn begin_load(&mut self, id: OpId) -> Lowered<ViewAccess> {
         let op = self.module.op(id);
         let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be loaded")?;
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         Ok(access)
     }
 
-    /// What all vectors of a store share; orders it after earlier accesses.
+    /// Computes the shared part of a store, and orders it after earlier accesses.
     pub fn begin_store(&mut self, id: OpId) -> Lowered<ViewAccess> {
         let op = self.module.op(id);
         let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
@@ -80,7 +80,7 @@ impl Lowering<'_> {
         Ok(access)
     }
 
-    /// Loads the slots of a range (a multiple of the vector).
+    /// Loads the registers of a range, which is a multiple of the vector.
     pub fn load_slots(&mut self, access: &mut ViewAccess, range: Range<usize>) -> Vec<Operand> {
         let Some(axis) = access.ragged else { return self.load_vectors(access, range) };
         let (slow, done) = (self.b.new_label(), self.b.new_label());
@@ -99,7 +99,7 @@ impl Lowering<'_> {
         merged.into_iter().map(Operand::from).collect()
     }
 
-    /// Stores slots from `first` on (a multiple of the vector).
+    /// Stores registers from `first` on, a multiple of the vector.
     pub fn store_slots(&mut self, access: &mut ViewAccess, first: usize, slots: &[Operand]) {
         let (dtype, mods) = (access.element_type(), access.mods);
         self.each_vector(access, first..first + slots.len(), &mut |this, range, addr, guard| {
@@ -108,7 +108,7 @@ impl Lowering<'_> {
         });
     }
 
-    /// Something for each vector of a range of slots: with its slots, its address and its mask.
+    /// Calls `body` for each vector of a range of registers.
     pub fn each_vector(&mut self, access: &mut ViewAccess, slots: Range<usize>, body: EachVector<'_>) {
         let Some(axis) = access.ragged else { return self.vectors(access, slots, body) };
         let (slow, done) = (self.b.new_label(), self.b.new_label());
@@ -121,7 +121,7 @@ impl Lowering<'_> {
         self.b.place(done);
     }
 
-    /// What all vectors of a reduction into an array share; orders it after earlier accesses.
+    /// Computes the shared part of a reduction into an array, and orders it after earlier accesses.
     pub fn begin_reduction_of_view(&mut self, id: OpId) -> Lowered<ViewAccess> {
         let op = self.module.op(id);
         let layout =

@@ -17,7 +17,7 @@ use crate::error::Diagnostic;
 use crate::ir::{Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Why an op could not be lowered: a sentence; the place is added by the caller.
+/// Result of a lowering function. The error is a sentence; the caller adds the source location.
 pub type Lowered<T = ()> = Result<T, String>;
 
 /// State of the lowering of one kernel.
@@ -36,7 +36,7 @@ pub struct Lowering<'m> {
     pub regions: Vec<RegionFrame>,
     /// The caller needs the schedule alone.
     pub plan_only: bool,
-    /// How ops with regions lower the ops of these.
+    /// Dispatch, for ops with regions.
     pub dispatch: Dispatch,
 }
 
@@ -47,7 +47,7 @@ pub struct Params {
     pub kinds: Vec<ParamKind>,
     /// Tensor maps, and their parameters.
     pub tensor_maps: Vec<(TensorMap, Operand)>,
-    /// The parameter with the address of the note of a failed assertion, if the kernel has assertions.
+    /// The parameter with the address of the note of a failed assertion, in a kernel with some.
     pub assert_note: Option<Operand>,
 }
 
@@ -76,7 +76,7 @@ pub struct Report {
     pub over_code_limit_reported: bool,
 }
 
-/// Entry points of `dispatch`, which knows all lowering functions, for the functions that it calls.
+/// Entry points of `dispatch` for lowering functions below it.
 #[derive(Clone, Copy)]
 pub struct Dispatch {
     /// Lowers one op.
@@ -85,19 +85,21 @@ pub struct Dispatch {
     pub sequence: fn(&mut Lowering<'_>, SeqId),
 }
 
-/// Registers of a value that several places write: one for each slot, or a word for each four of them.
+/// Registers of a value with several definitions: one for each element, or packed words of four
+/// bytes.
 pub type FixedRegisters = (Layout, Vec<Reg>);
 
-/// A region that is being lowered, and where its terminators go.
+/// A region that is being lowered, and the targets of its terminators.
 pub struct RegionFrame {
     pub op: Opcode,
-    /// `continue`: carried registers and label.
+    /// Target of `continue`: carried registers and label.
     pub next: Option<(Vec<Option<FixedRegisters>>, Label)>,
-    /// `break` or `yield`: result registers and label.
+    /// Target of `break` or `yield`: result registers and label.
     pub exit: Option<(Vec<Option<FixedRegisters>>, Label)>,
-    /// A branch that products run on beside: the waits of its end come behind it, as parts of what it stands in.
+    /// A branch without side effects. MMAs stay in flight across it, so its sunk waits are emitted
+    /// after it.
     pub is_pure: bool,
-    /// The first of several branches, which says where their results stand.
+    /// The first arm of a branch, which determines the result registers.
     pub is_first_arm: bool,
 }
 
@@ -111,17 +113,18 @@ impl RegionFrame {
     }
 }
 
-/// What is said of a step that does not do what its schedule says.
+/// Error of a step that differs from its schedule.
 pub const SCHEDULE_MISMATCH: &str = "a step and its schedule do not say the same, which is a defect of this crate";
 
 impl Smem {
-    /// In how many parts something goes through shared memory, and how many of them have room side by side.
+    /// Returns the number of parts of a transfer through shared memory, and the number that fits
+    /// into the buffer.
     pub fn split(&mut self) -> Option<[u32; 2]> {
         let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
         parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
     }
 
-    /// Bytes that operands need and that there are, if there are too few.
+    /// Returns the bytes that operands need and the free bytes, if they do not fit.
     pub fn smem_overflow(&self) -> Option<[u32; 2]> {
         match self.sub_steps.front() {
             Some(&SubStep::SmemOverflow { bytes, of }) => Some([bytes, of]),
@@ -145,12 +148,12 @@ impl<'m> Lowering<'m> {
         self.values.release(mark);
     }
 
-    /// Is the code that is emitted now the body of a loop, and no branch in it?
+    /// Returns true if the current region is the body of a loop.
     pub fn is_in_loop(&self) -> bool {
         self.regions.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
     }
 
-    /// What `work` emits comes from the place of this op.
+    /// Attributes the code that `work` emits to the source location of an op.
     pub fn for_op<T>(&mut self, id: OpId, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.b.come_from(self.module.op(id).loc.0);
         let result = work(self);
@@ -158,15 +161,17 @@ impl<'m> Lowering<'m> {
         result
     }
 
+    /// Defines a scalar, which is equal in all threads.
     pub fn define_scalar(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
         self.values.define(value, Tile { layout, slots: Rc::from([operand]) });
     }
 
+    /// Reports the error of an op, and defines its results.
     pub fn report(&mut self, id: OpId, message: String) {
         let op = self.module.op(id);
-        // That there is too much code is said once, of the op that it came to; all others fail, too. Behind what failed,
-        // steps do other things than their schedule says.
+        // The code limit is reported once, for the first op beyond it. After an error, mismatches
+        // with the schedule are its consequences.
         let follows = message == SCHEDULE_MISMATCH && !self.report.errors.is_empty();
         if !(follows
             || self.report.over_code_limit && std::mem::replace(&mut self.report.over_code_limit_reported, true))
@@ -179,7 +184,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Gives a failed op's result some value, so that the rest can be checked too.
+    /// Defines the result of a failed op, so that the remaining ops can be checked.
     pub fn define_poison(&mut self, value: Value) {
         if matches!(self.module.ty(value), Type::Tile { .. }) && self.values.tiles[value.index()].is_none() {
             let layout = self.info.inference.layout(value).cloned();

@@ -12,7 +12,7 @@ use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// The slots of `value` in layout `wanted`.
+    /// Returns the registers of a value in layout `wanted`.
     pub fn get(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         self.wait_for_value(value)?;
         debug_assert_eq!(self.module.shape(value), wanted.shape());
@@ -36,7 +36,8 @@ impl Lowering<'_> {
         Ok(slots)
     }
 
-    /// Computes what a virtual or free value is made of, one after another: chains of them may be longer than the stack.
+    /// Materializes the operands of views and rematerialized values iteratively: chains may be
+    /// longer than the stack.
     fn get_operands(&mut self, value: Value, wanted: &Layout) -> Lowered {
         let mut pending = self.missing_operands(value, wanted);
         while let Some((operand, layout)) = pending.pop() {
@@ -51,7 +52,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The virtual and free operands of such a value that are not there yet, the first one last.
+    /// Returns the operands of such a value that are not materialized, the first one last.
     fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
         let Some(id) = self.module.defining_op(value) else { return Vec::new() };
         let op = self.module.op(id);
@@ -71,7 +72,7 @@ impl Lowering<'_> {
         missing.map(|&operand| (operand, layout.clone())).collect()
     }
 
-    /// `with_layout`: the tile in the layout that the user has chosen.
+    /// Lowers `with_layout`: converts the tile to the layout of the user.
     pub fn with_layout(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(layout) = self.info.inference.chosen(op) else {
@@ -94,18 +95,18 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A concrete value in its own layout.
+    /// Returns a value in its own layout.
     pub fn concrete(&self, value: Value) -> Lowered<Tile> {
         self.values.tiles[value.index()].clone().ok_or_else(|| "an operand has no registers".to_owned())
     }
 
-    /// A scalar, or the only element of a one-element tile.
+    /// Returns a scalar, or the only element of a tile with one element.
     pub fn scalar(&mut self, value: Value) -> Lowered<Operand> {
         let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
         Ok(self.get(value, &layout)?[0])
     }
 
-    /// The result of a virtual op: its operand's registers under other names.
+    /// Returns the result of a view: the registers of its operand.
     fn alias_operand(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("virtual values have an op");
         let operand = self.module.op(id).operands[0];
@@ -118,7 +119,7 @@ impl Lowering<'_> {
         Ok(map.iter().map(|&register| slots[register]).collect())
     }
 
-    /// A free value, computed in this layout.
+    /// Computes a rematerialized value in this layout.
     fn rematerialized(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("free values have an op");
         self.for_op(id, |lowering| lowering.rematerialize_by(id, value, wanted))
@@ -153,7 +154,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Elements that differ: selected by the element index, bit by bit of the index.
+    /// Selects the elements of a constant by the bits of the element index.
     fn dense_constant(&mut self, dtype: DType, words: &[u64], wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let thread = self.linear_in_thread(&thread_images(wanted));
         let class = repr::class(dtype);
@@ -203,7 +204,7 @@ impl Lowering<'_> {
         Ok(slots.into())
     }
 
-    /// A concrete elementwise op, in its own layout; a free one waits until it is asked for.
+    /// Lowers an elementwise op in its own layout. A rematerialized op is lowered at its uses.
     pub fn elementwise(&mut self, id: OpId) -> Lowered {
         let result = self.module.op(id).results[0];
         if self.info.inference.source(result) == Source::Free {
@@ -218,7 +219,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The slots of an elementwise op in this layout.
+    /// Returns the registers of an elementwise op in this layout.
     pub fn elementwise_slots(&mut self, id: OpId, layout: &Layout) -> Lowered<Rc<[Operand]>> {
         let mut operands = Vec::with_capacity(3);
         for &operand in &self.module.op(id).operands {

@@ -18,7 +18,7 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, MemOrder, MemScope, Op, OpId};
 use crate::layout::Layout;
 
-/// How an op orders memory.
+/// Memory order and scope of an op.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryOrdering {
     order: MemOrder,
@@ -26,7 +26,7 @@ pub struct MemoryOrdering {
 }
 
 impl MemoryOrdering {
-    /// As the attributes say.
+    /// Returns the order in the attributes of an op.
     pub fn of(op: &Op) -> MemoryOrdering {
         let order = match op.attr(AttrKind::MemOrder) {
             Some(Attr::MemOrder(order)) => *order,
@@ -40,7 +40,7 @@ impl MemoryOrdering {
         MemoryOrdering { order, scope }
     }
 
-    /// Does it say nothing about other tile blocks?
+    /// Returns true if the access has no memory order.
     pub fn is_weak(self) -> bool {
         self.order == MemOrder::Weak
     }
@@ -53,12 +53,12 @@ impl MemoryOrdering {
         matches!(self.order, MemOrder::Release | MemOrder::AcqRel)
     }
 
-    /// In no order, for its scope.
+    /// Returns the semantics of a relaxed access with this scope.
     pub fn relaxed(self) -> (Sem, Scope) {
         (Sem::Relaxed, self.scope)
     }
 
-    /// The order as one instruction carries it.
+    /// Returns the semantics of a single instruction.
     fn sem(self) -> Sem {
         match self.order {
             MemOrder::Weak => Sem::Weak,
@@ -70,7 +70,7 @@ impl MemoryOrdering {
     }
 }
 
-/// An ordered access that has begun.
+/// An ordered access between its fences.
 #[derive(Clone, Copy, Debug)]
 pub struct FencedAccess {
     ordering: MemoryOrdering,
@@ -78,7 +78,7 @@ pub struct FencedAccess {
 }
 
 impl FencedAccess {
-    /// What each instruction says.
+    /// Returns the semantics of each instruction.
     pub fn semantics(self) -> (Sem, Scope) {
         let sem = match (self.fenced, self.ordering.sem()) {
             (true, Sem::Weak) | (false, Sem::Weak) => Sem::Weak,
@@ -90,8 +90,9 @@ impl FencedAccess {
 }
 
 impl Lowering<'_> {
-    /// What comes before an access with so many instructions a thread; `carries`: they can say the order themselves. The
-    /// last thing that other threads could notice before it.
+    /// Emits barriers and fences before an access with `count` instructions per thread.
+    ///
+    /// `carries`: the instruction can have the memory order itself.
     pub fn begin_ordered(
         &mut self,
         id: OpId,
@@ -110,7 +111,7 @@ impl Lowering<'_> {
         Ok(FencedAccess { ordering, fenced })
     }
 
-    /// What comes after it; `met`: all threads have met since.
+    /// Emits fences and barriers after an access. `met`: a barrier has followed it already.
     pub fn end_ordered(&mut self, begun: FencedAccess, met: bool) -> Lowered {
         if begun.ordering.acquires() && !met {
             if begun.fenced {
@@ -121,7 +122,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Slots that only the owners of elements have, in all threads; true if that took a barrier.
+    /// Broadcasts results of the owners to all threads. Returns true if that needed a barrier.
     pub fn broadcast_from_owners(
         &mut self,
         begun: FencedAccess,

@@ -11,11 +11,11 @@ use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::ir::{OpId, Value};
 
-/// Lines of code that are worth to be deferred beside a running product.
+/// Least number of lines between issue and wait for which the basic block is split before the wait.
 const OVERLAPPED_LINES: usize = 96;
 
 impl Lowering<'_> {
-    /// A value is read next: the wait for the product that computes it.
+    /// Waits for the MMA that computes a value, before its first use.
     pub fn wait_for_value(&mut self, value: Value) -> Lowered {
         while self.sync.mmas.in_flight.iter().any(|mma| mma.results.contains(&value)) {
             let due = self.sync.mmas.sunk_mma_waits.pop_front();
@@ -24,7 +24,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The tile of a load is read next: the wait for it.
+    /// Waits for the stage of a load, before the first use of its tile.
     pub fn wait_for_tile(&mut self, load: OpId) -> Lowered {
         let Some(channel) = self.sync.unwaited(load) else { return Ok(()) };
         let Some(position) = self.sync.mmas.sunk_stage_waits.iter().position(|&other| other == channel) else {
@@ -35,7 +35,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The waits of the step that have not come yet.
+    /// Emits the sunk waits of the current step that are still missing.
     pub fn flush_sunk_waits(&mut self) {
         while let Some(channel) = self.sync.mmas.sunk_stage_waits.pop_front() {
             self.consumer_wait(channel);
@@ -48,19 +48,18 @@ impl Lowering<'_> {
         }
     }
 
-    /// Before threads meet: whatever waits were to come later find nothing then.
+    /// Waits for all MMAs before a barrier. Sunk waits are then unnecessary.
     pub fn wait_before_barrier(&mut self) {
         self.wait_mmas(0);
         self.sync.mmas.sunk_mma_waits.clear();
     }
 
-    /// Waits until at most `pending` of the products that were issued last may be running.
+    /// Waits until at most `pending` MMA groups are in flight.
     pub fn wait_mmas(&mut self, pending: usize) {
         let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
         let issued = self.sync.mmas.in_flight[completed - 1].issued_at;
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
-            // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
-            // product finish before the work that was meant to go on meanwhile.
+            // Without the end of a block ptxas moves work that overlaps the MMA below the wait.
             self.split_basic_block();
         }
         if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
@@ -69,11 +68,11 @@ impl Lowering<'_> {
         self.wait_mmas_here(pending, false);
     }
 
-    /// The same, wherever ptxas puts what comes before. `defers`: their stages come back later.
+    /// Waits without splitting the basic block. `defers`: the stages are released later.
     pub fn wait_mmas_here(&mut self, pending: usize, defers: bool) {
         let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
         let place = self.sync.mmas.in_flight[completed - 1].loc;
-        // A wait is the affair of the product that it is for.
+        // The wait has the source location of its MMA.
         let before = self.b.come_from(place);
         MmaPlan::wait(&mut self.b, pending as u32);
         let completed: Vec<InFlightMma> = self.sync.mmas.in_flight.drain(..completed).collect();
@@ -86,7 +85,7 @@ impl Lowering<'_> {
         self.b.come_from(before);
     }
 
-    /// Waits for whatever products may run, also those that an earlier iteration issued.
+    /// Waits for all MMAs, including those of an earlier iteration.
     pub fn wait_all_mmas(&mut self) {
         let before = self.b.come_from(self.sync.mmas.in_flight.last().map_or(0, |mma| mma.loc));
         MmaPlan::wait(&mut self.b, 0);
@@ -96,7 +95,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Tells the producer that these stages may be filled again: not before a value is computed, if one is given.
+    /// Arrives on the empty barriers of stages: not before the value `after` is computed, if there
+    /// is one.
     pub fn release_stages(&mut self, releases: &[StageRelease], after: Option<Value>) {
         let computed = after.and_then(|value| self.opaque_true_after(value));
         let Some(pipelines) = &self.sync.pipelines else { return };
@@ -122,7 +122,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A predicate that always holds. As far as ptxas knows, it depends on this value, so that it is computed before.
+    /// Returns a predicate that is always true. ptxas cannot prove it, so the value is computed
+    /// before its uses.
     pub fn opaque_true_after(&mut self, value: Value) -> Option<Reg> {
         let never = self.sync.opaque_false()?;
         let slots = self.values.tiles[value.index()].as_ref()?.slots.clone();

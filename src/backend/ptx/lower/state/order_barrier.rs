@@ -19,11 +19,13 @@ use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
 use crate::backend::ptx::schedule::{ORDERED_GROUPS, WarpRole};
 use crate::ir::Value;
 
-/// The exponential that the end of a turn stands after, of all of a thread: ptxas puts those after it, and sums of them, before the barrier, too.
+/// Position of the exponential, of all exponentials of a thread, on which the arrival depends.
+///
+/// ptxas places later exponentials, and their sums, before the barrier, too.
 const LATE: (usize, usize) = (11, 16);
 
 impl Lowering<'_> {
-    /// Where the program of the consumers begins: the first group has the first turn.
+    /// Arrives on the barrier of group 0, once per kernel, and computes the barrier numbers.
     pub fn init_order(&mut self) {
         if !self.schedule.has_order_barriers() {
             return;
@@ -41,7 +43,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where it ends: the last turn was the last group's.
+    /// Waits for the last arrival, once per kernel.
     pub fn drain_order(&mut self) {
         if self.sync.role == WarpRole::Consumer && self.schedule.has_order_barriers() {
             let first = self.is_group(0);
@@ -50,7 +52,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits for the turn of this group.
+    /// Waits until this group may enter the critical section.
     pub fn order_wait(&mut self) {
         let own = match self.sync.order {
             Some(order) => order.own.into(),
@@ -63,15 +65,17 @@ impl Lowering<'_> {
         self.b.bar_sync(own, Some(threads));
     }
 
-    /// The next group has its turn.
+    /// Arrives on the barrier of the next group.
     pub fn order_arrive(&mut self) {
         let next = self.next_order_barrier();
         let threads = self.threads_of_order();
         self.b.bar_arrive(next, threads);
     }
 
-    /// The same, when these exponentials have been computed. None of them has its sign set (nor has what is no number: of instructions
-    /// for 32 bits that is 0x7fffffff), which ptxas does not know: to it the barrier depends on one of them, so that it stands after them.
+    /// Arrives on the barrier of the next group after these exponentials are computed.
+    ///
+    /// ptxas cannot prove that the sign of an exponential is 0 (also of a NaN, which is
+    /// 0x7fffffff), so the barrier number depends on one of them.
     pub fn order_arrive_after(&mut self, exponentials: Value) {
         let slots = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
         let slot = slots.as_ref().and_then(|slots| slots.get(slots.len() * LATE.0 / LATE.1));
@@ -87,7 +91,7 @@ impl Lowering<'_> {
         self.b.bar_arrive(after, threads);
     }
 
-    /// The barrier of the group that has the next turn.
+    /// Returns the barrier of the next group.
     fn next_order_barrier(&mut self) -> Operand {
         match self.sync.order {
             Some(order) => order.next.into(),
@@ -102,7 +106,7 @@ impl Lowering<'_> {
         if self.info.bands > 1 { self.info.bands } else { ORDERED_GROUPS }
     }
 
-    /// Threads at a barrier: those of two groups.
+    /// Returns the threads of a barrier: those of two groups.
     fn threads_of_order(&self) -> u32 {
         let each = if self.info.bands > 1 { self.info.inference.num_warps as u32 } else { GROUP_WARPS };
         2 * each * WARP
@@ -113,7 +117,7 @@ impl Lowering<'_> {
         self.b.setp(Cmp::Eq, Ty::U32, group, which)
     }
 
-    /// The group of this thread: only consumers have order, and they know it.
+    /// Returns the group of this thread. Only consumers have one.
     fn order_group(&self) -> Operand {
         let band = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.data_partition);
         band.or(self.sync.warp_group()).expect("the group of a consumer").into()

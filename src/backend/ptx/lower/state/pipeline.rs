@@ -14,7 +14,7 @@ use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::PipelineDesc;
 
 impl Lowering<'_> {
-    /// What is uniform of the loads of a channel, for people.
+    /// Adds remarks about the loads of a channel.
     pub fn remark_channel(&mut self, channel: usize) {
         let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("pipelines").warp_spec);
         let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
@@ -25,7 +25,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Addresses of the present stage of a pipeline, full barrier first.
+    /// Returns the addresses of the current stage: full barrier, then data.
     pub fn stage_addresses(&mut self, which: usize) -> (Operand, Operand) {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
         let (pipeline, index) = (pipelines.buffers[which], pipelines.states[which].index);
@@ -42,15 +42,14 @@ impl Lowering<'_> {
         (barrier, b.add(Ty::U32, stage, pipeline.smem.offset))
     }
 
-    /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full; then the pipeline
-    /// moves on.
+    /// Returns the addresses of the current stage and its phase, then advances the pipeline.
     pub fn take_stage(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
         let which = pipelines.warp_spec.channels[channel].pipeline;
         let (parity, state) = (pipelines.states[which].phase, pipelines.try_wait[channel]);
         let now = self.b.copy(parity, RegClass::B32).into();
         if let Some(TryWaitState { full_barrier: barrier, smem: stage, .. }) = state {
-            // Who looks ahead moves on.
+            // A loop with try-waits advances there.
             let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32).into());
             return (barrier, stage, now);
         }
@@ -59,7 +58,7 @@ impl Lowering<'_> {
         (barrier, stage, now)
     }
 
-    /// Goes to the next stage of a pipeline.
+    /// Advances to the next stage.
     pub fn advance(&mut self, which: usize) {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
         let (PipelineState { index, phase: parity }, stages) =
@@ -78,8 +77,8 @@ impl Lowering<'_> {
         b.mov_to(parity, turned);
     }
 
-    /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full, for who is about to take
-    /// it, or has taken the one before it (`moves_on`).
+    /// Returns the addresses and the phase of the next stage to acquire. `moves_on`: the previous
+    /// stage is acquired, so the pipeline advances first.
     pub fn next_stage_addresses(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
         let which = self.sync.pipelines.as_ref().expect("pipelines").warp_spec.channels[channel].pipeline;
         if moves_on {
@@ -89,7 +88,7 @@ impl Lowering<'_> {
         (barrier, stage, self.sync.pipelines.as_ref().expect("pipelines").states[which].phase)
     }
 
-    /// Goes past so many stages of a pipeline, fewer than two rounds.
+    /// Advances by `count` stages, less than two rounds of the pipeline.
     pub fn skip_stages(&mut self, pipeline: usize, count: Operand) {
         let stages = self.sync.num_stages(pipeline);
         let PipelineState { index, phase: parity } = self.sync.pipelines.as_ref().expect("pipelines").states[pipeline];
@@ -103,7 +102,7 @@ impl Lowering<'_> {
         self.b.mov_to(parity, turned);
     }
 
-    /// Waits for the next stage to be free; its full barrier and its address.
+    /// Waits for an empty stage. Returns the address of its full barrier and of its data.
     pub fn producer_acquire(&mut self, channel: usize) -> (Addr, Reg) {
         let (barrier, stage, parity) = self.take_stage(channel);
         let barrier = Addr::new(self.b.reg(barrier, RegClass::B32), 0);
@@ -113,7 +112,7 @@ impl Lowering<'_> {
         (barrier, stage)
     }
 
-    /// The consumers learn where the next tiles of a channel will be.
+    /// Acquires the next stage of a channel for the consumers, without a wait.
     pub fn consumer_advance(&mut self, channel: usize) {
         self.remark_channel(channel);
         let (barrier, stage, parity) = self.take_stage(channel);
@@ -146,7 +145,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Ends a block of code: ptxas does not know that the branch is never taken.
+    /// Ends a basic block by a branch that is never taken. ptxas cannot prove it.
     pub fn split_basic_block(&mut self) {
         if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.opaque_branch) {
             self.b.bra_if(never, false, aside, true);

@@ -15,7 +15,7 @@ use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// All threads meet, here.
+    /// Emits the next barrier of the schedule.
     pub fn barrier(&mut self) -> Lowered {
         while let Some(within) = self.smem.sub_steps.pop_front() {
             match within {
@@ -27,7 +27,7 @@ impl Lowering<'_> {
         Err(SCHEDULE_MISMATCH.to_owned())
     }
 
-    /// Waits for the copy engine, if that has to be here.
+    /// Emits the waits for TMA stores that the schedule has here.
     pub fn tma_store_wait(&mut self) -> Lowered {
         while let Some(within) = self.smem.next_if(|within| matches!(within, SubStep::TmaStoreWait { .. })) {
             self.synchronize(within)?;
@@ -35,7 +35,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A buffer that is written next, behind a meeting where there is one.
+    /// Returns the next buffer to write, after the barrier if there is one.
     pub fn smem_write(&mut self) -> Lowered<Buffer> {
         match self.next_after_barriers()? {
             Some(SubStep::SmemWrite(buffer)) => Ok(self.of_group(buffer)),
@@ -46,7 +46,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A buffer that is read next.
+    /// Returns the next buffer to read.
     pub fn smem_read(&mut self) -> Lowered<Buffer> {
         match self.next_after_barriers()? {
             Some(SubStep::SmemRead(buffer)) => Ok(self.of_group(buffer)),
@@ -54,7 +54,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// An access begins: behind a meeting, if other threads of the block may still be at work on the same elements.
+    /// Emits the barrier before an access, if other threads may still access the same elements.
     pub fn global_access(&mut self, id: OpId) -> Lowered {
         let next = self.smem.sub_steps.iter().find(|within| !within.synchronizes());
         if next == Some(&SubStep::GlobalAccess(id)) {
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// How a value comes to a layout.
+    /// Returns the plan of a layout conversion.
     pub fn conversion_plan(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<ConversionPlan>> {
         match self.smem.sub_steps.pop_front() {
             Some(SubStep::ConvertLayout(ConvertLayout { value: brought, to, plan, .. }))
@@ -75,7 +75,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Goes on behind what comes first of waits and meetings: to what is next.
+    /// Emits waits and barriers, and returns the sub-step after them.
     fn next_after_barriers(&mut self) -> Lowered<Option<SubStep>> {
         while let Some(within) = self.smem.next_if(|within| within.synchronizes()) {
             self.synchronize(within)?;
@@ -93,7 +93,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A barrier over the threads of the agent.
+    /// Emits a barrier of the threads of the partition.
     pub fn emit_barrier(&mut self) {
         match self.sync.role {
             WarpRole::Consumer => {
@@ -104,7 +104,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where a buffer is of the team that is lowered.
+    /// Returns the range of a buffer in the consumer group.
     fn of_group(&self, buffer: Buffer) -> Buffer {
         Buffer { offset: buffer.offset + self.sync.group.index * self.schedule.smem_bytes_per_group, ..buffer }
     }

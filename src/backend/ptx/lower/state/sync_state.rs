@@ -17,7 +17,7 @@ pub struct SyncState {
     pub role: WarpRole,
     /// The TMA pipelines of a kernel with warp specialization.
     pub pipelines: Option<PipelineStates>,
-    /// MMAs in mma, and waits for them.
+    /// MMAs in flight, and waits for them.
     pub mmas: MmaQueue,
     /// The ping-pong group that is lowered.
     pub group: PingPongGroup,
@@ -40,12 +40,12 @@ impl SyncState {
         }
     }
 
-    /// Is this load the producer's?
+    /// Returns true if the producer loads the tile of this op.
     pub fn is_pipeline_load(&self, id: OpId) -> bool {
         self.pipelines.as_ref().is_some_and(|pipelines| pipelines.warp_spec.operand_channel.contains_key(&id))
     }
 
-    /// Does the role that is lowered need this carried value or result of a region op?
+    /// Returns true if the partition needs a carried value or a result of a region op.
     pub fn is_live_in_partition(&self, value: Value) -> bool {
         match &self.pipelines {
             Some(pipelines) if self.role == WarpRole::Producer => pipelines.warp_spec.producer_live.contains(&value),
@@ -53,48 +53,49 @@ impl SyncState {
         }
     }
 
-    /// Stages of a pipeline.
+    /// Returns the number of stages of a pipeline.
     pub fn num_stages(&self, pipeline: usize) -> u32 {
         self.pipelines.as_ref().map_or(1, |pipelines| pipelines.warp_spec.pipelines[pipeline].num_stages)
     }
 
-    /// One thread of each warp, beside a producer.
+    /// Returns the predicate of one thread of each consumer warp.
     pub fn warp_leader(&self) -> Option<Reg> {
         self.pipelines.as_ref().and_then(|pipelines| pipelines.warp_leader)
     }
 
-    /// Where the stage of a channel begins that is acquired.
+    /// Returns the address of the acquired stage of a channel.
     pub fn acquired_smem(&self, channel: u32) -> Option<Operand> {
         self.pipelines.as_ref()?.acquired.get(channel as usize)?.map(|acquired| acquired.smem)
     }
 
-    /// A predicate that never holds, which ptxas does not know.
+    /// Returns a predicate that is never true. ptxas cannot prove it.
     pub fn opaque_false(&self) -> Option<Reg> {
         self.pipelines.as_ref()?.opaque_branch.map(|(never, _)| never)
     }
 
-    /// The channel of a load whose tile has not been waited for.
+    /// Returns the channel of a load whose stage is not waited for yet.
     pub fn unwaited(&self, load: OpId) -> Option<usize> {
         let pipelines = self.pipelines.as_ref()?;
         let channel = *pipelines.warp_spec.operand_channel.get(&load)?;
         pipelines.acquired[channel]?.parity.map(|_| channel)
     }
 
+    /// Returns the multicast plan of a kernel with clusters.
     pub fn multicast(&self) -> Option<&ClusterMulticast> {
         self.pipelines.as_ref().and_then(|pipelines| pipelines.warp_spec.multicast.as_ref())
     }
 
-    /// Tile blocks of a cluster.
+    /// Returns the number of tile blocks of a cluster.
     pub fn cluster_size(&self) -> u32 {
         if self.multicast().is_some() { CLUSTER_SIZE } else { 1 }
     }
 
-    /// Blocks of the pair that may share the tile of this load.
+    /// Returns the number of blocks that may share the tile of a load.
     pub fn multicast_blocks(&self, load: OpId) -> u32 {
         if self.multicast().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
     }
 
-    /// The stages that are acquired of these channels, to be given back.
+    /// Returns the releases of the acquired stages of these channels, which are no longer acquired.
     pub fn take_releases(&mut self, channels: &[u32]) -> Vec<StageRelease> {
         let Some(pipelines) = self.pipelines.as_mut() else { return Vec::new() };
         let PipelineStates { warp_spec: roles, acquired, .. } = pipelines;
@@ -106,104 +107,106 @@ impl SyncState {
         channels.iter().filter_map(release).collect()
     }
 
-    /// Has the pipeline of a channel stages that a pair of tile blocks fills together?
+    /// Returns true if both blocks of a cluster fill the stages of a channel.
     pub fn is_clustered(&self, channel: u32) -> bool {
         let roles = self.pipelines.as_ref().map(|pipelines| &pipelines.warp_spec);
         roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
     }
 
+    /// Returns the warp-uniform values of consumers.
     pub fn warp_uniform(&self) -> Option<WarpUniform> {
         self.pipelines.as_ref().and_then(|pipelines| pipelines.uniform)
     }
 
-    /// The number of a warp's group of four, where that is uniform from the start.
+    /// Returns the number of the warp group, if it is in a register.
     pub fn warp_group(&self) -> Option<Reg> {
         self.warp_uniform().map(|uniform| uniform.warp_group)
     }
 
-    /// A zero of 64 bits that ptxas takes for another number in each lane.
+    /// Returns a 64-bit zero that ptxas considers lane-dependent.
     pub fn opaque_zero(&self) -> Option<Reg> {
         self.warp_uniform().and_then(|uniform| uniform.opaque_zero)
     }
 }
 
 impl MmaQueue {
-    /// May a product be running?
+    /// Returns true if an MMA may be in flight.
     pub fn is_any_in_flight(&self) -> bool {
         !self.in_flight.is_empty()
     }
 
-    /// How many products a wait finds that lets so many run on, if any.
+    /// Returns the number of MMA groups that a wait completes, if any.
     pub fn num_completed_by(&self, pending: usize) -> Option<usize> {
         self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0)
     }
 
-    /// The products that may be running.
+    /// Returns the MMAs in flight.
     pub fn snapshot(&self) -> Vec<InFlightMma> {
         self.in_flight.clone()
     }
 
-    /// At the start of another branch these may be running. How many may be at the end of the one before?
+    /// Sets the MMAs in flight at the start of another arm. Returns their number at the end of the
+    /// previous one.
     pub fn replace(&mut self, running: Vec<InFlightMma>) -> usize {
         std::mem::replace(&mut self.in_flight, running).len()
     }
 }
 
-/// Where one role is in a pipeline.
+/// Stage index and phase of a partition in a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineState {
     pub index: Reg,
     pub phase: Reg,
 }
 
-/// A stage that consumers hold.
+/// A stage that consumers have acquired.
 #[derive(Clone, Copy, Debug)]
 pub struct AcquiredStage {
-    /// Address of its full barrier.
+    /// Address of the full barrier.
     pub full_barrier: Reg,
-    /// Its address.
+    /// Address of the data.
     pub smem: Operand,
-    /// Parity to wait for, until it was waited for.
+    /// Phase to wait for, until the wait is emitted.
     pub parity: Option<Reg>,
 }
 
-/// A pipeline in shared memory.
+/// Shared memory of a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct StageBuffers {
     pub smem: Buffer,
     pub barriers: u32,
 }
 
-/// The stage that is taken next, as far as a loop has looked ahead.
+/// State of a try-wait in a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct TryWaitState {
-    /// A predicate: have its tiles been state to be there?
+    /// Predicate: the try-wait has succeeded.
     pub is_full: Reg,
-    /// Address of its full barrier.
+    /// Address of the full barrier of the next stage.
     pub full_barrier: Reg,
-    /// Its address.
+    /// Address of its data.
     pub smem: Reg,
 }
 
-/// PipelineStates of a kernel and their state.
+/// The TMA pipelines of a kernel and their state.
 pub struct PipelineStates {
     pub warp_spec: Rc<WarpSpecialization>,
     pub buffers: Vec<StageBuffers>,
     pub states: Vec<PipelineState>,
     pub acquired: Vec<Option<AcquiredStage>>,
-    /// For each channel that a loop looks ahead for: what it has state.
+    /// By channel: the try-wait of the current loop.
     pub try_wait: Vec<Option<TryWaitState>>,
     /// One thread of each consumer warp.
     pub warp_leader: Option<Reg>,
-    /// A predicate that never holds, and where it would lead.
+    /// A predicate that is never true, and the target of the branch on it.
     pub opaque_branch: Option<(Reg, Label)>,
-    /// The rank of the other tile block of a pair.
+    /// Rank of the peer block in the cluster.
     pub peer_rank: Option<Reg>,
-    /// The thread of each consumer warp that tells the other block.
+    /// The thread of each consumer warp that arrives on barriers of the peer block.
     pub remote_leader: Option<Reg>,
-    /// What consumers know from the start.
+    /// Warp-uniform values of consumers.
     pub uniform: Option<WarpUniform>,
-    /// The band of rows that a consumer makes.
+    /// Data partition of the consumer.
     pub data_partition: Option<Reg>,
 }
 
@@ -224,90 +227,93 @@ pub enum ReleaseBarrier {
     Carried(Reg),
 }
 
-/// What runs, and the waits that are to come.
+/// MMAs in flight, and pending waits.
 #[derive(Default)]
 pub struct MmaQueue {
-    /// In the order in which they were issued.
+    /// In the order of issue.
     pub in_flight: Vec<InFlightMma>,
-    /// Late waits of the step that is lowered: how many products may still run then.
+    /// Sunk MMA waits of the current step: the number of MMA groups that may stay in flight.
     pub sunk_mma_waits: VecDeque<usize>,
-    /// Channels whose tiles it waits for.
+    /// Channels of sunk stage waits of the current step.
     pub sunk_stage_waits: VecDeque<usize>,
-    /// What products that have completed keep.
+    /// Releases of completed MMAs that a later wait emits.
     pub deferred_releases: Vec<StageRelease>,
-    /// A turn to work begins where the next late wait stands.
+    /// The next sunk MMA wait is preceded by an order wait.
     pub sunk_order_wait: bool,
 }
 
-/// A product that may still be running, or several that were issued together.
+/// An MMA group that may be in flight.
 #[derive(Clone, Debug)]
 pub struct InFlightMma {
-    /// What it computes.
+    /// Results of the MMAs.
     pub results: Vec<Value>,
-    /// What it reads.
+    /// Releases of the stages that they read.
     pub releases: Vec<StageRelease>,
-    /// Lines of code before it was issued; none where no block of code may end before the wait.
+    /// Number of lines before the issue; `usize::MAX` if the wait must not split the basic block.
     pub issued_at: usize,
-    /// The user's place of it.
+    /// Source location.
     pub loc: u32,
 }
 
-/// The team that is lowered.
+/// The ping-pong group that is lowered.
 #[derive(Clone, Debug, Default)]
 pub struct PingPongGroup {
-    /// Which one.
+    /// Number of the group.
     pub index: u32,
-    /// Where the barriers of turns are in shared memory.
+    /// Offset of the order barriers in shared memory.
     pub order_barriers: u32,
-    /// The parities to wait for in the next turn of each kind.
+    /// Phases of the next wait, by order point.
     pub phases: Vec<Reg>,
-    /// For each pipeline what an iteration takes of it, but for what brings it to the same stage and parity.
+    /// By pipeline: stages that an iteration consumes, modulo two rounds.
     pub stages_per_iteration: Vec<Operand>,
 }
 
-/// What a band, or a group that works in turn, knows from the start: its own barrier, and that of the next one.
+/// Named barriers of a consumer group: its own, and that of the next group.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderBarrier {
     pub own: Reg,
     pub next: Reg,
 }
 
-/// What is the same in all lanes of a warp of consumers. It comes from a shuffle, so that ptxas computes it once: made anew before
-/// each product, it would be most of the way from one product to the next.
+/// Values that are equal in all lanes of a consumer warp.
+///
+/// They are computed once by shuffle. Recomputed before each MMA, they would dominate the time
+/// between two MMAs.
 #[derive(Clone, Copy, Debug)]
 pub struct WarpUniform {
     /// Address of shared memory.
     pub smem_base: Reg,
-    /// Number of the group of four warps.
+    /// Number of the warp group.
     pub warp_group: Reg,
-    /// Number of the warp's first thread, where warps send boxes of their own.
+    /// Number of the first thread of the warp, if warps issue TMA stores.
     pub first_thread: Option<Reg>,
-    /// Zero, which ptxas does not know and takes for another number in each lane; of 64 bits, where numbers are loaded one by one
-    /// beside products.
+    /// A 64-bit zero that ptxas considers lane-dependent, if there are scalar loads next to
+    /// asynchronous MMAs.
     pub opaque_zero: Option<Reg>,
 }
 
-/// What the producer knows of its peer.
+/// State of the peer block, in the producer.
 #[derive(Default)]
 pub struct ClusterPeer {
-    /// Results of mirrored ops; while the peer is computed for, the own ones.
+    /// Results of ops that are computed for the peer. While the peer is active: those of this
+    /// block.
     pub tiles: HashMap<Value, Option<Tile>>,
-    /// Is the peer computed for?
+    /// Ops are lowered for the peer block.
     pub is_active: bool,
-    /// Is this index the peer's, too?
+    /// Predicates: an index is equal in both blocks.
     pub equal_indices: HashMap<Value, Reg>,
-    /// Do the blocks of the pair go the same way? `None`: always.
+    /// Predicate: the blocks advance in lockstep. `None`: always.
     pub in_lockstep: Option<Reg>,
 }
 
-/// Bytes of the two barriers of a stage: full, empty.
+/// Bytes of the two mbarriers of a stage: full, empty.
 pub const BARRIER_BYTES: u32 = 16;
 
-/// Barriers of turns: of each kind one for each team.
+/// Number of order mbarriers: one for each order point and group.
 pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
 
-/// Bytes of the barriers of turns.
+/// Bytes of the order mbarriers.
 pub const ORDER_BARRIER_BYTES: u32 = 8 * ORDER_BARRIERS;
 
-/// From a full barrier to the empty one.
+/// Bytes from the full barrier to the empty one.
 pub const EMPTY: i64 = 8;

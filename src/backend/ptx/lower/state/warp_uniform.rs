@@ -16,7 +16,7 @@ use crate::backend::ptx::plan::WARP;
 use crate::ir::{OpId, Opcode};
 
 impl Lowering<'_> {
-    /// Computes it.
+    /// Computes the warp-uniform values.
     pub fn init_warp_uniform(&mut self) -> WarpUniform {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
         let base = self.b.shfl(ShflMode::Idx, base, 0u32).reg();
@@ -28,7 +28,8 @@ impl Lowering<'_> {
         WarpUniform { smem_base: base, warp_group: group, first_thread: first, opaque_zero: nothing }
     }
 
-    /// The XOR of `images[i]` over the set bits `i` of a warp's number: the same in all lanes, and ptxas knows it.
+    /// Returns the XOR of `images[i]` over the set bits `i` of the warp number. ptxas knows that it
+    /// is equal in all lanes.
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
         let lanes = WARP.trailing_zeros() as usize;
         let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
@@ -43,12 +44,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// Does the kernel load such numbers?
+    /// Returns true if the kernel has scalar loads next to asynchronous MMAs.
     pub fn has_scalar_loads(&self) -> bool {
         self.info.inference.accesses.keys().any(|&id| self.is_scalar_load(id))
     }
 
-    /// Is this a load of one, in a block with such a product?
+    /// Returns true if the op is a scalar load in a block with an asynchronous MMA.
     fn is_scalar_load(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         if op.code != Opcode::LoadView || !MemoryOrdering::of(op).is_weak() || !self.info.is_repeated(id) {
@@ -64,7 +65,7 @@ impl Lowering<'_> {
         one && self.info.element_type(result).is_float() && beside()
     }
 
-    /// Zero: no lane has 32 others before it.
+    /// Returns a zero as shift of `%lanemask_lt`, whose bit 31 is never set.
     pub fn opaque_zero_of_lanes(&mut self) -> Reg {
         let before = self.b.special(Special::LaneMaskLt);
         let nothing = self.b.shr(Ty::U32, before, 31);
@@ -72,7 +73,8 @@ impl Lowering<'_> {
         self.b.reg(wide, RegClass::B64)
     }
 
-    /// Lets ptxas think that lanes load different numbers.
+    /// Adds the opaque zero to the address of a scalar load, so that ptxas considers it
+    /// lane-dependent.
     pub fn lane_dependent_base(&mut self, id: OpId, base: Operand) -> Operand {
         match self.sync.opaque_zero().filter(|_| self.is_scalar_load(id)) {
             Some(nothing) => self.b.add(Ty::S64, base, Operand::from(nothing)),
