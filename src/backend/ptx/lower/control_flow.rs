@@ -324,7 +324,10 @@ impl Lowering<'_> {
             }
         }
         if self.sync.mmas.snapshot().len() != left {
-            return Err("a product has landed in one branch alone, which is a defect of this crate".to_owned());
+            return Err(
+                "internal error: one arm of a branch waits for an MMA, and another one does not; please report it"
+                    .to_owned(),
+            );
         }
         self.b.place(end);
         for (&result, fixed) in op.results.iter().zip(&results) {

@@ -274,7 +274,8 @@ impl<'m> Lowering<'m> {
             && !self.plan_only
             && let Err(problem) = self.info.verify_schedule(body, &self.schedule)
         {
-            let message = format!("the schedule of this kernel is wrong, which is a defect of this crate: {problem}");
+            let message =
+                format!("internal error: the schedule of this kernel is invalid; please report it: {problem}");
             self.report.errors.push(Diagnostic::new(message, None));
         }
     }

@@ -23,7 +23,7 @@ impl Lowering<'_> {
             .values
             .staged
             .get(&tile)
-            .ok_or("a tile that has come to no stage, which is a defect of this crate")?;
+            .ok_or("internal error: an auxiliary tile without a stage; please report it")?;
         let axis = layout.shape().iter().position(|&extent| extent > 1).unwrap_or(0);
         let run = layout.vector_len(axis).min(layout.num_registers()).min(WIDEST / size);
         let thread = self.linear_in_thread(&thread_images(&layout));

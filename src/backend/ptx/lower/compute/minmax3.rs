@@ -78,9 +78,7 @@ impl Lowering<'_> {
                 ReductionStep::Registers(coordinate) => self.reduce_registers(body, partials, coordinate, axis)?,
                 ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, partials, lane, false)?,
                 _ => {
-                    return Err(
-                        "a part of a reduction that is not for integers, which is a defect of this crate".into()
-                    );
+                    return Err("internal error: a reduction step without an integer form; please report it".into());
                 }
             }
         }

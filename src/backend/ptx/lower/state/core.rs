@@ -114,7 +114,8 @@ impl RegionFrame {
 }
 
 /// Error of a step that differs from its schedule.
-pub const SCHEDULE_MISMATCH: &str = "a step and its schedule do not say the same, which is a defect of this crate";
+pub const SCHEDULE_MISMATCH: &str =
+    "internal error: the lowering of this op does not follow its schedule; please report it";
 
 impl Smem {
     /// Returns the number of parts of a transfer through shared memory, and the number that fits

@@ -19,7 +19,9 @@ impl Lowering<'_> {
     pub fn wait_for_value(&mut self, value: Value) -> Lowered {
         while self.sync.mmas.in_flight.iter().any(|mma| mma.results.contains(&value)) {
             let due = self.sync.mmas.sunk_mma_waits.pop_front();
-            self.wait_mmas(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
+            self.wait_mmas(
+                due.ok_or("internal error: no wait for an MMA before its result is read; please report it")?,
+            );
         }
         Ok(())
     }
@@ -28,7 +30,7 @@ impl Lowering<'_> {
     pub fn wait_for_tile(&mut self, load: OpId) -> Lowered {
         let Some(channel) = self.sync.unwaited(load) else { return Ok(()) };
         let Some(position) = self.sync.mmas.sunk_stage_waits.iter().position(|&other| other == channel) else {
-            return Err("a tile is not waited for where it is read, which is a defect of this crate".to_owned());
+            return Err("internal error: no wait for a stage before its tile is read; please report it".to_owned());
         };
         self.sync.mmas.sunk_stage_waits.remove(position);
         self.for_op(load, |lowering| lowering.consumer_wait(channel));
