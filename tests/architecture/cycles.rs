@@ -356,36 +356,56 @@ const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     ("analysis", &["ir"]),
     ("strip_mine", &["ir", "analysis"]),
     ("store", &["ir", "analysis"]),
-    ("warp_specialize", &["ir", "analysis"]),
+    // A stage is reused for the staging buffers of stores.
+    ("warp_specialize", &["ir", "analysis", "store"]),
     ("pipeline", &["ir", "analysis", "strip_mine", "store", "warp_specialize"]),
     ("membar", &["ir", "analysis", "strip_mine", "store", "warp_specialize", "pipeline"]),
     ("verify", &["ir", "analysis", "strip_mine", "store", "warp_specialize", "pipeline", "membar"]),
 ];
 
-/// Paths alone are read here. Of the method calls, two leave the order: `warp_specialize/epilogue_smem_reuse`
-/// asks `store` for the size of a store (`KernelInfo::tile_of_warps`, `StoreSplit::in_stage`).
-#[test]
-fn schedule_folders_are_layered() {
+/// Folders of `lower`, as above; the files beside them may need all folders, but for those of the first row.
+const LOWER_ROOMS: &[(&str, &[&str])] = &[
+    ("state", &["loop_counter", "named_barriers"]),
+    ("memory", &["loop_counter", "named_barriers", "state"]),
+    ("async_ops", &["loop_counter", "named_barriers", "state", "memory"]),
+    ("compute", &["loop_counter", "named_barriers", "state", "memory", "async_ops"]),
+];
+
+/// Edges that leave the order of the folders in `backend/ptx/<name>`, by paths or calls of methods.
+fn layer_faults(name: &str, rooms: &[(&str, &[&str])]) -> Vec<String> {
     let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-    let schedule = name_of(&["backend", "ptx", "schedule"]);
+    let folder = name_of(&["backend", "ptx", name]);
+    let calls = methods::edges(&tree);
     let mut faults = Vec::new();
-    for (folder, allowed) in SCHEDULE_ROOMS {
-        let within =
-            |file: &Name, folder: &str| file.starts_with(&schedule) && file.get(3).is_some_and(|f| f == folder);
-        let files: Vec<&Name> = tree.0.keys().filter(|file| within(file, folder)).collect();
-        assert!(!files.is_empty(), "no folder {folder}");
+    for (room, allowed) in rooms {
+        let within = |file: &Name, room: &str| file.starts_with(&folder) && file.get(3).is_some_and(|f| f == room);
+        let files: Vec<&Name> = tree.0.keys().filter(|file| within(file, room)).collect();
+        assert!(!files.is_empty(), "no folder {room}");
         for file in files {
-            let needs = tree.needs(file).into_iter().filter(|(other, _)| other.starts_with(&schedule));
+            let paths = tree.needs(file).into_iter();
+            let calls = calls.iter().filter(|(from, ..)| from == file).map(|(_, to, call)| (to.clone(), call.clone()));
+            let needs = paths.chain(calls).filter(|(other, _)| other.starts_with(&folder) && other.len() > 3);
             let unknown =
-                needs.filter(|(other, _)| !within(other, folder) && !allowed.iter().any(|known| within(other, known)));
-            faults
-                .extend(unknown.map(|(other, path)| format!("{} needs {} ({path})", file.join("/"), other.join("/"))));
+                needs.filter(|(other, _)| !within(other, room) && !allowed.iter().any(|known| within(other, known)));
+            faults.extend(unknown.map(|(other, why)| format!("{} needs {} ({why})", file.join("/"), other.join("/"))));
         }
     }
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
-    let of_folder = tree.0.keys().filter(|file| file.starts_with(&schedule) && file.len() > 4);
+    let of_folder = tree.0.keys().filter(|file| file.starts_with(&folder) && file.len() > 4);
     let folders: BTreeSet<&str> = of_folder.map(|file| file[3].as_str()).collect();
-    assert_eq!(folders, SCHEDULE_ROOMS.iter().map(|(folder, _)| *folder).collect(), "folders of the table");
+    assert_eq!(folders, rooms.iter().map(|(folder, _)| *folder).collect(), "folders of the table");
+    faults
+}
+
+#[test]
+fn schedule_folders_are_layered() {
+    let faults = layer_faults("schedule", SCHEDULE_ROOMS);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn lower_folders_are_layered() {
+    let faults = layer_faults("lower", LOWER_ROOMS);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]

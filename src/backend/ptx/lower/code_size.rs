@@ -1,18 +1,19 @@
-//! When lowering gives up: the assembler would take minutes for what comes.
+//! Code-size limit: rejects kernels before the assembler would take minutes.
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::ir::{Elem, Op, OpId, Opcode, Type, Value};
 
-/// Lines of code at which lowering gives up, where there is no wish for another number.
+/// Default limit for the number of instructions and other lines of a kernel.
 const CODE_LIMIT: usize = 1 << 19;
 
-/// Registers of a thread that no tile takes, where there is no wish for long code: the assembler takes minutes for them.
+/// Registers per thread of one tile above which the assembler takes minutes. An explicit code limit
+/// disables the check.
 const REGISTER_LIMIT: u32 = 1 << 10;
 
 impl Lowering<'_> {
-    /// Refuses so much code that nobody would want to wait for its assembler.
-    pub fn check_length(&mut self, op: &Op) -> Lowered {
+    /// Rejects kernels longer than the code limit.
+    pub fn check_code_size(&mut self, op: &Op) -> Lowered {
         let limit = self.info.options.code_limit.map_or(CODE_LIMIT, |limit| limit as usize);
         if self.b.num_lines() <= limit && !self.report.over_code_limit {
             return Ok(());
@@ -28,8 +29,7 @@ impl Lowering<'_> {
         ))
     }
 
-    /// Refuses tiles of which a thread would hold so much that the assembler has no end. A wish for the length of the
-    /// code stands for the will to wait.
+    /// Rejects tiles with too many registers per thread. An explicit code limit disables the check.
     pub fn check_registers(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let virtual_op = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume | Opcode::Broadcast)

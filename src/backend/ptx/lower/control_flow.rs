@@ -1,14 +1,15 @@
-//! Loops and branches. Conditions are scalars, the same in every thread.
+//! Lowers loops and branches to labels and jumps. Conditions are scalars, equal in all threads.
 //!
-//! A carried value lives in fixed registers that the back edge writes; results of an `if` likewise.
-//! What a region computes is forgotten when it ends, since it need not have run.
+//! Carried values and results of branches are in fixed registers, which each terminator writes.
+//! Conversions and thread indices that a region computes are forgotten at its end, because the
+//! region may not have been executed.
 
 use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::loop_counter::counter_type;
-use super::state::core::{Fixed, Frame, OTHERWISE};
-use super::unroll::{Rounds, Turning};
+use super::state::core::{FixedRegisters, RegionFrame, SCHEDULE_MISMATCH};
+use super::unroll::{LoopRegs, Unroll};
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::isa::builder::Steady;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass};
@@ -16,11 +17,11 @@ use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{For, LayoutId, Loop, SeqId};
 use crate::ir::{BlockId, Flag, OpId, Opcode, Type, Value};
 
-/// Bytes of a word.
+/// Bytes per word.
 const BYTES: usize = 4;
 
-/// Are there words instead of slots?
-fn is_packed((layout, registers): &Fixed) -> bool {
+/// Returns true if each register has four elements of one byte.
+fn is_packed((layout, registers): &FixedRegisters) -> bool {
     registers.len() * BYTES == layout.num_registers()
 }
 
@@ -31,9 +32,9 @@ impl Lowering<'_> {
         self.release(mark);
     }
 
-    /// Registers for a value in its layout; tokens have none.
-    fn fixed(&mut self, value: Value) -> Option<Fixed> {
-        if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.sync.role_needs(value) {
+    /// Allocates registers for a value in its layout. Tokens have none.
+    fn fixed_registers(&mut self, value: Value) -> Option<FixedRegisters> {
+        if !matches!(self.module.ty(value), Type::Tile { .. }) || !self.sync.is_live_in_partition(value) {
             return None;
         }
         let layout = match self.info.inference.layout(value) {
@@ -45,21 +46,22 @@ impl Lowering<'_> {
         Some((layout, registers))
     }
 
-    /// As [`Self::fixed`], for what a loop with this body carries. A tile of bytes that is nothing but an operand of products
-    /// travels as the words that these take.
-    fn carried_in(&mut self, value: Value, body: BlockId) -> Option<Fixed> {
+    /// Allocates registers for a carried value, like [`Self::fixed_registers`].
+    ///
+    /// A tile of bytes that is used only as MMA operand is carried in packed words.
+    fn carried_registers(&mut self, value: Value, body: BlockId) -> Option<FixedRegisters> {
         let dtype = self.info.element_type(value);
         let bytes = dtype.storage_bits() == 8 && repr::class(dtype) == RegClass::B32;
-        let fixed = self.fixed(value)?;
-        if !bytes || !fixed.0.num_registers().is_multiple_of(BYTES) || !self.only_multiplied(value, body) {
+        let fixed = self.fixed_registers(value)?;
+        if !bytes || !fixed.0.num_registers().is_multiple_of(BYTES) || !self.is_mma_operand_only(value, body) {
             return Some(fixed);
         }
         let registers = self.b.fresh_vec(RegClass::B32, fixed.0.num_registers() / BYTES);
         Some((fixed.0, registers))
     }
 
-    /// Do only products use a value in a block, or in blocks within it?
-    fn only_multiplied(&self, value: Value, body: BlockId) -> bool {
+    /// Returns true if all uses of a value in a block and its regions are MMA operands.
+    fn is_mma_operand_only(&self, value: Value, body: BlockId) -> bool {
         let (mut views, mut only) = (HashSet::from([value]), true);
         self.module.walk(body, &mut |id| {
             let op = self.module.op(id);
@@ -74,11 +76,11 @@ impl Lowering<'_> {
         only
     }
 
-    fn bind(&mut self, value: Value, fixed: &Option<Fixed>) {
+    fn bind(&mut self, value: Value, fixed: &Option<FixedRegisters>) {
         if let Some(fixed) = fixed {
             let slots: Vec<Operand> = if is_packed(fixed) {
                 let dtype = self.info.element_type(value);
-                // Copies, which stay when the next iteration's words are written.
+                // Copies remain valid when the next iteration writes the words.
                 let words: Vec<Reg> = fixed.1.iter().map(|&word| self.b.copy(word, RegClass::B32)).collect();
                 words.into_iter().flat_map(|word| repr::unpack_word(&mut self.b, dtype, word.into())).collect()
             } else {
@@ -88,20 +90,21 @@ impl Lowering<'_> {
         }
     }
 
-    /// Is the value in these registers already (and may still be on its way there)?
-    fn stands_in(&self, value: Value, registers: &[Reg]) -> bool {
+    /// Returns true if these registers have the value already. It may be in flight.
+    fn is_in_registers(&self, value: Value, registers: &[Reg]) -> bool {
         self.values.tiles[value.index()].as_ref().is_some_and(|tile| {
             tile.slots.len() == registers.len() && tile.slots.iter().zip(registers).all(|(&s, &r)| s == Operand::Reg(r))
         })
     }
 
-    /// Writes values into fixed registers, all at once: a source may be another one's destination.
-    fn assign(&mut self, targets: &[Option<Fixed>], values: &[Value]) -> Lowered {
+    /// Emits a parallel copy of values to fixed registers: a source may be a destination of another
+    /// value.
+    fn assign(&mut self, targets: &[Option<FixedRegisters>], values: &[Value]) -> Lowered {
         let mut moves: Vec<(Reg, Operand)> = Vec::new();
         for (target, &value) in targets.iter().zip(values) {
             let Some(fixed) = target else { continue };
             let (layout, registers) = fixed;
-            if self.stands_in(value, registers) {
+            if self.is_in_registers(value, registers) {
                 continue;
             }
             let mut slots: Rc<[Operand]> = self.get(value, layout)?;
@@ -126,13 +129,13 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Has values in further layouts from here on.
-    fn bring_all(&mut self, values: &[(Value, LayoutId)]) -> Lowered {
+    /// Converts values to further layouts before a loop.
+    fn hoist_conversions(&mut self, values: &[(Value, LayoutId)]) -> Lowered {
         let schedule = Rc::clone(&self.schedule);
         values.iter().try_for_each(|&(value, to)| self.get(value, schedule.layout(to)).map(drop))
     }
 
-    /// `for`.
+    /// Lowers `for`.
     pub fn for_loop(&mut self, plan: &For) -> Lowered {
         let module = self.module;
         let id = plan.op;
@@ -143,78 +146,81 @@ impl Lowering<'_> {
         let lower = self.scalar(op.group(0)[0])?;
         let upper = self.scalar(op.group(1)[0])?;
         let step = self.scalar(op.group(2)[0])?;
-        self.bring_all(&plan.hoisted)?;
-        let carried: Vec<Option<Fixed>> = args[1..].iter().map(|&arg| self.carried_in(arg, body)).collect();
+        self.hoist_conversions(&plan.hoisted)?;
+        let carried: Vec<Option<FixedRegisters>> =
+            args[1..].iter().map(|&arg| self.carried_registers(arg, body)).collect();
         self.assign(&carried, op.group(3))?;
-        let dealt = match &plan.pingpong {
-            Some(deal) => Some(self.deal(deal, [lower, upper, step], ty)?),
+        let range = match &plan.pingpong {
+            Some(deal) => Some(self.begin_pingpong(deal, [lower, upper, step], ty)?),
             None => None,
         };
-        let (lower, step) = dealt.as_ref().map_or((lower, step), |dealt| (dealt.first, dealt.step));
+        let (lower, step) = range.as_ref().map_or((lower, step), |range| (range.first, range.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
         let running = match &plan.cp_async {
-            Some(ahead) => Some(self.start_pipeline(id, Rc::clone(ahead), counter, upper, step, ty)?),
+            Some(ahead) => Some(self.start_cp_async(id, Rc::clone(ahead), counter, upper, step, ty)?),
             None => None,
         };
-        self.come_due();
-        let orbits = self.start_orbits(id, &plan.carried_mmas);
+        self.flush_sunk_waits();
+        let carried_mmas = self.start_carried(id, &plan.carried_mmas);
         let schedule = Rc::clone(&self.schedule);
-        self.see(schedule.steps(plan.body), true);
-        let enter = match &dealt {
-            Some(dealt) => dealt.some,
+        self.init_try_wait(schedule.steps(plan.body), true);
+        let enter = match &range {
+            Some(range) => range.is_some,
             None => self.b.setp(Cmp::Lt, ty, counter, upper),
         };
         self.b.bra_if(enter, true, end, true);
-        let turning = Turning { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
+        let regs = LoopRegs { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
         if let Some(count) = plan.unroll.filter(|&count| count > 1) {
-            let apart = self.info.last_counter_offset(id, count).ok_or(OTHERWISE)?;
-            self.rounds(&Rounds { count, apart }, &turning, &mut |lowering| lowering.plain_round(&turning));
+            let apart = self.info.last_counter_offset(id, count).ok_or(SCHEDULE_MISMATCH)?;
+            self.unrolled_iterations(&Unroll { factor: count, span: apart }, &regs, &mut |lowering| {
+                lowering.plain_iteration(&regs)
+            });
         }
         let before = self.b.num_lines();
         self.b.place(head);
         if plan.unroll.is_some() {
             self.b.pragma("nounroll");
         }
-        self.single(args[0], counter.into());
-        self.mirror_counter(id, counter, ty)?;
+        self.define_scalar(args[0], counter.into());
+        self.counter_of_peer(id, counter, ty)?;
         for (&arg, fixed) in args[1..].iter().zip(&carried) {
             self.bind(arg, fixed);
         }
         let mark = self.mark();
-        self.enter_orbits(&orbits);
+        self.enter_carried(&carried_mmas);
         if let Some(running) = &running {
-            self.advance_pipeline(running);
-            if running.is_own() {
-                self.refill_pipeline(id, running, counter, upper, step, ty)?;
+            self.advance_cp_async(running);
+            if running.is_thread_private() {
+                self.refill_cp_async(id, running, counter, upper, step, ty)?;
             }
         }
-        self.regions.push(Frame::of_loop(Opcode::For, (carried.clone(), next), None));
+        self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.clone(), next), None));
         self.region(plan.body);
         self.regions.pop();
-        self.close_orbits(&orbits);
+        self.close_carried(&carried_mmas);
         self.release(mark);
         self.b.place(next);
-        if dealt.is_some() {
-            self.skip_iteration();
+        if range.is_some() {
+            self.skip_peer_iteration();
         }
-        if let Some(running) = running.as_ref().filter(|running| !running.is_own()) {
-            self.refill_pipeline(id, running, counter, upper, step, ty)?;
+        if let Some(running) = running.as_ref().filter(|running| !running.is_thread_private()) {
+            self.refill_cp_async(id, running, counter, upper, step, ty)?;
         }
-        let more = self.next_round(&turning);
+        let more = self.next_iteration(&regs);
         self.b.bra_if(more, false, head, true);
-        self.hoist(plan.body, before);
-        self.see(schedule.steps(plan.body), false);
-        self.leave_orbits(&orbits);
+        self.hoist_invariants(plan.body, before);
+        self.init_try_wait(schedule.steps(plan.body), false);
+        self.leave_carried(&carried_mmas);
         if let Some(leave) = plan.epilogue {
             self.nested_sequence(leave);
         }
         if let Some(running) = &running {
-            self.land_pipeline(running);
+            self.wait_mmas_of_cp_async(running);
         }
         self.b.place(end);
         if let Some(running) = running {
-            self.stop_pipeline(running);
+            self.stop_cp_async(running);
         }
         for (&result, fixed) in op.results.iter().zip(&carried) {
             self.bind(result, fixed);
@@ -222,10 +228,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Moves what each round of a loop computes alike, and where tensor cores wait for the threads, in front of it: all of that
-    /// where products take turns, and once a kernel what depends on the number of a thread.
-    fn hoist(&mut self, body: SeqId, head: usize) {
-        // Bands have no registers for all of it.
+    /// Hoists loop-invariant instructions, where MMA issue waits for the threads.
+    ///
+    /// In loops with ordered MMAs all invariants are hoisted. In other outermost loops with MMAs
+    /// only values of the thread number are.
+    fn hoist_invariants(&mut self, body: SeqId, head: usize) {
+        // Data partitions do not have enough registers.
         if self.schedule.orders_mma(body) && self.info.data_partitions == 1 {
             self.b.hoist_steady(head, Steady::All);
         }
@@ -239,45 +247,46 @@ impl Lowering<'_> {
         }
     }
 
-    /// One round of a `for` that nothing runs ahead of or behind: the counter and carried values are in registers.
-    fn plain_round(&mut self, turning: &Turning<'_>) {
-        let &Turning { block, body, counter, carried, .. } = turning;
+    /// Lowers one iteration of a `for` without multistage copies or loop-carried MMAs.
+    fn plain_iteration(&mut self, regs: &LoopRegs<'_>) {
+        let &LoopRegs { block, body, counter, carried, .. } = regs;
         let args = &self.module.block(block).args;
-        self.single(args[0], counter.into());
+        self.define_scalar(args[0], counter.into());
         for (&arg, fixed) in args[1..].iter().zip(carried) {
             self.bind(arg, fixed);
         }
         let next = self.b.new_label();
         let mark = self.mark();
-        self.regions.push(Frame::of_loop(Opcode::For, (carried.to_vec(), next), None));
+        self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.to_vec(), next), None));
         self.region(body);
         self.regions.pop();
         self.release(mark);
         self.b.place(next);
     }
 
-    /// `loop`.
-    pub fn endless_loop(&mut self, plan: &Loop) -> Lowered {
+    /// Lowers `loop`.
+    pub fn loop_op(&mut self, plan: &Loop) -> Lowered {
         let module = self.module;
         let op = module.op(plan.op);
         let body = op.regions[0];
         let args = &module.block(body).args;
-        self.bring_all(&plan.hoisted)?;
-        let carried: Vec<Option<Fixed>> = args.iter().map(|&arg| self.fixed(arg)).collect();
+        self.hoist_conversions(&plan.hoisted)?;
+        let carried: Vec<Option<FixedRegisters>> = args.iter().map(|&arg| self.fixed_registers(arg)).collect();
         self.assign(&carried, op.group(0))?;
-        let results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
+        let results: Vec<Option<FixedRegisters>> =
+            op.results.iter().map(|&result| self.fixed_registers(result)).collect();
         let (head, end) = (self.b.new_label(), self.b.new_label());
-        self.come_due();
+        self.flush_sunk_waits();
         let before = self.b.num_lines();
         self.b.place(head);
         for (&arg, fixed) in args.iter().zip(&carried) {
             self.bind(arg, fixed);
         }
         let bound = results.clone();
-        self.regions.push(Frame::of_loop(Opcode::Loop, (carried, head), Some((results, end))));
+        self.regions.push(RegionFrame::of_loop(Opcode::Loop, (carried, head), Some((results, end))));
         self.region(plan.body);
         self.regions.pop();
-        self.hoist(plan.body, before);
+        self.hoist_invariants(plan.body, before);
         self.b.place(end);
         for (&result, fixed) in op.results.iter().zip(&bound) {
             self.bind(result, fixed);
@@ -285,36 +294,40 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `if`.
-    pub fn branches(&mut self, id: OpId, arms: &[SeqId], quiet: bool) -> Lowered {
+    /// Lowers `if`.
+    pub fn if_op(&mut self, id: OpId, arms: &[SeqId], is_pure: bool) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let condition = self.scalar(op.operands[0])?;
-        self.come_due();
-        let mut results: Vec<Option<Fixed>> = op.results.iter().map(|&result| self.fixed(result)).collect();
+        self.flush_sunk_waits();
+        let mut results: Vec<Option<FixedRegisters>> =
+            op.results.iter().map(|&result| self.fixed_registers(result)).collect();
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
-        let running = self.sync.mmas.running();
+        let running = self.sync.mmas.snapshot();
         let mut left = running.len();
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
-                left = self.sync.mmas.run_again(running.clone());
+                left = self.sync.mmas.replace(running.clone());
                 self.b.place(otherwise);
             }
             let exit = Some((results.clone(), end));
-            self.regions.push(Frame { op: Opcode::If, next: None, exit, quiet, leads: index == 0 });
+            self.regions.push(RegionFrame { op: Opcode::If, next: None, exit, is_pure, is_first_arm: index == 0 });
             self.region(arm);
-            if let Some(Frame { exit: Some((led, _)), .. }) = self.regions.pop() {
+            if let Some(RegionFrame { exit: Some((led, _)), .. }) = self.regions.pop() {
                 results = led;
             }
-            self.come_due();
+            self.flush_sunk_waits();
             if index == 0 && arms.len() > 1 {
                 self.b.bra(end, true);
             }
         }
-        if self.sync.mmas.running().len() != left {
-            return Err("a product has landed in one branch alone, which is a defect of this crate".to_owned());
+        if self.sync.mmas.snapshot().len() != left {
+            return Err(
+                "internal error: one arm of a branch waits for an MMA, and another one does not; please report it"
+                    .to_owned(),
+            );
         }
         self.b.place(end);
         for (&result, fixed) in op.results.iter().zip(&results) {
@@ -323,9 +336,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The first of several branches ends here: what it leaves in registers that nothing else has is not copied to those of the
-    /// results, but these are taken for them.
-    fn lead(&mut self, position: usize, end: OpId) -> Lowered {
+    /// Uses the registers of values that the first arm leaves as result registers, if the values
+    /// have no other use. This saves a copy.
+    fn fix_results_of_first_arm(&mut self, position: usize, end: OpId) -> Lowered {
         let Some((mut results, label)) = self.regions[position].exit.take() else { return Ok(()) };
         for (fixed, &value) in results.iter_mut().zip(&self.module.op(end).operands) {
             let Some(fixed) = fixed.as_mut().filter(|fixed| !is_packed(fixed)) else { continue };
@@ -345,16 +358,16 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `continue`, `break`, `yield`, `return`.
+    /// Lowers `continue`, `break`, `yield` and `return`.
     pub fn terminator(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let position = match op.code {
             Opcode::Return => {
-                self.flush_private()?;
-                self.drain()?;
-                self.come_due();
-                self.stop_turns();
-                self.drain_rings();
+                self.flush_privatized()?;
+                self.tma_store_wait()?;
+                self.flush_sunk_waits();
+                self.drain_order();
+                self.drain_pipelines();
                 self.b.ret();
                 return Ok(());
             }
@@ -363,8 +376,8 @@ impl Lowering<'_> {
             _ => self.regions.iter().rposition(|f| f.op == Opcode::If),
         };
         let position = position.ok_or("a terminator outside of its region")?;
-        if self.regions[position].leads {
-            self.lead(position, id)?;
+        if self.regions[position].is_first_arm {
+            self.fix_results_of_first_arm(position, id)?;
         }
         let innermost = position + 1 == self.regions.len();
         let frame = &self.regions[position];
@@ -372,10 +385,10 @@ impl Lowering<'_> {
         let (targets, label) =
             if is_continue { frame.next.clone() } else { frame.exit.clone() }.ok_or("no such exit")?;
         let falls_through = innermost && (frame.op != Opcode::Loop);
-        let quiet = frame.quiet;
+        let is_pure = frame.is_pure;
         self.assign(&targets, &op.operands)?;
-        if !quiet {
-            self.come_due();
+        if !is_pure {
+            self.flush_sunk_waits();
         }
         if !falls_through {
             self.b.bra(label, true);

@@ -1,8 +1,11 @@
-//! The walk through a schedule: each step of an agent's program becomes instructions.
+//! Dispatch: one lowering function for each step and opcode.
+//!
+//! Steps are lowered in program order. A failed step is reported, its results get placeholder
+//! values, and the lowering continues, so that one compilation reports all unsupported ops.
 
 use std::rc::Rc;
 
-use super::state::core::OTHERWISE;
+use super::state::core::SCHEDULE_MISMATCH;
 
 use super::{Lowered, Lowering};
 use crate::backend::ptx::isa::inst::{ProxyFence, Ty};
@@ -10,8 +13,8 @@ use crate::backend::ptx::schedule::{SeqId, StageSource, Step};
 use crate::ir::{Op, OpId, Opcode};
 
 impl Lowering<'_> {
-    /// Lowers the steps of a body in order; a failed one is reported and skipped.
-    pub fn body(&mut self, body: SeqId) {
+    /// Lowers the steps of a sequence in order. A failed step is reported and skipped.
+    pub fn sequence(&mut self, body: SeqId) {
         let schedule = Rc::clone(&self.schedule);
         for step in schedule.steps(body) {
             if let Step::Sub(within) = step {
@@ -19,13 +22,13 @@ impl Lowering<'_> {
                 continue;
             }
             let id = self.op_of(step);
-            let done = self.step(step, id).and_then(|()| self.mirror(id));
+            let done = self.lower_step(step, id).and_then(|()| self.compute_for_peer(id));
             if !(step.is_wait() || matches!(step, Step::End(_) | Step::ExpOrderWait { sunk: true, .. })) {
-                self.come_due();
+                self.flush_sunk_waits();
             }
-            // A step that fails does not do all that it would.
+            // A failed step may not have consumed all of its sub-steps.
             let rest = std::mem::take(&mut self.smem.sub_steps);
-            let done = done.and(if rest.is_empty() { Ok(()) } else { Err(OTHERWISE.to_owned()) });
+            let done = done.and(if rest.is_empty() { Ok(()) } else { Err(SCHEDULE_MISMATCH.to_owned()) });
             let Err(message) = done else { continue };
             self.report(id, message);
             let ops: Vec<OpId> = match step {
@@ -33,23 +36,24 @@ impl Lowering<'_> {
                 Step::Mma(plan) => plan.ops.clone(),
                 _ => continue,
             };
-            ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.poison(result));
+            ops.into_iter().flat_map(|id| &self.module.op(id).results).for_each(|&result| self.define_poison(result));
         }
     }
 
-    /// The op that a step is for; of several, the one at whose place its code comes.
+    /// Returns the op of a step. Of several ops, the one whose source location the instructions
+    /// get.
     fn op_of(&self, step: &Step) -> OpId {
         let roles = || self.schedule.warp_spec.as_ref().expect("roles");
         match step {
             &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => id,
             &Step::PrivatizedAtomic(id) | &Step::End(id) => id,
-            Step::TmaStore(send) => send.op,
+            Step::TmaStore(plan) => plan.op,
             Step::StripMine(strip) => strip.ops[0].0,
             Step::Mma(plan) => plan.ops[plan.ops.len() - 1],
             &Step::If { op, .. } => op,
             &Step::Produce(channel) => roles().producer_anchor_or_store(channel).expect("an op"),
             &Step::Advance(channel) => roles().consumer_anchor_or_store(channel).expect("an op"),
-            Step::MmaWait(land) => land.mma,
+            Step::MmaWait(wait) => wait.mma,
             &Step::ConsumerTryWait(channel) => roles().consumer_anchor(channel).expect("a load"),
             Step::ConsumerWait(wait) => roles().consumer_anchor_or_store(wait.channel).expect("an op"),
             Step::OrderWait(_) | Step::OrderArrive(_) => roles().pingpong.as_ref().expect("teams").loop_op,
@@ -63,59 +67,59 @@ impl Lowering<'_> {
         }
     }
 
-    fn step(&mut self, step: &Step, id: OpId) -> Lowered {
+    fn lower_step(&mut self, step: &Step, id: OpId) -> Lowered {
         match step {
             Step::End(_) => return self.for_op(id, |lowering| lowering.terminator(id)),
-            Step::StripMine(strip) => return self.strip(strip),
-            Step::ConsumerRelease(channels) => return self.give(channels),
+            Step::StripMine(strip) => return self.strip_mine(strip),
+            Step::ConsumerRelease(channels) => return self.release_channels(channels),
             Step::OrderWait(turn) => {
-                self.take_turn(*turn);
+                self.pingpong_wait(*turn);
                 return Ok(());
             }
             Step::OrderArrive(turn) => {
-                self.pass_turn(*turn);
+                self.pingpong_arrive(*turn);
                 return Ok(());
             }
             &Step::ExpOrderWait { sunk: late, .. } => {
-                self.begin_turn(late);
+                self.exp_order_wait(late);
                 return Ok(());
             }
             &Step::ExpOrderArrive(exponentials) => {
-                self.end_turn_behind(exponentials);
+                self.order_arrive_after(exponentials);
                 return Ok(());
             }
-            Step::MmaWait(land) => {
-                self.land_as(land);
+            Step::MmaWait(wait) => {
+                self.mma_wait(wait);
                 return Ok(());
             }
             &Step::ConsumerTryWait(channel) => {
-                self.for_op(id, |lowering| lowering.look(channel as usize));
+                self.for_op(id, |lowering| lowering.try_wait(channel as usize));
                 return Ok(());
             }
             Step::ConsumerWait(wait) => {
-                self.for_op(id, |lowering| lowering.await_as(wait));
+                self.for_op(id, |lowering| lowering.consumer_wait_step(wait));
                 return Ok(());
             }
-            Step::Mma(plan) => plan.ops.iter().try_for_each(|&id| self.check(id))?,
-            _ => self.check(id)?,
+            Step::Mma(plan) => plan.ops.iter().try_for_each(|&id| self.check_limits(id))?,
+            _ => self.check_limits(id)?,
         }
         self.for_op(id, |lowering| match step {
-            Step::LocalLoad { from: StageSource::ThreadPrivate, .. } => lowering.load_own(id),
-            Step::LocalLoad { from: StageSource::Channel, .. } => lowering.load_rider(id),
-            Step::TmaStore(send) => match lowering.send_view(send)? {
+            Step::LocalLoad { from: StageSource::ThreadPrivate, .. } => lowering.load_thread_private(id),
+            Step::LocalLoad { from: StageSource::Channel, .. } => lowering.load_aux(id),
+            Step::TmaStore(plan) => match lowering.tma_store(plan)? {
                 true => Ok(()),
-                false => lowering.lower_op(send.op),
+                false => lowering.lower_op(plan.op),
             },
-            Step::PrivatizedAtomic(_) => lowering.combine_atomic(id),
-            Step::Mma(plan) => lowering.products(plan),
+            Step::PrivatizedAtomic(_) => lowering.privatized_atomic(id),
+            Step::Mma(plan) => lowering.mma_group(plan),
             &Step::Produce(channel) => lowering.produce(channel as usize),
             &Step::Advance(channel) => {
-                lowering.acquire(channel as usize);
+                lowering.consumer_advance(channel as usize);
                 Ok(())
             }
             Step::For(plan) => lowering.for_loop(plan),
-            Step::Loop(plan) => lowering.endless_loop(plan),
-            Step::If { arms, pure: quiet, .. } => lowering.branches(id, arms, *quiet),
+            Step::Loop(plan) => lowering.loop_op(plan),
+            Step::If { arms, pure: quiet, .. } => lowering.if_op(id, arms, *quiet),
             Step::Exec(_) => lowering.lower_op(id),
             Step::Deferred(_)
             | Step::StripMine(_)
@@ -128,15 +132,15 @@ impl Lowering<'_> {
         })
     }
 
-    /// Refuses what is too much for the assembler.
-    pub fn check(&mut self, id: OpId) -> Lowered {
-        self.check_length(self.module.op(id))?;
+    /// Rejects ops beyond the limits of the assembler.
+    pub fn check_limits(&mut self, id: OpId) -> Lowered {
+        self.check_code_size(self.module.op(id))?;
         self.check_registers(id)
     }
 
-    /// An op that is a part of a step.
-    pub fn op(&mut self, id: OpId) -> Lowered {
-        self.check(id)?;
+    /// Lowers an op that is a part of a step.
+    pub fn lower_part(&mut self, id: OpId) -> Lowered {
+        self.check_limits(id)?;
         self.for_op(id, |lowering| lowering.lower_op(id))
     }
 
@@ -144,7 +148,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         use Opcode::*;
         match op.code {
-            // Elementwise ops, and the free and virtual ones, which are computed where they are used.
+            // Elementwise ops. Rematerialized values and views are computed at their uses.
             AbsF | AbsI | AddF | AddI | AndI | Bitcast | Ceil | CmpF | CmpI | Cos | Cosh | DivF | DivI | Exp | Exp2
             | ExtI | Floor | Fma | FToF | FToI | IntToPtr | IToF | Log | Log2 | MaxF | MaxI | MinF | MinI | MulF
             | MulHiI | MulI | NegF | NegI | Offset | OrI | PowF | PowI | PtrToInt | PtrToPtr | RemF | RemI | Rsqrt
@@ -152,7 +156,7 @@ impl Lowering<'_> {
             | InlinePtx => self.elementwise(id),
             Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
-            GetBand => self.band(op),
+            GetBand => self.data_partition_id(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
             MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),
@@ -167,25 +171,25 @@ impl Lowering<'_> {
             Reduce => self.reduce(id),
             Scan => self.scan(id),
             Cat => self.cat(id),
-            Pack | Unpack => self.repack(id),
+            Pack | Unpack => self.pack_or_unpack(id),
             Extract => self.extract(id),
             Insert => self.insert(id),
-            Gather => self.gather_tile(id),
+            Gather => self.gather(id),
             Histogram => self.histogram(id),
-            WithLayout => self.in_chosen_layout(id),
+            WithLayout => self.with_layout(id),
             Print => self.print(id),
             GdcWait | GdcLaunchDependents => {
                 self.dependent_launch(op.code);
                 Ok(())
             }
             MemoryFenceAlias => {
-                // Whatever thread goes on behind the barrier, the accesses of all have passed their fences.
+                // All accesses are fenced before any thread passes the barrier.
                 self.b.fence_proxy(ProxyFence::Alias);
-                self.meet()
+                self.barrier()
             }
-            Assert => self.assertion(id),
-            GetGlobal => self.global(op),
-            Alloca => self.own_memory(id),
+            Assert => self.assert(id),
+            GetGlobal => self.global_address(op),
+            Alloca => self.alloca(id),
             For | Loop | If | Break | Continue | Yield | Return | MmaF | MmaI => {
                 Err("an op that is a step of its own stands within another one".to_owned())
             }
@@ -195,13 +199,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// `griddepcontrol`, from sm_90 on.
+    /// Lowers `griddepcontrol`, which exists from sm_90 on.
     fn dependent_launch(&mut self, code: Opcode) {
         match code {
             _ if self.b.target.arch < 90 => {}
             Opcode::GdcWait => self.b.grid_dependency_wait(),
             _ => {
-                // Dependents may see what was stored before only once this grid has ended: nothing else to wait for.
+                // Memory of this grid is visible to dependents only after its end, so no fence is
+                // needed.
                 self.b.grid_dependency_launch();
             }
         }
@@ -216,10 +221,10 @@ impl Lowering<'_> {
         for (&result, special) in op.results.iter().zip(registers) {
             if self.info.use_counts[result.index()] > 0 {
                 let mut value = self.b.special(special);
-                if special == CtaIdX && self.sync.peer.active {
+                if special == CtaIdX && self.sync.peer.is_active {
                     value = self.b.xor(Ty::B32, value, 1u32);
                 }
-                self.single(result, value);
+                self.define_scalar(result, value);
             }
         }
         Ok(())

@@ -1,4 +1,10 @@
-//! A kernel's schedule, and the code of it: first everything is planned, then each agent's program becomes instructions.
+//! Driver: plans the schedule of a kernel, then lowers each partition.
+//!
+//! 1. [`start`] creates the state; parameters are declared and block-local arrays allocated.
+//! 2. The schedule is planned and, in debug builds, verified.
+//! 3. Without warp specialization all warps execute one sequence. Otherwise the warps branch by
+//!    their number: consumer groups first, the producer last.
+//! 4. [`lower`] finishes the function, estimates the occupancy and prints the text.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -6,9 +12,9 @@ use std::rc::Rc;
 use super::memory::global_symbol;
 use super::state::core::{Dispatch, Params, Report, Smem};
 use super::state::sync_state::SyncState;
-use super::state::sync_state::{BARRIER_BYTES, Ring, Rings, TURN_BYTES};
+use super::state::sync_state::{BARRIER_BYTES, ORDER_BARRIER_BYTES, PipelineStates, StageBuffers};
 use super::state::values::{Snapshot, Values};
-use super::state::values::{ThreadCache, Tile};
+use super::state::values::{ThreadIndexCache, Tile};
 use super::state::vector_access;
 use super::{Lowered, Lowering};
 use crate::backend::ptx::compiled::{Compiled, ParamKind};
@@ -29,7 +35,7 @@ use crate::ir::{BlockId, Elem, Entry, Module, Opcode, Type};
 use crate::layout::Layout;
 use crate::target::Target;
 
-/// The state after the last op.
+/// Returns the state after the lowering of the whole kernel.
 pub fn lowered<'m>(
     module: &'m Module,
     entry: &Entry,
@@ -40,7 +46,7 @@ pub fn lowered<'m>(
     made(start(module, entry, inference, name, options), entry)
 }
 
-/// The state when everything is planned: a schedule, and no code of it.
+/// Returns the state after planning: a schedule without code.
 pub fn planned<'m>(
     module: &'m Module,
     entry: &Entry,
@@ -55,11 +61,11 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.info.options.occupancy = lowering.info.possible_occupancy();
     lowering.b.come_from(entry.loc.0);
     lowering.params.kinds = lowering.entry_params(entry);
-    lowering.reserve_own(entry.body);
+    lowering.reserve_allocas(entry.body);
     lowering.info.select_tma_stores(entry.body);
     let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
     lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
-    // Without a number of blocks, ptxas may save registers for more of them than is good.
+    // Without a number of blocks ptxas may save registers for too many of them.
     let blocks = lowering.info.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
     match planned.warp_spec {
@@ -72,10 +78,10 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
             lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
             lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
             lowering.plan(entry.body, None);
-            if let Err(message) = lowering.fetch_store_maps() {
+            if let Err(message) = lowering.prefetch_store_maps() {
                 lowering.report.errors.push(Diagnostic::new(message, None));
             }
-            lowering.clear_private();
+            lowering.clear_privatized();
             if !lowering.plan_only {
                 lowering.run(WarpRole::All);
             }
@@ -86,9 +92,7 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering
 }
 
-/// For who looks at the schedule.
-
-/// The state before the first op.
+/// Returns the state before the first op.
 pub fn start<'m>(
     module: &'m Module,
     entry: &Entry,
@@ -116,13 +120,13 @@ pub fn start<'m>(
         plan_only: false,
         info: KernelInfo::new(module, entry, inference, options),
         dispatch: Dispatch {
-            op: |lowering, id| lowering.op(id),
-            sequence: |lowering, sequence| lowering.body(sequence),
+            op: |lowering, id| lowering.lower_part(id),
+            sequence: |lowering, sequence| lowering.sequence(sequence),
         },
     }
 }
 
-/// Lowers an entry; the errors name every op that has no lowering.
+/// Lowers an entry. The errors name every op without a lowering.
 pub fn lower<'m>(
     module: &'m Module,
     entry: &Entry,
@@ -139,7 +143,7 @@ pub fn lower<'m>(
     let target = lowering.info.inference.target;
     let layout = lowering.info.layout_text(entry.body);
     let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
-    let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.sync.cluster());
+    let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.sync.cluster_size());
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
     let multiplies = !lowering.info.inference.products.is_empty();
@@ -148,9 +152,9 @@ pub fn lower<'m>(
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
     whole_product::merge(&mut function);
-    // Products plan their registers themselves: for one block.
+    // Kernels with MMAs plan their registers for one block.
     if !multiplies && options.occupancy.is_none() {
-        // ptxas keeps generic addresses in more registers than there are in the text.
+        // ptxas needs more registers for generic addresses than the text has.
         let spare = if generic { GENERIC_SPARE } else { 0 };
         function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes, spare));
     }
@@ -181,22 +185,24 @@ pub fn lower<'m>(
     })
 }
 
-/// Registers that a kernel with generic addresses gets beyond those that it needs.
+/// Additional registers of a kernel with generic addresses.
 const GENERIC_SPARE: u32 = 16;
 
-/// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
+/// Returns the requested number of blocks, limited so that a thread has three quarters of its live
+/// registers.
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
     let needed = pressure::live_registers(function) * 3 / 4;
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
+/// Queries of the planned schedule, and the lowering of partitions.
 impl<'m> Lowering<'m> {
-    /// What could not be lowered.
+    /// Returns the diagnostics of ops that could not be lowered.
     pub fn problems(&self) -> &[Diagnostic] {
         &self.report.errors
     }
 
-    /// The tensor maps that the kernel takes.
+    /// Returns the tensor maps that are kernel parameters.
     #[cfg(any(test, feature = "_suite"))]
     pub fn maps(&self) -> Vec<TensorMap> {
         self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
@@ -210,7 +216,7 @@ impl<'m> Lowering<'m> {
         &self.schedule
     }
 
-    /// Tile blocks that fit on a multiprocessor, as far as that is known before there is code.
+    /// Returns the number of tile blocks per multiprocessor, as far as it is known without code.
     pub fn blocks(&self, body: BlockId) -> u32 {
         if self.schedule.warp_spec.is_some() {
             return self.info.warp_specialized_occupancy();
@@ -256,7 +262,7 @@ impl<'m> Lowering<'m> {
         kinds
     }
 
-    /// Plans what the agents of the kernel do.
+    /// Plans and verifies the schedule.
     pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
         self.schedule = Rc::new(self.info.schedule(body, roles, &self.smem.memory));
         if self.info.data_partitions > 1
@@ -264,52 +270,53 @@ impl<'m> Lowering<'m> {
         {
             return self.report.errors.push(Diagnostic::new(problem, None));
         }
-        // What is only costed was made, and checked, or will be.
+        // A schedule for the cost model alone is verified when it is lowered.
         if cfg!(debug_assertions)
             && !self.plan_only
             && let Err(problem) = self.info.verify_schedule(body, &self.schedule)
         {
-            let message = format!("the schedule of this kernel is wrong, which is a defect of this crate: {problem}");
+            let message =
+                format!("internal error: the schedule of this kernel is invalid; please report it: {problem}");
             self.report.errors.push(Diagnostic::new(message, None));
         }
     }
 
-    /// Lowers the program of an agent.
+    /// Lowers the sequence of a partition.
     pub fn run(&mut self, acts: WarpRole) {
         let agent = self.schedule.partition(acts).map(|agent| agent.body);
-        self.body(agent.expect("an agent of the schedule"));
+        self.sequence(agent.expect("an agent of the schedule"));
     }
 
-    /// Lowers a body once for each role.
+    /// Lowers the partitions of a kernel with warp specialization.
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
-        let (warps, teams) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
+        let (warps, groups) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
         let bands = self.info.data_partitions;
         let consumers = self.info.consumer_warps() * WARP_SIZE;
         let blocks = self.info.warp_specialized_occupancy();
         self.b.function().threads = consumers + self.info.producer_warps() * WARP_SIZE;
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
-        let mut rings = Vec::new();
-        for ring in &roles.pipelines {
-            let bytes = ring.num_stages * ring.stage_bytes;
+        let mut pipelines = Vec::new();
+        for pipeline in &roles.pipelines {
+            let bytes = pipeline.num_stages * pipeline.stage_bytes;
             let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
-            rings.push(Ring { slab, barriers: 0 });
+            pipelines.push(StageBuffers { smem: slab, barriers: 0 });
         }
-        let stages: u32 = roles.pipelines.iter().map(|ring| ring.num_stages).sum();
-        let turns = if teams > 1 { TURN_BYTES } else { 0 };
+        let stages: u32 = roles.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
+        let turns = if groups > 1 { ORDER_BARRIER_BYTES } else { 0 };
         let barriers =
             self.smem.memory.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
-        for (ring, plan) in rings.iter_mut().zip(&roles.pipelines) {
-            ring.barriers = next;
+        for (pipeline, plan) in pipelines.iter_mut().zip(&roles.pipelines) {
+            pipeline.barriers = next;
             next += plan.num_stages * BARRIER_BYTES;
         }
-        self.sync.group.barriers = next;
+        self.sync.group.order_barriers = next;
         self.info.allocate_staging_buffers(body, Some(&roles), &mut self.smem.memory);
         self.plan(body, Some(Rc::clone(&roles)));
-        self.fetch_store_maps()?;
-        self.compare_ways(body, &roles)?;
-        self.init_barriers(&rings, &roles, warps * bands);
+        self.prefetch_store_maps()?;
+        self.compare_trip_counts(body, &roles)?;
+        self.init_barriers(&pipelines, &roles, warps * bands);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
@@ -319,39 +326,39 @@ impl<'m> Lowering<'m> {
             return Ok(());
         }
         if self.info.consumer_groups() > 1 {
-            // What depends on the number of a thread is another thing in a team.
-            self.values.thread_indices = ThreadCache::default();
+            // Thread indices depend on the consumer group.
+            self.values.thread_indices = ThreadIndexCache::default();
         }
         let before = self.values.snapshot();
         let positions = Vec::new();
-        self.sync.pipelines = Some(Rings {
-            roles,
-            rings,
-            positions,
-            held: vec![None; count],
-            seen: vec![None; count],
-            leader: None,
-            aside: None,
-            peer: None,
-            far_leader: None,
-            known: None,
-            band: None,
+        self.sync.pipelines = Some(PipelineStates {
+            warp_spec: roles,
+            buffers: pipelines,
+            states: positions,
+            acquired: vec![None; count],
+            try_wait: vec![None; count],
+            warp_leader: None,
+            opaque_branch: None,
+            peer_rank: None,
+            remote_leader: None,
+            uniform: None,
+            data_partition: None,
         });
-        self.report.remarks.pingpong_groups = (teams > 1).then_some(teams);
+        self.report.remarks.pingpong_groups = (groups > 1).then_some(groups);
         self.report.remarks.data_partitions = (bands > 1).then_some(bands);
         self.sync.role = WarpRole::Consumer;
         self.consumers(&before, (tid, blocks));
         self.values.restore(&before);
         self.sync.role = WarpRole::Producer;
-        // That is in registers of theirs.
-        let rings = self.sync.pipelines.as_mut().expect("rings");
-        (rings.known, rings.band) = (None, None);
+        // The registers of these values belong to the consumers.
+        let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
+        (pipelines.uniform, pipelines.data_partition) = (None, None);
         self.b.place(producer);
         self.reallocate_registers(false, blocks);
         let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
         let idle = self.b.new_label();
         self.b.bra_if(works, true, idle, false);
-        self.start_rings(None);
+        self.init_pipeline_states(None);
         self.run(WarpRole::Producer);
         self.b.place(idle);
         self.b.ret();
@@ -359,26 +366,26 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// The programs of the teams of consumers.
+    /// Lowers the sequences of the consumer groups.
     pub fn consumers(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
-        let (threads, teams) = (self.info.inference.num_warps as u32 * WARP_SIZE, self.info.pingpong_groups);
+        let (threads, groups) = (self.info.inference.num_warps as u32 * WARP_SIZE, self.info.pingpong_groups);
         if self.info.consumer_groups() == 1 {
             return self.consume(tid, blocks);
         }
         self.b.threads_of_team = threads;
-        if teams == 1 {
-            // All bands run the same code.
+        if groups == 1 {
+            // All data partitions execute the same code.
             self.consume(tid, blocks);
             self.b.threads_of_team = 0;
             return;
         }
-        for team in 0..teams {
+        for group in 0..groups {
             let next = self.b.new_label();
-            if team + 1 < teams {
-                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (team + 1) * threads);
+            if group + 1 < groups {
+                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (group + 1) * threads);
                 self.b.bra_if(is_later, false, next, true);
             }
-            self.sync.group.index = team;
+            self.sync.group.index = group;
             self.consume(tid, blocks);
             self.values.restore(before);
             self.b.place(next);
@@ -386,26 +393,26 @@ impl<'m> Lowering<'m> {
         self.b.threads_of_team = 0;
     }
 
-    /// The program of the consumers.
+    /// Lowers the sequence of the consumers.
     pub fn consume(&mut self, tid: Operand, blocks: u32) {
         self.reallocate_registers(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP_SIZE - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
-        self.start_rings(Some(leader));
-        self.start_band(tid);
-        let known = self.learn();
-        self.sync.pipelines.as_mut().expect("rings").known = Some(known);
+        self.init_pipeline_states(Some(leader));
+        self.init_data_partition(tid);
+        let known = self.init_warp_uniform();
+        self.sync.pipelines.as_mut().expect("pipelines").uniform = Some(known);
         let grid = self.b.special(Special::NCtaIdX);
         let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
         let aside = self.b.new_label();
-        self.sync.pipelines.as_mut().expect("rings").aside = Some((never, aside));
-        self.start_turns();
+        self.sync.pipelines.as_mut().expect("pipelines").opaque_branch = Some((never, aside));
+        self.init_order();
         self.run(WarpRole::Consumer);
         self.b.place(aside);
         self.b.trap();
     }
 
-    /// Consumers take the registers that the producer gives up.
+    /// Moves registers from the producer to the consumers (`setmaxnreg`).
     pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
         let (at_entry, more) = self.info.registers_per_thread(blocks);
         let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);

@@ -5,7 +5,7 @@ use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Ty};
 use crate::dtype::DType;
 
-/// The PTX type of a loop counter.
+/// Returns the PTX type of a loop counter.
 pub fn counter_type(dtype: DType, is_unsigned: bool) -> Lowered<Ty> {
     match (dtype, is_unsigned) {
         (DType::I32, false) => Ok(Ty::S32),
@@ -16,7 +16,7 @@ pub fn counter_type(dtype: DType, is_unsigned: bool) -> Lowered<Ty> {
     }
 }
 
-/// The unsigned type of the same width.
+/// Returns the unsigned type of the same width.
 pub fn unsigned(ty: Ty) -> Ty {
     match ty {
         Ty::S64 | Ty::U64 => Ty::U64,

@@ -1,33 +1,20 @@
-//! Lowering: ops on whole tiles become instructions of one thread.
+//! Lowering: Tile IR ops on tiles become instructions of one thread.
 //!
-//! [`Lowering`] walks the schedule of the entry (`step`). A tile value is a list of operands, one for each
-//! register slot of its layout (`value`); ops are lowered family by family:
+//! Input: a verified module, the layouts of its values and the schedule. Output: the PTX text, with
+//! what a launch needs ([`Compiled`](super::compiled::Compiled)).
 //!
-//! * `planned` — the schedule, and what it is made into;
-//! * `value` — materialising a value in the layout a user asks for;
-//! * `elementwise` — one scalar instruction sequence a slot;
-//! * `view`, `place`, `listed`, `access`, `memory`, `shifted`, `vector` — array descriptions, where tiles lie, addresses, masks, wide
-//!   accesses;
-//! * `within` — barriers, buffers and changes of layouts within a step, as the schedule says;
-//! * `pointer`, `atomic`, `atomic_half`, `private`, `certain` — accesses by pointers; atomics; atomics combined in shared
-//!   memory; masks that hold for all elements of a thread;
-//! * `order` — accesses that other tile blocks see in order;
-//! * `strip` — long elementwise runs piece by piece;
-//! * `convert` — layout changes through registers, shuffles or shared memory;
-//! * `own`, `global` — memory of the tile block's own; global arrays;
-//! * `pieces`, `repack` — tiles put together and taken apart; elements packed into bytes;
-//! * `lookup` — elements by their positions; counts of numbers;
-//! * `partials`, `extreme`, `reduce`, `reduce_warps`, `scan`, `scan_warps` — within a thread, across lanes, across warps;
-//! * `product`, `flight` — matrix products; those that run on their own until a wait for them;
-//! * `tensor_map`, `box_store` — views that the bulk copy engine can move; stores and additions that it does;
-//! * `limit` — how much code, and how many registers, are too much;
-//! * `control`, `rounds`, `pipeline` — loops and branches; rounds in a row; copies that run ahead of a loop;
-//! * `ring` — warps that only load, for warps that only compute (sm_90a);
-//! * `teams`, `turns`, `bands` — groups of such warps that take iterations in turn, or multiply in turn; those with rows of their own;
-//! * `cluster` — pairs of tile blocks that share such loads.
+//! 1. `driver` plans the schedule and lowers each partition.
+//! 2. `dispatch` calls one lowering function for each step; `control_flow`, `unroll` and
+//!    `strip_mine` lower the steps with regions.
+//! 3. `compute`, `async_ops` and `memory` lower ops by family.
+//! 4. `state` materializes values in the layouts of their users and synchronizes threads.
 //!
-//! Scalars (rank 0) are computed by every thread and are the same in all of them, so branches on them
-//! are uniform and barriers inside loops are safe.
+//! A tile is a list of operands, one for each register of its layout ([`Tile`]). Scalars (rank 0)
+//! are computed by every thread. They are equal in all threads, so branches on them are uniform and
+//! barriers inside loops are safe.
+//!
+//! The folder does not decide: layouts, stages, barriers and buffers are part of its input.
+//! `code_size` rejects kernels that are too long for the assembler.
 
 mod async_ops;
 mod code_size;

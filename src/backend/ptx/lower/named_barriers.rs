@@ -1,4 +1,5 @@
-//! Named barriers (`barrier.cta.sync`): the ids that the lowering uses (CUTLASS `ReservedNamedBarriers`).
+//! Named barriers (`barrier.cta.sync`): the ids that the lowering uses (CUTLASS
+//! `ReservedNamedBarriers`).
 
 use crate::backend::ptx::schedule::PINGPONG_GROUPS;
 

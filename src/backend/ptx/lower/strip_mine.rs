@@ -1,24 +1,24 @@
-//! Strip mining: elementwise work on large tiles goes piece by piece.
+//! Emits strip-mined sequences, iteration by iteration.
 //!
-//! A run of loads, elementwise ops and stores in one layout is lowered for a few slots at a time from load to store, so that
-//! the registers in use do not grow with the tile. A reduction of a tile that would fill the registers ends such a run, too.
-//! What is needed after the run is put together from its pieces.
+//! A sequence of loads, elementwise ops and stores in one layout is lowered for a few registers at
+//! a time, so that the number of live registers does not depend on the tile size. A reduction of a
+//! large tile can end the sequence. Live-out tiles are concatenated from the strip iterations.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::compute::reduce::RunningReduction;
-use super::memory::view_access::Access;
+use super::compute::reduce::StripReduction;
+use super::memory::view_access::ViewAccess;
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::schedule::{StripMine, StripRole};
 use crate::ir::{OpId, Opcode, Value};
 
 impl Lowering<'_> {
-    /// Lowers a strip.
-    pub fn strip(&mut self, strip: &StripMine) -> Lowered {
+    /// Lowers a strip-mined sequence.
+    pub fn strip_mine(&mut self, strip: &StripMine) -> Lowered {
         let module = self.module;
-        let mut accesses: HashMap<OpId, Access> = HashMap::new();
+        let mut accesses: HashMap<OpId, ViewAccess> = HashMap::new();
         let mut outside: HashMap<Value, Rc<[Operand]>> = HashMap::new();
         let inside = strip.defined_tiles(module);
         let of_strip = self.schedule.layout(strip.layout).clone();
@@ -47,26 +47,26 @@ impl Lowering<'_> {
                 _ => {}
             }
         }
-        accesses.values_mut().for_each(Access::go_in_pieces);
-        let widest = accesses.values().map(Access::vector).max().unwrap_or(1);
+        accesses.values_mut().for_each(ViewAccess::use_strips);
+        let widest = accesses.values().map(ViewAccess::vector).max().unwrap_or(1);
         let piece = strip.registers_per_iteration.max(widest);
         let reductions = strip.ops().filter(|&id| module.op(id).code == Opcode::Reduce);
-        let mut reductions: HashMap<OpId, RunningReduction> =
-            reductions.map(|id| (id, self.begin_reduction(id, piece))).collect();
+        let mut reductions: HashMap<OpId, StripReduction> =
+            reductions.map(|id| (id, self.begin_strip_reduction(id, piece))).collect();
         let mut held: HashMap<Value, Vec<Operand>> = HashMap::new();
         let mut given: Vec<Vec<Operand>> = vec![Vec::new(); strip.live_out.len()];
         for start in (0..of_strip.num_registers()).step_by(piece) {
-            self.check_length(module.op(strip.ops[0].0))?;
+            self.check_code_size(module.op(strip.ops[0].0))?;
             for &(id, part) in &strip.ops {
                 match part {
                     StripRole::Body if module.op(id).code == Opcode::Reduce => {
                         let operands = module.op(id).operands.iter();
                         let values = operands.map(|&v| piece_of(v, start..start + piece, &outside, &held)).collect();
                         let running = reductions.get_mut(&id).expect("begun");
-                        self.for_op(id, |lowering| lowering.reduce_piece(running, start, values))?;
+                        self.for_op(id, |lowering| lowering.reduce_strip(running, start, values))?;
                     }
                     StripRole::Body => self.for_op(id, |lowering| {
-                        lowering.piece(id, start..start + piece, &mut accesses, &outside, &mut held)
+                        lowering.strip_iteration(id, start..start + piece, &mut accesses, &outside, &mut held)
                     })?,
                     StripRole::View => {
                         let op = module.op(id);
@@ -83,14 +83,14 @@ impl Lowering<'_> {
             let layout = of_strip.reshape(module.shape(value));
             self.values.define(value, Tile { layout, slots: slots.into() });
         }
-        reductions.into_values().try_for_each(|running| self.end_reduction(running))
+        reductions.into_values().try_for_each(|running| self.end_strip_reduction(running))
     }
 
-    fn piece(
+    fn strip_iteration(
         &mut self,
         id: OpId,
         range: std::ops::Range<usize>,
-        accesses: &mut HashMap<OpId, Access>,
+        accesses: &mut HashMap<OpId, ViewAccess>,
         outside: &HashMap<Value, Rc<[Operand]>>,
         held: &mut HashMap<Value, Vec<Operand>>,
     ) -> Lowered {
@@ -118,7 +118,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The operands of a value in a piece.
+/// Returns the registers of a value in a strip iteration.
 fn piece_of(
     value: Value,
     range: std::ops::Range<usize>,

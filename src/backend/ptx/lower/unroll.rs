@@ -1,62 +1,64 @@
-//! Rounds of a `for` that stand one after another, as the schedule says: one comparison for all of them, and what the rounds
-//! load is under way together. A loop of single rounds behind them does what is left.
+//! Emits the unrolled body and the remainder loop of a `for`.
+//!
+//! One comparison covers `factor` iterations, and their loads are in flight together. The remainder
+//! loop executes the remaining iterations one by one.
 
 use super::Lowering;
 use super::loop_counter::unsigned;
-use super::state::core::Fixed;
+use super::state::core::FixedRegisters;
 use crate::backend::ptx::isa::inst::{Cmp, Label, Operand, Reg, Ty};
 use crate::backend::ptx::schedule::SeqId;
 use crate::ir::BlockId;
 
-/// A loop whose rounds stand one after another.
-pub struct Rounds {
-    /// How many there are.
-    pub count: u32,
-    /// From the counter of the first one to that of the last.
-    pub apart: i64,
+/// An unrolled loop.
+pub struct Unroll {
+    /// Unroll factor.
+    pub factor: u32,
+    /// Difference between the counters of the last and the first iteration of the unrolled body.
+    pub span: i64,
 }
 
-/// Where a loop is, and where it goes.
-pub struct Turning<'a> {
+/// Registers and labels of a loop.
+pub struct LoopRegs<'a> {
     pub block: BlockId,
     pub body: SeqId,
-    pub carried: &'a [Option<Fixed>],
+    pub carried: &'a [Option<FixedRegisters>],
     pub counter: Reg,
     pub ty: Ty,
     pub upper: Operand,
     pub step: Operand,
-    /// Single rounds, of which one is to come.
+    /// Remainder loop. At least one iteration is left there.
     pub head: Label,
-    /// Behind the loop.
+    /// After the loop.
     pub end: Label,
 }
 
 impl Lowering<'_> {
-    /// The rounds in a row, as long as there are so many. One round at least is to come, here and at `head`.
-    pub fn rounds(&mut self, rounds: &Rounds, turning: &Turning<'_>, round: &mut dyn FnMut(&mut Self)) {
-        let &Turning { counter, ty, step, head, end, .. } = turning;
+    /// Emits the unrolled loop. At least one iteration is left, here and at `head`.
+    pub fn unrolled_iterations(&mut self, unroll: &Unroll, regs: &LoopRegs<'_>, round: &mut dyn FnMut(&mut Self)) {
+        let &LoopRegs { counter, ty, step, head, end, .. } = regs;
         let all = self.b.new_label();
-        let enough = self.are_left(rounds, turning);
+        let enough = self.has_full_unroll(unroll, regs);
         self.b.bra_if(enough, true, head, true);
         self.b.place(all);
         self.b.pragma("nounroll");
-        for number in 1..=rounds.count {
+        for number in 1..=unroll.factor {
             round(self);
-            if number < rounds.count {
+            if number < unroll.factor {
                 let after = self.b.add(ty, counter, step);
                 self.b.mov_to(counter, after);
             }
         }
-        let more = self.next_round(turning);
+        let more = self.next_iteration(regs);
         self.b.bra_if(more, true, end, true);
-        let enough = self.are_left(rounds, turning);
+        let enough = self.has_full_unroll(unroll, regs);
         self.b.bra_if(enough, false, all, true);
     }
 
-    /// Goes on to the next counter. Is there a round for it?
-    pub fn next_round(&mut self, turning: &Turning<'_>) -> Reg {
-        let &Turning { counter, ty, upper, step, .. } = turning;
-        // The next counter may not exceed the type: compare what is left instead.
+    /// Advances the counter. Returns whether the iteration exists.
+    pub fn next_iteration(&mut self, regs: &LoopRegs<'_>) -> Reg {
+        let &LoopRegs { counter, ty, upper, step, .. } = regs;
+        // The next counter may overflow its type: the rest of the range is compared.
         let left = self.b.sub(ty, upper, counter);
         let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
         let after = self.b.add(ty, counter, step);
@@ -64,9 +66,9 @@ impl Lowering<'_> {
         more
     }
 
-    /// Are so many rounds to come? One is.
-    fn are_left(&mut self, rounds: &Rounds, turning: &Turning<'_>) -> Reg {
-        let left = self.b.sub(turning.ty, turning.upper, turning.counter);
-        self.b.setp(Cmp::Gt, unsigned(turning.ty), left, rounds.apart)
+    /// Returns whether enough iterations for the unrolled body are left. At least one is.
+    fn has_full_unroll(&mut self, unroll: &Unroll, regs: &LoopRegs<'_>) -> Reg {
+        let left = self.b.sub(regs.ty, regs.upper, regs.counter);
+        self.b.setp(Cmp::Gt, unsigned(regs.ty), left, unroll.span)
     }
 }

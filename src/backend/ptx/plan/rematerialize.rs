@@ -2,7 +2,7 @@
 //!
 //! A row that is as large as the register file is reduced, and then used again: what lies between would have to go
 //! to local memory. Loading it a second time, and computing again what was computed from it, costs less: the second
-//! load finds the row in a cache, and each pass goes piece by piece (`lower/strip.rs`). So after each reduction of
+//! load finds the row in a cache, and each pass goes piece by piece (`lower/strip_mine.rs`). So after each reduction of
 //! such a tile, whatever comes from loads that can be repeated is made anew where it is used.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Small tiles that have come to a stage with the operands of products.
+//! Loads of auxiliary tiles from a pipeline stage.
 
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, RegClass, Sem, Space, Ty};
 use crate::backend::ptx::layout_inference::thread_images;
@@ -6,13 +6,15 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::ir::OpId;
 
-/// Bytes of the widest access.
+/// Bytes of the widest vector access.
 const WIDEST: usize = 16;
 
 impl Lowering<'_> {
-    /// A load whose tile the copy engine has brought to the stage that is held: reads it. That stays where it is said
-    /// (`volatile`): ptxas would fetch early what then stands in registers.
-    pub fn load_rider(&mut self, load: OpId) -> Lowered {
+    /// Loads an auxiliary tile from the acquired stage.
+    ///
+    /// The loads are `volatile`: otherwise ptxas hoists them, and their results are in registers
+    /// for longer than necessary.
+    pub fn load_aux(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
         let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
         let dtype = self.info.element_type(tile);
@@ -21,7 +23,7 @@ impl Lowering<'_> {
             .values
             .staged
             .get(&tile)
-            .ok_or("a tile that has come to no stage, which is a defect of this crate")?;
+            .ok_or("internal error: an auxiliary tile without a stage; please report it")?;
         let axis = layout.shape().iter().position(|&extent| extent > 1).unwrap_or(0);
         let run = layout.vector_len(axis).min(layout.num_registers()).min(WIDEST / size);
         let thread = self.linear_in_thread(&thread_images(&layout));

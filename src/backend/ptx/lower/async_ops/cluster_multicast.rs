@@ -1,15 +1,17 @@
-//! Clusters: two tile blocks that are neighbours along x fetch only once what both need.
+//! Clusters: multicast loads of tiles that two adjacent tile blocks share.
 //!
-//! A streamed load whose tile is the same in both blocks of a pair is *shared*: one block has the copy engine fetch
-//! the even boxes of it, the other one the odd ones, and the engine writes each into the shared memory of both. So a
-//! stage is filled by two producers, and may be filled again once the consumers of both blocks have said so.
+//! A tile that is equal in both blocks of a cluster is loaded once. Each block issues one half of
+//! the TMA boxes, and the engine writes each box to the shared memory of both blocks. A stage is
+//! therefore filled by two producers, and may be filled again when the consumers of both blocks
+//! have released it.
 //!
-//! For that the blocks go round the rings in step: nothing that decides how often a producer comes to a load depends
-//! on the block's place along x (`schedule/analysis/cta_uniformity`), but for where an outermost loop starts; of such a loop the blocks count
-//! the iterations beforehand, and share nothing where these differ.
+//! Invariant: both blocks advance their pipelines in lockstep. The number of loads does not depend
+//! on the x coordinate of the block (`schedule/analysis/cta_uniformity`), except for the start of
+//! outermost loops. For these loops the blocks compare their trip counts first, and do not
+//! multicast if they differ.
 //!
-//! Whether a load is shared may depend on the place: the producer computes the indices of its tile for the peer, too
-//! (the *mirrored* ops), and compares.
+//! Multicast may depend on the coordinate: the producer computes the tile indices of the peer
+//! block, too, and compares them.
 
 use std::rc::Rc;
 
@@ -23,108 +25,115 @@ use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, OpId, Value};
 use crate::layout::Layout;
 
-/// Mask of the blocks that a shared box is written to: both.
+/// Multicast mask: both blocks of the cluster.
 const BOTH: u32 = 0b11;
 
 impl Lowering<'_> {
-    /// After an op of the producer: computes it for the peer, and compares what decides about loads.
-    pub fn mirror(&mut self, id: OpId) -> Lowered {
-        if self.sync.role != WarpRole::Producer || !self.sync.pairs().is_some_and(|pairs| pairs.peer_ops.contains(&id))
+    /// Computes an op of the producer for the peer block, too, and compares its results if loads
+    /// depend on them.
+    pub fn compute_for_peer(&mut self, id: OpId) -> Lowered {
+        if self.sync.role != WarpRole::Producer
+            || !self.sync.multicast().is_some_and(|multicast| multicast.peer_ops.contains(&id))
         {
             return Ok(());
         }
-        self.op_of_peer(id)?;
-        self.compare(&self.module.op(id).results)
+        self.op_for_peer(id)?;
+        self.compare_with_peer(&self.module.op(id).results)
     }
 
-    fn op_of_peer(&mut self, id: OpId) -> Lowered {
+    fn op_for_peer(&mut self, id: OpId) -> Lowered {
         for &result in &self.module.op(id).results {
             self.sync.peer.tiles.entry(result).or_default();
         }
         self.as_peer(|lowering| lowering.nested_op(id))
     }
 
-    /// Of those among these values that decide about loads: are they the peer's?
-    fn compare(&mut self, values: &[Value]) -> Lowered {
-        let Some(pairs) = self.sync.pairs() else { return Ok(()) };
-        let decides = |value: &&Value| pairs.multicast_loads.values().any(|deciding| deciding.contains(value));
+    /// Emits comparisons with the peer block for those of the values that are indices of multicast
+    /// loads.
+    fn compare_with_peer(&mut self, values: &[Value]) -> Lowered {
+        let Some(multicast) = self.sync.multicast() else { return Ok(()) };
+        let decides = |value: &&Value| multicast.multicast_loads.values().any(|deciding| deciding.contains(value));
         let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
         for value in deciding {
-            let (own, other) = self.both(value)?;
+            let (own, other) = self.of_both_blocks(value)?;
             let ty = if self.module.dtype(value) == DType::I64 { Ty::U64 } else { Ty::U32 };
             let same = self.b.setp(Cmp::Eq, ty, own, other);
-            self.sync.peer.same.insert(value, same);
+            self.sync.peer.equal_indices.insert(value, same);
         }
         Ok(())
     }
 
-    /// A scalar of this block, and of its peer.
-    fn both(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
+    /// Returns a scalar of this block and of its peer.
+    fn of_both_blocks(&mut self, value: Value) -> Lowered<(Operand, Operand)> {
         Ok((self.scalar(value)?, self.as_peer(|lowering| lowering.scalar(value))?))
     }
 
-    /// At the head of a loop of the producer: where the peer is.
-    pub fn mirror_counter(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
+    /// Computes the loop counter of the peer block, at the head of a loop of the producer.
+    pub fn counter_of_peer(&mut self, id: OpId, counter: Reg, ty: Ty) -> Lowered {
         if self.sync.role != WarpRole::Producer
-            || !self.sync.pairs().is_some_and(|pairs| pairs.outer_loops.contains(&id))
+            || !self.sync.multicast().is_some_and(|multicast| multicast.outer_loops.contains(&id))
         {
             return Ok(());
         }
         let op = self.module.op(id);
         let arg = self.module.block(op.regions[0]).args[0];
-        let (own, other) = self.both(op.group(0)[0])?;
+        let (own, other) = self.of_both_blocks(op.group(0)[0])?;
         let apart = self.b.sub(ty, other, own);
         let counter = self.b.add(ty, counter, apart);
         let layout = Layout::replicated(&[], self.info.inference.num_warps);
         self.sync.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
-        self.compare(&[arg])
+        self.compare_with_peer(&[arg])
     }
 
-    /// Before the roles part: do the blocks of a pair go round their outermost loops equally often?
-    pub fn compare_ways(&mut self, body: BlockId, roles: &WarpSpecialization) -> Lowered {
-        let Some(pairs) = &roles.multicast else { return Ok(()) };
+    /// Compares the trip counts of the outermost loops in both blocks of a cluster, before the
+    /// warps branch by role.
+    pub fn compare_trip_counts(&mut self, body: BlockId, roles: &WarpSpecialization) -> Lowered {
+        let Some(multicast) = &roles.multicast else { return Ok(()) };
         let module = self.module;
-        for &id in module.block(body).ops.iter().filter(|id| pairs.bound_ops.contains(id)) {
+        for &id in module.block(body).ops.iter().filter(|id| multicast.bound_ops.contains(id)) {
             self.nested_op(id)?;
-            if pairs.peer_ops.contains(&id) {
-                self.op_of_peer(id)?;
+            if multicast.peer_ops.contains(&id) {
+                self.op_for_peer(id)?;
             }
         }
-        for &id in &pairs.outer_loops {
+        for &id in &multicast.outer_loops {
             let op = module.op(id);
             let start = op.group(0)[0];
             let ty = counter_type(module.dtype(start), op.flag(Flag::UnsignedCmp))?;
             let (end, step) = (self.scalar(op.group(1)[0])?, self.scalar(op.group(2)[0])?);
-            let (own, other) = self.both(start)?;
+            let (own, other) = self.of_both_blocks(start)?;
             let [own, other] = [own, other].map(|start| num_iterations(&mut self.b, start, end, step, ty));
             let mut same = self.b.setp(Cmp::Eq, ty, own, other);
-            if let Some(before) = self.sync.peer.in_step {
+            if let Some(before) = self.sync.peer.in_lockstep {
                 same = self.b.and(Ty::Pred, before, same).reg();
             }
-            self.sync.peer.in_step = Some(same);
+            self.sync.peer.in_lockstep = Some(same);
         }
         Ok(())
     }
 
-    /// Lowers something with the peer's place in the grid.
+    /// Lowers with the grid coordinate of the peer block.
     fn as_peer<T>(&mut self, lower: impl FnOnce(&mut Self) -> Lowered<T>) -> Lowered<T> {
         let cached = std::mem::take(&mut self.values.conversions);
-        self.change_places();
+        self.swap_peer_tiles();
         let result = lower(self);
-        self.change_places();
+        self.swap_peer_tiles();
         self.values.conversions = cached;
         result
     }
 
-    fn change_places(&mut self) {
-        self.sync.peer.active = !self.sync.peer.active;
+    fn swap_peer_tiles(&mut self) {
+        self.sync.peer.is_active = !self.sync.peer.is_active;
         for (value, tile) in &mut self.sync.peer.tiles {
             std::mem::swap(&mut self.values.tiles[value.index()], tile);
         }
     }
 
-    /// The producer's copies of a load that may be shared. `peer`: the rank of the other block of the pair.
-    pub fn issue_shared(
+    /// Issues the multicast loads of a tile if the indices are equal in both blocks, else the loads
+    /// of this block alone.
+    ///
+    /// `peer` is the rank of the peer block in the cluster.
+    pub fn issue_multicast(
         &mut self,
         load: &TmaLoad,
         deciding: &[Value],
@@ -132,12 +141,13 @@ impl Lowering<'_> {
         barrier: &Addr,
         peer: Reg,
     ) -> Lowered {
-        let same: Vec<Reg> = deciding.iter().filter_map(|value| self.sync.peer.same.get(value).copied()).collect();
+        let same: Vec<Reg> =
+            deciding.iter().filter_map(|value| self.sync.peer.equal_indices.get(value).copied()).collect();
         if same.len() != deciding.len() {
             return Err("an index is unknown for the other block".to_owned());
         }
         let same =
-            same.into_iter().chain(self.sync.peer.in_step).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
+            same.into_iter().chain(self.sync.peer.in_lockstep).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
         let (apart, end) = (self.b.new_label(), self.b.new_label());
         if let Some(same) = same {
             self.b.bra_if(same, true, apart, true);
@@ -152,7 +162,7 @@ impl Lowering<'_> {
         let route = LoadRoute { cluster: true, multicast, policy: None };
         for boxes in load.boxes.chunks(CLUSTER_SIZE as usize) {
             let (first, last) = (&boxes[0], &boxes[boxes.len() - 1]);
-            // The first of the two where the peer's rank is 0, the other one where it is 1.
+            // The first box if the rank of the peer is 0, the second one if it is 1.
             let mut choose = |of: &dyn Fn(&TmaBox) -> i64, base: Operand| {
                 let (first, last) = (of(first), of(last));
                 let base = self.b.add(Ty::S32, base, first);
@@ -173,14 +183,14 @@ impl Lowering<'_> {
         if same.is_some() {
             self.b.bra(end, true);
             self.b.place(apart);
-            self.issue(load, stage, barrier, true)?;
+            self.issue_loads(load, stage, barrier, true)?;
             self.b.place(end);
         }
         Ok(())
     }
 
-    /// The producer's copies of a load for this block. `cluster`: it is one of a cluster.
-    pub fn issue(&mut self, load: &TmaLoad, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
+    /// Issues the TMA loads of a tile for this block. `cluster`: the kernel has clusters.
+    pub fn issue_loads(&mut self, load: &TmaLoad, stage: Reg, barrier: &Addr, cluster: bool) -> Lowered {
         let op = self.module.op(load.load);
         let map = self.tensor_map_address(&load.map);
         for part in &load.boxes {
@@ -191,8 +201,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Indices that decide whether a load is shared; `None` if it never is.
-    pub fn deciding(roles: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
+    /// Returns the indices on which the multicast of a load depends; `None` if the load is never
+    /// multicast.
+    pub fn multicast_indices(roles: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
         roles.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
     }
 }

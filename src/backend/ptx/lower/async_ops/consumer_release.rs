@@ -1,25 +1,30 @@
-//! Stages that come back to the producer.
+//! Consumer release: arrives on the empty barriers of stages without a pending MMA.
 //!
-//! A stage is given back when the products that read it have landed (`flight`), which for a product that accumulates
-//! in place over a loop is only known in the next iteration: the address of what is to be given back is then
-//! carried in a register ([`Release::Carried`]).
+//! Stages that MMAs read are released by the wait for these MMAs (`state/mma_queue`). A
+//! loop-carried MMA completes in the next iteration, so the address of its full barrier is kept in
+//! a register across the back edge ([`ReleaseBarrier::Carried`]); 0 means that there is nothing to
+//! release.
+//!
+//! [`ReleaseBarrier::Carried`]: crate::backend::ptx::lower::state::sync_state::ReleaseBarrier::Carried
 
 use crate::backend::ptx::lower::{Lowered, Lowering};
 
 impl Lowering<'_> {
-    /// Gives back stages that only regions have used, or that were lent to a store: the boxes of a warp have been read then.
-    pub fn give(&mut self, channels: &[u32]) -> Lowered {
+    /// Releases the acquired stages of these channels, which no pending MMA reads.
+    ///
+    /// A stage that was a staging buffer is released after the TMA store of the warp has read it.
+    pub fn release_channels(&mut self, channels: &[u32]) -> Lowered {
         if self
             .schedule
             .warp_spec
             .as_ref()
             .is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel)))
         {
-            self.drain()?;
+            self.tma_store_wait()?;
             self.b.bar_warp_sync();
         }
-        let releases = self.sync.releases_of(channels);
-        self.give_back(&releases, None);
+        let releases = self.sync.take_releases(channels);
+        self.release_stages(&releases, None);
         Ok(())
     }
 }

@@ -1,10 +1,10 @@
-//! Software pipelines: loads of a loop are copied ahead into stages of shared memory, as the schedule says.
+//! Multistage `cp.async` loops: prologue, refill and wait, as planned by the schedule.
 
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::lower::loop_counter::unsigned;
-use crate::backend::ptx::lower::state::values::OwnTile;
+use crate::backend::ptx::lower::state::values::ThreadPrivateTile;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::remarks::DataPath;
@@ -12,39 +12,40 @@ use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::OpId;
 
-/// The registers of a running pipeline.
-pub struct Running {
+/// Registers of a multistage loop.
+pub struct CpAsyncState {
     pipeline: Rc<CpAsyncPlan>,
     slab: Buffer,
-    /// Byte offset of the stage that is computed on, and of the one that is filled.
+    /// Byte offset of the stage that is read, and of the stage that is written.
     compute: Reg,
     fill: Reg,
     thread: Vec<Operand>,
 }
 
-impl Running {
-    /// Do threads copy their own elements, and no others?
-    pub fn is_own(&self) -> bool {
+impl CpAsyncState {
+    /// Returns true if all copies are thread-private: each thread reads the elements that it has
+    /// copied.
+    pub fn is_thread_private(&self) -> bool {
         self.pipeline.is_thread_private()
     }
 }
 
 impl Lowering<'_> {
-    /// A load whose elements their threads have copied: reads them.
-    pub fn load_own(&mut self, load: OpId) -> Lowered {
+    /// Loads the thread-private elements of a tile from their stage.
+    pub fn load_thread_private(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
         let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
-        let OwnTile { address, run, pieces } = &self.values.private_tiles[&load];
+        let ThreadPrivateTile { address, vector, offsets } = &self.values.private_tiles[&load];
         let base = self.b.reg(*address, RegClass::B32);
         let dtype = self.info.element_type(tile);
         let mut slots = Vec::with_capacity(layout.num_registers());
-        for &offset in pieces {
+        for &offset in offsets {
             let place = Addr::new(base, i64::from(offset));
             slots.extend(vector_access::load(
                 &mut self.b,
                 Space::Shared,
                 dtype,
-                *run,
+                *vector,
                 &place,
                 MemMods::default(),
                 None,
@@ -54,8 +55,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Fills the first stages: `counter` is the first value of the loop counter.
-    pub fn start_pipeline(
+    /// Emits the prologue: copies of the first stages. `counter` is the first value of the loop
+    /// counter.
+    pub fn start_cp_async(
         &mut self,
         id: OpId,
         pipeline: Rc<CpAsyncPlan>,
@@ -63,8 +65,8 @@ impl Lowering<'_> {
         upper: Operand,
         step: Operand,
         ty: Ty,
-    ) -> Lowered<Running> {
-        let slab = self.begin_write()?;
+    ) -> Lowered<CpAsyncState> {
+        let slab = self.smem_write()?;
         for copy in &pipeline.copies {
             let tile = self.module.op(copy.load).results[0];
             let bytes = vector_access::run_bytes(self.info.element_type(tile), copy.vector);
@@ -73,7 +75,7 @@ impl Lowering<'_> {
         }
         let thread = pipeline.copies.iter().map(|copy| copy.thread_offsets.clone()).collect::<Vec<_>>();
         let thread = thread.iter().map(|images| self.linear_in_thread(images)).collect();
-        let running = Running {
+        let cp_async = CpAsyncState {
             slab,
             compute: self.b.copy(Operand::Imm(0), RegClass::B32),
             fill: self.b.copy(Operand::Imm(0), RegClass::B32),
@@ -83,126 +85,129 @@ impl Lowering<'_> {
         let mut exists = self.b.setp(Cmp::Lt, ty, counter, upper);
         let mut left = self.b.sub(ty, upper, counter);
         let ahead = self.b.copy(counter, ty.class());
-        for stage in 1..running.pipeline.stages {
-            self.fill(id, &running, ahead.into(), exists)?;
-            if stage + 1 < running.pipeline.stages {
-                (exists, left) = self.one_further(exists, left, step, ty);
+        for stage in 1..cp_async.pipeline.stages {
+            self.copy_stage(id, &cp_async, ahead.into(), exists)?;
+            if stage + 1 < cp_async.pipeline.stages {
+                (exists, left) = self.next_exists(exists, left, step, ty);
                 let next = self.b.add(ty, ahead, step);
                 self.b.mov_to(ahead, next);
             }
         }
-        Ok(running)
+        Ok(cp_async)
     }
 
-    /// Is there an iteration after the one that exists, with so much left of the range? By what is left, since counters
-    /// beyond the range may not exist in their type.
-    fn one_further(&mut self, exists: Reg, left: Operand, step: Operand, ty: Ty) -> (Reg, Operand) {
+    /// Returns whether the next iteration exists, and the rest of the range. The rest is compared,
+    /// because a counter beyond the range may overflow its type.
+    fn next_exists(&mut self, exists: Reg, left: Operand, step: Operand, ty: Ty) -> (Reg, Operand) {
         let more = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
         (self.b.and(Ty::Pred, exists, more).reg(), self.b.sub(ty, left, step))
     }
 
-    /// At the head of an iteration: its stage is there, and all threads are done with the one before.
-    pub fn advance_pipeline(&mut self, running: &Running) {
-        self.b.cp_async_wait(running.pipeline.stages as u32 - 2);
-        if running.pipeline.async_mma {
-            self.land_all();
+    /// Waits for the stage of this iteration, at its head. All threads have finished the previous
+    /// iteration.
+    pub fn advance_cp_async(&mut self, cp_async: &CpAsyncState) {
+        self.b.cp_async_wait(cp_async.pipeline.stages as u32 - 2);
+        if cp_async.pipeline.async_mma {
+            self.wait_all_mmas();
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
-        if running.pipeline.barrier_at_head {
-            self.barrier();
+        if cp_async.pipeline.barrier_at_head {
+            self.emit_barrier();
         }
-        self.find_own_tiles(running);
-        for copy in running.pipeline.copies.iter().filter(|copy| !copy.thread_private) {
-            let offset = running.slab.offset + copy.smem_offset as u32;
-            let place = self.b.add(Ty::U32, running.compute, offset);
+        self.locate_private_tiles(cp_async);
+        for copy in cp_async.pipeline.copies.iter().filter(|copy| !copy.thread_private) {
+            let offset = cp_async.slab.offset + copy.smem_offset as u32;
+            let place = self.b.add(Ty::U32, cp_async.compute, offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, place);
             self.values.staged.insert(self.module.op(copy.load).results[0], address);
         }
     }
 
-    /// Where threads find their own elements in this iteration.
-    fn find_own_tiles(&mut self, running: &Running) {
-        let copies = running.pipeline.copies.iter().zip(&running.thread);
+    /// Computes the addresses of the thread-private elements of this iteration.
+    fn locate_private_tiles(&mut self, cp_async: &CpAsyncState) {
+        let copies = cp_async.pipeline.copies.iter().zip(&cp_async.thread);
         for (copy, &thread) in copies.filter(|(copy, _)| copy.thread_private) {
-            let place = self.b.add(Ty::U32, thread, running.slab.offset + copy.smem_offset as u32);
-            let place = self.b.add(Ty::U32, place, running.compute);
+            let place = self.b.add(Ty::U32, thread, cp_async.slab.offset + copy.smem_offset as u32);
+            let place = self.b.add(Ty::U32, place, cp_async.compute);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, place);
-            let pieces = copy.accesses.iter().map(|piece| piece.offset).collect();
-            self.values.private_tiles.insert(copy.load, OwnTile { address, run: copy.vector, pieces });
+            let offsets = copy.accesses.iter().map(|piece| piece.offset).collect();
+            self.values.private_tiles.insert(copy.load, ThreadPrivateTile { address, vector: copy.vector, offsets });
         }
     }
 
-    /// At the end of an iteration, or at its head where threads copy their own elements: the stage of the iteration
-    /// before is filled anew.
-    pub fn refill_pipeline(
+    /// Copies the tiles of a later iteration to the stage of the previous one.
+    ///
+    /// This is at the end of an iteration, or at its head if all copies are thread-private.
+    pub fn refill_cp_async(
         &mut self,
         id: OpId,
-        running: &Running,
+        cp_async: &CpAsyncState,
         counter: Reg,
         upper: Operand,
         step: Operand,
         ty: Ty,
     ) -> Lowered {
-        let distance = running.pipeline.stages as i64 - 1;
+        let distance = cp_async.pipeline.stages as i64 - 1;
         let ahead = self.b.mad(ty, step, distance, counter);
         let left = self.b.sub(ty, upper, counter);
         let mut exists = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
         let mut left = self.b.sub(ty, left, step);
         for _ in 1..distance {
-            (exists, left) = self.one_further(exists, left, step, ty);
+            (exists, left) = self.next_exists(exists, left, step, ty);
         }
-        self.fill(id, running, ahead, exists)?;
-        self.next_stage(running, running.compute);
+        self.copy_stage(id, cp_async, ahead, exists)?;
+        self.advance_offset(cp_async, cp_async.compute);
         Ok(())
     }
 
-    /// On the way out of the loop: its products have landed.
-    pub fn land_pipeline(&mut self, running: &Running) {
-        if running.pipeline.async_mma {
-            self.land_all();
+    /// Waits for the MMAs of the loop, at its exit.
+    pub fn wait_mmas_of_cp_async(&mut self, cp_async: &CpAsyncState) {
+        if cp_async.pipeline.async_mma {
+            self.wait_all_mmas();
         }
     }
 
-    /// After the loop: nothing is on its way any more.
-    pub fn stop_pipeline(&mut self, running: Running) {
+    /// Waits for all copies, after the loop.
+    pub fn stop_cp_async(&mut self, cp_async: CpAsyncState) {
         self.b.cp_async_wait(0);
-        for copy in &running.pipeline.copies {
+        for copy in &cp_async.pipeline.copies {
             self.values.staged.remove(&self.module.op(copy.load).results[0]);
             self.values.private_tiles.remove(&copy.load);
         }
     }
 
-    /// Issues the copies of the iteration with this counter, if there is one; a group either way.
-    fn fill(&mut self, id: OpId, running: &Running, counter: Operand, exists: Reg) -> Lowered {
+    /// Issues the copies of the iteration with this counter, if it exists. The copy group is
+    /// committed in either case.
+    fn copy_stage(&mut self, id: OpId, cp_async: &CpAsyncState, counter: Operand, exists: Reg) -> Lowered {
         let skip = self.b.new_label();
         self.b.bra_if(exists, true, skip, true);
         let mark = self.mark();
         let argument = self.module.block(self.module.op(id).regions[0]).args[0];
         let before = self.values.tiles[argument.index()].take();
-        self.single(argument, counter);
-        for &op in &running.pipeline.address_ops {
+        self.define_scalar(argument, counter);
+        for &op in &cp_async.pipeline.address_ops {
             self.nested_op(op)?;
         }
-        for (copy, &thread) in running.pipeline.copies.iter().zip(&running.thread) {
-            self.for_op(copy.load, |lowering| lowering.copy_tile(copy, running, thread))?;
+        for (copy, &thread) in cp_async.pipeline.copies.iter().zip(&cp_async.thread) {
+            self.for_op(copy.load, |lowering| lowering.copy_tile(copy, cp_async, thread))?;
         }
         self.values.tiles[argument.index()] = before;
         self.release(mark);
         self.b.place(skip);
         self.b.cp_async_commit();
-        self.next_stage(running, running.fill);
+        self.advance_offset(cp_async, cp_async.fill);
         Ok(())
     }
 
-    fn copy_tile(&mut self, copy: &CpAsync, running: &Running, thread: Operand) -> Lowered {
+    fn copy_tile(&mut self, copy: &CpAsync, cp_async: &CpAsyncState, thread: Operand) -> Lowered {
         let mut access = self.begin_load(copy.load)?;
         for piece in &copy.accesses {
             let (source, present) = self.copy_source(&mut access, piece.register);
-            let offset = running.slab.offset as usize + copy.smem_offset;
+            let offset = cp_async.slab.offset as usize + copy.smem_offset;
             let place = self.b.xor(Ty::B32, thread, piece.xor);
-            let place = self.b.add(Ty::U32, place, running.fill);
+            let place = self.b.add(Ty::U32, place, cp_async.fill);
             let target = self.b.address(Operand::Smem, place).plus(offset as i64 + i64::from(piece.offset));
             let bytes = access.vector_bytes();
             let present = present.map(|mask| self.b.select(RegClass::B32, mask, bytes, 0));
@@ -211,9 +216,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn next_stage(&mut self, running: &Running, offset: Reg) {
-        let next = self.b.add(Ty::U32, offset, running.pipeline.stage_bytes as u32);
-        let end = (running.pipeline.stage_bytes * running.pipeline.stages) as u32;
+    fn advance_offset(&mut self, cp_async: &CpAsyncState, offset: Reg) {
+        let next = self.b.add(Ty::U32, offset, cp_async.pipeline.stage_bytes as u32);
+        let end = (cp_async.pipeline.stage_bytes * cp_async.pipeline.stages) as u32;
         let wraps = self.b.setp(Cmp::Eq, Ty::U32, next, end);
         let next = self.b.select(RegClass::B32, wraps, 0, next);
         self.b.mov_to(offset, next);

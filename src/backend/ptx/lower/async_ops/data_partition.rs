@@ -1,4 +1,4 @@
-//! Bands of rows: all run the same code, so what differs between them is computed from the number of the band.
+//! Data partitions: consumer groups with rows of their own, which execute the same code.
 
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{Operand, RegClass, ShflMode, Ty};
@@ -6,28 +6,29 @@ use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::ir::Op;
 
 impl Lowering<'_> {
-    /// Which band of rows this warp helps to make, where there are several.
-    pub fn start_band(&mut self, tid: Operand) {
+    /// Computes the data partition of this warp, if the kernel has data partitions.
+    pub fn init_data_partition(&mut self, tid: Operand) {
         if self.info.data_partitions > 1 {
             let threads = self.info.inference.num_warps as u32 * WARP_SIZE;
             let band = self.b.shr(Ty::U32, tid, threads.trailing_zeros());
             let band = self.b.reg(band, RegClass::B32);
-            // The same in all lanes, and ptxas knows it.
+            // ptxas knows that the result of the shuffle is equal in all lanes.
             let band = self.b.shfl(ShflMode::Idx, band, 0u32).reg();
-            self.sync.pipelines.as_mut().expect("rings").band = Some(band);
+            self.sync.pipelines.as_mut().expect("pipelines").data_partition = Some(band);
         }
     }
 
-    /// The band that a group of warps makes; of who loads for all of them the first one.
-    pub fn band(&mut self, op: &Op) -> Lowered {
-        let band = self.sync.pipelines.as_ref().and_then(|rings| rings.band);
-        self.single(op.results[0], band.map_or(Operand::Imm(0), Operand::from));
+    /// Returns the data partition of a warp; 0 in the producer, which loads for all of them.
+    pub fn data_partition_id(&mut self, op: &Op) -> Lowered {
+        let band = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.data_partition);
+        self.define_scalar(op.results[0], band.map_or(Operand::Imm(0), Operand::from));
         Ok(())
     }
 
-    /// From where the boxes of this band of rows lie as those of the first one lie from the base.
-    pub fn outbox_of_band(&mut self, base: Operand, bytes: u32) -> Operand {
-        let (bands, band) = (self.info.data_partitions, self.sync.pipelines.as_ref().and_then(|rings| rings.band));
+    /// Returns the address to which the staging-buffer offsets of this data partition are relative.
+    pub fn staging_of_partition(&mut self, base: Operand, bytes: u32) -> Operand {
+        let (bands, band) =
+            (self.info.data_partitions, self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.data_partition));
         match band {
             Some(band) => {
                 let base = self.b.reg(base, RegClass::B32);

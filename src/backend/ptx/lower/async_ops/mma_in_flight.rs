@@ -1,133 +1,143 @@
-//! Products that run on their own until a wait for them, and what they give back then.
-//!
-//! When that is, the schedule says (`land`, `await`). A wait that it calls late stands where the step after it comes to need
-//! it. And before threads meet, the schedule has whatever runs land: once they have, shared memory that products read is written again.
+//! MMAs in flight: steps that issue or wait for `wgmma` groups, and loop-carried MMAs.
 
 use std::collections::HashSet;
 
 use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass};
 use crate::backend::ptx::lower::Lowering;
-use crate::backend::ptx::lower::state::sync_state::{Flight, Release};
+use crate::backend::ptx::lower::state::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};
 
-/// In a block with more products than so many no block of code ends amid them: what one of them waits for runs beside the others, and
-/// ptxas finds no registers for several that are in flight where a block ends.
+/// Greatest number of MMA groups in a basic block for which waits split this block.
+///
+/// With more groups ptxas has no registers for accumulators in flight at the end of a basic block.
 const FEW_PRODUCTS: usize = 2;
 
-/// A product that stays in flight over the back edge of a loop, accumulating in place, or several that are issued together.
-pub struct Orbit {
-    /// The carried values that it accumulates on.
+/// Registers of a loop-carried MMA group, which accumulates in place.
+pub struct CarriedMmaRegs {
+    /// Block arguments with the accumulators.
     arguments: Vec<Value>,
-    /// Its results, which are carried on.
+    /// Results of the MMAs: the operands of the terminator.
     results: Vec<Value>,
-    /// The loop's results.
-    after: Vec<Value>,
-    /// Registers of what it has to give back, and whether that is so in both tile blocks of a pair.
+    /// Results of the loop.
+    loop_results: Vec<Value>,
+    /// A register for the address of each stage to release, and whether the stage is for both
+    /// blocks of a cluster.
     releases: Vec<(Reg, bool)>,
-    /// The user's place of the product.
-    place: u32,
+    /// Source location of the MMA.
+    loc: u32,
 }
 
 impl Lowering<'_> {
-    /// Notes products that have been issued, the last of them by this op.
-    pub fn launch(&mut self, last: OpId, results: Vec<Value>, releases: Vec<Release>) {
-        let issued = if self.products_beside(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
+    /// Adds an issued MMA group to the queue. `last` is its last op.
+    pub fn push_mma(&mut self, last: OpId, results: Vec<Value>, releases: Vec<StageRelease>) {
+        let issued = if self.mmas_in_block(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
         let place = self.module.op(last).loc.0;
-        self.sync.mmas.running.push(Flight { results, releases, issued, place });
+        self.sync.mmas.in_flight.push(InFlightMma { results, releases, issued_at: issued, loc: place });
     }
 
-    /// How many products stand in a block with this one; those that belong together are one.
-    fn products_beside(&self, product: OpId) -> usize {
+    /// Returns the number of MMA groups in the block of this MMA.
+    fn mmas_in_block(&self, product: OpId) -> usize {
         let Some(block) = self.info.op_blocks[product.index()] else { return 0 };
         let products = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
         let last: HashSet<OpId> = products.map(|&id| self.info.mma_groups.last(id)).collect();
         last.len()
     }
 
-    /// A wait for products.
-    pub fn land_as(&mut self, land: &MmaWait) {
-        if land.defer_release {
-            return self.land_here(land.pending, true);
+    /// Lowers a wait for MMAs.
+    pub fn mma_wait(&mut self, wait: &MmaWait) {
+        if wait.defer_release {
+            return self.wait_mmas_here(wait.pending, true);
         }
-        if let Some(value) = land.release_after {
-            let kept = std::mem::take(&mut self.sync.mmas.kept);
-            self.give_back(&kept, Some(value));
-            return self.land_here(land.pending, false);
+        if let Some(value) = wait.release_after {
+            let deferred = std::mem::take(&mut self.sync.mmas.deferred_releases);
+            self.release_stages(&deferred, Some(value));
+            return self.wait_mmas_here(wait.pending, false);
         }
-        self.sync.mmas.due.push_back(land.pending);
-        if !land.sunk {
-            self.come_due();
+        self.sync.mmas.sunk_mma_waits.push_back(wait.pending);
+        if !wait.sunk {
+            self.flush_sunk_waits();
         }
     }
 
-    /// Waits for the turn of this group to work; `late`: with the late wait for products that comes next.
-    pub fn begin_turn(&mut self, late: bool) {
+    /// Waits for the order barrier of exponentials; if `late`, together with the next sunk MMA
+    /// wait.
+    pub fn exp_order_wait(&mut self, late: bool) {
         match late {
-            true => self.sync.mmas.turn = true,
-            false => self.await_turn(),
+            true => self.sync.mmas.sunk_order_wait = true,
+            false => self.order_wait(),
         }
     }
 
-    /// A wait for streamed tiles.
-    pub fn await_as(&mut self, wait: &ConsumerWait) {
+    /// Waits for the tiles of a channel, or notes a sunk wait.
+    pub fn consumer_wait_step(&mut self, wait: &ConsumerWait) {
         match wait.sunk {
-            true => self.sync.mmas.arriving.push_back(wait.channel as usize),
-            false => self.await_channel(wait.channel as usize),
+            true => self.sync.mmas.sunk_stage_waits.push_back(wait.channel as usize),
+            false => self.consumer_wait(wait.channel as usize),
         }
     }
 
-    /// Registers for what products that stay in flight have to give back.
-    pub fn start_orbits(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<Orbit> {
+    /// Allocates registers for the releases of loop-carried MMAs.
+    pub fn start_carried(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<CarriedMmaRegs> {
         let module = self.module;
         let body = module.op(id).regions[0];
-        let mut orbits = Vec::new();
+        let mut carried_mmas = Vec::new();
         for plan in plans {
-            let paired: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_paired(channel)).collect();
-            let releases = paired.into_iter().map(|paired| (self.b.copy(Operand::Imm(0), RegClass::B32), paired));
+            let clustered: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_clustered(channel)).collect();
+            let releases =
+                clustered.into_iter().map(|clustered| (self.b.copy(Operand::Imm(0), RegClass::B32), clustered));
             let releases = releases.collect();
             let args = &module.block(body).args;
             let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
-            orbits.push(Orbit {
+            carried_mmas.push(CarriedMmaRegs {
                 arguments: plan.accumulators.iter().map(|&carried| args[carried + 1]).collect(),
                 results: plan.accumulators.iter().map(|&carried| exit.operands[carried]).collect(),
-                after: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
+                loop_results: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
                 releases,
-                place: module.op(plan.mma).loc.0,
+                loc: module.op(plan.mma).loc.0,
             });
         }
-        orbits
+        carried_mmas
     }
 
-    /// At the head of a loop: the products of the iteration before may still be running.
-    pub fn enter_orbits(&mut self, orbits: &[Orbit]) {
-        self.sync.mmas.running = orbits.iter().map(|orbit| orbit.flight(&orbit.arguments)).collect();
+    /// Puts the loop-carried MMAs of the previous iteration into the queue, at the head of a loop.
+    pub fn enter_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
+        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.arguments)).collect();
     }
 
-    /// At the end of a body: notes what is to be given back in the next iteration.
-    pub fn close_orbits(&mut self, orbits: &[Orbit]) {
-        for orbit in orbits {
-            let flight = self.sync.mmas.running.iter().find(|flight| flight.results == orbit.results);
-            let releases = flight.map(|flight| flight.releases.clone()).unwrap_or_default();
-            for (place, &(register, _)) in orbit.releases.iter().enumerate() {
+    /// Copies the addresses of stages that the next iteration releases, at the end of the body.
+    pub fn close_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
+        for carried in carried_mmas {
+            let mma = self.sync.mmas.in_flight.iter().find(|mma| mma.results == carried.results);
+            let releases = mma.map(|mma| mma.releases.clone()).unwrap_or_default();
+            for (place, &(register, _)) in carried.releases.iter().enumerate() {
                 match releases.get(place) {
-                    Some(&Release::Stage(barrier, _)) => self.b.mov_to(register, barrier),
+                    Some(&StageRelease { barrier: ReleaseBarrier::Now(barrier), .. }) => {
+                        self.b.mov_to(register, barrier)
+                    }
                     _ => self.b.mov_to(register, Operand::Imm(0)),
                 }
             }
         }
-        self.sync.mmas.running.clear();
+        self.sync.mmas.in_flight.clear();
     }
 
-    /// On the way out of a loop: the products of its last iteration may still be running.
-    pub fn leave_orbits(&mut self, orbits: &[Orbit]) {
-        self.sync.mmas.running = orbits.iter().map(|orbit| orbit.flight(&orbit.after)).collect();
+    /// Puts the loop-carried MMAs of the last iteration into the queue, at the exit of a loop.
+    pub fn leave_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
+        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.loop_results)).collect();
     }
 }
 
-impl Orbit {
-    fn flight(&self, results: &[Value]) -> Flight {
-        let releases = self.releases.iter().map(|&(register, paired)| Release::Carried(register, paired)).collect();
-        Flight { results: results.to_vec(), releases, issued: usize::MAX, place: self.place }
+impl CarriedMmaRegs {
+    fn mma(&self, results: &[Value]) -> InFlightMma {
+        let releases = self
+            .releases
+            .iter()
+            .map(|&(register, clustered)| StageRelease {
+                barrier: ReleaseBarrier::Carried(register),
+                cluster: clustered,
+            })
+            .collect();
+        InFlightMma { results: results.to_vec(), releases, issued_at: usize::MAX, loc: self.loc }
     }
 }

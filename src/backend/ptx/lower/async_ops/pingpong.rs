@@ -1,10 +1,11 @@
-//! Teams of consumers: the iterations that they take, the stages that they skip, and their turns.
+//! Ping-pong groups: their iterations, pipeline advance and order barriers (CUTLASS ping-pong
+//! kernels).
 //!
-//! Each team counts the stages of all iterations, since the producer fills those of all of them: at the end of its own
-//! iteration it goes past those of the next one, which is the other team's.
+//! The producer loads the stages of all iterations, so each group counts all stages: after its own
+//! iteration it advances past the stages of the other group.
 //!
-//! A turn of some kind is two barriers in shared memory. A team waits at its own, which completes a phase each time when the
-//! other team passes its turn, that is when each warp of it has said so.
+//! An order point has one mbarrier for each group. A group waits on its own mbarrier, whose phase
+//! completes when all warps of the other group have arrived.
 
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::loop_counter::{counter_type, num_iterations, unsigned};
@@ -12,92 +13,98 @@ use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, StageCount};
 use crate::ir::Flag;
 
-/// The iterations of a team: where its counter begins, how far apart they are, and whether there is one.
-pub struct Dealt {
+/// Iterations of a ping-pong group: first counter, step, and whether there is one.
+pub struct PingPongRange {
     pub first: Operand,
     pub step: Operand,
-    pub some: Reg,
+    pub is_some: Reg,
 }
 
 impl Lowering<'_> {
-    /// Before a loop whose iterations are dealt: those of this team.
-    pub fn deal(&mut self, deal: &PingPong, [lower, upper, step]: [Operand; 3], ty: Ty) -> Lowered<Dealt> {
+    /// Computes the iterations of this group, before a ping-pong loop.
+    pub fn begin_pingpong(
+        &mut self,
+        deal: &PingPong,
+        [lower, upper, step]: [Operand; 3],
+        ty: Ty,
+    ) -> Lowered<PingPongRange> {
         let index = self.sync.group.index;
-        self.sync.group.takes = deal
+        self.sync.group.stages_per_iteration = deal
             .stages_per_iteration
             .iter()
             .enumerate()
-            .map(|(ring, takes)| self.taken(ring, takes))
+            .map(|(pipeline, count)| self.stages_of_iteration(pipeline, count))
             .collect::<Lowered<_>>()?;
-        // The first turn is the first team's: there is no phase before.
+        // Group 0 enters first: its order barriers have no earlier phase to wait for.
         let first = Operand::from(u32::from(index == 0));
-        self.sync.group.parities = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
+        self.sync.group.phases = OrderPoint::ALL.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
         let twice = self.b.add(ty, step, step);
         if index == 0 {
-            return Ok(Dealt { first: lower, step: twice, some });
+            return Ok(PingPongRange { first: lower, step: twice, is_some: some });
         }
-        self.skip_iteration();
-        // The second counter may not exceed the type: compare what is left instead.
+        self.skip_peer_iteration();
+        // The second counter may overflow its type: the rest of the range is compared.
         let left = self.b.sub(ty, upper, lower);
         let second = self.b.setp(Cmp::Gt, unsigned(ty), left, step);
         let some = self.b.and(Ty::Pred, some, second).reg();
-        Ok(Dealt { first: self.b.add(ty, lower, step), step: twice, some })
+        Ok(PingPongRange { first: self.b.add(ty, lower, step), step: twice, is_some: some })
     }
 
-    /// Stages of a ring that an iteration takes, but for what brings it to the same stage and parity.
-    fn taken(&mut self, ring: usize, takes: &StageCount) -> Lowered<Operand> {
+    /// Returns the number of stages that an iteration consumes, modulo two rounds of the pipeline.
+    fn stages_of_iteration(&mut self, pipeline: usize, count: &StageCount) -> Lowered<Operand> {
         let module = self.module;
-        let period = 2 * self.sync.stages_of_ring(ring);
-        let mut all = Operand::from(takes.fixed);
-        for &id in &takes.per_iteration_of {
+        let period = 2 * self.sync.num_stages(pipeline);
+        let mut all = Operand::from(count.fixed);
+        for &id in &count.per_iteration_of {
             let op = module.op(id);
             let ty = counter_type(module.dtype(op.group(0)[0]), op.flag(Flag::UnsignedCmp))?;
             let [lower, upper, step] = [0, 1, 2].map(|group| self.scalar(op.group(group)[0]));
             let count = num_iterations(&mut self.b, lower?, upper?, step?, ty);
-            let rest = self.rest(count, period, unsigned(ty));
+            let rest = self.remainder(count, period, unsigned(ty));
             let rest = if unsigned(ty) == Ty::U64 { self.b.unpack(rest).0 } else { rest };
             all = self.b.add(Ty::U32, all, rest);
         }
-        Ok(self.rest(all, period, Ty::U32))
+        Ok(self.remainder(all, period, Ty::U32))
     }
 
-    fn rest(&mut self, value: Operand, of: u32, ty: Ty) -> Operand {
+    fn remainder(&mut self, value: Operand, of: u32, ty: Ty) -> Operand {
         let whole = self.b.div(ty, value, of);
         let whole = self.b.mul(ty, whole, of);
         self.b.sub(ty, value, whole)
     }
 
-    /// Goes past the stages of an iteration of the other team.
-    pub fn skip_iteration(&mut self) {
-        for ring in 0..self.sync.group.takes.len() {
-            let count = self.sync.group.takes[ring];
-            self.skip_stages(ring, count);
+    /// Advances all pipelines past the stages of the next iteration, which belongs to the other
+    /// group.
+    pub fn skip_peer_iteration(&mut self) {
+        for pipeline in 0..self.sync.group.stages_per_iteration.len() {
+            let count = self.sync.group.stages_per_iteration[pipeline];
+            self.skip_stages(pipeline, count);
         }
     }
 
-    /// Waits until the other team has passed this turn in the iteration before.
-    pub fn take_turn(&mut self, turn: OrderPoint) {
-        let Some(&parity) = self.sync.group.parities.get(turn as usize) else { return };
-        let barrier = self.turn_barrier(turn, self.sync.group.index);
+    /// Waits until the other group has arrived at this order point in the previous iteration.
+    pub fn pingpong_wait(&mut self, point: OrderPoint) {
+        let Some(&parity) = self.sync.group.phases.get(point as usize) else { return };
+        let barrier = self.order_mbarrier(point, self.sync.group.index);
         self.b.mbarrier_wait(&barrier, parity);
         let next = self.b.xor(Ty::B32, parity, 1u32);
         self.b.mov_to(parity, next);
     }
 
-    /// The other team has this turn in the next iteration.
-    pub fn pass_turn(&mut self, turn: OrderPoint) {
-        let Some(leader) = self.sync.leader() else { return };
-        if turn == OrderPoint::SideEffects && self.schedule.tma_stores().next().is_some() {
+    /// Arrives at an order point, so that the other group can pass it in the next iteration.
+    pub fn pingpong_arrive(&mut self, point: OrderPoint) {
+        let Some(leader) = self.sync.warp_leader() else { return };
+        if point == OrderPoint::SideEffects && self.schedule.tma_stores().next().is_some() {
             self.b.bulk_wait(0, false);
         }
         self.b.bar_warp_sync();
-        let barrier = self.turn_barrier(turn, PINGPONG_GROUPS - 1 - self.sync.group.index);
+        let barrier = self.order_mbarrier(point, PINGPONG_GROUPS - 1 - self.sync.group.index);
         self.b.guarded(leader, false, |b| b.mbarrier_arrive(&barrier, false));
     }
 
-    fn turn_barrier(&mut self, turn: OrderPoint, team: u32) -> Addr {
+    fn order_mbarrier(&mut self, point: OrderPoint, group: u32) -> Addr {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        Addr::new(base, i64::from(self.sync.group.barriers + 8 * (PINGPONG_GROUPS * turn as u32 + team)))
+        Addr::new(base, i64::from(self.sync.group.order_barriers + 8 * (PINGPONG_GROUPS * point as u32 + group)))
     }
 }

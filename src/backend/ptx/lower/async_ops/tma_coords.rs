@@ -1,11 +1,12 @@
-//! Tensor maps as parameters, and the coordinates of tiles.
-//! A partition view qualifies when its array is one of the entry's (so that the launch can describe it) and
-//! what the launch promises about it is enough for every array of that form: the address and all strides
-//! but one are multiples of 16 bytes, the other one is 1. What only the numbers of a launch decide
-//! (an extent of 0, say) is for the launch, which has another kernel for it.
+//! Tensor-map parameters, tile coordinates and the TMA loads of one tile block.
 //!
-//! A box in shared memory has the contiguous dimension innermost; the others follow in the order of the
-//! tile, later ones first.
+//! A partition view has a tensor map if its array is a kernel argument and the launch guarantees:
+//! the base address and all strides but one are multiples of 16 bytes, the other stride is 1.
+//! Conditions on run-time values (for example an extent of 0) are checked by the launch, which has
+//! a second kernel.
+//!
+//! In shared memory the contiguous dimension of a box is innermost. The other dimensions follow in
+//! the reverse order of the tile.
 
 use crate::backend::ptx::isa::emit::Param;
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, Reg, Ty};
@@ -18,8 +19,10 @@ use crate::dtype::DType;
 use crate::ir::Value;
 
 impl Lowering<'_> {
-    /// The generic address of a map; the kernel takes each map once. Two cheap instructions at each use,
-    /// rather than a register from the entry: it is the same in every role and branch.
+    /// Returns the generic address of a tensor map, and adds the parameter at its first use.
+    ///
+    /// The address is computed at each use by two instructions, and so needs no register for the
+    /// whole kernel.
     pub fn tensor_map_address(&mut self, map: &TensorMap) -> Reg {
         let param = match self.params.tensor_maps.iter().find(|(known, _)| known == map) {
             Some((_, param)) => *param,
@@ -32,11 +35,12 @@ impl Lowering<'_> {
         self.b.param_address(param)
     }
 
-    /// Coordinates, innermost first, of the element `offsets` (in the order of the tile's dimensions) of the
-    /// tile at `indices`.
+    /// Returns the coordinates, innermost first, of an element of the tile at `indices`.
     ///
-    /// A tile outside of the index space lies outside of the array, however far: an index whose start does
-    /// not fit 32 bits is replaced by one that is outside, too.
+    /// `offsets` is the element in the tile, in the order of its dimensions.
+    ///
+    /// A tile outside of the index space is outside of the array. If the start of such a tile does
+    /// not fit 32 bits, it is replaced by another start outside.
     pub fn tma_coords(&mut self, view: Value, indices: &[Value], offsets: &[i64]) -> Lowered<Vec<Operand>> {
         let partition = self.partition(view)?;
         let shape = ViewShape::of(self.module, view).ok_or("only partition views have tiles")?;
@@ -44,7 +48,7 @@ impl Lowering<'_> {
         let mut coords = Vec::new();
         for axis in box_order(indices.len(), fastest) {
             let (step, tile) = (partition.steps[axis], partition.tile[axis]);
-            // An index that replaces another one is the index of a tile that may be a box's, too.
+            // A replacement must also be a multiple of the indices at which boxes may start.
             let whole = if axis == fastest { whole_indices(step, shape.elem.storage_bits() / 8) } else { 1 };
             let index = self.near_index(indices[axis], (step, tile), whole)?;
             let start = self.b.mul(Ty::S32, index, step);
@@ -53,12 +57,14 @@ impl Lowering<'_> {
         Ok(coords)
     }
 
-    /// A tile index as 32 bits; one far outside is replaced by one not so far outside, a multiple of `whole`. Tiles have
-    /// `tile` elements and start every `step`.
+    /// Returns a tile index as 32 bits. An index far outside is replaced by the nearest multiple of
+    /// `whole` outside.
+    ///
+    /// Tiles have `tile` elements, and start every `step` elements.
     fn near_index(&mut self, index: Value, (step, tile): (i64, i64), whole: i64) -> Lowered<Operand> {
         let dtype = self.module.dtype(index);
         let range = self.info.inference.facts.range(index);
-        // The last index before the array, and the first one behind the longest array.
+        // The last index before the array, and the first one after the longest array.
         let (least, most) = (-(tile + step - 1).div_euclid(step), (MAX_EXTENT as i64).div_euclid(step) + 1);
         let (least, most) = (least.div_euclid(whole) * whole, (most + whole - 1).div_euclid(whole) * whole);
         let operand = self.scalar(index)?;
@@ -92,7 +98,7 @@ mod tests {
     use crate::ir::{Module, Opcode, Padding, Type};
     use crate::target::Target;
 
-    /// Lowers the views of a kernel, and gives them to `check` with the partition views in order.
+    /// Lowers the views of a kernel, and calls `check` with the partition views in order.
     fn with_views<T>(
         module: &Module,
         target: Target,
@@ -107,14 +113,15 @@ mod tests {
         let ops = |code| module.block(entry.body).ops.iter().copied().filter(move |&id| module.op(id).code == code);
         for code in [Opcode::GetTileBlockId, Opcode::MakeTensorView, Opcode::MakePartitionView] {
             for id in ops(code) {
-                lowering.op(id).unwrap();
+                lowering.lower_part(id).unwrap();
             }
         }
         let views: Vec<Value> = ops(Opcode::MakePartitionView).map(|id| module.op(id).results[0]).collect();
         check(&mut lowering, &views)
     }
 
-    /// One f16 matrix, cut into tiles of 128 by 64 as it is and transposed.
+    /// A kernel with one f16 matrix, partitioned into tiles of 128 by 64 with and without
+    /// transposition.
     fn matrix(aligned: bool) -> Kernel {
         let mut k = Kernel::new("k");
         let array = k.array(DType::F16, 2, aligned);
@@ -133,10 +140,10 @@ mod tests {
             assert_eq!((map.base, map.element), (0, MapElement::U16));
             assert_eq!(map.dims[0], Dim { extent: param(2), stride: Number::Constant(1), boxed: 64 });
             assert_eq!(map.dims[1], Dim { extent: param(1), stride: param(3), boxed: 128 });
-            // The same array under another order of its dimensions: the same map.
+            // The same array with permuted dimensions has the same map.
             let transposed = lowering.info.tma_map((views[1], &[]), &[64, 128], Swizzle::B128, false).unwrap();
             assert_eq!(transposed, map);
-            // Boxes that the hardware does not have, and a type that is not f32.
+            // Box shapes that the hardware lacks, and a type that is not f32.
             assert!(lowering.info.tma_map((views[0], &[]), &[128, 128], Swizzle::B128, false).is_none());
             assert!(lowering.info.tma_map((views[0], &[]), &[512, 64], Swizzle::B128, false).is_none());
             assert!(lowering.info.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, true).is_none());
@@ -166,7 +173,7 @@ mod tests {
             [(40, 1), (48, 1), (40, 2), (6, 4), (5, 8)].map(|(step, bytes)| whole_indices(step, bytes)),
             [2, 1, 1, 2, 2]
         );
-        // An index far outside is replaced by one that is a multiple, too.
+        // The replacement of an index far outside is a multiple, too.
         let mut k = Kernel::new("k");
         let array = k.array(DType::F16, 2, true);
         let [first, second, _] = k.bids()[..] else { panic!() };
@@ -233,7 +240,7 @@ mod tests {
             emit::module(Target::SM_90A, &[], std::slice::from_ref(lowering.b.function()))
         });
         assert!(text.contains(".param .align 64 .b8 arg5[128]"), "{text}");
-        // There may be so many rows that the start of a tile wraps; columns are at most 65535 tiles.
+        // The start of a tile may overflow along rows; along columns there are at most 65535 tiles.
         assert_eq!(text.matches("min.s32").count(), 2, "{text}");
         assert!(!text.contains("max.s32"), "{text}");
         assemble(Target::SM_90A, &text);

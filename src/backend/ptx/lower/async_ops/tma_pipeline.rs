@@ -1,34 +1,37 @@
-//! TMA pipelines: the producer and its barriers.
+//! TMA pipelines: mbarrier initialization and the producer (CUTLASS `PipelineTmaAsync`).
 
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::lower::Lowered;
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
-use crate::backend::ptx::lower::state::sync_state::{BARRIER_BYTES, EMPTY, Position, Ring, TURNS};
+use crate::backend::ptx::lower::state::sync_state::{
+    BARRIER_BYTES, EMPTY, ORDER_BARRIERS, PipelineState, StageBuffers,
+};
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
-    /// One thread prepares all barriers of the rings.
-    pub fn init_barriers(&mut self, rings: &[Ring], roles: &WarpSpecialization, warps: u32) {
+    /// Initializes the mbarriers of all pipelines and order points, in one thread.
+    pub fn init_barriers(&mut self, pipelines: &[StageBuffers], roles: &WarpSpecialization, warps: u32) {
         let tid = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let turns = self.sync.group.barriers;
-        let both = match self.sync.peer.in_step {
+        let turns = self.sync.group.order_barriers;
+        let both = match self.sync.peer.in_lockstep {
             Some(in_step) => self.b.select(RegClass::B32, in_step, warps * CLUSTER_SIZE, warps),
             None => Operand::from(warps * CLUSTER_SIZE),
         };
         self.b.skip_if(others, false, |b| {
-            for (ring, plan) in rings.iter().zip(&roles.pipelines) {
+            for (pipeline, plan) in pipelines.iter().zip(&roles.pipelines) {
                 for stage in 0..plan.num_stages {
-                    let full = Addr::new(base, i64::from(ring.barriers + stage * BARRIER_BYTES));
+                    let full = Addr::new(base, i64::from(pipeline.barriers + stage * BARRIER_BYTES));
                     b.mbarrier_init(&full, 1u32);
                     b.mbarrier_init(&full.plus(EMPTY), if plan.clustered { both } else { warps.into() });
                 }
             }
             if roles.pingpong.is_some() {
-                (0..TURNS).for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
+                (0..ORDER_BARRIERS)
+                    .for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
             }
             b.fence_mbarrier_init();
         });
@@ -38,52 +41,58 @@ impl Lowering<'_> {
         }
     }
 
-    pub fn start_rings(&mut self, leader: Option<Reg>) {
-        let rings = self.sync.pipelines.as_mut().expect("rings");
-        rings.leader = leader;
+    pub fn init_pipeline_states(&mut self, leader: Option<Reg>) {
+        let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
+        pipelines.warp_leader = leader;
         let b = &mut self.b;
         let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
-        rings.positions = rings.rings.iter().map(|_| Position { index: zero(b), parity: zero(b) }).collect();
-        if rings.roles.multicast.is_some() {
+        pipelines.states = pipelines.buffers.iter().map(|_| PipelineState { index: zero(b), phase: zero(b) }).collect();
+        if pipelines.warp_spec.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
-            rings.peer = Some(b.xor(Ty::B32, rank, 1u32).reg());
-            rings.far_leader = leader.map(|leader| match self.sync.peer.in_step {
+            pipelines.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());
+            pipelines.remote_leader = leader.map(|leader| match self.sync.peer.in_lockstep {
                 Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
                 None => leader,
             });
         }
     }
 
-    /// Waits for a free stage, and has the loads of a channel copied there.
+    /// Acquires an empty stage, and issues the loads of a channel.
     pub fn produce(&mut self, channel: usize) -> Lowered {
         self.remark_channel(channel);
-        let (barrier, stage) = self.free_stage(channel);
-        let rings = self.sync.pipelines.take().expect("rings");
-        let this = &rings.roles.channels[channel];
+        let (barrier, stage) = self.producer_acquire(channel);
+        let pipelines = self.sync.pipelines.take().expect("pipelines");
+        let this = &pipelines.warp_spec.channels[channel];
         self.b.mbarrier_expect_tx(&barrier, this.bytes());
         let mut result = Ok(());
         for load in &this.loads {
-            let deciding = Self::deciding(&rings.roles, load.load);
-            result = result.and(self.for_op(load.load, |lowering| match (rings.peer, deciding) {
-                (Some(peer), Some(deciding)) => lowering.issue_shared(load, deciding, stage, &barrier, peer),
-                (peer, _) => lowering.issue(load, stage, &barrier, peer.is_some()),
+            let deciding = Self::multicast_indices(&pipelines.warp_spec, load.load);
+            result = result.and(self.for_op(load.load, |lowering| match (pipelines.peer_rank, deciding) {
+                (Some(peer), Some(deciding)) => lowering.issue_multicast(load, deciding, stage, &barrier, peer),
+                (peer, _) => lowering.issue_loads(load, stage, &barrier, peer.is_some()),
             }));
         }
-        self.sync.pipelines = Some(rings);
+        self.sync.pipelines = Some(pipelines);
         result
     }
 
-    /// Before the producer of a pair ends: waits until the consumers of both blocks have given back all stages. From
-    /// then on nobody writes into the shared memory of this block, nor tells it anything.
-    pub fn drain_rings(&mut self) {
-        let Some(rings) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else { return };
+    /// Waits until the consumers of both blocks have released all stages, before the producer of a
+    /// cluster ends.
+    ///
+    /// After that no other block accesses the shared memory of this block.
+    pub fn drain_pipelines(&mut self) {
+        let Some(pipelines) = self.sync.pipelines.as_ref().filter(|_| self.sync.role == WarpRole::Producer) else {
+            return;
+        };
         let mut channels = Vec::new();
-        for (index, ring) in rings.roles.pipelines.iter().enumerate().filter(|(_, ring)| ring.clustered) {
-            let channel = rings.roles.channels.iter().position(|channel| channel.pipeline == index);
-            channels.extend(channel.map(|channel| (channel, ring.num_stages)));
+        for (index, pipeline) in
+            pipelines.warp_spec.pipelines.iter().enumerate().filter(|(_, pipeline)| pipeline.clustered)
+        {
+            let channel = pipelines.warp_spec.channels.iter().position(|channel| channel.pipeline == index);
+            channels.extend(channel.map(|channel| (channel, pipeline.num_stages)));
         }
         for (channel, stages) in channels {
-            (0..stages).for_each(|_| drop(self.free_stage(channel)));
+            (0..stages).for_each(|_| drop(self.producer_acquire(channel)));
         }
     }
 }

@@ -1,14 +1,13 @@
-//! Stores by the bulk copy engine: a tile goes from registers to shared memory as boxes, and from there to
-//! the array, or is added to it, while the threads go on.
+//! TMA stores: registers to swizzled shared memory, then `cp.async.bulk.tensor`.
 //!
-//! Which stores those are, how their tiles stand in boxes and where the boxes of warps stand, the schedule says. All threads
-//! write the boxes, a barrier follows, and thread 0 issues the copies; or each warp writes its own and issues their copies.
-//! Shared memory that is being read is known to the schedule: who writes there next waits for the copies, and so does the
-//! end of the kernel.
+//! The schedule selects the stores, the layout of the boxes and the staging buffers. Either all
+//! threads write the boxes, and thread 0 issues the copies after a barrier; or each warp writes and
+//! issues its own boxes. Threads continue while the engine reads. The schedule places waits before
+//! the next write to the buffer and before the end of the kernel.
 
 use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
 use crate::backend::ptx::layout_inference::{AxisBits, ViewShape, stored};
-use crate::backend::ptx::lower::state::core::OTHERWISE;
+use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::remarks::DataPath;
@@ -21,31 +20,31 @@ use crate::dtype::DType;
 use crate::ir::{Opcode, Value};
 use crate::layout::Layout;
 
-/// A store that the engine does.
+/// A TMA store with its operands.
 #[derive(Clone)]
-struct BoxStore<'a> {
-    send: &'a TmaStore,
-    /// The layout in which the value is there.
+struct StoreRegs<'a> {
+    plan: &'a TmaStore,
+    /// Layout of the stored value.
     layout: Layout,
     map: TensorMap,
     elem: DType,
-    /// The tile's dimensions in the order of a box.
+    /// Tile dimensions in the order of the box, innermost first.
     axes: Vec<usize>,
     writes: Writes,
-    /// What the places of its boxes are counted from.
+    /// Base address of the staging buffer.
     base: Operand,
 }
 
 impl Lowering<'_> {
-    /// Has the maps of stores fetched, so that the first store does not wait for its map.
-    pub fn fetch_store_maps(&mut self) -> Lowered {
+    /// Prefetches the tensor maps of stores.
+    pub fn prefetch_store_maps(&mut self) -> Lowered {
         let schedule = std::rc::Rc::clone(&self.schedule);
-        let mut sends: Vec<&TmaStore> = schedule.tma_stores().collect();
-        if sends.is_empty() {
+        let mut stores: Vec<&TmaStore> = schedule.tma_stores().collect();
+        if stores.is_empty() {
             return Ok(());
         }
-        sends.sort_unstable_by_key(|send| send.op);
-        let maps = sends.into_iter().map(|send| self.store_map(send)).collect::<Lowered<Vec<TensorMap>>>()?;
+        stores.sort_unstable_by_key(|plan| plan.op);
+        let maps = stores.into_iter().map(|plan| self.store_map(plan)).collect::<Lowered<Vec<TensorMap>>>()?;
         let tid = self.b.special(Special::TidX);
         let first = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
         for (index, map) in maps.iter().enumerate() {
@@ -57,31 +56,32 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The map of a store.
-    fn store_map(&self, send: &TmaStore) -> Lowered<TensorMap> {
-        self.info.store_map(send.op, &send.tile).ok_or_else(|| OTHERWISE.to_owned())
+    /// Returns the tensor map of a store.
+    fn store_map(&self, plan: &TmaStore) -> Lowered<TensorMap> {
+        self.info.store_map(plan.op, &plan.tile).ok_or_else(|| SCHEDULE_MISMATCH.to_owned())
     }
 
-    /// `store_view_tko` or `atomic_red_view_tko` by the engine. Returns false, and emits nothing, if the schedule has no
-    /// boxes for it.
-    pub fn send_view(&mut self, send: &TmaStore) -> Lowered<bool> {
-        let view = self.module.op(send.op).operand_group("view")[0];
-        let layout = self.schedule.layout(send.layout).clone();
-        let stage = send.staging.as_ref().and_then(|outbox| outbox.channel);
-        let base = stage.map_or(Some(Operand::Smem), |channel| self.sync.stage_of(channel)).ok_or(OTHERWISE)?;
-        let store = BoxStore {
-            send,
+    /// Lowers `store_view_tko` or `atomic_red_view_tko` to TMA. Returns false, and emits nothing,
+    /// if the schedule has no buffer for it.
+    pub fn tma_store(&mut self, plan: &TmaStore) -> Lowered<bool> {
+        let view = self.module.op(plan.op).operand_group("view")[0];
+        let layout = self.schedule.layout(plan.layout).clone();
+        let stage = plan.staging.as_ref().and_then(|staging| staging.channel);
+        let base =
+            stage.map_or(Some(Operand::Smem), |channel| self.sync.acquired_smem(channel)).ok_or(SCHEDULE_MISMATCH)?;
+        let store = StoreRegs {
+            plan,
             base,
-            map: self.store_map(send)?,
-            elem: ViewShape::of(self.module, view).ok_or(OTHERWISE)?.elem,
-            axes: self.info.box_axes(view).ok_or(OTHERWISE)?,
-            writes: send.tile.writes(&layout).ok_or(OTHERWISE)?,
+            map: self.store_map(plan)?,
+            elem: ViewShape::of(self.module, view).ok_or(SCHEDULE_MISMATCH)?.elem,
+            axes: self.info.box_axes(view).ok_or(SCHEDULE_MISMATCH)?,
+            writes: plan.tile.writes(&layout).ok_or(SCHEDULE_MISMATCH)?,
             layout,
         };
-        match (&send.staging, self.smem.parts()) {
-            (Some(outbox), None) => self.store_by_warps(&store, outbox)?,
-            (None, Some(parts)) => self.store_boxes(&store, parts)?,
-            (None, None) => match self.smem.missing_room() {
+        match (&plan.staging, self.smem.split()) {
+            (Some(staging), None) => self.store_by_warps(&store, staging)?,
+            (None, Some(parts)) => self.store_by_cta(&store, parts)?,
+            (None, None) => match self.smem.smem_overflow() {
                 None => return Ok(false),
                 Some([bytes, free]) => {
                     return Err(format!(
@@ -89,66 +89,67 @@ impl Lowering<'_> {
                     ));
                 }
             },
-            (Some(_), Some(_)) => return Err(OTHERWISE.to_owned()),
+            (Some(_), Some(_)) => return Err(SCHEDULE_MISMATCH.to_owned()),
         }
         Ok(true)
     }
 
-    /// A store by the engine, in so many parts, of which so many fit at a time.
-    fn store_boxes(&mut self, store: &BoxStore<'_>, [count, slots]: [u32; 2]) -> Lowered {
-        let parts = StoreSplit { count, in_flight: slots, bytes: store.send.tile.bytes() / count };
-        let op = self.module.op(store.send.op);
+    /// Emits a store of the whole tile block in `count` parts, of which `slots` fit into the
+    /// buffer.
+    fn store_by_cta(&mut self, store: &StoreRegs<'_>, [count, slots]: [u32; 2]) -> Lowered {
+        let parts = StoreSplit { count, in_flight: slots, bytes: store.plan.tile.bytes() / count };
+        let op = self.module.op(store.plan.op);
         let slots = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
-        let coords = self.tma_coords(view, index, &vec![0; store.send.tile.boxes.len()])?;
+        let coords = self.tma_coords(view, index, &vec![0; store.plan.tile.boxes.len()])?;
         let tid = self.b.special(Special::TidX);
         let issuer = self.b.setp(Cmp::Eq, Ty::B32, tid, 0);
-        let issues = self.issues(view, index, issuer)?;
-        let buffer = self.begin_write()?;
+        let issues = self.issue_predicate(view, index, issuer)?;
+        let buffer = self.smem_write()?;
         for part in 0..parts.count {
             if part > 0 && parts.in_flight == 1 {
                 self.b.bulk_wait(0, true);
-                self.meet()?;
+                self.barrier()?;
             }
             let slot = part % parts.in_flight * parts.bytes;
             let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
             self.write_part(store, &slots, part, place, Operand::Imm(0));
             self.b.fence_proxy(ProxyFence::AsyncShared);
-            // The barrier also says that the slot of the next part has been read.
+            // The next barrier also orders the read of the buffer that the next part overwrites.
             if parts.in_flight > 1 && (parts.in_flight..parts.count).contains(&(part + 1)) {
                 self.b.bulk_wait(parts.in_flight - 2, true);
             }
-            self.meet()?;
+            self.barrier()?;
             self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
         }
-        let boxes = parts.count * (parts.bytes / store.send.tile.box_bytes());
-        self.report.remarks.access(self.module, store.send.op, stored(op), DataPath::Tma { boxes });
+        let boxes = parts.count * (parts.bytes / store.plan.tile.box_bytes());
+        self.report.remarks.access(self.module, store.plan.op, stored(op), DataPath::Tma { boxes });
         Ok(())
     }
 
-    /// A store of which each warp does its part.
-    fn store_by_warps(&mut self, store: &BoxStore<'_>, outbox: &StagingBuffer) -> Lowered {
-        let op = self.module.op(store.send.op);
-        let StagingBuffer { buffer: place, split: parts, .. } = outbox;
+    /// Emits a store in which each warp writes and issues its own boxes.
+    fn store_by_warps(&mut self, store: &StoreRegs<'_>, staging: &StagingBuffer) -> Lowered {
+        let op = self.module.op(store.plan.op);
+        let StagingBuffer { buffer: place, split: parts, .. } = staging;
         let slots = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
-        let mut coords = self.tma_coords(view, index, &vec![0; store.send.tile.boxes.len()])?;
+        let mut coords = self.tma_coords(view, index, &vec![0; store.plan.tile.boxes.len()])?;
         for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
             let bits = AxisBits::of(store.layout.shape(), axis);
             let images: Vec<u32> = store.layout.warp_images().iter().map(|&image| bits.coordinate(image)).collect();
             let start = self.linear_in_warp(&images);
             *coord = self.b.add(Ty::S32, *coord, start);
         }
-        // The same lane each time, and ptxas knows that it is one.
+        // ptxas knows that one lane is elected.
         let issuer = self.b.elect();
-        let issues = self.issues(view, index, issuer)?;
+        let issues = self.issue_predicate(view, index, issuer)?;
         let warps: Vec<u32> =
-            (0..store.layout.warp_images().len()).map(|warp| outbox.bytes_per_warp() << warp).collect();
+            (0..store.layout.warp_images().len()).map(|warp| staging.bytes_per_warp() << warp).collect();
         let warp = self.linear_in_warp(&warps);
         let first = place.offset + self.sync.group.index * (place.bytes / self.info.pingpong_groups);
-        let store = &BoxStore { base: self.outbox_of_band(store.base, place.bytes), ..store.clone() };
-        // The copies of this warp that read its place are its own, and so are those to the same elements.
-        self.drain()?;
+        let store = &StoreRegs { base: self.staging_of_partition(store.base, place.bytes), ..store.clone() };
+        // The previous copies from this buffer, and to the same elements, were issued by this warp.
+        self.tma_store_wait()?;
         self.b.bar_warp_sync();
         for part in 0..parts.count {
             if part >= parts.in_flight {
@@ -162,13 +163,13 @@ impl Lowering<'_> {
             self.b.bar_warp_sync();
             self.issue_part(store, &coords, issues, part, place, warp);
         }
-        let boxes = self.info.inference.num_warps as u32 * (store.send.tile.bytes() / store.send.tile.box_bytes());
-        self.report.remarks.access(self.module, store.send.op, stored(op), DataPath::Tma { boxes });
+        let boxes = self.info.inference.num_warps as u32 * (store.plan.tile.bytes() / store.plan.tile.box_bytes());
+        self.report.remarks.access(self.module, store.plan.op, stored(op), DataPath::Tma { boxes });
         Ok(())
     }
 
-    /// Writes the registers of a part to shared memory, at the offset of the warp.
-    fn write_part(&mut self, store: &BoxStore<'_>, slots: &[Operand], part: u32, place: Buffer, warp: Operand) {
+    /// Writes the registers of one part to shared memory, at the offset of the warp.
+    fn write_part(&mut self, store: &StoreRegs<'_>, slots: &[Operand], part: u32, place: Buffer, warp: Operand) {
         let thread = self.linear_in_thread(&store.writes.thread);
         let thread = self.b.xor(Ty::B32, thread, warp);
         let in_thread = store.writes.thread.iter().fold(0, |all, image| all | image);
@@ -207,9 +208,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// True for the issuer, if the tile is in the index space: the engine does not take stores that are far outside
-    /// of the array.
-    fn issues(&mut self, view: Value, indices: &[Value], issuer: Reg) -> Lowered<Reg> {
+    /// Returns a predicate: the thread is the issuer, and the tile is in the index space. TMA
+    /// rejects stores far outside of the array.
+    fn issue_predicate(&mut self, view: Value, indices: &[Value], issuer: Reg) -> Lowered<Reg> {
         let partition = self.partition(view)?;
         let mut issues = issuer;
         for (axis, &index) in indices.iter().enumerate() {
@@ -224,10 +225,10 @@ impl Lowering<'_> {
         Ok(issues)
     }
 
-    /// The thread that issues copies those of a part as one group.
+    /// Issues the copies of one part as one bulk group.
     fn issue_part(
         &mut self,
-        store: &BoxStore<'_>,
+        store: &StoreRegs<'_>,
         coords: &[Operand],
         issues: Reg,
         part: u32,
@@ -235,10 +236,10 @@ impl Lowering<'_> {
         warp: Operand,
     ) {
         let address = self.tensor_map_address(&store.map);
-        let adds = self.module.op(store.send.op).code == Opcode::AtomicRedView;
+        let adds = self.module.op(store.plan.op).code == Opcode::AtomicRedView;
         self.b.skip_if(issues, true, |b| {
-            for offset in (0..place.bytes).step_by(store.send.tile.box_bytes() as usize) {
-                let origin = store.send.tile.origin(part * place.bytes + offset);
+            for offset in (0..place.bytes).step_by(store.plan.tile.box_bytes() as usize) {
+                let origin = store.plan.tile.origin(part * place.bytes + offset);
                 let coords: Vec<Operand> =
                     coords.iter().zip(&store.axes).map(|(&start, &axis)| b.add(Ty::S32, start, origin[axis])).collect();
                 let source = b.address(store.base, warp).plus(i64::from(place.offset + offset));

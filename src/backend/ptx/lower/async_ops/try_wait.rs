@@ -1,33 +1,40 @@
-//! Looks at stages ahead of the wait for them, and work that is kept before a wait.
+//! Non-blocking wait for the next stage (CUTLASS `consumer_try_wait`).
 
 use crate::backend::ptx::isa::inst::{Addr, Operand, RegClass};
 use crate::backend::ptx::lower::Lowering;
-use crate::backend::ptx::lower::state::sync_state::Seen;
+use crate::backend::ptx::lower::state::sync_state::TryWaitState;
 use crate::backend::ptx::schedule::Step;
 
 impl Lowering<'_> {
-    /// At the head of a loop with these steps nothing of what it looks ahead for has been seen, but where the first stage is; behind
-    /// it nobody asks.
-    pub fn see(&mut self, steps: &[Step], begins: bool) {
+    /// Allocates the registers of the try-waits of a loop, or forgets them after the loop.
+    ///
+    /// At the head, the next stage is known, and no try-wait has succeeded.
+    pub fn init_try_wait(&mut self, steps: &[Step], begins: bool) {
         for step in steps {
             let &Step::ConsumerTryWait(channel) = step else { continue };
             let channel = channel as usize;
-            let seen = begins.then(|| {
-                let (barrier, stage, _) = self.coming(channel, false);
+            let state = begins.then(|| {
+                let (barrier, stage, _) = self.next_stage_addresses(channel, false);
                 let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32));
-                Seen { arrived: self.b.copy(Operand::Imm(0), RegClass::Pred), barrier, stage }
+                TryWaitState {
+                    is_full: self.b.copy(Operand::Imm(0), RegClass::Pred),
+                    full_barrier: barrier,
+                    smem: stage,
+                }
             });
-            let Some(rings) = self.sync.pipelines.as_mut() else { continue };
-            rings.seen[channel] = seen;
+            let Some(pipelines) = self.sync.pipelines.as_mut() else { continue };
+            pipelines.try_wait[channel] = state;
         }
     }
 
-    /// Finds out where the next stage of a channel is, and asks whether its tiles have arrived.
-    pub fn look(&mut self, channel: usize) {
-        let Some(seen) = self.sync.pipelines.as_ref().and_then(|rings| rings.seen[channel]) else { return };
-        let (barrier, stage, parity) = self.coming(channel, true);
-        self.b.mov_to(seen.barrier, barrier);
-        self.b.mov_to(seen.stage, stage);
-        self.b.mbarrier_test(seen.arrived, &Addr::new(seen.barrier, 0), parity);
+    /// Computes the address of the next stage of a channel, and tests its full barrier.
+    pub fn try_wait(&mut self, channel: usize) {
+        let Some(state) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.try_wait[channel]) else {
+            return;
+        };
+        let (barrier, stage, parity) = self.next_stage_addresses(channel, true);
+        self.b.mov_to(state.full_barrier, barrier);
+        self.b.mov_to(state.smem, stage);
+        self.b.mbarrier_test(state.is_full, &Addr::new(state.full_barrier, 0), parity);
     }
 }

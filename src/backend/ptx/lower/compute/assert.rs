@@ -1,6 +1,7 @@
-//! `assert`: a thread that holds an element which is false notes it, with the values of the message, and goes on.
+//! Device asserts: a thread with a false element writes a note with the values of the message.
 //!
-//! No thread waits for another one, so nothing here is uniform: the first thread that claims the note writes it.
+//! No thread waits for another one, so nothing here is uniform: the first thread that claims the
+//! note writes it.
 
 use std::rc::Rc;
 
@@ -19,8 +20,8 @@ const CLAIMED: u32 = 1;
 const COMPLETE: u32 = 2;
 
 impl Lowering<'_> {
-    /// `assert`.
-    pub fn assertion(&mut self, id: OpId) -> Lowered {
+    /// Lowers `assert`.
+    pub fn assert(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (condition, args) = (op.group(0)[0], op.group(1));
         if self.info.is_always_true(condition) {
@@ -28,7 +29,7 @@ impl Lowering<'_> {
         }
         let layout = self.info.inference.natural_or_default(condition);
         let holds = self.get(condition, &layout)?;
-        // Before the branch: bringing them may take all threads.
+        // Values are materialized before the branch, because conversions may need all threads.
         let mut values: Vec<Rc<[Operand]>> = Vec::with_capacity(args.len());
         for &arg in args {
             values.push(match self.info.inference.num_elements(arg) {
@@ -37,10 +38,10 @@ impl Lowering<'_> {
             });
         }
         let thread = self.linear_in_thread(&thread_images(&layout));
-        let all = self.all_hold(&holds);
+        let all = self.all_true(&holds);
         let done = self.b.new_label();
         self.b.bra_if(all, false, done, false);
-        // The first element of this thread that is false, and what belongs to it.
+        // The first false element of this thread, and the values of the message for it.
         let first = self.b.fresh(RegClass::B32);
         let shown: Vec<Reg> = args.iter().map(|&arg| self.b.fresh(repr::class(self.info.element_type(arg)))).collect();
         for (slot, &hold) in holds.iter().enumerate().rev() {
@@ -55,7 +56,7 @@ impl Lowering<'_> {
         let element = self.b.xor(Ty::B32, thread, first);
         let dtypes: Vec<DType> = args.iter().map(|&arg| self.info.element_type(arg)).collect();
         let shown: Vec<(Reg, DType)> = shown.into_iter().zip(dtypes.iter().copied()).collect();
-        self.note(element, &shown, done)?;
+        self.write_note(element, &shown, done)?;
         self.b.place(done);
         self.b.bar_warp_sync();
         let message = match op.attr(AttrKind::Text) {
@@ -68,7 +69,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn all_hold(&mut self, holds: &[Operand]) -> Reg {
+    fn all_true(&mut self, holds: &[Operand]) -> Reg {
         let mut all = self.b.reg(holds[0], RegClass::Pred);
         for &hold in &holds[1..] {
             let hold = self.b.reg(hold, RegClass::Pred);
@@ -77,8 +78,8 @@ impl Lowering<'_> {
         all
     }
 
-    /// Claims the note, unless another thread has it, and writes it.
-    fn note(
+    /// Claims the note, unless another thread has claimed it, and writes it.
+    fn write_note(
         &mut self,
         element: Operand,
         values: &[(Reg, DType)],
@@ -117,7 +118,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The type as which a register is stored whole: elements lie in its low bits.
+/// Returns the type of a store of the complete register: elements are in its low bits.
 fn note_ty(dtype: DType) -> Ty {
     match repr::class(dtype) {
         RegClass::B64 => Ty::B64,

@@ -1,5 +1,7 @@
-//! `cat`, `extract`, `insert`: registers under other names where the layouts allow it; choices by the thread number
-//! or a shuffle within warps; shared memory only where a piece lies in other warps.
+//! `cat`, `extract`, `insert`: register renaming if the layouts permit it, else selects or
+//! shuffles.
+//!
+//! Shared memory is used only for an extracted block that belongs to other warps.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -8,21 +10,21 @@ use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::layout_inference::{
     block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images,
 };
-use crate::backend::ptx::lower::state::core::OTHERWISE;
+use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::ConversionPlan;
 use crate::ir::OpId;
 use crate::layout::{Conversion, Layout};
 
-/// A condition that may be known.
+/// A condition, constant if known.
 #[derive(Clone, Copy)]
 enum Condition {
     Known(bool),
     Register(Reg),
 }
 
-/// A block of a tile: its extents, and its number along each axis.
+/// A block of a tile: its extents, and its index along each axis.
 struct Block<'a> {
     layout: &'a Layout,
     part: &'a [i64],
@@ -30,12 +32,12 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The number of the block that an image leads to, along an axis.
+    /// Returns the block index, along an axis, of an element index.
     fn number(&self, image: u32, axis: usize) -> u32 {
         block_number(self.layout, self.part, image, axis)
     }
 
-    /// Axis and bit of the block number that this image of a plain layout changes.
+    /// Returns axis and bit of the block index that a basis of the layout changes.
     fn bit(&self, image: u32) -> Option<(usize, u32)> {
         (0..self.part.len()).find_map(|axis| match self.number(image, axis) {
             0 => None,
@@ -45,7 +47,7 @@ impl Block<'_> {
 }
 
 impl Lowering<'_> {
-    /// `cat`.
+    /// Lowers `cat`.
     pub fn cat(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let layout = self.info.inference.accesses[&id].clone();
@@ -63,35 +65,36 @@ impl Lowering<'_> {
                 pairs.map(|(&first, &second)| self.b.select(class, upper, second, first)).collect()
             }
         };
-        // As the elements are in memory: neighbours are packed, accessed and computed together.
+        // Registers are sorted by memory order, so that adjacent elements are packed and accessed
+        // together.
         let (layout, sources) = in_order(&joined);
         let slots = sources.into_iter().map(|source| slots[source]).collect();
         self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
-    /// Is this bit of the thread number set?
+    /// Returns a predicate: this bit of the thread number is set.
     fn thread_bit(&mut self, bit: usize) -> Reg {
         let tid = self.b.special(Special::TidX);
         let field = self.b.and(Ty::B32, tid, 1u32 << bit);
         self.b.setp(Cmp::Ne, Ty::B32, field, 0)
     }
 
-    fn scalars(&mut self, values: &[crate::ir::Value]) -> Lowered<Vec<Operand>> {
+    fn scalar_operands(&mut self, values: &[crate::ir::Value]) -> Lowered<Vec<Operand>> {
         values.iter().map(|&value| self.scalar(value)).collect()
     }
 
-    /// `extract`.
+    /// Lowers `extract`.
     pub fn extract(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
         let layout = self.info.inference.accesses[&id].clone();
-        let index = self.scalars(&op.operands[1..])?;
+        let index = self.scalar_operands(&op.operands[1..])?;
         let block = Block { layout: &layout, part: module.shape(result), index };
         let slots = self.get(source, &layout)?.to_vec();
         let dtype = self.info.element_type(source);
-        let slots = self.chosen_registers(&block, slots, repr::class(dtype));
+        let slots = self.registers_of_block(&block, slots, repr::class(dtype));
         let held = block_layout(&layout, block.part).canonical();
         let wanted = self.info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
         let moves = |images: &[u32]| images.iter().any(|&image| block.bit(image).is_some());
@@ -110,9 +113,9 @@ impl Lowering<'_> {
             }
             (true, _) => {
                 let owner = self.owner_of_block(&block);
-                let change = self.change_of(result, &wanted)?;
+                let change = self.conversion_plan(result, &wanted)?;
                 let ConversionPlan::Layout(Conversion::Shared(plan)) = &*change else {
-                    return Err(OTHERWISE.to_owned());
+                    return Err(SCHEDULE_MISMATCH.to_owned());
                 };
                 self.report.remarks.smem_conversions += 1;
                 self.through_shared(dtype, &slots, plan, wanted.num_registers(), Some(owner))?
@@ -122,8 +125,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Of registers that differ in the block those of the block that is asked for.
-    fn chosen_registers(
+    /// Selects the registers of the block from those that differ in the block index.
+    fn registers_of_block(
         &mut self,
         block: &Block<'_>,
         slots: Vec<Operand>,
@@ -134,7 +137,7 @@ impl Lowering<'_> {
             let Some((axis, bit)) = block.bit(image) else { continue };
             let half = slots.len() / 2;
             let low = |slot: usize| (slot >> register << (register + 1)) | (slot & ((1 << register) - 1));
-            slots = match self.bit_of(block.index[axis], bit) {
+            slots = match self.index_bit(block.index[axis], bit) {
                 Condition::Known(set) => {
                     (0..half).map(|slot| slots[low(slot) | usize::from(set) << register]).collect()
                 }
@@ -146,7 +149,7 @@ impl Lowering<'_> {
         slots
     }
 
-    fn bit_of(&mut self, number: Operand, bit: u32) -> Condition {
+    fn index_bit(&mut self, number: Operand, bit: u32) -> Condition {
         if let Some(number) = number.as_imm() {
             return Condition::Known(number >> bit & 1 == 1);
         }
@@ -154,7 +157,7 @@ impl Lowering<'_> {
         Condition::Register(self.b.setp(Cmp::Ne, Ty::B32, field, 0))
     }
 
-    /// The lane like this one that holds elements of the block.
+    /// Returns the lane that holds the corresponding elements of the block.
     fn lane_of_block(&mut self, block: &Block<'_>) -> Operand {
         let mut mask = 0u32;
         let mut lane = Operand::Imm(0);
@@ -176,7 +179,8 @@ impl Lowering<'_> {
         self.b.or(Ty::B32, kept, lane)
     }
 
-    /// The threads that hold elements of the block, of replicas one.
+    /// Returns a predicate: this thread holds elements of the block, and is the first of its
+    /// replicas.
     fn owner_of_block(&mut self, block: &Block<'_>) -> Reg {
         let images = thread_images(block.layout);
         let mut owner = self.owner_of(replica_bits(block.layout));
@@ -197,13 +201,13 @@ impl Lowering<'_> {
         owner.expect("warps tell blocks apart")
     }
 
-    /// `insert`.
+    /// Lowers `insert`.
     pub fn insert(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let (source, destination, result) = (op.group(0)[0], op.group(1)[0], op.results[0]);
         let layout = self.info.inference.accesses[&id].clone();
-        let index = self.scalars(op.group(2))?;
+        let index = self.scalar_operands(op.group(2))?;
         let block = Block { layout: &layout, part: module.shape(source), index };
         let within = block_layout(&layout, block.part);
         let part = self.get(source, &within.canonical())?;
@@ -245,7 +249,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Are the elements of a register, whose part of the block numbers this is, in the block?
+    /// Returns a condition: the elements of a register with these block indices are in the block.
     fn is_in_block(&mut self, block: &Block<'_>, threads: &[Operand], registers: &[u32]) -> Condition {
         let mut all: Option<Reg> = None;
         for ((&thread, &register), &index) in threads.iter().zip(registers).zip(&block.index) {

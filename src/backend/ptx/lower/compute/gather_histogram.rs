@@ -1,13 +1,15 @@
-//! Elements by their positions along an axis, and counts of numbers.
+//! `gather` along an axis, and `histogram`.
 //!
-//! Where a line along the axis lies in a warp, lanes hand each other what is asked for: one shuffle for each register in which
-//! it may be, and choices between those. Else the tile is put into shared memory in the order of its elements, and each thread
-//! looks up its own. Numbers are counted there, by atomics: a few copies of the counts keep lanes that count the same number
-//! apart.
+//! * If a line along the axis belongs to one warp, lanes exchange elements: one shuffle for each
+//!   register that may contain the element, then selects.
+//! * Otherwise the tile is stored to shared memory in row-major order, and each thread loads its
+//!   elements.
+//! * A histogram is computed in shared memory by atomics. Several copies of the bins reduce
+//!   conflicts of lanes with equal numbers.
 
 use crate::backend::ptx::isa::inst::{AtomOp, Cmp, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
 use crate::backend::ptx::layout_inference::{Across, Handing, replica_bits, thread_images};
-use crate::backend::ptx::lower::state::core::OTHERWISE;
+use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::schedule::COPY_PADDING_WORDS;
@@ -17,8 +19,8 @@ use crate::ir::{OpId, Value};
 use crate::layout::{Layout, Side};
 
 impl Lowering<'_> {
-    /// `gather`.
-    pub fn gather_tile(&mut self, id: OpId) -> Lowered {
+    /// Lowers `gather`.
+    pub fn gather(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
         let axis = op.dim() as usize;
@@ -26,21 +28,21 @@ impl Lowering<'_> {
         let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let slots = self.get(source, &held)?;
         let at = self.get(positions, &layout)?.to_vec();
-        let at = self.kept_inside(positions, at, self.module.shape(source)[axis]);
+        let at = self.clamp_positions(positions, at, self.module.shape(source)[axis]);
         let dtype = self.info.element_type(source);
-        let values = match self.smem.parts() {
-            Some([rounds, _]) => self.looked_up(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
+        let values = match self.smem.split() {
+            Some([rounds, _]) => self.gather_by_smem(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
             None => {
                 let handing = Handing::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
-                self.handed_over(dtype, &slots, &handing, &at)
+                self.gather_by_shuffle(dtype, &slots, &handing, &at)
             }
         };
         self.values.define(result, Tile { layout, slots: values.into() });
         Ok(())
     }
 
-    /// Positions from 0 to below `extent`: of those outside the nearest one.
-    fn kept_inside(&mut self, positions: Value, at: Vec<Operand>, extent: i64) -> Vec<Operand> {
+    /// Clamps positions to the range from 0 to `extent` - 1.
+    fn clamp_positions(&mut self, positions: Value, at: Vec<Operand>, extent: i64) -> Vec<Operand> {
         let range = self.info.inference.facts.range(positions);
         if range.is_some_and(|range| range.lo >= 0 && range.hi < extent) {
             return at;
@@ -52,13 +54,19 @@ impl Lowering<'_> {
         at.into_iter().map(clamp).collect()
     }
 
-    /// The elements at positions, from the lanes of the warp that have them.
-    fn handed_over(&mut self, dtype: DType, slots: &[Operand], handing: &Handing, at: &[Operand]) -> Vec<Operand> {
+    /// Loads the elements at positions from other lanes of the warp.
+    fn gather_by_shuffle(
+        &mut self,
+        dtype: DType,
+        slots: &[Operand],
+        handing: &Handing,
+        at: &[Operand],
+    ) -> Vec<Operand> {
         let words: Vec<Vec<Operand>> = slots.iter().map(|&slot| self.pack_words(dtype, &[slot])).collect();
         let registers: Vec<(usize, usize)> = handing.registers().collect();
         let mut values = Vec::with_capacity(at.len());
         for (&at, &line) in at.iter().zip(&handing.lines) {
-            let lane = self.lane_at(handing, at);
+            let lane = self.source_lane(handing, at);
             let candidate = |number: usize| {
                 let bits = registers.iter().enumerate().filter(|(i, _)| number >> i & 1 == 1);
                 line | bits.map(|(_, (_, bit))| 1 << bit).sum::<usize>()
@@ -72,7 +80,7 @@ impl Lowering<'_> {
                 left = all.collect();
                 self.report.remarks.shuffle_conversions += 1;
             }
-            // Each bit of the position halves what is left.
+            // Each bit of the position halves the candidates.
             for &(position, _) in &registers {
                 let bit = self.b.and(Ty::B32, at, 1i64 << position);
                 let is_second = self.b.setp(Cmp::Ne, Ty::B32, bit, 0);
@@ -87,8 +95,8 @@ impl Lowering<'_> {
         values
     }
 
-    /// The lane that has the element at a position; none where each lane has its own.
-    fn lane_at(&mut self, handing: &Handing, at: Operand) -> Option<Operand> {
+    /// Returns the lane that has the element at a position; `None` if it is in the same lane.
+    fn source_lane(&mut self, handing: &Handing, at: Operand) -> Option<Operand> {
         let lanes: Vec<(usize, usize)> = handing.lanes().collect();
         let mask = lanes.iter().map(|(_, lane)| 1u32 << lane).sum::<u32>();
         if mask == 0 {
@@ -96,7 +104,7 @@ impl Lowering<'_> {
         }
         let own = self.lane();
         let mut lane = self.b.and(Ty::B32, own, 31 & !mask);
-        // Neighbouring bits of both go together.
+        // Adjacent bits are moved together.
         for run in lanes.chunk_by(|(p, l), (q, m)| (p + 1, l + 1) == (*q, *m)) {
             let (position, first) = run[0];
             let bits = self.b.and(Ty::B32, at, ((1i64 << run.len()) - 1) << position);
@@ -109,8 +117,8 @@ impl Lowering<'_> {
         Some(lane)
     }
 
-    /// The elements at positions, from a copy of the tile in shared memory.
-    fn looked_up(
+    /// Loads the elements at positions from a copy of the tile in shared memory.
+    fn gather_by_smem(
         &mut self,
         dtype: DType,
         slots: &[Operand],
@@ -131,9 +139,9 @@ impl Lowering<'_> {
         let smem = self.b.reg(Operand::Smem, RegClass::B32);
         let mut values = vec![Operand::Imm(0); at.len()];
         for round in 0..rounds {
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             self.store_side(buffer, dtype, slots, &side, round, owner);
-            self.begin_read()?;
+            self.smem_read()?;
             for (slot, &at) in at.iter().enumerate() {
                 let line = first(layout.element(slot, 0, 0));
                 let own = self.b.xor(Ty::B32, thread, line & in_thread);
@@ -159,14 +167,14 @@ impl Lowering<'_> {
         Ok(values)
     }
 
-    /// `histogram`.
+    /// Lowers `histogram`.
     pub fn histogram(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
         let held = self.info.inference.accesses[&id].clone();
         let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let numbers = self.get(source, &held)?;
-        let [rounds, copies] = self.smem.parts().ok_or(OTHERWISE)?.map(|number| number as usize);
+        let [rounds, copies] = self.smem.split().ok_or(SCHEDULE_MISMATCH)?.map(|number| number as usize);
         let part = layout.num_elements() / rounds;
         let row = (part + COPY_PADDING_WORDS) * 4;
         let side = Side::in_order(&layout, 4, rounds);
@@ -178,9 +186,9 @@ impl Lowering<'_> {
             self.info.inference.facts.range(source).is_some_and(|range| range.lo >= 0 && range.hi < part as i64);
         let mut counts = vec![Operand::Imm(0); layout.num_registers()];
         for round in 0..rounds {
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             self.clear(buffer);
-            self.begin_write()?;
+            self.smem_write()?;
             for &number in numbers.iter() {
                 let number = self.b.sub(Ty::S32, number, (round * part) as i64);
                 let mut guard = owner;
@@ -194,7 +202,7 @@ impl Lowering<'_> {
                 let one = [Operand::Imm(1)];
                 self.b.guarded_if(guard, |b| b.red(AtomOp::Add, Ty::U32, Space::Shared, order, &addr, &one));
             }
-            self.begin_read()?;
+            self.smem_read()?;
             let mut sum: Option<Vec<Operand>> = None;
             for copy in 0..copies {
                 let mut read = counts.clone();

@@ -1,13 +1,17 @@
-//! The largest or smallest of many numbers of f32 as integers, three at a time (sm_90).
+//! Three-input integer min and max for f32 reductions (sm_90).
 //!
-//! Beside running tensor cores an instruction that compares takes more than four cycles, which makes the maximum of a row
-//! one of the dearest parts of a softmax. Of integers one instruction gives the largest of three (ptxas makes it of two
-//! `max` in a row). Numbers that are not negative are in the order of their bits, and as signed integers above all negative
-//! ones, so the largest integer is the largest number wherever one number is not negative; likewise the smallest number is
-//! the one with the largest unsigned bits wherever one is negative. What comes out tells whether that was so. Where it was
-//! not, in any lane of the warp, or where a NaN is in the way, the warp does the same again by the instructions for floats.
+//! While tensor cores are active, a float comparison takes more than four cycles. An integer `max`
+//! of three operands is one instruction (ptxas combines two `max`), so it is faster for the row
+//! maximum of a softmax. Correctness:
+//! * Non-negative floats have the order of their bits, and are greater than all negative ones as
+//!   signed integers. The largest signed integer is therefore the maximum if one number is
+//!   non-negative.
+//! * The smallest number is the one with the largest unsigned bits if one number is negative.
+//!
+//! The sign of the result shows whether the condition holds. If it fails in any lane of the warp,
+//! or if there is a NaN, the warp repeats the reduction with float instructions.
 
-use super::reduce_partials::Partials;
+use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::isa::inst::{Cmp, IntOp, Operand, Reg, RegClass, ShflMode, Ty, VoteMode};
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::lower::{Lowered, Lowering};
@@ -15,16 +19,16 @@ use crate::backend::ptx::schedule::ReductionStep;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Opcode};
 
-/// Bits of infinity: those of a NaN are larger.
+/// Bits of infinity. The bits of a NaN are larger.
 const INFINITY: u32 = 0x7f80_0000;
-/// The bit of the sign.
+/// Sign bit.
 const SIGN: u32 = 0x8000_0000;
-/// Numbers of a thread that are worth the test behind them, as a power of two.
+/// Least number of elements per thread, as a power of two, for which the final test is profitable.
 const LEAST_BITS: usize = 4;
-/// Runs of instructions that depend on one another.
+/// Number of independent dependency chains.
 const CHAINS: usize = 3;
 
-/// How floats are compared as integers.
+/// Order of floats as integers.
 #[derive(Clone, Copy)]
 enum Extreme {
     Largest,
@@ -41,17 +45,18 @@ impl Extreme {
 }
 
 impl Lowering<'_> {
-    /// Does the first of these folds, as many as there are before warps meet, and says how many; none where that is
-    /// not for integers.
-    pub fn extremes(
+    /// Lowers the reduction steps before the first cross-warp step with integers.
+    ///
+    /// Returns the number of these steps; 0 if the reduction is not suitable.
+    pub fn reduce_minmax3(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
+        partials: &mut ReductionPartials,
         folds: &[ReductionStep],
         axis: AxisBits,
         ordered: bool,
     ) -> Lowered<usize> {
-        let Some(extreme) = self.extreme_of(body, partials).filter(|_| !ordered) else { return Ok(0) };
+        let Some(extreme) = self.minmax_of(body, partials).filter(|_| !ordered) else { return Ok(0) };
         let within = folds.iter().take_while(|fold| !matches!(fold, ReductionStep::CrossWarp(_))).count();
         let registers = folds.iter().take_while(|fold| matches!(fold, ReductionStep::Registers(_))).count();
         let lanes: Option<Vec<usize>> = folds[registers..within]
@@ -61,10 +66,10 @@ impl Lowering<'_> {
         let along = partials.images.register.iter().filter(|&&image| axis.coordinate(image) != 0).count();
         let Some(lanes) = lanes.filter(|_| registers >= LEAST_BITS && registers == along) else { return Ok(0) };
 
-        let found = self.as_integers(extreme, partials, axis, &lanes);
+        let found = self.minmax_of_bits(extreme, partials, axis, &lanes);
         let number = |bits: &Operand| self.b.copy(bits.reg().as_class(RegClass::F32), RegClass::F32);
         let results: Vec<Reg> = found.iter().map(number).collect();
-        let again = self.is_not_sure(extreme, &found);
+        let again = self.is_inexact(extreme, &found);
         let sure = self.b.new_label();
         self.b.bra_if(again, true, sure, true);
         let mark = self.mark();
@@ -73,9 +78,7 @@ impl Lowering<'_> {
                 ReductionStep::Registers(coordinate) => self.reduce_registers(body, partials, coordinate, axis)?,
                 ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, partials, lane, false)?,
                 _ => {
-                    return Err(
-                        "a part of a reduction that is not for integers, which is a defect of this crate".into()
-                    );
+                    return Err("internal error: a reduction step without an integer form; please report it".into());
                 }
             }
         }
@@ -88,8 +91,8 @@ impl Lowering<'_> {
         Ok(within)
     }
 
-    /// What a reduction with this body looks for, if integers find it sooner.
-    fn extreme_of(&self, body: BlockId, partials: &Partials) -> Option<Extreme> {
+    /// Returns the kind of a reduction with this body, if integer instructions are faster.
+    fn minmax_of(&self, body: BlockId, partials: &ReductionPartials) -> Option<Extreme> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
         let target = self.info.inference.target;
@@ -105,8 +108,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// The extremes of the bits: of all registers along the axis, then of these lanes.
-    fn as_integers(&mut self, extreme: Extreme, partials: &Partials, axis: AxisBits, lanes: &[usize]) -> Vec<Operand> {
+    /// Reduces the bits: all registers along the axis, then these lanes.
+    fn minmax_of_bits(
+        &mut self,
+        extreme: Extreme,
+        partials: &ReductionPartials,
+        axis: AxisBits,
+        lanes: &[usize],
+    ) -> Vec<Operand> {
         let ty = extreme.ty();
         let images = &partials.images.register;
         let off: Vec<usize> = (0..images.len()).filter(|&bit| axis.coordinate(images[bit]) == 0).collect();
@@ -120,13 +129,13 @@ impl Lowering<'_> {
             .flat_map(|row| (0..CHAINS).map(|chain| row.iter().skip(chain).step_by(CHAINS).rev().copied().collect()))
             .collect();
         while chains.iter().any(|chain| chain.len() > 1) {
-            chains.iter_mut().for_each(|chain| self.shorten(ty, chain));
+            chains.iter_mut().for_each(|chain| self.minmax_step(ty, chain));
         }
         let firsts: Vec<Operand> = chains.into_iter().map(|chain| chain[0]).collect();
         let mut found: Vec<Operand> = Vec::with_capacity(rows.len());
         for firsts in firsts.chunks(CHAINS) {
             let mut rest = firsts.to_vec();
-            self.shorten(ty, &mut rest);
+            self.minmax_step(ty, &mut rest);
             found.push(rest[0]);
         }
         for lane in lanes {
@@ -138,8 +147,8 @@ impl Lowering<'_> {
         found
     }
 
-    /// One instruction on the last three of these, or on the last two.
-    fn shorten(&mut self, ty: Ty, chain: &mut Vec<Operand>) {
+    /// Emits one instruction on the last three elements of a chain, or on the last two.
+    fn minmax_step(&mut self, ty: Ty, chain: &mut Vec<Operand>) {
         let Some(first) = chain.pop() else { return };
         let Some(second) = chain.pop() else { return chain.push(first) };
         let others = match chain.pop() {
@@ -149,7 +158,7 @@ impl Lowering<'_> {
         chain.push(self.b.int(IntOp::Max, ty, first, others));
     }
 
-    /// The bits of a number.
+    /// Returns the bits of a number.
     fn bits_of(&mut self, value: Operand) -> Operand {
         match value {
             Operand::Reg(reg) => reg.as_class(RegClass::B32).into(),
@@ -157,11 +166,13 @@ impl Lowering<'_> {
         }
     }
 
-    /// Holds in all lanes where one of these bits, in any lane, need not be those of the extreme.
-    fn is_not_sure(&mut self, extreme: Extreme, found: &[Operand]) -> Reg {
+    /// Returns a predicate, equal in all lanes: the bits may differ from the float result in some
+    /// lane.
+    fn is_inexact(&mut self, extreme: Extreme, found: &[Operand]) -> Reg {
         let mut most: Option<Operand> = None;
         for &bits in found {
-            // Where all went well the sign is known, and without it only a NaN is above infinity.
+            // For a correct result the sign is known. Without it only a NaN is greater than
+            // infinity.
             let bits = match extreme {
                 Extreme::Largest => bits,
                 Extreme::Smallest => self.b.xor(Ty::B32, bits, SIGN),

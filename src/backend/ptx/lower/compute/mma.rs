@@ -1,4 +1,4 @@
-//! Matrix products: operands into shared memory (or straight from registers), accumulator in place.
+//! MMAs: stages operands, issues instructions, accumulates in place (Triton `DotOpToLLVM`).
 
 use std::rc::Rc;
 
@@ -13,56 +13,56 @@ use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
 use crate::layout::{Conversion, Layout};
 
-/// An operand on its way to the instructions.
-enum Brought {
-    Shared(Buffer),
-    At(Operand),
-    /// In panels of so many rows, of which it has some.
-    Panels(Operand, i64),
-    /// As f32 that have still to be rounded to tf32.
-    Unrounded(Operand),
+/// Location of an MMA operand.
+enum MmaOperand {
+    Buffer(Buffer),
+    Smem(Operand),
+    /// Address of swizzle panels with this number of rows.
+    SmemPanels(Operand, i64),
+    /// Address of f32 elements that have to be rounded to tf32.
+    SmemF32(Operand),
     Registers(Rc<[Operand]>),
 }
 
-impl Brought {
+impl MmaOperand {
     fn source(&self) -> Source<'_> {
         match self {
-            Brought::At(address) => Source::Shared(*address),
-            Brought::Panels(address, rows) => Source::Panels(*address, *rows),
-            Brought::Unrounded(address) => Source::Unrounded(*address),
-            Brought::Registers(slots) => Source::Registers(slots),
-            Brought::Shared(_) => unreachable!("addresses are taken before the product"),
+            MmaOperand::Smem(address) => Source::Shared(*address),
+            MmaOperand::SmemPanels(address, rows) => Source::Panels(*address, *rows),
+            MmaOperand::SmemF32(address) => Source::Unrounded(*address),
+            MmaOperand::Registers(slots) => Source::Registers(slots),
+            MmaOperand::Buffer(_) => unreachable!("addresses are taken before the product"),
         }
     }
 }
 
 impl Lowering<'_> {
-    /// Products that are issued together.
-    pub fn products(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
+    /// Lowers an MMA group.
+    pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives, order: turn }: &MmaGroup) -> Lowered {
         let module = self.module;
         let plan = |id: &OpId| self.info.inference.products.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
-        // Accumulators that go through shared memory do so before operands lie there.
+        // Accumulators use shared memory before operands do.
         let mut registers: Vec<Option<Vec<Reg>>> = Vec::new();
         for (&id, plan) in members.iter().zip(&plans) {
             let moves = self.info.moves_accumulator(id, members, plan);
-            registers.push(if moves { Some(self.accumulator(id, module.op(id).operands[2], plan)?) } else { None });
+            registers.push(if moves { Some(self.accumulator_of(id, module.op(id).operands[2], plan)?) } else { None });
         }
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
         let wanted: Vec<(Value, bool, OperandPlan)> =
             self.info.smem_operands_of(members).into_iter().map(own).collect();
-        let mut operands: Vec<Brought> = Vec::new();
+        let mut operands: Vec<MmaOperand> = Vec::new();
         for (value, _, plan) in &wanted {
-            operands.push(self.bring(*value, plan)?);
+            operands.push(self.mma_operand(*value, plan)?);
         }
-        let registers = self.accumulators(members, &plans, registers)?;
-        if let Some([bytes, free]) = self.smem.missing_room() {
+        let registers = self.accumulator_registers(members, &plans, registers)?;
+        if let Some([bytes, free]) = self.smem.smem_overflow() {
             return Err(format!(
                 "{bytes} bytes of shared memory are needed for operands, and {free} are free: use smaller tiles"
             ));
         }
-        self.meet_at(&mut operands, plans[0].is_asynchronous())?;
-        self.come_due();
+        self.publish_operands(&mut operands, plans[0].is_asynchronous())?;
+        self.flush_sunk_waits();
         let parts: Vec<Part<'_, MmaPlan>> = issue
             .iter()
             .map(|&MmaIssue { op: member, extends_n: widens }| {
@@ -81,21 +81,21 @@ impl Lowering<'_> {
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
         if turn.acquire {
-            self.await_turn();
+            self.order_wait();
         }
         let start = self.b.num_lines();
-        let group = self.sync.known_group();
+        let group = self.sync.warp_group();
         MmaPlan::lower_together(&mut self.b, thread, group, &parts);
         if turn.release {
-            self.end_turn();
+            self.order_arrive();
         }
         let (first, last) = (members[0], members[members.len() - 1]);
         self.report.remarks.product(module, first, self.info.combined_shapes(members), self.b.lines_from(start));
-        let releases = self.sync.releases_of(gives);
+        let releases = self.sync.take_releases(gives);
         if self.info.is_async(members) {
-            self.launch(last, self.info.results_of(members), releases);
+            self.push_mma(last, self.info.results_of(members), releases);
         } else {
-            self.give_back(&releases, None);
+            self.release_stages(&releases, None);
         }
         for ((&id, plan), registers) in members.iter().zip(&plans).zip(registers) {
             let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
@@ -105,68 +105,73 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Rows of the panels in which a streamed tile stands.
-    fn rows_in_stage(&self, load: OpId) -> Option<i64> {
-        Some(self.sync.pipelines.as_ref()?.roles.operand_slot(load)?.panel_rows)
+    /// Returns the panel rows of an operand tile in its stage.
+    fn panel_rows_in_stage(&self, load: OpId) -> Option<i64> {
+        Some(self.sync.pipelines.as_ref()?.warp_spec.operand_slot(load)?.panel_rows)
     }
 
-    /// Waits until what was written to shared memory can be read there, and takes its addresses.
-    fn meet_at(&mut self, operands: &mut [Brought], asynchronous: bool) -> Lowered {
-        let shared = |brought: &Brought| if let Brought::Shared(buffer) = brought { Some(*buffer) } else { None };
+    /// Makes written operands visible to all threads, and computes their addresses.
+    fn publish_operands(&mut self, operands: &mut [MmaOperand], asynchronous: bool) -> Lowered {
+        let shared = |operand: &MmaOperand| if let MmaOperand::Buffer(buffer) = operand { Some(*buffer) } else { None };
         let count = operands.iter().filter_map(shared).count();
         if asynchronous && count > 0 {
-            // Each thread's fence comes before the threads meet: a meeting before it proves nothing to the tensor cores.
+            // The fence of each thread precedes the barrier. A fence after the barrier does not
+            // order writes of other threads for the tensor cores.
             self.b.fence_proxy(ProxyFence::AsyncShared);
-            self.meet()?;
+            self.barrier()?;
         }
         for _ in 0..count {
-            self.begin_read()?;
+            self.smem_read()?;
         }
-        let mut brought: Vec<&mut Brought> = operands.iter_mut().collect();
-        brought.sort_by_key(|brought| shared(brought).map(|buffer| buffer.offset));
-        for brought in brought {
-            if let Brought::Shared(buffer) = brought {
+        let mut operand: Vec<&mut MmaOperand> = operands.iter_mut().collect();
+        operand.sort_by_key(|operand| shared(operand).map(|buffer| buffer.offset));
+        for operand in operand {
+            if let MmaOperand::Buffer(buffer) = operand {
                 let base = self.b.reg(Operand::Smem, RegClass::B32);
-                *brought = Brought::At(self.b.add(Ty::U32, base, buffer.offset));
+                *operand = MmaOperand::Smem(self.b.add(Ty::U32, base, buffer.offset));
             }
         }
         Ok(())
     }
 
-    /// Brings an operand to where the plan wants it: in its register layout if that moves nothing between
-    /// threads, else in shared memory.
-    fn bring(&mut self, value: Value, plan: &OperandPlan) -> Lowered<Brought> {
+    /// Converts an operand to its location in the plan.
+    ///
+    /// It stays in registers if the conversion needs no exchange between threads, else it is
+    /// written to shared memory.
+    fn mma_operand(&mut self, value: Value, plan: &OperandPlan) -> Lowered<MmaOperand> {
         if let Some(load) = self.info.source_load(value)
             && let Some(&address) = self.values.staged.get(&self.module.op(load).results[0])
         {
-            self.need_tile(load)?;
+            self.wait_for_tile(load)?;
             let loaded = self.info.element_type(self.module.op(load).results[0]);
-            let as_it_is = loaded == self.info.element_type(value) || self.sync.is_streamed(load);
-            return Ok(match self.rows_in_stage(load) {
-                Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => Brought::Panels(address, rows),
-                _ if as_it_is => Brought::At(address),
-                _ => Brought::Unrounded(address),
+            let as_it_is = loaded == self.info.element_type(value) || self.sync.is_pipeline_load(load);
+            return Ok(match self.panel_rows_in_stage(load) {
+                Some(rows) if plan.panels.is_some_and(|panels| panels.rows != rows) => {
+                    MmaOperand::SmemPanels(address, rows)
+                }
+                _ if as_it_is => MmaOperand::Smem(address),
+                _ => MmaOperand::SmemF32(address),
             });
         }
         let dtype = self.module.dtype(value);
         let layout = self.info.inference.natural_or_default(value);
         let slots = self.get(value, &layout)?;
-        let slots = if dtype == plan.dtype { slots } else { self.exact_cast(&slots, dtype, plan.dtype)? };
+        let slots = if dtype == plan.dtype { slots } else { self.widen_exactly(&slots, dtype, plan.dtype)? };
         let bits = plan.dtype.storage_bits();
         match plan.registers.as_ref().and_then(|registers| Conversion::plan(&layout, registers, bits, 0)) {
-            Some(Conversion::Identity) => return Ok(Brought::Registers(slots)),
+            Some(Conversion::Identity) => return Ok(MmaOperand::Registers(slots)),
             Some(Conversion::Registers(map)) => {
-                return Ok(Brought::Registers(map.iter().map(|&register| slots[register]).collect()));
+                return Ok(MmaOperand::Registers(map.iter().map(|&register| slots[register]).collect()));
             }
             Some(Conversion::Shuffle(_) | Conversion::Shared(_)) | None => {}
         }
-        let buffer = self.begin_write()?;
+        let buffer = self.smem_write()?;
         debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
-        self.write_shared(&slots, &layout, plan, buffer);
-        Ok(Brought::Shared(buffer))
+        self.store_operand(&slots, &layout, plan, buffer);
+        Ok(MmaOperand::Buffer(buffer))
     }
 
-    fn write_shared(&mut self, slots: &[Operand], layout: &Layout, plan: &OperandPlan, buffer: Buffer) {
+    fn store_operand(&mut self, slots: &[Operand], layout: &Layout, plan: &OperandPlan, buffer: Buffer) {
         let side = plan.shared.accesses(layout);
         let thread = self.linear_in_thread(&side.thread);
         let owner = self.owner_of(side.replicated);
@@ -177,8 +182,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Elements in a wider float type that holds all of their values.
-    fn exact_cast(&mut self, slots: &[Operand], from: DType, to: DType) -> Lowered<Rc<[Operand]>> {
+    /// Converts elements to a wider float type, which is exact.
+    fn widen_exactly(&mut self, slots: &[Operand], from: DType, to: DType) -> Lowered<Rc<[Operand]>> {
         let op = Op {
             code: Opcode::FToF,
             operands: Vec::new(),
@@ -192,8 +197,8 @@ impl Lowering<'_> {
         slots.iter().map(|&slot| scalar::lower(&mut self.b, &op, types, &[slot]).map_err(|e| e.0)).collect()
     }
 
-    /// The registers of all accumulators, of which some are `there`.
-    fn accumulators(
+    /// Returns the registers of all accumulators; `there` has those that exist already.
+    fn accumulator_registers(
         &mut self,
         members: &[OpId],
         plans: &[MmaPlan],
@@ -210,21 +215,21 @@ impl Lowering<'_> {
                 (None, None) if self.info.is_zero(acc) => {
                     self.b.fresh_vec(repr::class(module.dtype(acc)), plan.acc.num_registers())
                 }
-                (None, None) => self.accumulator(id, acc, plan)?,
+                (None, None) => self.accumulator_of(id, acc, plan)?,
             });
         }
         Ok(registers)
     }
 
-    /// Registers that hold the accumulator and take the result.
+    /// Returns the registers of the accumulator, which become those of the result.
     ///
-    /// A carried value of the loop around, or another product's result, whose only use this is, is
-    /// updated where it stands; anything else is copied, since its registers may be shared.
-    fn accumulator(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
+    /// A carried value, or the result of another MMA, is updated in place if this is its only use.
+    /// Other values are copied, because their registers may be shared.
+    fn accumulator_of(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
         let class = repr::class(self.module.dtype(acc));
         let in_place = self.info.accumulates_in_place(id);
         let slots = match &self.values.tiles[acc.index()] {
-            // Products that run on their own add up in order: what is still on its way may be added to.
+            // Asynchronous MMAs accumulate in order: an accumulator may still be in flight.
             Some(tile) if in_place && plan.is_asynchronous() => tile.slots.clone(),
             _ => self.get(acc, &plan.acc)?,
         };

@@ -2,8 +2,9 @@
 //!
 //! * Input: operands in the layouts of layout inference.
 //! * Output: the registers of the results.
-//! * Order: `mma`; then reductions (`reduce_partials`, `minmax3`, `reduce_warps`, `reduce`), scans (`scan_lanes`, `scan_warps`,
-//!   `scan`), rearrangements, and the debugging ops `assert` and `printf`.
+//! * Order: `mma`; reductions (`reduce_partials`, `minmax3`, `reduce_warps`, then `reduce`); scans
+//!   (`scan_lanes`, `scan_warps`, then `scan`); rearrangements; the debugging ops `assert` and
+//!   `printf`.
 //! * The folder knows neither control flow nor the producer.
 
 pub mod assert;

@@ -1,4 +1,4 @@
-//! Elements packed into bytes and read from them: within each thread.
+//! `pack` and `unpack` of sub-byte elements, within each thread.
 
 use crate::backend::ptx::isa::inst::{Cmp, Operand, RegClass, Ty};
 use crate::backend::ptx::layout_inference::{group_bits, grouped, packed_bits, parted, ratio};
@@ -8,8 +8,8 @@ use crate::dtype::DType;
 use crate::ir::OpId;
 
 impl Lowering<'_> {
-    /// `pack` and `unpack`.
-    pub fn repack(&mut self, id: OpId) -> Lowered {
+    /// Lowers `pack` and `unpack`.
+    pub fn pack_or_unpack(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
         let (from, to) = (self.info.element_type(source), self.info.element_type(result));
@@ -20,7 +20,8 @@ impl Lowering<'_> {
         let groups = grouped(&layout, &bits);
         let mut slots = Vec::with_capacity(groups.num_registers() * parts as usize);
         for group in 0..groups.num_registers() {
-            // The group's number among the register bits that are left, and its elements among the others.
+            // The index of the group in the remaining register bits, and its elements in the other
+            // bits.
             let mut rest = group;
             let mut base = 0;
             for bit in (0..layout.register_images().len()).filter(|bit| !bits.contains(bit)) {
@@ -30,16 +31,16 @@ impl Lowering<'_> {
             let member =
                 |number: usize| bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum::<usize>();
             let elements: Vec<Operand> = (0..joined as usize).map(|number| old[base | member(number)]).collect();
-            let words = self.joined_words(from, &elements);
-            self.parts_of(to, &words, parts, &mut slots);
+            let words = self.join_words(from, &elements);
+            self.split_words(to, &words, parts, &mut slots);
         }
         let layout = parted(&groups, parts);
         self.values.define(result, Tile { layout, slots: slots.into() });
         Ok(())
     }
 
-    /// Neighbouring elements as 32-bit words, the first in the low bits.
-    fn joined_words(&mut self, dtype: DType, elements: &[Operand]) -> Vec<Operand> {
+    /// Packs adjacent elements into 32-bit words, the first one in the low bits.
+    fn join_words(&mut self, dtype: DType, elements: &[Operand]) -> Vec<Operand> {
         let bits = packed_bits(dtype);
         if bits >= 32 {
             return elements.iter().flat_map(|&element| self.pack_words(dtype, &[element])).collect();
@@ -58,8 +59,8 @@ impl Lowering<'_> {
         words
     }
 
-    /// The `count` elements that these words hold.
-    fn parts_of(&mut self, dtype: DType, words: &[Operand], count: u32, out: &mut Vec<Operand>) {
+    /// Extracts `count` elements from words.
+    fn split_words(&mut self, dtype: DType, words: &[Operand], count: u32, out: &mut Vec<Operand>) {
         let bits = packed_bits(dtype);
         for number in 0..count {
             let place = number * bits;

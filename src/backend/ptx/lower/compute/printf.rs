@@ -1,7 +1,7 @@
-//! `print_tko`: one thread calls the driver's `vprintf`.
+//! `print` by the driver's `vprintf`, called by one thread.
 //!
-//! A call has room for 32 values, so a message is cut into as few calls as its numbers need. Tiles come to that thread
-//! through shared memory: small ones with what stands around them, large ones part by part, in a loop.
+//! A call has at most 32 values, so a message is split into as few calls as possible. Tiles are
+//! transferred through shared memory: small ones together, large ones part by part in a loop.
 
 use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::layout_inference::{replica_bits, thread_images};
@@ -12,32 +12,32 @@ use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
 
-/// Values of one call.
+/// Values per call.
 const MOST_VALUES: usize = 32;
 
-/// Where a number to be printed is.
+/// Location of a printed number.
 #[derive(Clone, Copy)]
-enum Place {
+enum ArgLocation {
     Register(Operand),
     /// Bytes from the start of the buffer.
     Shared(u32),
 }
 
-/// What one thread will print next.
+/// Calls that one thread executes next.
 #[derive(Default)]
 struct Pending {
     format: String,
-    values: Vec<(Place, DType)>,
-    /// Calls that are complete.
-    calls: Vec<(String, Vec<(Place, DType)>)>,
-    /// Tiles that have to be in shared memory, and where.
+    values: Vec<(ArgLocation, DType)>,
+    /// Complete calls.
+    calls: Vec<(String, Vec<(ArgLocation, DType)>)>,
+    /// Tiles that are stored to shared memory, and their offsets.
     tiles: Vec<(Value, u32)>,
-    /// Bytes that they take.
+    /// Bytes of these tiles.
     bytes: u32,
 }
 
 impl Pending {
-    fn value(&mut self, conversion: &str, place: Place, dtype: DType) {
+    fn value(&mut self, conversion: &str, place: ArgLocation, dtype: DType) {
         if self.values.len() == MOST_VALUES {
             self.end_call();
         }
@@ -52,17 +52,17 @@ impl Pending {
     }
 }
 
-/// A tile whose elements are stored row-major.
+/// A tile that is stored in row-major order.
 struct Elements {
     tile: Tile,
     dtype: DType,
-    /// Number of the first element within the tile, by thread.
+    /// Element index of the first register, by thread.
     thread: Operand,
     owner: Option<Reg>,
 }
 
 impl Lowering<'_> {
-    /// `print_tko`.
+    /// Lowers `print_tko`.
     pub fn print(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".to_owned()) };
@@ -81,13 +81,13 @@ impl Lowering<'_> {
                     let (open, close) = ("[".repeat(shape.len()), "]".repeat(shape.len()));
                     pending.format.push_str(&open);
                     let scalar = self.scalar(value)?;
-                    pending.value(conversion, Place::Register(scalar), dtype);
+                    pending.value(conversion, ArgLocation::Register(scalar), dtype);
                     pending.format.push_str(&close);
                 }
                 count if count <= SMALL_TILE => {
                     let bytes = (count as u32) * dtype.storage_bits() / 8;
                     if pending.bytes + bytes > PRINT_BYTES {
-                        self.print_pending(&mut pending)?;
+                        self.emit_calls(&mut pending)?;
                     }
                     let start = pending.bytes;
                     pending.tiles.push((value, start));
@@ -95,23 +95,23 @@ impl Lowering<'_> {
                     for index in 0..count {
                         pending.format.push_str(&separator(&shape, index));
                         let offset = start + index as u32 * dtype.storage_bits() / 8;
-                        pending.value(conversion, Place::Shared(offset), dtype);
+                        pending.value(conversion, ArgLocation::Shared(offset), dtype);
                     }
                     pending.format.push_str(&"]".repeat(shape.len()));
                 }
                 _ => {
                     pending.format.push_str(&"[".repeat(shape.len()));
-                    self.print_pending(&mut pending)?;
-                    self.print_parts(value, conversion)?;
+                    self.emit_calls(&mut pending)?;
+                    self.print_large_tile(value, conversion)?;
                     pending.format.push_str(&"]".repeat(shape.len()));
                 }
             }
         }
-        self.print_pending(&mut pending)
+        self.emit_calls(&mut pending)
     }
 
-    /// Brings the tiles of a message to shared memory, and prints it.
-    fn print_pending(&mut self, pending: &mut Pending) -> Lowered {
+    /// Stores the tiles of a message to shared memory, and emits the calls.
+    fn emit_calls(&mut self, pending: &mut Pending) -> Lowered {
         let Pending { calls, tiles, .. } = {
             pending.end_call();
             std::mem::take(pending)
@@ -125,25 +125,25 @@ impl Lowering<'_> {
             for (value, start) in tiles {
                 stored.push((self.elements(value)?, start));
             }
-            buffer = self.begin_write()?;
+            buffer = self.smem_write()?;
             for (elements, start) in stored {
                 self.store_elements(&elements, buffer, start, None);
             }
-            self.begin_read()?;
+            self.smem_read()?;
         }
-        let skip = self.others_go_on();
+        let skip = self.branch_others();
         for (format, values) in calls {
             let text = self.b.text(&format);
             let values: Vec<Operand> =
                 values.into_iter().map(|(place, dtype)| self.argument(place, dtype, buffer)).collect();
             self.b.printf(text, &values);
         }
-        self.meet_again(skip);
+        self.join_others(skip);
         Ok(())
     }
 
-    /// Only the first thread goes on here.
-    fn others_go_on(&mut self) -> Label {
+    /// Branches all threads but the first one to the returned label.
+    fn branch_others(&mut self) -> Label {
         let skip = self.b.new_label();
         let thread = self.b.special(Special::TidX);
         let others = self.b.setp(Cmp::Ne, Ty::U32, thread, 0);
@@ -151,24 +151,24 @@ impl Lowering<'_> {
         skip
     }
 
-    fn meet_again(&mut self, skip: Label) {
+    fn join_others(&mut self, skip: Label) {
         self.b.place(skip);
         self.b.bar_warp_sync();
     }
 
-    /// A number as `vprintf` takes it.
-    fn argument(&mut self, place: Place, dtype: DType, buffer: Buffer) -> Operand {
+    /// Returns a number as argument of `vprintf`.
+    fn argument(&mut self, place: ArgLocation, dtype: DType, buffer: Buffer) -> Operand {
         let value = match place {
-            Place::Register(operand) => operand,
-            Place::Shared(offset) => {
+            ArgLocation::Register(operand) => operand,
+            ArgLocation::Shared(offset) => {
                 let address = Addr::new(Operand::Smem, i64::from(buffer.offset + offset));
                 self.b.ld(Space::Shared, repr::memory_ty(dtype), &address, MemMods::default()).into()
             }
         };
-        self.promoted(value, dtype)
+        self.promote_argument(value, dtype)
     }
 
-    fn promoted(&mut self, value: Operand, dtype: DType) -> Operand {
+    fn promote_argument(&mut self, value: Operand, dtype: DType) -> Operand {
         match dtype {
             DType::F32 => self.b.cvt(Ty::F64, Ty::F32, CvtMods::default(), value),
             _ => self.b.reg(value, repr::class(dtype)).into(),
@@ -183,7 +183,8 @@ impl Lowering<'_> {
         Ok(Elements { tile: Tile { layout, slots }, dtype: self.info.element_type(value), thread, owner })
     }
 
-    /// Stores the elements of a tile row-major, or those of one part of it, to `start` of a buffer.
+    /// Stores the elements of a tile, or of one part of it, in row-major order to `start` of a
+    /// buffer.
     fn store_elements(&mut self, elements: &Elements, buffer: Buffer, start: u32, part: Option<Reg>) {
         let (ty, bytes) = (repr::memory_ty(elements.dtype), elements.dtype.storage_bits() / 8);
         let mut stored = vec![false; elements.tile.layout.num_elements()];
@@ -215,19 +216,19 @@ impl Lowering<'_> {
     }
 
     /// Prints the elements of a large tile, without the outer brackets.
-    fn print_parts(&mut self, value: Value, conversion: &str) -> Lowered {
+    fn print_large_tile(&mut self, value: Value, conversion: &str) -> Lowered {
         let shape = self.module.shape(value).to_vec();
         let count = self.info.inference.num_elements(value);
         let elements = self.elements(value)?;
         let part_elements = count.min(PART);
         let bytes = elements.dtype.storage_bits() / 8;
-        let buffer = self.begin_write()?;
+        let buffer = self.smem_write()?;
         let part = self.b.copy(0, RegClass::B32);
         let again = self.b.new_label();
         self.b.place(again);
         self.store_elements(&elements, buffer, 0, (count > PART).then_some(part));
-        self.begin_read()?;
-        let skip = self.others_go_on();
+        self.smem_read()?;
+        let skip = self.branch_others();
         let first = self.b.copy(0, RegClass::B32);
         let next = self.b.new_label();
         self.b.place(next);
@@ -240,15 +241,15 @@ impl Lowering<'_> {
         for index in 0..MOST_VALUES {
             let address = start.plus(index as i64 * i64::from(bytes));
             let raw = self.b.ld(Space::Shared, repr::memory_ty(elements.dtype), &address, MemMods::default());
-            values.push(self.promoted(raw.into(), elements.dtype));
+            values.push(self.promote_argument(raw.into(), elements.dtype));
         }
         self.b.printf(text, &values);
         let after = self.b.add(Ty::U32, first, MOST_VALUES as u32);
         self.b.mov_to(first, after);
         let more = self.b.setp(Cmp::Lt, Ty::U32, first, part_elements as u32);
         self.b.bra_if(more, false, next, false);
-        self.meet_again(skip);
-        self.meet()?;
+        self.join_others(skip);
+        self.barrier()?;
         if count > PART {
             let after = self.b.add(Ty::U32, part, 1);
             self.b.mov_to(part, after);
@@ -258,8 +259,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The format of the 32 elements from element `number` on. What stands before the first of them depends on how many
-    /// rows of how many axes end there.
+    /// Returns the format of 32 elements from element `number` on.
+    ///
+    /// The separator before the first element depends on the number of rows that end there, along
+    /// each axis.
     fn part_text(&mut self, shape: &[i64], conversion: &str, number: Operand) -> Reg {
         let format = |before: String| {
             let mut format = before;
@@ -275,7 +278,7 @@ impl Lowering<'_> {
         let text = self.b.copy(text, RegClass::B64);
         let count: i64 = shape.iter().product();
         let mut period = MOST_VALUES as i64 * 2;
-        // Periods of rows are powers of two.
+        // Row lengths are powers of two.
         while period <= count {
             if period == count || separator(shape, period as usize) != separator(shape, period as usize / 2) {
                 let before = if period == count { String::new() } else { separator(shape, period as usize) };
@@ -290,7 +293,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What stands before element `index` (row-major) of a tile, inside of its outer brackets where `index` is not 0.
+/// Returns the separator before element `index` (row-major): the closing and opening brackets.
 fn separator(shape: &[i64], index: usize) -> String {
     if index == 0 {
         return "[".repeat(shape.len());

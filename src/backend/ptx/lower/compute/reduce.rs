@@ -1,10 +1,10 @@
-//! Reductions: within a thread, across lanes by shuffles (`partials`), across warps through shared memory (`reduce_warps`).
+//! Reductions: thread, warp, CTA (Triton `ReduceOpToLLVM`).
 //!
-//! The elements along the axis are told apart by bits of its coordinate; each bit belongs to a
-//! register bit, a lane bit or a warp bit, and each is reduced by one step that combines two halves: in the order that
-//! the schedule's plan of reductions gives (`schedule/membar/reduction_steps`).
+//! Elements along the axis differ in bits of their coordinate. Each bit belongs to the register,
+//! lane or warp number, and one step combines the two halves of each bit. The order of the steps is
+//! planned by `schedule/membar/reduction_steps`.
 
-use super::reduce_partials::Partials;
+use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -12,19 +12,19 @@ use crate::backend::ptx::schedule::ReductionStep;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
-/// A reduction that has seen some of its slots; its combiner commutes.
-pub struct RunningReduction {
+/// A reduction over strip iterations. Its combiner is commutative.
+pub struct StripReduction {
     id: OpId,
     layout: Layout,
     axis: AxisBits,
-    /// Slots of a piece differ in so many of the lowest register bits.
+    /// Number of the lowest register bits in which the registers of a strip iteration differ.
     piece_bits: usize,
-    /// What is combined so far, one value an operand, in the slots that the bits off the axis tell apart.
+    /// Accumulated values, one for each operand, by the register bits off the axis.
     slots: Vec<Option<Vec<Operand>>>,
 }
 
-impl RunningReduction {
-    /// The bits of a slot's number that are off the axis, side by side.
+impl StripReduction {
+    /// Returns the register bits off the axis, compressed to adjacent bits.
     fn kept_bits(&self, slot: usize) -> usize {
         let images = self.layout.register_images().iter().enumerate();
         let kept = images.filter(|&(_, &image)| self.axis.coordinate(image) == 0);
@@ -33,33 +33,33 @@ impl RunningReduction {
 }
 
 impl Lowering<'_> {
-    /// `reduce`.
+    /// Lowers `reduce`.
     pub fn reduce(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
-        let mut partials = self.no_partials(id, &layout);
+        let mut partials = self.empty_partials(id, &layout);
         for &operand in &op.operands {
             partials.slots.push(self.get(operand, &layout)?.to_vec());
         }
         self.reduce_partials(id, partials, axis)
     }
 
-    /// What is left to do of a reduction.
-    fn reduce_partials(&mut self, id: OpId, mut partials: Partials, axis: AxisBits) -> Lowered {
+    /// Lowers the remaining steps of a reduction.
+    fn reduce_partials(&mut self, id: OpId, mut partials: ReductionPartials, axis: AxisBits) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.info.inference.accesses[&id].clone());
         let ordered = self.info.is_ordered_reduction(id);
         let folds = self.info.reduction_steps(id, partials.images.clone(), axis);
-        let done = self.extremes(body, &mut partials, &folds, axis, ordered)?;
+        let done = self.reduce_minmax3(body, &mut partials, &folds, axis, ordered)?;
         for fold in folds.into_iter().skip(done) {
             match fold {
                 ReductionStep::WarpRedux(lanes) => drop(self.reduce_by_redux(body, &mut partials, lanes)),
                 ReductionStep::Registers(coordinate) => self.reduce_registers(body, &mut partials, coordinate, axis)?,
                 ReductionStep::LaneSplit(lane, coordinate) => {
-                    self.share_lane(body, &mut partials, lane, coordinate, axis)?
+                    self.split_lane(body, &mut partials, lane, coordinate, axis)?
                 }
                 ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
                 ReductionStep::CrossWarp(warps) => self.reduce_warps(body, &mut partials, &warps, ordered)?,
@@ -73,19 +73,19 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A reduction whose operands come piece by piece, each of so many slots.
-    pub fn begin_reduction(&self, id: OpId, piece: usize) -> RunningReduction {
+    /// Begins a reduction whose operands are computed by strip iterations of `piece` registers.
+    pub fn begin_strip_reduction(&self, id: OpId, piece: usize) -> StripReduction {
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
         let kept = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
-        RunningReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }
+        StripReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }
     }
 
-    /// Takes the operands' slots from `start` on, one list an operand.
-    pub fn reduce_piece(&mut self, running: &mut RunningReduction, start: usize, values: Vec<Vec<Operand>>) -> Lowered {
+    /// Accumulates the registers of a strip iteration from `start` on, one list for each operand.
+    pub fn reduce_strip(&mut self, running: &mut StripReduction, start: usize, values: Vec<Vec<Operand>>) -> Lowered {
         let body = self.module.op(running.id).regions[0];
         let axis = running.axis;
-        let mut partials = self.no_partials(running.id, &running.layout);
+        let mut partials = self.empty_partials(running.id, &running.layout);
         partials.images.register.truncate(running.piece_bits);
         partials.slots = values;
         let along: Vec<u32> =
@@ -105,9 +105,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The pieces are all there.
-    pub fn end_reduction(&mut self, running: RunningReduction) -> Lowered {
-        let mut partials = self.no_partials(running.id, &running.layout);
+    /// Completes a reduction after the last strip iteration.
+    pub fn end_strip_reduction(&mut self, running: StripReduction) -> Lowered {
+        let mut partials = self.empty_partials(running.id, &running.layout);
         partials.images.keep_off(running.axis);
         let slots: Vec<Vec<Operand>> = running.slots.into_iter().flatten().collect();
         partials.slots = (0..partials.dtypes.len()).map(|of| slots.iter().map(|values| values[of]).collect()).collect();

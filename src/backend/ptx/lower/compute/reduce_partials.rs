@@ -1,5 +1,6 @@
-//! Partial results of a reduction, combined within a thread and across the lanes of a warp: one step for each bit of the
-//! coordinate along the axis, which combines two halves.
+//! Partial reductions within a thread and a warp (`redux.sync`, shuffles).
+//!
+//! Each step combines two halves that differ in one bit of the coordinate along the axis.
 
 use crate::backend::ptx::isa::inst::{Cmp, Operand, ReduxOp, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::layout_inference::AxisBits;
@@ -10,39 +11,43 @@ use crate::dtype::DType;
 use crate::ir::{BlockId, Op, OpId, Opcode, Sign};
 use crate::layout::Layout;
 
-/// Partial results on their way to the result: one list of slots for each operand, and the images of
-/// the hardware bits that still tell elements apart (0 once they do not).
-pub struct Partials {
+/// Partial results of a reduction: a list of registers for each operand.
+///
+/// The bases have those bits of register, lane and warp numbers that still distinguish elements; 0
+/// for reduced bits.
+pub struct ReductionPartials {
     pub dtypes: Vec<DType>,
     pub slots: Vec<Vec<Operand>>,
     pub images: LayoutBases,
 }
 
-impl Partials {
-    /// The values of all operands in one slot.
+impl ReductionPartials {
+    /// Returns the values of all operands in one register.
     pub fn at(&self, slot: usize) -> Vec<Operand> {
         self.slots.iter().map(|slots| slots[slot]).collect()
     }
 }
 
 impl Lowering<'_> {
-    pub fn no_partials(&self, id: OpId, layout: &Layout) -> Partials {
+    /// Returns partial results without registers, for the operands of a reduction.
+    pub fn empty_partials(&self, id: OpId, layout: &Layout) -> ReductionPartials {
         let operands = &self.module.op(id).operands;
-        Partials {
+        ReductionPartials {
             dtypes: operands.iter().map(|&v| self.info.element_type(v)).collect(),
             slots: Vec::with_capacity(operands.len()),
             images: LayoutBases::of(layout),
         }
     }
 
-    /// The body of a reduction on one pair of values an operand: `left` has the lower coordinates.
+    /// Lowers the combiner of a reduction on a pair of values for each operand. `left` has the
+    /// lower coordinates.
     pub fn combine(&mut self, body: BlockId, left: &[Operand], right: &[Operand]) -> Lowered<Vec<Operand>> {
         let module = self.module;
         let block = module.block(body);
         let mark = self.mark();
         for (index, (&accumulator, &element)) in left.iter().zip(right).enumerate() {
-            self.single(block.args[2 * index], element);
-            self.single(block.args[2 * index + 1], accumulator);
+            self.define_scalar(block.args[2 * index], element);
+            self.define_scalar(block.args[2 * index + 1], accumulator);
         }
         let (&end, ops) = block.ops.split_last().ok_or("an empty combiner")?;
         for &op in ops {
@@ -56,11 +61,11 @@ impl Lowering<'_> {
         Ok(results)
     }
 
-    /// Combines the slots that differ in the register bit with this bit of the coordinate.
+    /// Combines registers that differ in the register bit of this coordinate bit.
     pub fn reduce_registers(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
+        partials: &mut ReductionPartials,
         coordinate: u32,
         axis: AxisBits,
     ) -> Lowered {
@@ -81,9 +86,11 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines so many bits of the lane's number by one instruction, where one operand of 32 bits is reduced by one op, and
-    /// what the other bits tell apart are replicas that count for nothing.
-    pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut Partials, lanes: usize) -> bool {
+    /// Reduces this number of lane bits by one `redux.sync` instruction, if there is one for the
+    /// combiner.
+    ///
+    /// The other lane bits must distinguish replicas only. Returns false if nothing was emitted.
+    pub fn reduce_by_redux(&mut self, body: BlockId, partials: &mut ReductionPartials, lanes: usize) -> bool {
         let Some((how, ty)) = self.redux_of(body) else { return false };
         if !self.info.is_warp_redux(body, &partials.dtypes, (lanes, &partials.images)) {
             return false;
@@ -95,7 +102,7 @@ impl Lowering<'_> {
         true
     }
 
-    /// The combination of `redux` that a region of one op does.
+    /// Returns the `redux.sync` operation of a combiner with one op.
     fn redux_of(&self, body: BlockId) -> Option<(ReduxOp, Ty)> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
@@ -111,15 +118,15 @@ impl Lowering<'_> {
         })
     }
 
-    /// Is the lane's bit set?
+    /// Returns a predicate: this bit of the lane number is set.
     pub fn lane_bit(&mut self, lane: usize) -> Reg {
         let tid = self.b.special(Special::TidX);
         let field = self.b.and(Ty::B32, tid, 1u32 << lane);
         self.b.setp(Cmp::Ne, Ty::B32, field, 0)
     }
 
-    /// The values, one an operand, of the lane that differs in one bit.
-    fn of_other_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: usize) -> Vec<Operand> {
+    /// Returns the values of the lane that differs in one bit.
+    fn from_other_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: usize) -> Vec<Operand> {
         let mut theirs = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
@@ -130,18 +137,19 @@ impl Lowering<'_> {
         theirs
     }
 
-    /// For each operand the one or the other value: `yes` where the condition holds.
-    fn choose(&mut self, dtypes: &[DType], condition: Reg, yes: &[Operand], no: &[Operand]) -> Vec<Operand> {
+    /// Selects, for each operand, `yes` if the condition is true.
+    fn select_values(&mut self, dtypes: &[DType], condition: Reg, yes: &[Operand], no: &[Operand]) -> Vec<Operand> {
         let values = yes.iter().zip(no).zip(dtypes);
         values.map(|((&yes, &no), &dtype)| self.b.select(repr::class(dtype), condition, yes, no)).collect()
     }
 
-    /// Combines the slots of two lanes that differ in one bit, each lane those of one half: of the slots that the
-    /// register bit with this bit of the coordinate tells apart.
-    pub fn share_lane(
+    /// Combines registers of two lanes that differ in one bit; each lane combines one half.
+    ///
+    /// The halves differ in the register bit of this coordinate bit.
+    pub fn split_lane(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
+        partials: &mut ReductionPartials,
         lane: usize,
         coordinate: u32,
         axis: AxisBits,
@@ -157,11 +165,11 @@ impl Lowering<'_> {
             let low = slot & ((1 << position) - 1);
             let first = ((slot >> position) << (position + 1)) | low;
             let [first, second] = [first, first | (1 << position)].map(|slot| partials.at(slot));
-            let given = self.choose(&dtypes, is_right, &first, &second);
-            let mine = self.choose(&dtypes, is_right, &second, &first);
-            let theirs = self.of_other_lane(&dtypes, &given, lane);
-            let left = self.choose(&dtypes, is_right, &theirs, &mine);
-            let right = self.choose(&dtypes, is_right, &mine, &theirs);
+            let given = self.select_values(&dtypes, is_right, &first, &second);
+            let mine = self.select_values(&dtypes, is_right, &second, &first);
+            let theirs = self.from_other_lane(&dtypes, &given, lane);
+            let left = self.select_values(&dtypes, is_right, &theirs, &mine);
+            let right = self.select_values(&dtypes, is_right, &mine, &theirs);
             let combined = self.combine(body, &left, &right)?;
             for (list, value) in next.iter_mut().zip(combined) {
                 list.push(value);
@@ -172,18 +180,24 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines each slot with that of the lane that differs in one bit.
-    pub fn reduce_lane(&mut self, body: BlockId, partials: &mut Partials, lane: usize, ordered: bool) -> Lowered {
+    /// Combines each register with that of the lane that differs in one bit.
+    pub fn reduce_lane(
+        &mut self,
+        body: BlockId,
+        partials: &mut ReductionPartials,
+        lane: usize,
+        ordered: bool,
+    ) -> Lowered {
         let is_right = ordered.then(|| self.lane_bit(lane));
         let dtypes = partials.dtypes.clone();
         for slot in 0..partials.slots[0].len() {
             let mine = partials.at(slot);
-            let theirs = self.of_other_lane(&dtypes, &mine, lane);
+            let theirs = self.from_other_lane(&dtypes, &mine, lane);
             let combined = match is_right {
                 None => self.combine(body, &mine, &theirs)?,
                 Some(is_right) => {
-                    let left = self.choose(&dtypes, is_right, &theirs, &mine);
-                    let right = self.choose(&dtypes, is_right, &mine, &theirs);
+                    let left = self.select_values(&dtypes, is_right, &theirs, &mine);
+                    let right = self.select_values(&dtypes, is_right, &mine, &theirs);
                     self.combine(body, &left, &right)?
                 }
             };

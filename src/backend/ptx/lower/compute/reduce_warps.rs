@@ -1,6 +1,6 @@
-//! The end of reductions that warps share: their parts meet in shared memory.
+//! Cross-warp reduction through shared memory.
 
-use super::reduce_partials::Partials;
+use super::reduce_partials::ReductionPartials;
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Space};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
@@ -8,25 +8,33 @@ use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::BlockId;
 
-/// Parts of rows in shared memory, of one operand: side by side within a row.
-struct PartsInMemory {
+/// Partial results of one operand in shared memory. Those of one row are adjacent.
+struct CrossWarpBuffer {
     buffer: Buffer,
-    /// Bytes from the start of a slot to the thread's row, by thread-number bit.
+    /// Bytes from the start of a register's range to the row of the thread, by bit of the thread
+    /// number.
     row: Vec<u32>,
     slot_bytes: u32,
     dtype: DType,
 }
 
-/// Fewer parts than this are cheaper to read with one or two wide accesses in every thread.
+/// Least number of partial results per row for which lanes share the loads.
 const LEAST_PARTS_FOR_LANES: usize = 8;
 
 impl Lowering<'_> {
-    /// Combines the partial results of the warps that differ in these warp bits (lowest coordinate bit
-    /// first): every warp stores its part, all meet, and every warp combines the parts of its elements.
+    /// Combines the partial results of warps that differ in these warp bits, lowest coordinate bit
+    /// first.
     ///
-    /// A slot has a row for each combination of the other bits that tell elements apart, and the parts
-    /// of a row side by side, so that a thread reads them with wide accesses.
-    pub fn reduce_warps(&mut self, body: BlockId, partials: &mut Partials, warps: &[usize], ordered: bool) -> Lowered {
+    /// Every warp stores its results, and after a barrier every warp combines the results of its
+    /// elements. A register has one row for each combination of the other bits that distinguish
+    /// elements. The results of a row are adjacent, so that a thread loads them by vector accesses.
+    pub fn reduce_warps(
+        &mut self,
+        body: BlockId,
+        partials: &mut ReductionPartials,
+        warps: &[usize],
+        ordered: bool,
+    ) -> Lowered {
         for &warp in warps {
             partials.images.warp[warp] = 0;
         }
@@ -50,7 +58,7 @@ impl Lowering<'_> {
             let size = vector_access::run_bytes(dtype, 1);
             let row_bytes = size * parts as u32;
             let slot_bytes = row_bytes * rows;
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
             let mut own = row.clone();
             for (position, &warp) in warps.iter().enumerate() {
@@ -62,10 +70,10 @@ impl Lowering<'_> {
                 let value = partials.slots[index][slot];
                 vector_access::store(&mut self.b, Space::Shared, dtype, &[value], &addr, MemMods::default(), owner);
             }
-            places.push(PartsInMemory { buffer, row, slot_bytes, dtype });
+            places.push(CrossWarpBuffer { buffer, row, slot_bytes, dtype });
         }
         for _ in &places {
-            self.begin_read()?;
+            self.smem_read()?;
         }
         match self.lanes_for_parts(partials, parts) {
             Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes, ordered),
@@ -73,20 +81,22 @@ impl Lowering<'_> {
         }
     }
 
-    /// Lanes that could each take one of the parts: replicas of each other, whose exchange costs less than
-    /// that every thread reads and combines all parts.
-    fn lanes_for_parts(&self, partials: &Partials, parts: usize) -> Option<Vec<usize>> {
+    /// Returns the lanes that load one partial result each.
+    ///
+    /// They are replicas of each other, and a shuffle is cheaper than loading all results in every
+    /// thread.
+    fn lanes_for_parts(&self, partials: &ReductionPartials, parts: usize) -> Option<Vec<usize>> {
         let replicas = (0..partials.images.lane.len()).filter(|&lane| partials.images.lane[lane] == 0);
         let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect();
         (parts >= LEAST_PARTS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
     }
 
-    /// Each lane reads one part of its row; shuffles combine them.
+    /// Loads one partial result of the row in each lane, and combines them by shuffles.
     fn combine_by_lanes(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
-        places: &[PartsInMemory],
+        partials: &mut ReductionPartials,
+        places: &[CrossWarpBuffer],
         lanes: &[usize],
         ordered: bool,
     ) -> Lowered {
@@ -111,12 +121,12 @@ impl Lowering<'_> {
         lanes.iter().try_for_each(|&lane| self.reduce_lane(body, partials, lane, ordered))
     }
 
-    /// Every thread reads all parts of its rows.
+    /// Loads and combines all partial results of a row in every thread.
     fn combine_by_threads(
         &mut self,
         body: BlockId,
-        partials: &mut Partials,
-        places: &[PartsInMemory],
+        partials: &mut ReductionPartials,
+        places: &[CrossWarpBuffer],
         parts: usize,
     ) -> Lowered {
         for slot in 0..partials.slots[0].len() {
@@ -143,7 +153,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `count` neighbouring elements of shared memory in accesses of up to 16 bytes.
+    /// Loads `count` adjacent elements from shared memory in accesses of up to 16 bytes.
     fn read_row(&mut self, dtype: DType, count: usize, addr: &Addr) -> Vec<Operand> {
         let size = vector_access::run_bytes(dtype, 1) as usize;
         let wide = (16 / size).min(count);

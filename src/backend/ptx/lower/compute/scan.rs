@@ -1,19 +1,20 @@
-//! Scans: serially along the registers of a thread, across lanes by shuffles, across warps through shared memory.
+//! Scans: serial in registers, by shuffle in a warp, through shared memory across warps.
 //!
-//! A *run* is what a thread holds of neighbouring elements. Each thread scans its runs and is left with their
-//! totals; lanes scan those; where the axis goes on over warps (and over registers above them), the totals of the
-//! lanes meet in shared memory (`scan_warps`). Then each run knows what comes before it, and combines that with its
-//! elements. Elements are combined in order, the earlier ones on
-//! the left; the identity takes no part.
+//! A *chain* is a sequence of adjacent elements in one thread.
+//! 1. Each thread scans its chains; the last values are their totals.
+//! 2. Lanes scan the totals. Across warps, totals are exchanged by shared memory (`scan_warps`).
+//! 3. Each chain is combined with the scan of all earlier elements.
+//!
+//! Elements are combined in order, earlier ones on the left. The identity is not used.
 
-use super::scan_lanes::{Holds, Part, Run, Scan};
+use super::scan_lanes::{Predicate, Scan, ScanChain, ScanPartial};
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Ty};
 use crate::backend::ptx::layout_inference::{AxisBits, ScanOrder};
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::ir::OpId;
 
 impl Lowering<'_> {
-    /// `scan`.
+    /// Lowers `scan`.
     pub fn scan(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
@@ -47,26 +48,30 @@ impl Lowering<'_> {
         let before_lane: Vec<Vec<Operand>> = match lanes {
             0 => vec![Vec::new(); totals.len()],
             _ => {
-                let source = self.neighbour(first, lanes, scan.reverse);
-                totals.iter().map(|total| self.exchanged(&scan.dtypes, total, source)).collect()
+                let source = self.previous_lane(first, lanes, scan.reverse);
+                totals.iter().map(|total| self.from_lane(&scan.dtypes, total, source)).collect()
             }
         };
         let before_run = match scan.order.meets() {
-            false => self.carried(&scan, &runs, &totals)?,
-            true => self.carried_through_shared(&scan, &runs, &totals)?,
+            false => self.carries_of_registers(&scan, &runs, &totals)?,
+            true => self.carries_of_warps(&scan, &runs, &totals)?,
         };
         let lane_holds = match lanes {
-            0 => Holds::Never,
+            0 => Predicate::Never,
             _ => {
                 let mask = ((1u32 << lanes) - 1) << first;
                 self.thread_field(mask, Cmp::Ne, if scan.reverse { mask } else { 0 })
             }
         };
         for ((run, lane), outer) in runs.iter().zip(before_lane).zip(before_run) {
-            let before = self.joined(&scan, outer, Part { values: lane, holds: lane_holds })?;
+            let before = self.combine_partials(&scan, outer, ScanPartial { values: lane, holds: lane_holds })?;
             for &slot in &run.slots {
-                let own = Part { values: scan.at(slot), holds: Holds::Always };
-                let joined = self.joined(&scan, Part { values: before.values.clone(), holds: before.holds }, own)?;
+                let own = ScanPartial { values: scan.at(slot), holds: Predicate::Always };
+                let joined = self.combine_partials(
+                    &scan,
+                    ScanPartial { values: before.values.clone(), holds: before.holds },
+                    own,
+                )?;
                 scan.put(slot, &joined.values);
             }
         }
@@ -76,24 +81,31 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The lane before this one along the axis (behind it, if reversed); any for the first one.
-    fn neighbour(&mut self, first: usize, count: usize, reverse: bool) -> Operand {
+    /// Returns the previous lane along the axis (the next one, if reversed). The result is
+    /// arbitrary for the first lane.
+    fn previous_lane(&mut self, first: usize, count: usize, reverse: bool) -> Operand {
         let lane = self.lane();
         let step = 1u32 << first;
         let moved = if reverse { self.b.add(Ty::U32, lane, step) } else { self.b.sub(Ty::U32, lane, step) };
         self.with_lane_field(lane, moved, first, count)
     }
 
-    /// What comes before each run where the axis goes on over registers alone: the runs before it, of all lanes.
-    fn carried(&mut self, scan: &Scan, runs: &[Run], totals: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
+    /// Returns the carry-in of each chain, if the axis has no warp bits: the total of earlier
+    /// chains over all lanes.
+    fn carries_of_registers(
+        &mut self,
+        scan: &Scan,
+        runs: &[ScanChain],
+        totals: &[Vec<Operand>],
+    ) -> Lowered<Vec<ScanPartial>> {
         let (first, lanes) = scan.order.lanes;
-        let mut parts: Vec<Part> = Vec::with_capacity(runs.len());
-        let mut before = Part { values: Vec::new(), holds: Holds::Never };
+        let mut parts: Vec<ScanPartial> = Vec::with_capacity(runs.len());
+        let mut before = ScanPartial { values: Vec::new(), holds: Predicate::Never };
         for (position, total) in totals.iter().enumerate() {
             if position == 0 || runs[position].row != runs[position - 1].row {
-                before = Part { values: Vec::new(), holds: Holds::Never };
+                before = ScanPartial { values: Vec::new(), holds: Predicate::Never };
             }
-            parts.push(Part { values: before.values.clone(), holds: before.holds });
+            parts.push(ScanPartial { values: before.values.clone(), holds: before.holds });
             let goes_on = runs.get(position + 1).is_some_and(|next| next.row == runs[position].row);
             if goes_on {
                 let last = match lanes {
@@ -102,10 +114,10 @@ impl Lowering<'_> {
                         let lane = self.lane();
                         let end = Operand::Imm(if scan.reverse { 0 } else { 31 });
                         let source = self.with_lane_field(lane, end, first, lanes);
-                        self.exchanged(&scan.dtypes, total, source)
+                        self.from_lane(&scan.dtypes, total, source)
                     }
                 };
-                before = self.joined(scan, before, Part { values: last, holds: Holds::Always })?;
+                before = self.combine_partials(scan, before, ScanPartial { values: last, holds: Predicate::Always })?;
             }
         }
         Ok(parts)

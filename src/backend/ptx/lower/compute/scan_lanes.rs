@@ -1,4 +1,4 @@
-//! Scans across lanes, and parts of a scan that are put together.
+//! Scans across lanes, and partial results of a scan.
 
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::layout_inference::{AxisBit, AxisBits, ScanOrder};
@@ -8,48 +8,48 @@ use crate::dtype::DType;
 use crate::ir::BlockId;
 use crate::layout::Layout;
 
-/// Is there something, in this thread?
+/// Condition under which a partial result exists in a thread.
 #[derive(Clone, Copy)]
-pub enum Holds {
-    /// In none.
+pub enum Predicate {
+    /// In no thread.
     Never,
     /// In all threads.
     Always,
-    /// Where this is true.
-    If(Reg),
+    /// In threads where this is true.
+    Reg(Reg),
 }
 
-/// A value of each operand that may not be there.
-pub struct Part {
-    /// One for each operand.
+/// A partial result that may not exist.
+pub struct ScanPartial {
+    /// One value for each operand.
     pub values: Vec<Operand>,
-    /// Are they there?
-    pub holds: Holds,
+    /// Condition under which the values exist.
+    pub holds: Predicate,
 }
 
-/// One scan on its way.
+/// A scan that is being lowered.
 pub struct Scan {
     pub body: BlockId,
     /// Element types of the operands.
     pub dtypes: Vec<DType>,
-    /// The layout of all of them.
+    /// Layout of all operands.
     pub layout: Layout,
     /// The axis.
     pub axis: AxisBits,
-    /// Which bits run along it.
+    /// Bits of register, lane and warp numbers along the axis.
     pub order: ScanOrder,
-    /// From the last element on?
+    /// The scan starts at the last element.
     pub reverse: bool,
-    /// The slots of each operand.
+    /// Registers of each operand.
     pub slots: Vec<Vec<Operand>>,
 }
 
-/// A run: the slots in the order of the scan, and its place.
-pub struct Run {
+/// A chain: its registers in scan order, and its position.
+pub struct ScanChain {
     pub slots: Vec<usize>,
-    /// Register bits that do not belong to the axis.
+    /// Register bits off the axis.
     pub row: usize,
-    /// Bits of the outer coordinate that registers give.
+    /// Register bits of the outer coordinate.
     pub outer: u32,
 }
 
@@ -64,7 +64,7 @@ impl Scan {
         }
     }
 
-    /// The register bits above the runs, with their position in the outer coordinate.
+    /// Returns the register bits of the outer coordinate, with their positions.
     fn outer_registers(&self) -> Vec<(usize, usize)> {
         let outer = self.order.outer.iter().enumerate();
         outer
@@ -72,8 +72,8 @@ impl Scan {
             .collect()
     }
 
-    /// All runs: those of a row one after another, in the order of the scan.
-    pub fn runs(&self) -> Vec<Run> {
+    /// Returns all chains: those of a row are consecutive, in scan order.
+    pub fn runs(&self) -> Vec<ScanChain> {
         let images = self.layout.register_images();
         let outer = self.outer_registers();
         let rows: Vec<usize> = (0..images.len()).filter(|&bit| self.axis.coordinate(images[bit]) == 0).collect();
@@ -91,7 +91,7 @@ impl Scan {
                 if self.reverse {
                     slots.reverse();
                 }
-                runs.push(Run { slots, row, outer: spread(part, &mut outer.iter().map(|(_, p)| *p)) as u32 });
+                runs.push(ScanChain { slots, row, outer: spread(part, &mut outer.iter().map(|(_, p)| *p)) as u32 });
             }
         }
         runs
@@ -99,42 +99,42 @@ impl Scan {
 }
 
 impl Lowering<'_> {
-    /// What both parts are together, in this order.
-    pub fn joined(&mut self, scan: &Scan, left: Part, right: Part) -> Lowered<Part> {
+    /// Combines two partial results in this order.
+    pub fn combine_partials(&mut self, scan: &Scan, left: ScanPartial, right: ScanPartial) -> Lowered<ScanPartial> {
         let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
         let either = |this: &mut Self, pred: Reg, yes: &[Operand], no: &[Operand]| -> Vec<Operand> {
             let pairs = yes.iter().zip(no).zip(&classes);
             pairs.map(|((&yes, &no), &class)| this.b.select(class, pred, yes, no)).collect()
         };
         Ok(match (left.holds, right.holds) {
-            (Holds::Never, _) => right,
-            (_, Holds::Never) => left,
+            (Predicate::Never, _) => right,
+            (_, Predicate::Never) => left,
             (left_holds, right_holds) => {
                 let mut values = self.combine(scan.body, &left.values, &right.values)?;
-                if let Holds::If(pred) = left_holds {
+                if let Predicate::Reg(pred) = left_holds {
                     values = either(self, pred, &values, &right.values);
                 }
-                if let Holds::If(pred) = right_holds {
+                if let Predicate::Reg(pred) = right_holds {
                     values = either(self, pred, &values, &left.values);
                 }
                 let holds = match (left_holds, right_holds) {
-                    (Holds::If(a), Holds::If(b)) => Holds::If(self.b.or(Ty::Pred, a, b).reg()),
-                    _ => Holds::Always,
+                    (Predicate::Reg(a), Predicate::Reg(b)) => Predicate::Reg(self.b.or(Ty::Pred, a, b).reg()),
+                    _ => Predicate::Always,
                 };
-                Part { values, holds }
+                ScanPartial { values, holds }
             }
         })
     }
 
-    /// The predicate that compares some bits of the thread number.
-    pub fn thread_field(&mut self, mask: u32, cmp: Cmp, value: u32) -> Holds {
+    /// Returns a predicate that compares a bit field of the thread number.
+    pub fn thread_field(&mut self, mask: u32, cmp: Cmp, value: u32) -> Predicate {
         let tid = self.b.special(Special::TidX);
         let field = self.b.and(Ty::B32, tid, mask);
-        Holds::If(self.b.setp(cmp, Ty::B32, field, value))
+        Predicate::Reg(self.b.setp(cmp, Ty::B32, field, value))
     }
 
-    /// The values of another lane.
-    pub fn exchanged(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
+    /// Returns the values of another lane.
+    pub fn from_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
         let mut results = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
@@ -144,7 +144,7 @@ impl Lowering<'_> {
         results
     }
 
-    /// `lane` with the field of the lanes along the axis taken from `other`.
+    /// Replaces the lane bits along the axis by those of `other`.
     pub fn with_lane_field(&mut self, lane: Operand, other: Operand, first: usize, count: usize) -> Operand {
         let mask = ((1u32 << count) - 1) << first;
         let taken = self.b.and(Ty::B32, other, mask);
@@ -152,12 +152,13 @@ impl Lowering<'_> {
         self.b.or(Ty::B32, taken, kept)
     }
 
-    /// Inclusive scans of one value a lane, over the `count` lowest lane bits along the axis.
+    /// Emits inclusive scans of one value per lane, over the `count` lowest lane bits along the
+    /// axis.
     pub fn scan_lanes(&mut self, scan: &Scan, values: &mut [Vec<Operand>], count: usize) -> Lowered {
         let first = scan.order.lanes.0;
         let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
         for step in 0..count {
-            // The half before this one ends with its last lane.
+            // The last lane of the lower half has its total.
             let (bit, below) = (1u32 << (first + step), ((1u32 << step) - 1) << first);
             let lane = self.lane();
             let source = if scan.reverse {
@@ -167,11 +168,11 @@ impl Lowering<'_> {
                 let low = self.b.or(Ty::B32, lane, below);
                 self.b.and(Ty::B32, low, !bit)
             };
-            let Holds::If(takes) = self.thread_field(bit, if scan.reverse { Cmp::Eq } else { Cmp::Ne }, 0) else {
+            let Predicate::Reg(takes) = self.thread_field(bit, if scan.reverse { Cmp::Eq } else { Cmp::Ne }, 0) else {
                 unreachable!("a predicate")
             };
             for value in values.iter_mut() {
-                let theirs = self.exchanged(&scan.dtypes, value, source);
+                let theirs = self.from_lane(&scan.dtypes, value, source);
                 let combined = self.combine(scan.body, &theirs, value)?;
                 for ((mine, &class), &combined) in value.iter_mut().zip(&classes).zip(&combined) {
                     *mine = self.b.select(class, takes, combined, *mine);

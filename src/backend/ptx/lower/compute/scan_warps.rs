@@ -1,18 +1,22 @@
-//! Scans across warps: the totals of all lanes stand side by side in shared memory, one round trip for all, and each
-//! warp scans those of its rows by its lanes.
+//! Cross-warp scan of lane totals, with one round trip through shared memory.
 //!
-//! Where there are more totals in a row than lanes along the axis, the row has several *segments*, told apart by registers;
-//! a segment is what the lanes take at a time.
+//! Each warp scans the totals of its rows by its lanes. If a row has more totals than lanes along
+//! the axis, it has several *segments*, in different registers; lanes scan one segment at a time.
 
-use super::scan_lanes::{Holds, Part, Run, Scan};
+use super::scan_lanes::{Predicate, Scan, ScanChain, ScanPartial};
 use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, Space, Ty};
 use crate::backend::ptx::layout_inference::{AxisBit, replica_bits, thread_images};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 
 impl Lowering<'_> {
-    /// What comes before each run where warps meet.
-    pub fn carried_through_shared(&mut self, scan: &Scan, runs: &[Run], totals: &[Vec<Operand>]) -> Lowered<Vec<Part>> {
+    /// Returns the carry-in of each chain, if the axis has warp bits.
+    pub fn carries_of_warps(
+        &mut self,
+        scan: &Scan,
+        runs: &[ScanChain],
+        totals: &[Vec<Operand>],
+    ) -> Lowered<Vec<ScanPartial>> {
         self.report.remarks.cross_warp_reductions += 1;
         let (first, lanes) = scan.order.lanes;
         let (count, low) = (scan.order.outer.len(), scan.order.low());
@@ -29,7 +33,7 @@ impl Lowering<'_> {
         }
         let replicas = replica_bits(&scan.layout);
         let end = if scan.reverse { 0 } else { axis_lanes };
-        let Holds::If(owner) = self.thread_field(replicas | axis_lanes, Cmp::Eq, end) else {
+        let Predicate::Reg(owner) = self.thread_field(replicas | axis_lanes, Cmp::Eq, end) else {
             unreachable!("a predicate")
         };
         let register_rows = runs.iter().map(|run| run.row + 1).max().unwrap_or(1);
@@ -40,7 +44,7 @@ impl Lowering<'_> {
             let size = vector_access::run_bytes(dtype, 1);
             let row_bytes = size << count;
             let slot_bytes = row_bytes * rows;
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
             let mut own = row.clone();
             for (position, bit) in scan.order.outer.iter().enumerate() {
@@ -69,7 +73,7 @@ impl Lowering<'_> {
             places.push((buffer, part, slot_bytes, dtype));
         }
         for _ in &places {
-            self.begin_read()?;
+            self.smem_read()?;
         }
         for (buffer, part, slot_bytes, dtype) in places {
             let part = self.linear_in_thread(&part);
@@ -93,28 +97,28 @@ impl Lowering<'_> {
         let within = self.parts_of_lanes(scan, runs, &read);
         let mut parts = Vec::with_capacity(runs.len());
         for (run, within) in runs.iter().zip(within) {
-            let Part { values, holds } = &before[run.row * segments + (run.outer as usize >> low)];
-            parts.push(self.joined(scan, Part { values: values.clone(), holds: *holds }, within)?);
+            let ScanPartial { values, holds } = &before[run.row * segments + (run.outer as usize >> low)];
+            parts.push(self.combine_partials(scan, ScanPartial { values: values.clone(), holds: *holds }, within)?);
         }
         Ok(parts)
     }
 
-    /// What comes before each segment: those before it in its row, of which each lane of a segment has a scanned total.
-    fn before_segments(&mut self, scan: &Scan, read: &[Vec<Operand>], segments: usize) -> Lowered<Vec<Part>> {
+    /// Returns the carry-in of each segment: the total of earlier segments of its row.
+    fn before_segments(&mut self, scan: &Scan, read: &[Vec<Operand>], segments: usize) -> Lowered<Vec<ScanPartial>> {
         let (first, _) = scan.order.lanes;
         let mut parts = Vec::with_capacity(read.len());
         for row in read.chunks(segments) {
             let mut of_row = Vec::with_capacity(segments);
-            let mut before = Part { values: Vec::new(), holds: Holds::Never };
+            let mut before = ScanPartial { values: Vec::new(), holds: Predicate::Never };
             for turn in 0..segments {
                 let segment = if scan.reverse { segments - 1 - turn } else { turn };
-                of_row.push(Part { values: before.values.clone(), holds: before.holds });
+                of_row.push(ScanPartial { values: before.values.clone(), holds: before.holds });
                 if turn + 1 < segments {
                     let lane = self.lane();
                     let end = Operand::Imm(if scan.reverse { 0 } else { 31 });
                     let source = self.with_lane_field(lane, end, first, scan.order.low());
-                    let values = self.exchanged(&scan.dtypes, &row[segment], source);
-                    before = self.joined(scan, before, Part { values, holds: Holds::Always })?;
+                    let values = self.from_lane(&scan.dtypes, &row[segment], source);
+                    before = self.combine_partials(scan, before, ScanPartial { values, holds: Predicate::Always })?;
                 }
             }
             if scan.reverse {
@@ -125,8 +129,9 @@ impl Lowering<'_> {
         Ok(parts)
     }
 
-    /// What comes before each run in its segment: in the lane with the outer coordinate before its own.
-    fn parts_of_lanes(&mut self, scan: &Scan, runs: &[Run], read: &[Vec<Operand>]) -> Vec<Part> {
+    /// Returns the carry-in of each chain within its segment, from the lane with the previous outer
+    /// coordinate.
+    fn parts_of_lanes(&mut self, scan: &Scan, runs: &[ScanChain], read: &[Vec<Operand>]) -> Vec<ScanPartial> {
         let (first, _) = scan.order.lanes;
         let low = scan.order.low();
         let (low_mask, segments) = ((1u32 << low) - 1, 1usize << (scan.order.outer.len() - low));
@@ -150,13 +155,13 @@ impl Lowering<'_> {
             let lane = self.lane();
             let source = self.with_lane_field(lane, shifted, first, low);
             let segment = run.row * segments + (run.outer as usize >> low);
-            let values = self.exchanged(&scan.dtypes, &read[segment], source);
+            let values = self.from_lane(&scan.dtypes, &read[segment], source);
             let is_first = outer == if scan.reverse { registers } else { 0 };
             let holds = match is_first {
                 true => self.thread_field(warp_mask, Cmp::Ne, if scan.reverse { warp_mask } else { 0 }),
-                false => Holds::Always,
+                false => Predicate::Always,
             };
-            parts.push(Part { values, holds });
+            parts.push(ScanPartial { values, holds });
         }
         parts
     }

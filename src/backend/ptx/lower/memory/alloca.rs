@@ -1,13 +1,14 @@
-//! Memory of a tile block's own (`alloca`): in shared memory, by generic addresses.
+//! `alloca`: block-local arrays in shared memory, by generic addresses.
 //!
-//! A kernel that has some accesses all arrays by generic addresses, because an address may be one or the other.
+//! A kernel with a block-local array accesses all arrays by generic addresses, because a pointer
+//! may refer to either state space.
 
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, Space, Ty};
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Module, OpId, Opcode, Type};
 
-/// Bytes and alignment of such memory.
+/// Returns bytes and alignment of a block-local array.
 fn extent(module: &Module, id: OpId) -> Option<(u32, u32)> {
     let op = module.op(id);
     let Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } = module.ty(op.results[0]) else { return None };
@@ -21,8 +22,8 @@ fn extent(module: &Module, id: OpId) -> Option<(u32, u32)> {
 }
 
 impl Lowering<'_> {
-    /// Finds room for all such memory; reports what there is none for.
-    pub fn reserve_own(&mut self, body: BlockId) {
+    /// Allocates all block-local arrays, and reports those that do not fit.
+    pub fn reserve_allocas(&mut self, body: BlockId) {
         let module = self.module;
         let mut all = Vec::new();
         module.walk(body, &mut |id| all.extend((module.op(id).code == Opcode::Alloca).then_some(id)));
@@ -43,14 +44,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// `alloca`: the address.
-    pub fn own_memory(&mut self, id: OpId) -> Lowered {
-        // What has no room has been reported.
+    /// Lowers `alloca` to the generic address of the array.
+    pub fn alloca(&mut self, id: OpId) -> Lowered {
+        // Arrays that do not fit are reported already.
         let Some(buffer) = self.smem.arrays.get(&id).copied() else { return Ok(()) };
         let place = self.b.add(Ty::U32, Operand::Smem, buffer.offset);
         let place = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), place);
         let address = self.b.generic_of_shared(place);
-        self.single(self.module.op(id).results[0], address.into());
+        self.define_scalar(self.module.op(id).results[0], address.into());
         Ok(())
     }
 }

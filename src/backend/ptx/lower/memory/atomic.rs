@@ -1,9 +1,9 @@
-//! Atomics: one instruction an element, or several neighbours at once.
+//! Atomics: scalar and vector `red` and `atom`.
 
 use super::pointer_access::{Mask, PointerAccess};
 use crate::backend::ptx::isa::inst::{Addr, AtomOp, Operand, Reg, Scope, Sem, Space, Ty};
 use crate::backend::ptx::layout_inference::replica_bits;
-use crate::backend::ptx::lower::state::memory_order::Ordering;
+use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::remarks::DataPath;
@@ -11,11 +11,11 @@ use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, OpId};
 
-/// First target with additions of several neighbours at once.
+/// First target with vector additions.
 const WIDE_ADDITIONS: u32 = 90;
 
 impl Lowering<'_> {
-    /// `atomic_rmw_tko`.
+    /// Lowers `atomic_rmw_tko`.
     pub fn atomic_rmw(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) else {
@@ -26,31 +26,31 @@ impl Lowering<'_> {
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let is_read = self.info.is_result_used(id);
-        let ordering = Ordering::of(op);
+        let ordering = MemoryOrdering::of(op);
         let carries =
-            !self.is_half_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
+            !self.needs_cas_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
         let slots = if is_read {
             let begun = self.begin_ordered(id, ordering, layout.num_registers(), carries)?;
             let old = self.each_slot(&access, &[&values], &|this, addr, guard, values| {
                 this.atom(*mode, access.dtype, begun.semantics(), addr, guard, values)
             })?;
-            let (all, met) = self.share(begun, access.dtype, &layout, old)?;
+            let (all, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
             self.end_ordered(begun, met)?;
             all
         } else {
-            let width = self.red_width(*mode, &access);
+            let width = self.vector_of_red(*mode, &access);
             let begun = self.begin_ordered(id, ordering, layout.num_registers() / width, carries)?;
             self.reds(*mode, &access, width, &values, begun.semantics());
             self.end_ordered(begun, false)?;
             vec![Operand::Imm(0); layout.num_registers()].into()
         };
-        self.lanes_meet();
+        self.reconverge_warp();
         self.note_atomic(id, &access);
         self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
-    /// `atomic_red_view_tko`.
+    /// Lowers `atomic_red_view_tko`.
     pub fn atomic_red_view(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) else {
@@ -62,19 +62,19 @@ impl Lowering<'_> {
         let layout = self.access_layout(id)?;
         let slots = self.get(value, &layout)?;
         let mut access = self.begin_reduction_of_view(id)?;
-        if !self.adds_together(*mode, dtype) {
-            access.go_one_by_one();
+        if !self.has_vector_add(*mode, dtype) {
+            access.use_single_elements();
         }
-        let (order, all) = (Ordering::of(op).relaxed(), 0..layout.num_registers());
+        let (order, all) = (MemoryOrdering::of(op).relaxed(), 0..layout.num_registers());
         self.each_vector(&mut access, all, &mut |this, range, addr, guard| {
             this.red(*mode, dtype, order, addr, guard, &slots[range]);
         });
-        self.lanes_meet();
-        self.report.remarks.access(self.module, id, value, access.way());
+        self.reconverge_warp();
+        self.report.remarks.access(self.module, id, value, access.summary());
         Ok(())
     }
 
-    /// `atomic_cas_tko`.
+    /// Lowers `atomic_cas_tko`.
     pub fn atomic_cas(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let layout = self.access_layout(id)?;
@@ -82,7 +82,7 @@ impl Lowering<'_> {
         let desired = self.get(op.group(2)[0], &layout)?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
-        let begun = self.begin_ordered(id, Ordering::of(op), layout.num_registers(), true)?;
+        let begun = self.begin_ordered(id, MemoryOrdering::of(op), layout.num_registers(), true)?;
         let ty = if access.dtype.bits() == 64 { Ty::B64 } else { Ty::B32 };
         let class = repr::class(access.dtype);
         let old = self.each_slot(&access, &[&expected, &desired], &|this, addr, guard, values| {
@@ -93,18 +93,21 @@ impl Lowering<'_> {
             this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, space, (sem, scope), addr, &bits));
             Ok(this.b.bitcast(dst, class))
         })?;
-        let (slots, met) = self.share(begun, access.dtype, &layout, old)?;
+        let (slots, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
         self.end_ordered(begun, met)?;
-        self.lanes_meet();
+        self.reconverge_warp();
         self.note_atomic(id, &access);
         self.values.define(op.results[0], Tile { layout, slots });
         Ok(())
     }
 
-    /// After atomics that some lanes leave out. ptxas makes one addition of those that all lanes aim at one address, in a
-    /// region of its own; where that ends a branch of the program, ptxas 13.0 lets the lanes without leave both regions
-    /// at once but waits for them at the end of the inner one, for ever. With an instruction between the ends it does not.
-    pub fn lanes_meet(&mut self) {
+    /// Reconverges the warp after predicated atomics.
+    ///
+    /// Symptom: ptxas 13.0 combines atomics of a warp to one address in a region of its own. If
+    /// this region ends a branch of the program, lanes without an atomic leave both regions at
+    /// once, and the warp waits for them forever at the end of the inner region. Workaround: an
+    /// instruction between the ends.
+    pub fn reconverge_warp(&mut self) {
         self.b.bar_warp_sync();
     }
 
@@ -114,7 +117,7 @@ impl Lowering<'_> {
         self.report.remarks.access(self.module, id, tile, DataPath::Direct { accesses: count, bytes, masked: false });
     }
 
-    /// Something for each slot, with its address, its guard and its operands.
+    /// Calls `body` for each register, with its address, its guard and its operands.
     #[allow(clippy::type_complexity)]
     fn each_slot(
         &mut self,
@@ -132,7 +135,7 @@ impl Lowering<'_> {
         Ok(results)
     }
 
-    /// One atomic with its result: 0 where the guard does not hold.
+    /// Emits one atomic. Its result is 0 if the guard is false.
     fn atom(
         &mut self,
         mode: AtomicMode,
@@ -142,8 +145,8 @@ impl Lowering<'_> {
         guard: Option<Reg>,
         values: &[Operand],
     ) -> Lowered<Operand> {
-        if self.is_half_loop(dtype) {
-            return Ok(self.half_loop(mode, dtype, order.1, addr, guard, values[0]));
+        if self.needs_cas_loop(dtype) {
+            return Ok(self.cas_loop(mode, dtype, order.1, addr, guard, values[0]));
         }
         let (op, ty) = form(mode, dtype)?;
         let value = self.b.bitcast(values[0], ty.class());
@@ -156,20 +159,20 @@ impl Lowering<'_> {
         Ok(self.b.bitcast(dst, repr::class(dtype)))
     }
 
-    /// Slots that one addition without result may cover.
-    fn red_width(&self, mode: AtomicMode, access: &PointerAccess) -> usize {
+    /// Returns the number of registers that one reduction covers.
+    fn vector_of_red(&self, mode: AtomicMode, access: &PointerAccess) -> usize {
         let together = !matches!(access.mask, Mask::Slots(_));
-        if together && self.adds_together(mode, access.dtype) { access.vector } else { 1 }
+        if together && self.has_vector_add(mode, access.dtype) { access.vector } else { 1 }
     }
 
-    /// Can the target add several neighbours at once?
-    fn adds_together(&self, mode: AtomicMode, dtype: DType) -> bool {
+    /// Returns true if the target can add vectors of this type.
+    fn has_vector_add(&self, mode: AtomicMode, dtype: DType) -> bool {
         let adds = mode == AtomicMode::AddF && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-        // Wide ones are for global memory alone.
+        // Vector additions exist for global memory alone.
         adds && self.b.target.arch >= WIDE_ADDITIONS && self.smem.data_space == Space::Global
     }
 
-    /// Atomics without results, `width` neighbours at a time.
+    /// Emits reductions of `width` adjacent elements each.
     fn reds(
         &mut self,
         mode: AtomicMode,
@@ -185,7 +188,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// One atomic without result.
+    /// Emits one reduction: an atomic without result.
     pub fn red(
         &mut self,
         mode: AtomicMode,
@@ -195,9 +198,9 @@ impl Lowering<'_> {
         guard: Option<Reg>,
         values: &[Operand],
     ) {
-        if self.is_half_loop(dtype) {
+        if self.needs_cas_loop(dtype) {
             for &value in values {
-                self.half_loop(mode, dtype, order.1, addr, guard, value);
+                self.cas_loop(mode, dtype, order.1, addr, guard, value);
             }
             return;
         }
@@ -215,7 +218,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Operation and type of the instruction.
+/// Returns operation and type of the instruction.
 pub fn form(mode: AtomicMode, dtype: DType) -> Lowered<(AtomOp, Ty)> {
     let wide = dtype.bits() == 64;
     let pick = |narrow: Ty, wide_ty: Ty| if wide { wide_ty } else { narrow };

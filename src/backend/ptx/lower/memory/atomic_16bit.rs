@@ -1,4 +1,5 @@
-//! Atomics on 16 bits that the target has no instruction for: by compare-and-swap, each thread for itself.
+//! 16-bit atomics by compare-and-swap, for modes without an instruction. Each thread has its own
+//! loop.
 
 use crate::backend::ptx::isa::inst::{
     Addr, AtomOp, Cmp, CvtRound, FloatMods, FloatOp, MemMods, Operand, Reg, RegClass, Scope, Sem, Ty,
@@ -8,17 +9,17 @@ use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::AtomicMode;
 
-/// First target with additions of single bf16.
+/// First target with scalar additions of bf16.
 const BF16_ADDITIONS: u32 = 90;
 
 impl Lowering<'_> {
-    /// Does an atomic on elements of this type go through a loop?
-    pub fn is_half_loop(&self, dtype: DType) -> bool {
+    /// Returns true if atomics on this type need a compare-and-swap loop.
+    pub fn needs_cas_loop(&self, dtype: DType) -> bool {
         dtype == DType::I16 || (dtype == DType::BF16 && self.b.target.arch < BF16_ADDITIONS)
     }
 
-    /// Such an atomic, relaxed; gives the value before, 0 where the guard does not hold.
-    pub fn half_loop(
+    /// Emits a relaxed atomic as loop. Returns the old value, or 0 if the guard is false.
+    pub fn cas_loop(
         &mut self,
         mode: AtomicMode,
         dtype: DType,
@@ -50,7 +51,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The operand as what it is computed with: f32, or an integer of 32 bits with the sign that the mode reads.
+    /// Converts the operand to the type of the computation: f32, or a 32-bit integer with the sign
+    /// that the mode reads.
     fn widened(&mut self, mode: AtomicMode, value: Operand) -> Operand {
         match mode {
             AtomicMode::AddF => self.b.cvt(Ty::F32, Ty::BF16, CvtRound::None, value),
@@ -59,7 +61,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The new half from the old one.
+    /// Computes the new value from the old one.
     fn updated(&mut self, mode: AtomicMode, old: Reg, value: Operand) -> Operand {
         if mode == AtomicMode::AddF {
             let wide = self.b.cvt(Ty::F32, Ty::BF16, CvtRound::None, old);

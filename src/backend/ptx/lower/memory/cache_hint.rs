@@ -1,18 +1,19 @@
-//! What accesses say about caches.
+//! Cache hints of accesses.
 
 use crate::backend::ptx::isa::inst::{CacheHint, Space};
 use crate::backend::ptx::lower::Lowering;
-use crate::backend::ptx::lower::state::memory_order::Ordering;
+use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::ir::OpId;
 
 impl Lowering<'_> {
-    /// How long caches should keep what an access to global memory touches, as an instruction of its order can say it.
+    /// Returns the cache hint of an access to global memory, as far as its memory order permits
+    /// one.
     pub fn cache_hint(&self, id: OpId) -> CacheHint {
         if self.smem.data_space != Space::Global {
             return CacheHint::None;
         }
-        // By number as the front end's `Cache`.
-        let is_weak = Ordering::of(self.module.op(id)).is_weak();
+        // Numbers of the front end's `Cache`.
+        let is_weak = MemoryOrdering::of(self.module.op(id)).is_weak();
         match (self.info.int_hint(id, "cache"), is_weak) {
             (Some(0), _) | (Some(3), false) => CacheHint::EvictFirst,
             (Some(1), _) => CacheHint::EvictLast,

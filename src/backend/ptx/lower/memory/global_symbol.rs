@@ -1,11 +1,11 @@
-//! Global arrays of a module.
+//! Global symbols of the module.
 
 use crate::backend::ptx::isa::emit::GlobalArray;
 use crate::backend::ptx::isa::inst::{Operand, RegClass};
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::ir::{Attr, AttrKind, ConstData, Global, Module, Op};
 
-/// The globals of a module as bytes.
+/// Returns the global symbols of a module as bytes.
 pub fn globals(module: &Module) -> Vec<GlobalArray> {
     let one = |global: &Global| {
         let ty = module.type_of(global.ty);
@@ -22,8 +22,8 @@ pub fn globals(module: &Module) -> Vec<GlobalArray> {
 }
 
 impl Lowering<'_> {
-    /// `get_global`: its address.
-    pub fn global(&mut self, op: &Op) -> Lowered {
+    /// Lowers `get_global` to the address of the symbol.
+    pub fn global_address(&mut self, op: &Op) -> Lowered {
         let Some(Attr::Text(name)) = op.attr(AttrKind::Text) else { return Err("a global without a name".to_owned()) };
         let mut globals = self.module.globals.iter();
         let Some(index) = globals.position(|global| *global.name == **name) else {
@@ -33,7 +33,7 @@ impl Lowering<'_> {
             return Err("a global of elements that share a byte".to_owned());
         }
         let address = self.b.copy(Operand::Global(index as u32), RegClass::B64);
-        self.single(op.results[0], address.into());
+        self.define_scalar(op.results[0], address.into());
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! Masks that hold for all elements of a thread, found out at once.
+//! Implied masks: one predicate for all elements of a thread (LLVM: implied conditions).
 //!
-//! A mask of comparisons with numbers that are the same for the whole block often holds for every element but near the
-//! end of an array. Where the largest element of a thread is known without looking at all of them, one comparison
-//! decides for all; the elements' own masks are then needed only where it fails. So what only such a mask is made of is
-//! not computed where it stands, but in the path that needs it.
+//! A mask that compares indices with a block-uniform bound is true for all elements except near the
+//! end of an array. If the largest index of a thread is known, one comparison implies the mask of
+//! all elements. The masks of the elements are computed only on the path where the comparison
+//! fails, so the ops that compute them are deferred to this path.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// A predicate that implies a mask in all elements of a thread that have this layout.
+    /// Returns a predicate that implies a mask in all elements of a thread.
     pub fn implies_all(&mut self, mask: Value, layout: &Layout) -> Lowered<Operand> {
         let mut all: Option<Operand> = None;
         for comparison in self.info.comparisons(mask).ok_or("a mask that nothing cheaper implies")? {
@@ -25,8 +25,8 @@ impl Lowering<'_> {
                     self.b.setp(Cmp::Gt, ty, bound, largest).into()
                 }
                 Comparison::Ascending { value, bound } => {
-                    // The last register has the largest number, unless they wrap around on the way there.
-                    let slots = self.slots_here(value, layout)?;
+                    // The last register has the largest number, unless the numbers overflow.
+                    let slots = self.rematerialize(value, layout)?;
                     let (first, last) = (slots[0], slots[slots.len() - 1]);
                     let bound = self.scalar(bound)?;
                     let below = self.b.setp(Cmp::Lt, Ty::S32, last, bound);
@@ -39,18 +39,18 @@ impl Lowering<'_> {
         Ok(all.unwrap_or(Operand::Imm(1)))
     }
 
-    /// Has everything that deferred ops of this one are made of at hand in this layout, so that no thread needs another
-    /// one for them.
-    pub fn bring_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
+    /// Materializes the leaves of deferred ops in this layout, so that their computation needs no
+    /// other thread.
+    pub fn materialize_leaves(&mut self, id: OpId, layout: &Layout) -> Lowered {
         self.info.deferred_inputs(id).into_iter().try_for_each(|value| self.get(value, layout).map(drop))
     }
 
-    /// The slots of a value, computed here as far as it was deferred.
-    pub fn slots_here(&mut self, value: Value, layout: &Layout) -> Lowered<Rc<[Operand]>> {
+    /// Returns the registers of a value, and computes deferred ops here.
+    pub fn rematerialize(&mut self, value: Value, layout: &Layout) -> Lowered<Rc<[Operand]>> {
         let Some(id) = self.info.deferred_op(value) else { return self.get(value, layout) };
         let mut operands = Vec::new();
         for &operand in &self.module.op(id).operands {
-            operands.push(self.slots_here(operand, layout)?);
+            operands.push(self.rematerialize(operand, layout)?);
         }
         let operands: Vec<&[Operand]> = operands.iter().map(|slots| &slots[..]).collect();
         Ok(self.for_op(id, |lowering| lowering.apply(id, &operands, layout.num_registers()))?.into())

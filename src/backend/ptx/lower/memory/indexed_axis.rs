@@ -1,4 +1,4 @@
-//! Tiles whose elements lie at listed positions along one dimension.
+//! Indexed axes: tiles whose positions along one dimension are given by an index tile.
 
 use std::rc::Rc;
 
@@ -11,17 +11,17 @@ use crate::dtype::DType;
 use crate::ir::Value;
 use crate::layout::Layout;
 
-/// The positions of a thread's elements along a dimension.
-pub struct List {
+/// Positions of the elements of a thread along an indexed dimension.
+pub struct IndexedAxis {
     axis: usize,
     layout: Layout,
     slots: Rc<[Operand]>,
-    /// Type of the positions: of the list, or of the array's indices if that is wider.
+    /// Type of the positions: that of the index tile, or of the array's indices if it is wider.
     ty: Ty,
 }
 
-impl List {
-    /// The position of the elements with this coordinate, as the list has it.
+impl IndexedAxis {
+    /// Returns the position of the elements with this coordinate.
     fn position(&self, coordinate: u32) -> Operand {
         let slot = (0..self.layout.num_registers()).find(|&slot| self.layout.element(slot, 0, 0) == coordinate);
         self.slots[slot.expect("the list has a position for each element")]
@@ -29,14 +29,14 @@ impl List {
 }
 
 impl Lowering<'_> {
-    /// The positions of the elements of each thread along the dimension that has them listed.
-    pub fn list(
+    /// Materializes the positions along the indexed dimension.
+    pub fn indexed_axis(
         &mut self,
         shape: &ViewShape,
         layout: &Layout,
         indices: &[Value],
         tensor: &TensorView,
-    ) -> Lowered<Option<List>> {
+    ) -> Lowered<Option<IndexedAxis>> {
         let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) else { return Ok(None) };
         let dtype = self.module.dtype(indices[axis]);
         let slots = self.get(indices[axis], &list)?;
@@ -47,11 +47,11 @@ impl Lowering<'_> {
         };
         let slots: Rc<[Operand]> = slots.iter().map(widened).collect();
         let ty = if wide || dtype == DType::I64 { Ty::S64 } else { Ty::S32 };
-        Ok(Some(List { axis, layout: list, slots, ty }))
+        Ok(Some(IndexedAxis { axis, layout: list, slots, ty }))
     }
 
-    /// Is a listed position inside of the array?
-    pub fn is_listed_inside(&mut self, list: &List, tensor: &TensorView, coordinate: u32) -> Reg {
+    /// Returns a predicate: a position is inside of the array.
+    pub fn is_index_inside(&mut self, list: &IndexedAxis, tensor: &TensorView, coordinate: u32) -> Reg {
         let extent = tensor.extents[list.axis];
         let (unsigned, extent) = match (list.ty, tensor.wide) {
             (Ty::S64, false) => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), extent)),
@@ -61,8 +61,15 @@ impl Lowering<'_> {
         self.b.setp(Cmp::Lt, unsigned, list.position(coordinate), extent)
     }
 
-    /// The base of the elements at a listed position, where that of the others is `base`.
-    pub fn listed_address(&mut self, list: &List, tensor: &TensorView, base: Operand, coordinate: u32) -> Operand {
+    /// Returns the base address of the elements at a position, relative to the address `base` of
+    /// position 0.
+    pub fn indexed_address(
+        &mut self,
+        list: &IndexedAxis,
+        tensor: &TensorView,
+        base: Operand,
+        coordinate: u32,
+    ) -> Operand {
         let (position, stride) = (list.position(coordinate), tensor.strides[list.axis]);
         let bits = i64::from(tensor.elem.storage_bits());
         let elements = match (list.ty, tensor.wide) {

@@ -2,8 +2,9 @@
 //!
 //! * Input: ops on views and pointers, and the layouts of their accesses.
 //! * Output: loads, stores and atomics with addresses, masks and cache hints.
-//! * Order: `tensor_view` and `tile_bounds` are the base of `view_access`; `view_load_store` and `unaligned_load` use it.
-//!   `pointer_access` is the base of `atomic` and `privatized_atomic`.
+//! * Order: `tensor_view`, `tile_bounds` and `indexed_axis` are the base of `view_access`, which
+//!   `view_load_store` and `unaligned_load` use. `pointer_access` is the base of `atomic` and
+//!   `privatized_atomic`.
 //! * The folder knows neither TMA nor MMAs.
 
 pub mod alloca;

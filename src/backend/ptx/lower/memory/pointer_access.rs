@@ -1,12 +1,14 @@
-//! Loads and stores through pointers, and the addresses that they take.
+//! Loads and stores through pointer tiles, with their addresses and masks.
 //!
-//! Where neighbouring slots of a thread are neighbours in memory (`infer::pointer`), only the address of the first
-//! one is asked for, and one access covers them all: under one mask, if the mask is the same in all of them. Else
-//! threads whose elements are all there take the wide accesses, and the others go element by element.
+//! If consecutive registers of a thread are contiguous in memory (analysis of pointer contiguity),
+//! one access covers them:
+//! * Only the address of its first element is computed.
+//! * If all of its elements have the same mask, this mask guards the access.
+//! * Otherwise threads with complete masks use vectors, and the others access single elements.
 
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::layout_inference::{mask_of, pointers_of, replica_bits};
-use crate::backend::ptx::lower::state::memory_order::Ordering;
+use crate::backend::ptx::lower::state::memory_order::MemoryOrdering;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::remarks::DataPath;
@@ -16,40 +18,40 @@ use crate::dtype::DType;
 use crate::ir::{Elem, OpId, Type, Value};
 use crate::layout::Layout;
 
-/// An access through pointers: what its vectors share.
+/// An access through pointers: addresses and masks of its vectors.
 #[derive(Clone)]
 pub struct PointerAccess {
-    /// Type of the elements in memory.
+    /// Element type in memory.
     pub dtype: DType,
-    /// The layout of the elements.
+    /// Layout of the elements.
     pub layout: Layout,
-    /// Slots of one vector.
+    /// Registers per vector.
     pub vector: usize,
-    /// The address of each vector.
+    /// Address of each vector.
     pub addresses: Vec<Operand>,
-    /// The mask: one operand a vector, or one a slot.
+    /// Mask, for each vector or for each register.
     pub mask: Mask,
-    /// Threads that access, where several hold the same element.
+    /// Predicate of the threads that access, if several hold the same element.
     pub owner: Option<Reg>,
 }
 
-/// Which elements are accessed.
+/// Mask of an access.
 #[derive(Clone, Debug)]
 pub enum Mask {
-    /// All.
+    /// All elements.
     None,
-    /// Those of vectors whose operand is true.
+    /// One operand for each vector.
     Vectors(Vec<Operand>),
-    /// Those whose operand is true.
+    /// One operand for each register.
     Slots(Vec<Operand>),
 }
 
 impl Lowering<'_> {
-    /// `load_ptr_tko`.
+    /// Lowers `load_ptr_tko`.
     pub fn load_ptr(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let ordering = Ordering::of(op);
+        let ordering = MemoryOrdering::of(op);
         let mut access = self.pointer_access(id)?;
         if !ordering.is_weak() {
             access.owner = self.owner_of(replica_bits(&access.layout));
@@ -65,7 +67,7 @@ impl Lowering<'_> {
         let otherwise = self.info.constant_padding(padding);
         let mut slots = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
         if !ordering.is_weak() {
-            let (shared, met) = self.share(begun, access.dtype, &access.layout, slots)?;
+            let (shared, met) = self.broadcast_from_owners(begun, access.dtype, &access.layout, slots)?;
             slots = shared.to_vec();
             self.end_ordered(begun, met)?;
         }
@@ -73,12 +75,12 @@ impl Lowering<'_> {
             Some(padding) => self.pad(&access, slots, padding)?,
             None => slots,
         };
-        self.note_way(id, op.results[0], &access);
+        self.remark_access(id, op.results[0], &access);
         self.values.define(op.results[0], Tile { layout: access.layout, slots: slots.into() });
         Ok(())
     }
 
-    /// `store_ptr_tko`.
+    /// Lowers `store_ptr_tko`.
     pub fn store_ptr(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let value = op.group(1)[0];
@@ -86,16 +88,16 @@ impl Lowering<'_> {
         let slots = self.get(value, &layout)?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
-        let begun = self.begin_ordered(id, Ordering::of(op), access.addresses.len(), true)?;
+        let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
         let cache = self.cache_hint(id);
         self.store_pointers(&mut access, &slots, MemMods { sem, scope, cache, ..MemMods::default() });
         self.end_ordered(begun, false)?;
-        self.note_way(id, value, &access);
+        self.remark_access(id, value, &access);
         Ok(())
     }
 
-    /// The layout of an access through pointers.
+    /// Returns the layout of an access through pointers.
     pub fn access_layout(&self, id: OpId) -> Lowered<Layout> {
         self.info
             .inference
@@ -105,7 +107,7 @@ impl Lowering<'_> {
             .ok_or_else(|| "an access through pointers has no layout".to_owned())
     }
 
-    /// Addresses and masks of an access.
+    /// Computes addresses and masks of an access.
     pub fn pointer_access(&mut self, id: OpId) -> Lowered<PointerAccess> {
         let module = self.module;
         let op = module.op(id);
@@ -120,7 +122,7 @@ impl Lowering<'_> {
         let run = self.info.inference.pointer_runs.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = first_of_vectors(&layout, vector);
-        // An address that is known is no operand of a memory instruction: ptxas would judge it.
+        // Constant addresses are copied to registers: ptxas rejects some constants as addresses.
         let addresses = self.get(pointers, &leaders)?.to_vec();
         let addresses = addresses.into_iter().map(|address| self.b.reg(address, RegClass::B64).into()).collect();
         let mask = match mask_of(op) {
@@ -141,14 +143,14 @@ impl Lowering<'_> {
         self.info.inference.facts.constant(mask).is_some_and(|value| value != 0)
     }
 
-    fn note_way(&mut self, id: OpId, tile: Value, access: &PointerAccess) {
+    fn remark_access(&mut self, id: OpId, tile: Value, access: &PointerAccess) {
         let count = (access.layout.num_registers() / access.vector) as u32;
         let bytes = vector_access::run_bytes(access.dtype, access.vector);
         let ragged = access.vector > 1 && matches!(access.mask, Mask::Slots(_));
         self.report.remarks.access(self.module, id, tile, DataPath::Direct { accesses: count, bytes, masked: ragged });
     }
 
-    /// Puts the padding where the mask is false.
+    /// Selects the padding where the mask is false.
     fn pad(&mut self, access: &PointerAccess, loaded: Vec<Operand>, padding: Value) -> Lowered<Vec<Operand>> {
         let padding = self.get(padding, &access.layout)?;
         let class = repr::class(access.dtype);
@@ -170,7 +172,7 @@ impl Lowering<'_> {
         Ok(slots)
     }
 
-    /// True in threads all of whose slots are accessed.
+    /// Returns a predicate: all registers of the thread are accessed.
     fn all_of(&mut self, mask: &[Operand]) -> Operand {
         let mut different: Vec<Operand> = Vec::new();
         for &slot in mask {
@@ -206,7 +208,7 @@ impl Lowering<'_> {
         merged.into_iter().map(Operand::from).collect()
     }
 
-    /// One access a vector.
+    /// Emits one load for each vector.
     fn load_runs(&mut self, access: &PointerAccess, mods: MemMods, otherwise: u64) -> Vec<Operand> {
         let mut slots = Vec::with_capacity(access.layout.num_registers());
         for (index, &address) in access.addresses.iter().enumerate() {
@@ -225,7 +227,7 @@ impl Lowering<'_> {
         slots
     }
 
-    /// One access a slot, at its place in the vector.
+    /// Emits one load for each register.
     fn load_singles(&mut self, access: &PointerAccess, mods: MemMods, otherwise: u64) -> Vec<Operand> {
         let mut slots = Vec::with_capacity(access.layout.num_registers());
         for slot in 0..access.layout.num_registers() {
@@ -236,7 +238,7 @@ impl Lowering<'_> {
         slots
     }
 
-    /// Stores slots where the mask and the ownership allow it.
+    /// Emits stores under the mask and the ownership.
     fn store_pointers(&mut self, access: &mut PointerAccess, slots: &[Operand], mods: MemMods) {
         let Mask::Slots(mask) = &access.mask else { return self.store_runs(access, slots, mods) };
         if access.vector == 1 {
@@ -268,13 +270,13 @@ impl Lowering<'_> {
         }
     }
 
-    /// The address of the element in a slot.
+    /// Returns the address of the element in a register.
     pub fn slot_address(&mut self, access: &PointerAccess, slot: usize) -> Addr {
         let size = i64::from(access.dtype.storage_bits() / 8);
         self.b.address(access.addresses[slot / access.vector], (slot % access.vector) as i64 * size)
     }
 
-    /// The predicate of a vector, or of a slot; none where the access happens in any case.
+    /// Returns the guard of a vector or register; `None` if the access is unconditional.
     pub fn guard(&mut self, access: &PointerAccess, vector: usize, slot: usize) -> Option<Reg> {
         let mask = match &access.mask {
             Mask::None => return access.owner,

@@ -1,4 +1,4 @@
-//! Array descriptions: base, extents and strides as scalars; no instruction of their own.
+//! Tensor views: base address, extents and strides as scalars. Views have no instructions.
 
 use std::rc::Rc;
 
@@ -9,32 +9,32 @@ use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::dtype::DType;
 use crate::ir::{Op, OpId, Padding, Type, Value};
 
-/// How a view cuts its tensor into tiles.
+/// Partition of a tensor view into tiles.
 #[derive(Clone, Debug)]
 pub struct Partition {
     /// The tensor.
     pub tensor: Rc<TensorView>,
     /// Tile extents.
     pub tile: Vec<i64>,
-    /// Elements from one tile to the next.
+    /// Elements between the starts of consecutive tiles.
     pub steps: Vec<i64>,
     /// Tensor dimension of each tile dimension.
     pub dim_map: Vec<usize>,
-    /// The tile dimension whose elements lie at listed positions.
+    /// The indexed tile dimension.
     pub sparse: Option<usize>,
-    /// What is read outside.
+    /// Value of elements outside.
     pub padding: Option<Padding>,
 }
 
 impl Partition {
-    /// Tiles before the first one that reach into the array along an axis: where tiles overlap.
+    /// Returns the number of tiles before index 0 that overlap the array, along an axis.
     pub fn tiles_before(&self, axis: usize) -> i64 {
         (self.tile[axis] - 1) / self.steps[axis]
     }
 }
 
 impl Lowering<'_> {
-    /// `make_tensor_view`: notes the scalars.
+    /// Lowers `make_tensor_view`: records its scalars.
     pub fn make_tensor_view(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
@@ -60,14 +60,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// An op that cuts a tensor view: the tensor under another name; the cut is in the type.
+    /// Lowers a partition of a tensor view: the partition is in the type, so the view is an alias.
     pub fn alias_view(&mut self, op: &Op) -> Lowered {
         let view = self.values.views.get(&op.operands[0]).cloned().ok_or("the tensor view is unknown")?;
         self.values.views.insert(op.results[0], view);
         Ok(())
     }
 
-    /// The cut that a view value describes.
+    /// Returns the partition of a view.
     pub fn partition(&self, view: Value) -> Lowered<Partition> {
         let tensor = self.values.views.get(&view).cloned().ok_or("the view is unknown")?;
         let ViewShape { tile, steps, dim_map, sparse, .. } =
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         Ok(Partition { tensor, tile, steps, dim_map, sparse, padding })
     }
 
-    /// `get_tensor_shape`, `get_index_space_shape`.
+    /// Lowers `get_tensor_shape` and `get_index_space_shape`.
     pub fn view_shape(&mut self, op: &Op) -> Lowered {
         let module = self.module;
         let view = op.operands[0];
@@ -99,12 +99,12 @@ impl Lowering<'_> {
                 (false, DType::I32) | (true, DType::I64) => count,
                 (_, other) => return Err(format!("a shape as {other}")),
             };
-            self.single(result, count);
+            self.define_scalar(result, count);
         }
         Ok(())
     }
 
-    /// Tiles along a tile dimension, in the width of the view's index type.
+    /// Returns the number of tiles along a dimension, in the width of the view's index type.
     pub fn num_tiles(&mut self, partition: &Partition, axis: usize) -> Operand {
         let tensor = &partition.tensor;
         let ty = if tensor.wide { Ty::U64 } else { Ty::U32 };

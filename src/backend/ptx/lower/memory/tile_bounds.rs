@@ -1,4 +1,4 @@
-//! Where a tile lies in its array along a dimension: its first element, and how much of it is inside.
+//! Tile bounds: start coordinate and number of valid elements along each dimension.
 
 use super::tensor_view::Partition;
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, RegClass, Ty};
@@ -7,30 +7,34 @@ use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::Value;
 
-/// The elements of a tile that lie in the array, along a dimension and seen from the thread's coordinate (B32).
+/// Bounds check of an element, relative to the coordinate of the thread (B32).
 #[derive(Clone, Copy)]
-pub enum Limit {
-    /// Those before this one.
-    Before(Operand),
-    /// Those whose sum with `from` is, as an unsigned number, below `count`: of tiles that may begin before the array.
-    Within { from: Operand, count: Operand },
-    /// Those whose listed position is below the extent.
-    Listed,
+pub enum BoundsCheck {
+    /// Coordinates below this limit are inside.
+    Below(Operand),
+    /// Coordinates are inside if their sum with `from` is below `count`, as unsigned numbers. For
+    /// tiles that may start before the array.
+    Range { from: Operand, count: Operand },
+    /// Positions of the index tile are compared with the extent.
+    Indexed,
 }
 
-/// How a tile lies in the array along a dimension.
-pub struct Place {
+/// Bounds of a tile along a dimension.
+pub struct TileBounds {
     /// Position of the first element.
     pub start: Operand,
-    /// Elements of the tile before the array (B32), where there can be any.
+    /// Number of elements before the array (B32), if there can be some.
     pub before: Option<Operand>,
-    /// Elements from the start of the tile to the end of the array (B32), if that is checked; 0 for an index outside.
-    pub rem: Option<Operand>,
+    /// Number of elements from the start of the tile to the end of the array (B32), if it is
+    /// checked. 0 for an index outside.
+    pub remaining: Option<Operand>,
 }
 
 impl Lowering<'_> {
-    /// A tile index in the width of the view's index type. One that does not fit is outside of every index space, and
-    /// so is the largest number, read as unsigned.
+    /// Returns a tile index in the width of the view's index type.
+    ///
+    /// An index that does not fit becomes the greatest unsigned number, which is outside of every
+    /// index space.
     pub fn index_operand(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
         let dtype = self.module.dtype(index);
         let operand = self.scalar(index)?;
@@ -49,15 +53,16 @@ impl Lowering<'_> {
         }
     }
 
-    /// How the tile at an index lies in the array along an axis, or one that begins `shifted` elements before it.
-    pub fn place(
+    /// Computes the bounds of the tile at an index, or of one that starts `shifted` elements before
+    /// it.
+    pub fn tile_bounds(
         &mut self,
         partition: &Partition,
         axis: usize,
         index: Value,
         checked: bool,
         shifted: usize,
-    ) -> Lowered<Place> {
+    ) -> Lowered<TileBounds> {
         let tensor = &partition.tensor;
         let (signed, unsigned) = if tensor.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
         let reach = match self.info.inference.facts.range(index) {
@@ -72,11 +77,11 @@ impl Lowering<'_> {
         let start = self.b.mul(signed, index, partition.steps[axis]);
         let start = self.b.sub(signed, start, shifted as i64);
         if !checked {
-            return Ok(Place { start, before: None, rem: None });
+            return Ok(TileBounds { start, before: None, remaining: None });
         }
         let extent = tensor.extents[partition.dim_map[axis]];
         let count = self.num_tiles(partition, axis);
-        // From the first tile on that reaches into the array.
+        // Counted from the first tile that overlaps the array.
         let (from_first, count) = match reach {
             0 => (index, count),
             _ => (self.b.add(signed, index, reach), self.b.add(unsigned, count, reach)),
@@ -84,7 +89,7 @@ impl Lowering<'_> {
         let valid = self.b.setp(Cmp::Lt, unsigned, from_first, count);
         let rem = self.b.sub(signed, extent, start);
         let rem = if tensor.wide {
-            // A tile has at most 2^24 elements: more than that inside is as good as 2^25 of them.
+            // A tile has at most 2^24 elements, so the number is clamped to 2^25.
             let clamped = self.b.min(Ty::S64, rem, 1i64 << 25);
             self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), clamped)
         } else {
@@ -94,25 +99,26 @@ impl Lowering<'_> {
         let before = (reach > 0).then(|| {
             let negative = self.b.sub(signed, 0, start);
             let before = self.b.max(signed, negative, 0);
-            // Less than a tile where the index is valid.
+            // Less than a tile, if the index is valid.
             let before = if tensor.wide { self.b.cvt(Ty::U32, Ty::U64, CvtMods::default(), before) } else { before };
             self.b.select(RegClass::B32, valid, before, 0)
         });
-        Ok(Place { start, before, rem: Some(rem) })
+        Ok(TileBounds { start, before, remaining: Some(rem) })
     }
 
-    /// The limit of the elements of a thread whose coordinate in the tile is `thread`.
-    pub fn limit(&mut self, rem: Operand, before: Option<Operand>, thread: Operand) -> Limit {
+    /// Returns the bounds check of a thread with this coordinate in the tile.
+    pub fn bounds_check(&mut self, rem: Operand, before: Option<Operand>, thread: Operand) -> BoundsCheck {
         match before {
-            None => Limit::Before(self.b.sub(Ty::S32, rem, thread)),
+            None => BoundsCheck::Below(self.b.sub(Ty::S32, rem, thread)),
             Some(before) => {
                 let count = self.b.sub(Ty::S32, rem, before);
-                Limit::Within { from: self.b.sub(Ty::S32, thread, before), count: self.b.max(Ty::S32, count, 0) }
+                BoundsCheck::Range { from: self.b.sub(Ty::S32, thread, before), count: self.b.max(Ty::S32, count, 0) }
             }
         }
     }
 
-    /// How many elements of the tile lie inside from its start on (B32): 0 where it starts before the array.
+    /// Returns the number of elements inside from the start of the tile on (B32); 0 if it starts
+    /// before the array.
     pub fn inside_from_start(&mut self, rem: Operand, before: Option<Operand>) -> Operand {
         match before {
             None => rem,
@@ -123,8 +129,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A tile index in the width of the view's index type, as a signed number; one that does not fit is as far outside
-    /// as there are numbers.
+    /// Returns a tile index in the width of the view's index type, as a signed number. An index
+    /// that does not fit is saturated.
     fn signed_index(&mut self, index: Value, wide: bool) -> Lowered<Operand> {
         if self.module.dtype(index) != DType::I64 || wide {
             return self.index_operand(index, wide);

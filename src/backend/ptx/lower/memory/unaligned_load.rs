@@ -1,12 +1,13 @@
-//! Tiles that begin beside the places where wide accesses may begin, by a distance that is known.
+//! Loads at a known misalignment, from two aligned vectors.
 //!
-//! A tile one element to the left of an aligned one begins, wherever it is, V - 1 elements after the beginning of a
-//! vector of V. So a thread loads the vectors around its elements, and takes these out of them: one more access for
-//! each run of elements, instead of one for each element.
+//! A tile that starts one element before an aligned address starts V - 1 elements after the start
+//! of a vector of V elements. A thread loads all aligned vectors that overlap its elements and
+//! selects these from them: one additional access for each contiguous run, instead of one access
+//! for each element.
 
 use std::ops::Range;
 
-use super::view_access::{Access, Shift};
+use super::view_access::{Misalignment, ViewAccess};
 use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::layout_inference::{AxisBits, ViewShape, contiguous_axis};
 use crate::backend::ptx::lower::Lowering;
@@ -15,8 +16,8 @@ use crate::ir::Value;
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// The shift of a load at this index of a view, where it makes accesses wider.
-    pub fn shift_of(&self, shape: &ViewShape, index: &[Value], layout: &Layout) -> Option<Shift> {
+    /// Returns the misalignment of a load, if aligned vectors are wider than its own.
+    pub fn misalignment_of(&self, shape: &ViewShape, index: &[Value], layout: &Layout) -> Option<Misalignment> {
         let module = self.module;
         let axis = contiguous_axis(module, shape).filter(|_| shape.sparse.is_none())?;
         let narrow = shape.vector(module, &self.info.inference.facts, axis);
@@ -27,19 +28,24 @@ impl Lowering<'_> {
             return None;
         }
         let elements = self.info.inference.facts.residue(module, index[axis], vector as u64)? as usize;
-        (elements > 0).then_some(Shift { axis, vector, elements })
+        (elements > 0).then_some(Misalignment { axis, vector, elements })
     }
 
-    /// The slots of a range, out of the vectors around them.
-    pub fn load_shifted(&mut self, access: &mut Access, range: Range<usize>, shift: Shift) -> Vec<Operand> {
-        let Shift { axis, vector, elements } = shift;
+    /// Loads the registers of a range from aligned vectors.
+    pub fn load_unaligned(
+        &mut self,
+        access: &mut ViewAccess,
+        range: Range<usize>,
+        shift: Misalignment,
+    ) -> Vec<Operand> {
+        let Misalignment { axis, vector, elements } = shift;
         let tile = access.tile().to_vec();
         let inner: i64 = tile[axis + 1..].iter().product();
         let bits = AxisBits::of(&tile, axis);
         let mut slots = Vec::with_capacity(range.len());
         let mut ahead: Option<(u32, Vec<Operand>)> = None;
         for start in range.step_by(vector) {
-            let place = access.place_of(start);
+            let place = access.element_of(start);
             let first = match ahead.take() {
                 Some((at, loaded)) if at == place => loaded,
                 _ => self.vector_around(access, start, shift, 0),
@@ -53,8 +59,14 @@ impl Lowering<'_> {
         slots
     }
 
-    /// The vector that is so many elements after the one in which the slot's element lies.
-    fn vector_around(&mut self, access: &mut Access, slot: usize, shift: Shift, ahead: usize) -> Vec<Operand> {
+    /// Loads the vector `ahead` elements after the one that contains the element of a register.
+    fn vector_around(
+        &mut self,
+        access: &mut ViewAccess,
+        slot: usize,
+        shift: Misalignment,
+        ahead: usize,
+    ) -> Vec<Operand> {
         let dtype = access.element_type();
         let addr = self.address(access, slot).plus(i64::from(vector_access::run_bytes(dtype, ahead)));
         let guard = self.mask(access, slot, (shift.axis, ahead as u32));

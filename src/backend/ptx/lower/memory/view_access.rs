@@ -1,21 +1,21 @@
-//! What the vectors of an access to a view share, and the address and mask of each.
+//! Addresses and masks of a view access, shared by all of its vectors.
 //!
-//! Along tile dimension d a tile starts at `index * step` and has `rem = extent - start` elements
-//! inside the array (none if the index is outside of the index space). A thread compares the
-//! coordinate of each of its vectors with `rem`. Where the extent is known to be divisible by the
-//! vector, a vector is inside or outside as a whole; else a block whose tile is entirely inside takes
-//! the wide path and only the others go element by element. Along a dimension that the kernel promises to stay
-//! inside of there is nothing to compare.
+//! Along dimension d a tile starts at `index * step` and has `remaining = extent - start` valid
+//! elements (none if the index is outside of the index space). A thread compares the coordinate of
+//! each vector with `remaining`:
+//! * If the extent is divisible by the vector length, a vector is completely inside or outside.
+//! * Otherwise tile blocks with complete tiles use vectors, and the others access single elements.
+//! * Along a dimension with a promise of the user (`inbounds`) there is no comparison.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::indexed_axis::List;
+use super::indexed_axis::IndexedAxis;
 use super::tensor_view::Partition;
-use super::tile_bounds::Limit;
+use super::tile_bounds::BoundsCheck;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, Ty};
 use crate::backend::ptx::layout_inference::{AxisBits, ViewShape, contiguous_axis};
-use crate::backend::ptx::lower::state::memory_order::Begun;
+use crate::backend::ptx::lower::state::memory_order::FencedAccess;
 use crate::backend::ptx::lower::state::values::TensorView;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
@@ -25,61 +25,62 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Padding, Rounding, Value};
 use crate::layout::Layout;
 
-/// Addresses of one thread in one tile that are too many to be held at once.
+/// Number of addresses per thread and tile from which on they are not all kept in registers.
 const MANY_ADDRESSES: usize = 32;
 
-/// The part of an access that all of its vectors share.
-pub struct Access {
+/// Addresses and masks that the vectors of an access share.
+pub struct ViewAccess {
     partition: Partition,
     pub layout: Layout,
     pub mods: MemMods,
-    /// Bits that a load gives outside of the array.
+    /// Bits of elements outside of the array.
     pub otherwise: u64,
-    /// Address of the thread's element in slot 0 (B64).
+    /// Address of the element in register 0 of the thread (B64).
     base: Operand,
-    /// Where the array is, from the thread's coordinate, by tile dimension; none along those that the tile is promised to
-    /// be inside of.
-    limits: Vec<Option<Limit>>,
-    /// Elements inside the array from the start of the tile, by tile dimension, as the limits.
+    /// Bounds checks by tile dimension, relative to the coordinate of the thread. `None` for
+    /// promised dimensions.
+    checks: Vec<Option<BoundsCheck>>,
+    /// Number of elements inside from the start of the tile on, by tile dimension.
     inside: Vec<Option<Operand>>,
-    /// Positions along the dimension that has them listed.
-    list: Option<List>,
-    /// Slots of one vector.
+    /// Positions along the indexed dimension.
+    list: Option<IndexedAxis>,
+    /// Registers per vector.
     vector: usize,
-    /// A vector may be partly inside.
+    /// The axis along which a vector may be partly inside.
     pub ragged: Option<usize>,
-    /// The tile begins beside a vector.
-    pub shift: Option<Shift>,
+    /// Misalignment of the tile start.
+    pub misalignment: Option<Misalignment>,
     offsets: HashMap<(usize, u32), Operand>,
     addresses: HashMap<Vec<u32>, Operand>,
     masks: HashMap<(usize, u32), Reg>,
     combined: HashMap<Vec<(usize, u32)>, Reg>,
-    /// Threads that write, where several hold the same element.
+    /// Predicate of the threads that write, if several hold the same element.
     pub owner: Option<Reg>,
-    /// Slots come a few at a time, with other work between them.
-    in_pieces: bool,
+    /// Registers are accessed by strip iterations, with other work between these.
+    in_strips: bool,
 }
 
-/// How a tile begins beside a vector.
+/// Misalignment of a tile with respect to vectors.
 #[derive(Clone, Copy, Debug)]
-pub struct Shift {
-    /// The axis of the tile that is contiguous in memory.
+pub struct Misalignment {
+    /// The contiguous axis of the tile.
     pub axis: usize,
-    /// Elements of a vector.
+    /// Elements per vector.
     pub vector: usize,
-    /// Elements from the beginning of a vector to that of the tile; at least 1.
+    /// Elements from the start of a vector to the start of the tile; at least 1.
     pub elements: usize,
 }
 
 impl Lowering<'_> {
+    /// Computes the shared part of an access.
     pub fn access(
         &mut self,
         id: OpId,
         view: Value,
         indices: &[Value],
         layout: &Layout,
-        shift: Option<Shift>,
-    ) -> Lowered<Access> {
+        shift: Option<Misalignment>,
+    ) -> Lowered<ViewAccess> {
         let module = self.module;
         let promised = match module.op(id).attr(AttrKind::Inbounds) {
             Some(Attr::Inbounds(promised)) => promised.as_slice(),
@@ -91,25 +92,26 @@ impl Lowering<'_> {
             .ok_or("only views of tiles can be accessed")?;
         let tensor = Rc::clone(&partition.tensor);
         let ty = tensor.index_type();
-        let (mut limits, mut inside) = (Vec::new(), Vec::new());
+        let (mut checks, mut inside) = (Vec::new(), Vec::new());
         let mut offset: Operand = Operand::Imm(0);
         let mut offset_before = None;
         for (axis, &index) in indices.iter().enumerate() {
             let dim = partition.dim_map[axis];
             if partition.sparse == Some(axis) {
-                limits.push((!is_promised(axis)).then_some(Limit::Listed));
+                checks.push((!is_promised(axis)).then_some(BoundsCheck::Indexed));
                 inside.push(None);
                 continue;
             }
             let shifted = shift.filter(|shift| shift.axis == axis).map_or(0, |shift| shift.elements);
-            let place = self.place(&partition, axis, index, !is_promised(axis), shifted)?;
+            let bounds = self.tile_bounds(&partition, axis, index, !is_promised(axis), shifted)?;
             let thread = self.thread_coordinate(layout, axis);
-            limits.push(place.rem.map(|rem| self.limit(rem, place.before, thread)));
-            inside.push(place.rem.map(|rem| self.inside_from_start(rem, place.before)));
+            checks.push(bounds.remaining.map(|rem| self.bounds_check(rem, bounds.before, thread)));
+            inside.push(bounds.remaining.map(|rem| self.inside_from_start(rem, bounds.before)));
             let thread = if tensor.wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), thread) } else { thread };
-            let position = self.b.add(ty, place.start, thread);
-            if place.before.is_some() && !tensor.wide {
-                // Far before the array, while other elements of the thread are inside: more than 31 bits.
+            let position = self.b.add(ty, bounds.start, thread);
+            if bounds.before.is_some() && !tensor.wide {
+                // The start may be far before the array while other elements are inside: the
+                // product needs more than 31 bits.
                 let wide = self.b.mul_wide(Ty::S32, position, tensor.strides[dim]);
                 offset_before = Some(offset_before.map_or(wide, |sum| self.b.add(Ty::S64, sum, wide)));
             } else {
@@ -121,34 +123,34 @@ impl Lowering<'_> {
             offset = self.b.add(Ty::S64, offset64, before);
         }
         let base = self.element_address(&tensor, offset, tensor.wide || offset_before.is_some())?;
-        let list = self.list(&shape, layout, indices, &tensor)?;
+        let list = self.indexed_axis(&shape, layout, indices, &tensor)?;
         let (vector, ragged) = match shift {
             Some(shift) => (shift.vector, None),
-            None => self.width(&shape, layout, &is_promised)?,
+            None => self.vector_width(&shape, layout, &is_promised)?,
         };
-        Ok(Access {
+        Ok(ViewAccess {
             otherwise: padding_bits(tensor.elem, partition.padding),
             partition,
             layout: layout.clone(),
             mods: MemMods::default(),
             base,
-            limits,
+            checks,
             inside,
             list,
             vector,
             ragged,
-            shift,
+            misalignment: shift,
             offsets: HashMap::new(),
             addresses: HashMap::new(),
             masks: HashMap::new(),
             combined: HashMap::new(),
             owner: None,
-            in_pieces: false,
+            in_strips: false,
         })
     }
 
-    /// Slots of one vector, and the axis along which one may be partly inside.
-    fn width(
+    /// Returns the registers per vector, and the axis along which a vector may be partly inside.
+    fn vector_width(
         &self,
         shape: &ViewShape,
         layout: &Layout,
@@ -184,7 +186,8 @@ impl Lowering<'_> {
         Ok((vector, ragged))
     }
 
-    /// `base + offset * element size`, where `offset` counts elements, in 64 bits if it is `wide`.
+    /// Returns `base + offset * element size`. `offset` counts elements, and has 64 bits if it is
+    /// `wide`.
     fn element_address(&mut self, tensor: &TensorView, offset: Operand, wide: bool) -> Lowered<Operand> {
         let bits = tensor.elem.storage_bits();
         let bytes = if wide {
@@ -198,13 +201,13 @@ impl Lowering<'_> {
         Ok(self.b.add(Ty::S64, tensor.base, bytes))
     }
 
-    /// Address and mask of the vector that starts in this slot, for an asynchronous copy.
-    pub fn copy_source(&mut self, access: &mut Access, slot: usize) -> (Addr, Option<Reg>) {
+    /// Returns address and mask of the vector that starts in a register, for an asynchronous copy.
+    pub fn copy_source(&mut self, access: &mut ViewAccess, slot: usize) -> (Addr, Option<Reg>) {
         (self.address(access, slot), self.mask(access, slot, (0, 0)))
     }
 
-    /// The address of the element in this slot.
-    pub fn address(&mut self, access: &mut Access, slot: usize) -> Addr {
+    /// Returns the address of the element in a register.
+    pub fn address(&mut self, access: &mut ViewAccess, slot: usize) -> Addr {
         let element = access.layout.element(slot, 0, 0);
         let tensor = Rc::clone(&access.partition.tensor);
         let bits = i64::from(tensor.elem.storage_bits());
@@ -223,10 +226,12 @@ impl Lowering<'_> {
         self.b.address(base, constant)
     }
 
-    /// The base plus coordinates along dimensions of run-time stride; each address is one sum away from
-    /// another one. In pieces it is one that was needed lately: of coordinates that are counted up, all but the lowest
-    /// bit. Else addresses of the first half would be held until the second one.
-    fn dynamic_address(&mut self, access: &mut Access, coordinates: &[u32]) -> Operand {
+    /// Returns the base address plus coordinates along dimensions with a run-time stride.
+    ///
+    /// Each address is the sum of another address and a step. By strips it is a recently used one:
+    /// the coordinates without their lowest bit. Otherwise addresses of the first half would be
+    /// live until the second half.
+    fn dynamic_address(&mut self, access: &mut ViewAccess, coordinates: &[u32]) -> Operand {
         if let Some(&address) = access.addresses.get(coordinates) {
             return address;
         }
@@ -234,12 +239,13 @@ impl Lowering<'_> {
         let Some(axis) = (0..coordinates.len()).rev().find(|&axis| coordinates[axis] != 0 && sparse != Some(axis))
         else {
             let Some(axis) = sparse else { return access.base };
-            let address = self.listed_address(access.list(), &access.partition.tensor, access.base, coordinates[axis]);
+            let address =
+                self.indexed_address(access.indexed_axis(), &access.partition.tensor, access.base, coordinates[axis]);
             access.addresses.insert(coordinates.to_vec(), address);
             return address;
         };
         let coordinate = coordinates[axis];
-        let bit = if access.in_pieces { coordinate & coordinate.wrapping_neg() } else { 1 << coordinate.ilog2() };
+        let bit = if access.in_strips { coordinate & coordinate.wrapping_neg() } else { 1 << coordinate.ilog2() };
         let mut rest = coordinates.to_vec();
         rest[axis] -= bit;
         let start = self.dynamic_address(access, &rest);
@@ -264,11 +270,11 @@ impl Lowering<'_> {
         address
     }
 
-    /// The predicate under which the vector that starts so many elements after this slot's along an axis is inside (and
-    /// owned).
-    pub fn mask(&mut self, access: &mut Access, slot: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
+    /// Returns the mask of a vector: `ahead` elements after a register along an axis, inside of the
+    /// array, and owned. `None` if the access is unconditional.
+    pub fn mask(&mut self, access: &mut ViewAccess, slot: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
         let element = access.layout.element(slot, 0, 0);
-        let checked = (0..access.limits.len()).filter(|&axis| access.limits[axis].is_some());
+        let checked = (0..access.checks.len()).filter(|&axis| access.checks[axis].is_some());
         let position = |axis: usize| {
             let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
             if axis == along { coordinate + ahead } else { coordinate }
@@ -282,13 +288,15 @@ impl Lowering<'_> {
             let single = match access.masks.get(&(axis, coordinate)) {
                 Some(&single) => single,
                 None => {
-                    let single = match access.limits[axis].expect("a limit along an axis that is checked") {
-                        Limit::Before(limit) => self.b.setp(Cmp::Gt, Ty::S32, limit, coordinate),
-                        Limit::Within { from, count } => {
+                    let single = match access.checks[axis].expect("a limit along an axis that is checked") {
+                        BoundsCheck::Below(limit) => self.b.setp(Cmp::Gt, Ty::S32, limit, coordinate),
+                        BoundsCheck::Range { from, count } => {
                             let position = self.b.add(Ty::S32, from, coordinate);
                             self.b.setp(Cmp::Lt, Ty::U32, position, count)
                         }
-                        Limit::Listed => self.is_listed_inside(access.list(), &access.partition.tensor, coordinate),
+                        BoundsCheck::Indexed => {
+                            self.is_index_inside(access.indexed_axis(), &access.partition.tensor, coordinate)
+                        }
                     };
                     access.masks.insert((axis, coordinate), single);
                     single
@@ -305,85 +313,87 @@ impl Lowering<'_> {
         mask
     }
 
-    /// True (for the whole block) if the tile is inside along this axis.
-    pub fn whole(&mut self, access: &Access, axis: usize) -> Reg {
+    /// Returns a predicate, equal in the whole block: the tile is inside along this axis.
+    pub fn is_whole_inside(&mut self, access: &ViewAccess, axis: usize) -> Reg {
         let inside = access.inside[axis].expect("only an axis that is checked is ragged");
         self.b.setp(Cmp::Ge, Ty::S32, inside, access.partition.tile[axis])
     }
 }
 
-impl Access {
-    /// The positions along the dimension that has them listed.
-    fn list(&self) -> &List {
+impl ViewAccess {
+    /// Returns the positions along the indexed dimension.
+    fn indexed_axis(&self) -> &IndexedAxis {
         self.list.as_ref().expect("a list along an axis that has one")
     }
 
-    /// Element by element from now on.
-    pub fn go_one_by_one(&mut self) {
+    /// Accesses single elements from now on.
+    pub fn use_single_elements(&mut self) {
         (self.vector, self.ragged) = (1, None);
     }
 
-    /// Accesses of a thread.
+    /// Returns the number of memory instructions per thread.
     pub fn num_instructions(&self) -> usize {
         let vector = if self.ragged.is_some() { 1 } else { self.vector };
         self.layout.num_registers() / vector
     }
 
-    /// Each of them says what an ordered access says.
-    pub fn say(&mut self, begun: Begun) {
+    /// Sets the memory order of each instruction.
+    pub fn set_ordering(&mut self, begun: FencedAccess) {
         (self.mods.sem, self.mods.scope) = begun.semantics();
     }
 
-    /// The address of the first element, to change it.
+    /// Returns the address of the first element, for changes.
     pub fn base_mut(&mut self) -> &mut Operand {
         &mut self.base
     }
 
-    /// Slots of one vector.
+    /// Returns the registers per vector.
     pub fn vector(&self) -> usize {
         self.vector
     }
 
-    /// Type of the elements.
+    /// Returns the element type.
     pub fn element_type(&self) -> DType {
         self.partition.tensor.elem
     }
 
-    /// Extents of the tile.
+    /// Returns the extents of the tile.
     pub fn tile(&self) -> &[i64] {
         &self.partition.tile
     }
 
-    /// The number, in the tile, of the element in this slot of the first thread.
-    pub fn place_of(&self, slot: usize) -> u32 {
+    /// Returns the element index of a register in the first thread.
+    pub fn element_of(&self, slot: usize) -> u32 {
         self.layout.element(slot, 0, 0)
     }
 
-    /// Slots will be asked for a few at a time, in order. That matters where a thread has many addresses.
-    pub fn go_in_pieces(&mut self) {
+    /// Prepares accesses by strip iterations, in order. This matters if a thread has many
+    /// addresses.
+    pub fn use_strips(&mut self) {
         let Partition { tensor, tile, dim_map, .. } = &self.partition;
         let moves = |image: u32| {
             let moves_along = |axis: usize| AxisBits::of(tile, axis).coordinate(image) != 0;
             (0..tile.len()).any(|axis| tensor.strides[dim_map[axis]].as_imm().is_none() && moves_along(axis))
         };
         let bits = self.layout.register_images().iter().filter(|&&image| moves(image)).count();
-        self.in_pieces = 1 << bits >= MANY_ADDRESSES;
+        self.in_strips = 1 << bits >= MANY_ADDRESSES;
     }
 
-    /// What the accesses of a thread are, for people.
-    pub fn way(&self) -> DataPath {
+    /// Returns the summary of the access for remarks.
+    pub fn summary(&self) -> DataPath {
         let count = (self.layout.num_registers() / self.vector) as u32;
         DataPath::Direct { accesses: count, bytes: self.vector_bytes(), masked: self.ragged.is_some() }
     }
 
-    /// Bytes of one vector.
+    /// Returns the bytes of one vector.
     pub fn vector_bytes(&self) -> u32 {
         vector_access::run_bytes(self.partition.tensor.elem, self.vector)
     }
 
-    /// Runs `body` on the path that accesses single elements. What either path computes is forgotten:
-    /// it need not have been taken.
-    pub fn element_by_element<T>(&mut self, body: impl FnOnce(&mut Access) -> T) -> T {
+    /// Runs `body` with accesses to single elements.
+    ///
+    /// Values of either path are forgotten, because the path may not have been executed.
+    pub fn element_by_element<T>(&mut self, body: impl FnOnce(&mut ViewAccess) -> T) -> T {
         self.forget();
         let vector = std::mem::replace(&mut self.vector, 1);
         let result = body(self);
@@ -400,7 +410,7 @@ impl Access {
     }
 }
 
-/// The bits that a load gives outside of the array.
+/// Returns the bits of elements outside of the array.
 fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
     let value = match padding {
         None | Some(Padding::Zero) => return 0,

@@ -1,4 +1,4 @@
-//! Layout changes: renamed registers, shuffles within warps, or a swizzled buffer in shared memory.
+//! Emits layout conversions: register renaming, shuffles, swizzled or affine shared memory.
 
 use std::rc::Rc;
 
@@ -14,11 +14,11 @@ use crate::ir::Value;
 use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side, SumPlan};
 
 impl Lowering<'_> {
-    /// The slots of `tile` in layout `wanted`.
+    /// Converts a tile to layout `wanted`.
     pub fn convert(&mut self, value: Value, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let dtype = self.info.element_type(value);
         let count = wanted.num_registers();
-        match &*self.change_of(value, wanted)? {
+        match &*self.conversion_plan(value, wanted)? {
             ConversionPlan::Layout(Conversion::Identity) => Ok(tile.slots.clone()),
             ConversionPlan::Layout(Conversion::Registers(map)) => {
                 Ok(map.iter().map(|&register| tile.slots[register]).collect())
@@ -88,7 +88,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Elements as 32-bit words, for shuffles.
+    /// Packs elements into 32-bit words, for shuffles.
     pub fn pack_words(&mut self, dtype: DType, values: &[Operand]) -> Vec<Operand> {
         match dtype.storage_bits() {
             64 => {
@@ -122,8 +122,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A trip through shared memory. The elements are `owner`'s; of those that hold replicas one stores, if nobody is
-    /// said to.
+    /// Converts through shared memory. Elements are stored by `owner`, or by one thread of each set
+    /// of replicas.
     pub fn through_shared(
         &mut self,
         dtype: DType,
@@ -135,15 +135,15 @@ impl Lowering<'_> {
         let owner = owner.or_else(|| self.owner_of(plan.store.replicated));
         let mut result = vec![Operand::Imm(0); count];
         for round in 0..plan.rounds {
-            let buffer = self.begin_write()?;
+            let buffer = self.smem_write()?;
             self.store_side(buffer, dtype, slots, &plan.store, round, owner);
-            self.begin_read()?;
+            self.smem_read()?;
             self.load_side(buffer, dtype, &mut result, &plan.load, round);
         }
         Ok(result.into())
     }
 
-    /// The stores of a round, by `owner` alone if there is one.
+    /// Emits the stores of a round, under `owner` if there is one.
     pub fn store_side(
         &mut self,
         buffer: Buffer,
@@ -163,7 +163,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The loads of a round, into slots of `result`.
+    /// Emits the loads of a round, into registers of `result`.
     pub fn load_side(&mut self, buffer: Buffer, dtype: DType, result: &mut [Operand], side: &Side, round: usize) {
         let dtype = vector_access::shared_type(dtype);
         let [base, own_round] = [&side.thread, &side.round].map(|images| self.linear_in_thread(images));
@@ -181,7 +181,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A run of elements of shared memory; where `guard` does not hold, what was there before.
+    /// Loads adjacent elements from shared memory. If `guard` is false, the result is `old`.
     pub fn loaded(&mut self, dtype: DType, addr: &Addr, guard: Option<Reg>, old: &[Operand]) -> Vec<Operand> {
         let otherwise = guard.map(|guard| (guard, 0));
         let new =
@@ -195,7 +195,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A trip through shared memory whose addresses are sums: registers count in the immediate part.
+    /// Converts through shared memory with affine addresses: registers are in the immediate offset.
     fn through_sums(
         &mut self,
         dtype: DType,
@@ -205,13 +205,13 @@ impl Lowering<'_> {
     ) -> Lowered<Rc<[Operand]>> {
         let dtype = vector_access::shared_type(dtype);
         let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
-        let buffer = self.begin_write()?;
+        let buffer = self.smem_write()?;
         for (registers, offset) in &plan.store.accesses {
             let values: Vec<Operand> = registers.iter().map(|&register| slots[register]).collect();
             let addr = self.shared_place(buffer, store, 0, *offset);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }
-        self.begin_read()?;
+        self.smem_read()?;
         let mut result = vec![Operand::Imm(0); count];
         for (registers, offset) in &plan.load.accesses {
             let addr = self.shared_place(buffer, load, 0, *offset);
@@ -224,18 +224,18 @@ impl Lowering<'_> {
         Ok(result.into())
     }
 
-    /// The address at the thread's offset XOR `xor` plus `offset` of a buffer.
+    /// Returns an address in a buffer: the offset of the thread XOR `xor`, plus `offset`.
     pub fn shared_place(&mut self, buffer: Buffer, thread: Operand, xor: u32, offset: u32) -> Addr {
         self.place_from(Operand::Smem, buffer, thread, [xor, offset])
     }
 
-    /// The same, of a buffer whose place is counted from a base.
+    /// Returns the same address, relative to `base`.
     pub fn place_from(&mut self, base: Operand, buffer: Buffer, thread: Operand, [xor, offset]: [u32; 2]) -> Addr {
         let swizzled = self.b.xor(Ty::B32, thread, xor);
         self.b.address(base, swizzled).plus(i64::from(buffer.offset + offset))
     }
 
-    /// The threads that store, where several hold the same element.
+    /// Returns the predicate of the threads that store, if several hold the same element.
     pub fn owner_of(&mut self, replicated: u32) -> Option<Reg> {
         if replicated == 0 {
             return None;
@@ -245,7 +245,7 @@ impl Lowering<'_> {
         Some(self.b.setp(Cmp::Eq, Ty::B32, field, 0))
     }
 
-    /// The predicate under which an access of `own` round happens in `round`, if it depends on the thread.
+    /// Returns the predicate of an access of round `own` in `round`, if it depends on the thread.
     fn in_round(&mut self, thread: Operand, own: usize, round: usize, owner: Option<Reg>) -> Option<Reg> {
         if thread == Operand::Imm(0) {
             return owner;
@@ -257,16 +257,16 @@ impl Lowering<'_> {
         })
     }
 
-    /// Zeros in all of a buffer.
+    /// Clears a buffer.
     pub fn clear(&mut self, buffer: Buffer) {
-        self.each_in_turn(buffer.bytes / 16, 16, &mut |this, offset| {
+        self.each_part_by_threads(buffer.bytes / 16, 16, &mut |this, offset| {
             let addr = this.b.address(Operand::Smem, offset).plus(i64::from(buffer.offset));
             this.b.st_vec(Space::Shared, Ty::B32, &addr, &[Operand::Imm(0); 4], MemMods::default());
         });
     }
 }
 
-/// Can an access of this round happen in `round`, in some thread?
+/// Returns true if an access of round `own` is possible in `round`, in some thread.
 fn takes_part(side: &Side, own: usize, round: usize) -> bool {
     let free = side.round.iter().fold(0, |all, &bits| all | bits) as usize;
     (own ^ round) & !free == 0

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use super::sync_state::SyncState;
-use super::values::{Mark, Tile, Values};
+use super::values::{CacheMark, Tile, Values};
 use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::device_assert::Assertion;
 use crate::backend::ptx::isa::builder::Builder;
@@ -17,7 +17,7 @@ use crate::error::Diagnostic;
 use crate::ir::{Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Why an op could not be lowered: a sentence; the place is added by the caller.
+/// Result of a lowering function. The error is a sentence; the caller adds the source location.
 pub type Lowered<T = ()> = Result<T, String>;
 
 /// State of the lowering of one kernel.
@@ -33,10 +33,10 @@ pub struct Lowering<'m> {
     pub sync: SyncState,
     pub report: Report,
     /// The regions that contain the current step, outermost first.
-    pub regions: Vec<Frame>,
+    pub regions: Vec<RegionFrame>,
     /// The caller needs the schedule alone.
     pub plan_only: bool,
-    /// How ops with regions lower the ops of these.
+    /// Dispatch, for ops with regions.
     pub dispatch: Dispatch,
 }
 
@@ -47,7 +47,7 @@ pub struct Params {
     pub kinds: Vec<ParamKind>,
     /// Tensor maps, and their parameters.
     pub tensor_maps: Vec<(TensorMap, Operand)>,
-    /// The parameter with the address of the note of a failed assertion, if the kernel has assertions.
+    /// The parameter with the address of the note of a failed assertion, in a kernel with some.
     pub assert_note: Option<Operand>,
 }
 
@@ -76,7 +76,7 @@ pub struct Report {
     pub over_code_limit_reported: bool,
 }
 
-/// Entry points of `dispatch`, which knows all lowering functions, for the functions that it calls.
+/// Entry points of `dispatch` for lowering functions below it.
 #[derive(Clone, Copy)]
 pub struct Dispatch {
     /// Lowers one op.
@@ -85,40 +85,48 @@ pub struct Dispatch {
     pub sequence: fn(&mut Lowering<'_>, SeqId),
 }
 
-/// Registers of a value that several places write: one for each slot, or a word for each four of them.
-pub type Fixed = (Layout, Vec<Reg>);
+/// Registers of a value with several definitions: one for each element, or packed words of four
+/// bytes.
+pub type FixedRegisters = (Layout, Vec<Reg>);
 
-/// A region that is being lowered, and where its terminators go.
-pub struct Frame {
+/// A region that is being lowered, and the targets of its terminators.
+pub struct RegionFrame {
     pub op: Opcode,
-    /// `continue`: carried registers and label.
-    pub next: Option<(Vec<Option<Fixed>>, Label)>,
-    /// `break` or `yield`: result registers and label.
-    pub exit: Option<(Vec<Option<Fixed>>, Label)>,
-    /// A branch that products run on beside: the waits of its end come behind it, as parts of what it stands in.
-    pub quiet: bool,
-    /// The first of several branches, which says where their results stand.
-    pub leads: bool,
+    /// Target of `continue`: carried registers and label.
+    pub next: Option<(Vec<Option<FixedRegisters>>, Label)>,
+    /// Target of `break` or `yield`: result registers and label.
+    pub exit: Option<(Vec<Option<FixedRegisters>>, Label)>,
+    /// A branch without side effects. MMAs stay in flight across it, so its sunk waits are emitted
+    /// after it.
+    pub is_pure: bool,
+    /// The first arm of a branch, which determines the result registers.
+    pub is_first_arm: bool,
 }
 
-impl Frame {
-    pub fn of_loop(op: Opcode, next: (Vec<Option<Fixed>>, Label), exit: Option<(Vec<Option<Fixed>>, Label)>) -> Frame {
-        Frame { op, next: Some(next), exit, quiet: false, leads: false }
+impl RegionFrame {
+    pub fn of_loop(
+        op: Opcode,
+        next: (Vec<Option<FixedRegisters>>, Label),
+        exit: Option<(Vec<Option<FixedRegisters>>, Label)>,
+    ) -> RegionFrame {
+        RegionFrame { op, next: Some(next), exit, is_pure: false, is_first_arm: false }
     }
 }
 
-/// What is said of a step that does not do what its schedule says.
-pub const OTHERWISE: &str = "a step and its schedule do not say the same, which is a defect of this crate";
+/// Error of a step that differs from its schedule.
+pub const SCHEDULE_MISMATCH: &str =
+    "internal error: the lowering of this op does not follow its schedule; please report it";
 
 impl Smem {
-    /// In how many parts something goes through shared memory, and how many of them have room side by side.
-    pub fn parts(&mut self) -> Option<[u32; 2]> {
+    /// Returns the number of parts of a transfer through shared memory, and the number that fits
+    /// into the buffer.
+    pub fn split(&mut self) -> Option<[u32; 2]> {
         let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
         parts.map(|parts| if let SubStep::Split { count, in_flight } = parts { [count, in_flight] } else { [1, 1] })
     }
 
-    /// Bytes that operands need and that there are, if there are too few.
-    pub fn missing_room(&self) -> Option<[u32; 2]> {
+    /// Returns the bytes that operands need and the free bytes, if they do not fit.
+    pub fn smem_overflow(&self) -> Option<[u32; 2]> {
         match self.sub_steps.front() {
             Some(&SubStep::SmemOverflow { bytes, of }) => Some([bytes, of]),
             _ => None,
@@ -132,21 +140,21 @@ impl Smem {
 
 impl<'m> Lowering<'m> {
     /// Returns a mark to which [`Self::release`] can reset the computed values.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> CacheMark {
         self.values.mark()
     }
 
     /// Forgets the values that were computed since the mark.
-    pub fn release(&mut self, mark: Mark) {
+    pub fn release(&mut self, mark: CacheMark) {
         self.values.release(mark);
     }
 
-    /// Is the code that is emitted now the body of a loop, and no branch in it?
+    /// Returns true if the current region is the body of a loop.
     pub fn is_in_loop(&self) -> bool {
         self.regions.last().is_some_and(|frame| matches!(frame.op, Opcode::For | Opcode::Loop))
     }
 
-    /// What `work` emits comes from the place of this op.
+    /// Attributes the code that `work` emits to the source location of an op.
     pub fn for_op<T>(&mut self, id: OpId, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.b.come_from(self.module.op(id).loc.0);
         let result = work(self);
@@ -154,16 +162,18 @@ impl<'m> Lowering<'m> {
         result
     }
 
-    pub fn single(&mut self, value: Value, operand: Operand) {
+    /// Defines a scalar, which is equal in all threads.
+    pub fn define_scalar(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
         self.values.define(value, Tile { layout, slots: Rc::from([operand]) });
     }
 
+    /// Reports the error of an op, and defines its results.
     pub fn report(&mut self, id: OpId, message: String) {
         let op = self.module.op(id);
-        // That there is too much code is said once, of the op that it came to; all others fail, too. Behind what failed,
-        // steps do other things than their schedule says.
-        let follows = message == OTHERWISE && !self.report.errors.is_empty();
+        // The code limit is reported once, for the first op beyond it. After an error, mismatches
+        // with the schedule are its consequences.
+        let follows = message == SCHEDULE_MISMATCH && !self.report.errors.is_empty();
         if !(follows
             || self.report.over_code_limit && std::mem::replace(&mut self.report.over_code_limit_reported, true))
         {
@@ -171,12 +181,12 @@ impl<'m> Lowering<'m> {
             self.report.errors.push(Diagnostic::new(message, self.module.location(op.loc).cloned()));
         }
         for &result in &op.results {
-            self.poison(result);
+            self.define_poison(result);
         }
     }
 
-    /// Gives a failed op's result some value, so that the rest can be checked too.
-    pub fn poison(&mut self, value: Value) {
+    /// Defines the result of a failed op, so that the remaining ops can be checked.
+    pub fn define_poison(&mut self, value: Value) {
         if matches!(self.module.ty(value), Type::Tile { .. }) && self.values.tiles[value.index()].is_none() {
             let layout = self.info.inference.layout(value).cloned();
             let layout = layout.unwrap_or_else(|| self.info.inference.default_layout(value));

@@ -1,4 +1,4 @@
-//! Elementwise ops: the scalar sequence once for each slot, pairs of halves packed.
+//! Elementwise ops: the scalar sequence for each register, packed f16x2 where possible.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,8 @@ use crate::dtype::DType;
 use crate::ir::{Elem, OpId, Opcode, Rounding, Type};
 
 impl Lowering<'_> {
-    /// An elementwise op on `count` slots of its operands. Slots with equal operands share a result.
+    /// Lowers an elementwise op on `count` registers of its operands. Equal operands share a
+    /// result.
     pub fn apply(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
         let op = self.module.op(id);
         if op.code == Opcode::Offset {
@@ -41,7 +42,7 @@ impl Lowering<'_> {
         Ok(slots)
     }
 
-    /// Two elements at once, where halves have a packed form.
+    /// Lowers two elements at once, if there is a packed f16x2 form.
     fn apply_pair(
         &mut self,
         id: OpId,
@@ -52,7 +53,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let dtype = types.result;
         if op.code == Opcode::FToF && op.rounding() == Rounding::NearestEven && types.operands == [DType::F32] {
-            // The assembler follows packed conversions of accumulators past a branch, single ones it does not.
+            // ptxas tracks packed conversions of accumulators across a branch, but not scalar ones.
             let registers = matches!((first[0], second[0]), (Operand::Reg(_), Operand::Reg(_)));
             if registers && dtype.storage_bits() == 8 {
                 let codes = scalar::f16x2::narrow_bytes(&mut self.b, dtype, first[0], second[0])?;
@@ -77,7 +78,7 @@ impl Lowering<'_> {
         Some((halves[0], halves[1]))
     }
 
-    /// `offset`: the address plus so many elements.
+    /// Lowers `offset`: adds a number of elements to an address.
     pub fn offset(&mut self, id: OpId, operands: &[&[Operand]], count: usize) -> Lowered<Vec<Operand>> {
         let op = self.module.op(id);
         let Type::Tile { elem: Elem::Ptr { pointee, .. }, .. } = *self.module.ty(op.results[0]) else {
@@ -110,7 +111,7 @@ impl Lowering<'_> {
     }
 }
 
-/// An operand by its bits, to be a key.
+/// An operand as a hash key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum OperandKey {
     Imm(i64),

@@ -1,4 +1,4 @@
-//! Values in the layout that a user asks for.
+//! Materializes a value in the layout of a user, and caches conversions.
 
 use std::rc::Rc;
 
@@ -12,9 +12,9 @@ use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// The slots of `value` in layout `wanted`.
+    /// Returns the registers of a value in layout `wanted`.
     pub fn get(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        self.need(value)?;
+        self.wait_for_value(value)?;
         debug_assert_eq!(self.module.shape(value), wanted.shape());
         if let Some(tile) = self.values.in_layout(value, wanted) {
             return Ok(tile);
@@ -29,14 +29,15 @@ impl Lowering<'_> {
                     self.convert(value, &tile, wanted)?
                 }
             }
-            Source::Virtual => self.renamed(value, wanted)?,
-            Source::Free => self.computed(value, wanted)?,
+            Source::Virtual => self.alias_operand(value, wanted)?,
+            Source::Free => self.rematerialized(value, wanted)?,
         };
         self.values.conversions.push(value, Tile { layout: wanted.clone(), slots: slots.clone() });
         Ok(slots)
     }
 
-    /// Computes what a virtual or free value is made of, one after another: chains of them may be longer than the stack.
+    /// Materializes the operands of views and rematerialized values iteratively: chains may be
+    /// longer than the stack.
     fn get_operands(&mut self, value: Value, wanted: &Layout) -> Lowered {
         let mut pending = self.missing_operands(value, wanted);
         while let Some((operand, layout)) = pending.pop() {
@@ -51,7 +52,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The virtual and free operands of such a value that are not there yet, the first one last.
+    /// Returns the operands of such a value that are not materialized, the first one last.
     fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
         let Some(id) = self.module.defining_op(value) else { return Vec::new() };
         let op = self.module.op(id);
@@ -71,8 +72,8 @@ impl Lowering<'_> {
         missing.map(|&operand| (operand, layout.clone())).collect()
     }
 
-    /// `with_layout`: the tile in the layout that the user has chosen.
-    pub fn in_chosen_layout(&mut self, id: OpId) -> Lowered {
+    /// Lowers `with_layout`: converts the tile to the layout of the user.
+    pub fn with_layout(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let Some(layout) = self.info.inference.chosen(op) else {
             let threads = op.distribution().map_or(0, |layout| layout.num_threads());
@@ -94,19 +95,19 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A concrete value in its own layout.
+    /// Returns a value in its own layout.
     pub fn concrete(&self, value: Value) -> Lowered<Tile> {
         self.values.tiles[value.index()].clone().ok_or_else(|| "an operand has no registers".to_owned())
     }
 
-    /// A scalar, or the only element of a one-element tile.
+    /// Returns a scalar, or the only element of a tile with one element.
     pub fn scalar(&mut self, value: Value) -> Lowered<Operand> {
         let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
         Ok(self.get(value, &layout)?[0])
     }
 
-    /// The result of a virtual op: its operand's registers under other names.
-    fn renamed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    /// Returns the result of a view: the registers of its operand.
+    fn alias_operand(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("virtual values have an op");
         let operand = self.module.op(id).operands[0];
         let demand = self.info.inference.demand(id, wanted);
@@ -118,13 +119,13 @@ impl Lowering<'_> {
         Ok(map.iter().map(|&register| slots[register]).collect())
     }
 
-    /// A free value, computed in this layout.
-    fn computed(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    /// Computes a rematerialized value in this layout.
+    fn rematerialized(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("free values have an op");
-        self.for_op(id, |lowering| lowering.computed_by(id, value, wanted))
+        self.for_op(id, |lowering| lowering.rematerialize_by(id, value, wanted))
     }
 
-    fn computed_by(&mut self, id: OpId, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn rematerialize_by(&mut self, id: OpId, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let op = self.module.op(id);
         match op.code {
             Opcode::Constant => self.constant(id, wanted),
@@ -135,7 +136,7 @@ impl Lowering<'_> {
                 let scalar = self.scalar(op.operands[0])?;
                 Ok(vec![scalar; wanted.num_registers()].into())
             }
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => self.renamed(value, wanted),
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => self.alias_operand(value, wanted),
             _ => self.elementwise_slots(id, wanted),
         }
     }
@@ -153,7 +154,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Elements that differ: selected by the element index, bit by bit of the index.
+    /// Selects the elements of a constant by the bits of the element index.
     fn dense_constant(&mut self, dtype: DType, words: &[u64], wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let thread = self.linear_in_thread(&thread_images(wanted));
         let class = repr::class(dtype);
@@ -203,7 +204,7 @@ impl Lowering<'_> {
         Ok(slots.into())
     }
 
-    /// A concrete elementwise op, in its own layout; a free one waits until it is asked for.
+    /// Lowers an elementwise op in its own layout. A rematerialized op is lowered at its uses.
     pub fn elementwise(&mut self, id: OpId) -> Lowered {
         let result = self.module.op(id).results[0];
         if self.info.inference.source(result) == Source::Free {
@@ -218,7 +219,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The slots of an elementwise op in this layout.
+    /// Returns the registers of an elementwise op in this layout.
     pub fn elementwise_slots(&mut self, id: OpId, layout: &Layout) -> Lowered<Rc<[Operand]>> {
         let mut operands = Vec::with_capacity(3);
         for &operand in &self.module.op(id).operands {

@@ -1,9 +1,12 @@
-//! Orders of accesses, and results that only some threads have.
+//! Memory order: fences, acquire and release accesses, results of one thread for all.
 //!
-//! A tile block is one thread of the memory model. So before an access that releases, all threads meet, and what each
-//! did is behind it; after one that acquires they meet again. An access of one vector a thread carries its order itself;
-//! several go relaxed between fences. Of threads that hold the same element one accesses, and if the access says
-//! something that another one might not, tells the others by shared memory: they must not come to differ.
+//! A tile block is one thread of the memory model:
+//! * Before an access that releases, a barrier orders the accesses of all threads.
+//! * After an access that acquires, a barrier makes its effect visible to all threads.
+//!
+//! If a thread issues one instruction, the instruction has the order itself; otherwise relaxed
+//! instructions are placed between fences. Of threads that hold the same element one executes the
+//! access. If the result may differ between executions, shared memory broadcasts it.
 
 use std::rc::Rc;
 
@@ -15,16 +18,16 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, MemOrder, MemScope, Op, OpId};
 use crate::layout::Layout;
 
-/// How an op orders memory.
+/// Memory order and scope of an op.
 #[derive(Clone, Copy, Debug)]
-pub struct Ordering {
+pub struct MemoryOrdering {
     order: MemOrder,
     scope: Scope,
 }
 
-impl Ordering {
-    /// As the attributes say.
-    pub fn of(op: &Op) -> Ordering {
+impl MemoryOrdering {
+    /// Returns the order in the attributes of an op.
+    pub fn of(op: &Op) -> MemoryOrdering {
         let order = match op.attr(AttrKind::MemOrder) {
             Some(Attr::MemOrder(order)) => *order,
             _ => MemOrder::Weak,
@@ -34,10 +37,10 @@ impl Ordering {
             Some(Attr::MemScope(MemScope::System)) => Scope::Sys,
             _ => Scope::Cta,
         };
-        Ordering { order, scope }
+        MemoryOrdering { order, scope }
     }
 
-    /// Does it say nothing about other tile blocks?
+    /// Returns true if the access has no memory order.
     pub fn is_weak(self) -> bool {
         self.order == MemOrder::Weak
     }
@@ -50,12 +53,12 @@ impl Ordering {
         matches!(self.order, MemOrder::Release | MemOrder::AcqRel)
     }
 
-    /// In no order, for its scope.
+    /// Returns the semantics of a relaxed access with this scope.
     pub fn relaxed(self) -> (Sem, Scope) {
         (Sem::Relaxed, self.scope)
     }
 
-    /// The order as one instruction carries it.
+    /// Returns the semantics of a single instruction.
     fn sem(self) -> Sem {
         match self.order {
             MemOrder::Weak => Sem::Weak,
@@ -67,15 +70,15 @@ impl Ordering {
     }
 }
 
-/// An ordered access that has begun.
+/// An ordered access between its fences.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
-    ordering: Ordering,
+pub struct FencedAccess {
+    ordering: MemoryOrdering,
     fenced: bool,
 }
 
-impl Begun {
-    /// What each instruction says.
+impl FencedAccess {
+    /// Returns the semantics of each instruction.
     pub fn semantics(self) -> (Sem, Scope) {
         let sem = match (self.fenced, self.ordering.sem()) {
             (true, Sem::Weak) | (false, Sem::Weak) => Sem::Weak,
@@ -87,35 +90,42 @@ impl Begun {
 }
 
 impl Lowering<'_> {
-    /// What comes before an access with so many instructions a thread; `carries`: they can say the order themselves. The
-    /// last thing that other threads could notice before it.
-    pub fn begin_ordered(&mut self, id: OpId, ordering: Ordering, count: usize, carries: bool) -> Lowered<Begun> {
+    /// Emits barriers and fences before an access with `count` instructions per thread.
+    ///
+    /// `carries`: the instruction can have the memory order itself.
+    pub fn begin_ordered(
+        &mut self,
+        id: OpId,
+        ordering: MemoryOrdering,
+        count: usize,
+        carries: bool,
+    ) -> Lowered<FencedAccess> {
         let fenced = (ordering.acquires() || ordering.releases()) && (count > 1 || !carries);
         if ordering.releases() {
-            self.meet()?;
+            self.barrier()?;
             if fenced {
                 self.b.fence(Sem::AcqRel, ordering.scope);
             }
         }
-        self.order(id)?;
-        Ok(Begun { ordering, fenced })
+        self.global_access(id)?;
+        Ok(FencedAccess { ordering, fenced })
     }
 
-    /// What comes after it; `met`: all threads have met since.
-    pub fn end_ordered(&mut self, begun: Begun, met: bool) -> Lowered {
+    /// Emits fences and barriers after an access. `met`: a barrier has followed it already.
+    pub fn end_ordered(&mut self, begun: FencedAccess, met: bool) -> Lowered {
         if begun.ordering.acquires() && !met {
             if begun.fenced {
                 self.b.fence(Sem::AcqRel, begun.ordering.scope);
             }
-            self.meet()?;
+            self.barrier()?;
         }
         Ok(())
     }
 
-    /// Slots that only the owners of elements have, in all threads; true if that took a barrier.
-    pub fn share(
+    /// Broadcasts results of the owners to all threads. Returns true if that needed a barrier.
+    pub fn broadcast_from_owners(
         &mut self,
-        begun: Begun,
+        begun: FencedAccess,
         dtype: DType,
         layout: &Layout,
         slots: Vec<Operand>,
@@ -128,14 +138,14 @@ impl Lowering<'_> {
         let size = vector_access::run_bytes(stored, 1);
         let images: Vec<u32> = thread_images(layout).iter().map(|&image| image * size).collect();
         let thread = self.linear_in_thread(&images);
-        let buffer = self.begin_write()?;
+        let buffer = self.smem_write()?;
         let places: Vec<Addr> = (0..layout.num_registers())
             .map(|slot| self.shared_place(buffer, thread, layout.element(slot, 0, 0) * size, 0))
             .collect();
         for (addr, &value) in places.iter().zip(&slots) {
             vector_access::store(&mut self.b, Space::Shared, stored, &[value], addr, MemMods::default(), Some(owner));
         }
-        self.begin_read()?;
+        self.smem_read()?;
         let mut all = Vec::with_capacity(slots.len());
         for addr in &places {
             all.extend(vector_access::load(&mut self.b, Space::Shared, stored, 1, addr, MemMods::default(), None));

@@ -1,124 +1,133 @@
-//! MMAs in flight: waits for them, and the releases that follow.
+//! MMAs in flight: waits for `wgmma` groups, and the stage releases that follow.
+//!
+//! The schedule places the waits. A sunk wait is emitted at the first use of the value inside the
+//! next step, or at the end of this step. Before a barrier all MMAs are complete, because shared
+//! memory that they read may be written after it.
 
 use super::core::{Lowered, Lowering};
-use super::sync_state::{EMPTY, Flight, Release};
+use super::sync_state::{EMPTY, InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::ir::{OpId, Value};
 
-/// Lines of code that are worth to be kept beside a running product.
+/// Least number of lines between issue and wait for which the basic block is split before the wait.
 const OVERLAPPED_LINES: usize = 96;
 
 impl Lowering<'_> {
-    /// A value is read next: the wait for the product that computes it.
-    pub fn need(&mut self, value: Value) -> Lowered {
-        while self.sync.mmas.running.iter().any(|flight| flight.results.contains(&value)) {
-            let due = self.sync.mmas.due.pop_front();
-            self.land(due.ok_or("a product is not waited for where it is read, which is a defect of this crate")?);
+    /// Waits for the MMA that computes a value, before its first use.
+    pub fn wait_for_value(&mut self, value: Value) -> Lowered {
+        while self.sync.mmas.in_flight.iter().any(|mma| mma.results.contains(&value)) {
+            let due = self.sync.mmas.sunk_mma_waits.pop_front();
+            self.wait_mmas(
+                due.ok_or("internal error: no wait for an MMA before its result is read; please report it")?,
+            );
         }
         Ok(())
     }
 
-    /// The tile of a load is read next: the wait for it.
-    pub fn need_tile(&mut self, load: OpId) -> Lowered {
-        let Some(channel) = self.sync.unawaited(load) else { return Ok(()) };
-        let Some(position) = self.sync.mmas.arriving.iter().position(|&other| other == channel) else {
-            return Err("a tile is not waited for where it is read, which is a defect of this crate".to_owned());
+    /// Waits for the stage of a load, before the first use of its tile.
+    pub fn wait_for_tile(&mut self, load: OpId) -> Lowered {
+        let Some(channel) = self.sync.unwaited(load) else { return Ok(()) };
+        let Some(position) = self.sync.mmas.sunk_stage_waits.iter().position(|&other| other == channel) else {
+            return Err("internal error: no wait for a stage before its tile is read; please report it".to_owned());
         };
-        self.sync.mmas.arriving.remove(position);
-        self.for_op(load, |lowering| lowering.await_channel(channel));
+        self.sync.mmas.sunk_stage_waits.remove(position);
+        self.for_op(load, |lowering| lowering.consumer_wait(channel));
         Ok(())
     }
 
-    /// The waits of the step that have not come yet.
-    pub fn come_due(&mut self) {
-        while let Some(channel) = self.sync.mmas.arriving.pop_front() {
-            self.await_channel(channel);
+    /// Emits the sunk waits of the current step that are still missing.
+    pub fn flush_sunk_waits(&mut self) {
+        while let Some(channel) = self.sync.mmas.sunk_stage_waits.pop_front() {
+            self.consumer_wait(channel);
         }
-        while let Some(younger) = self.sync.mmas.due.pop_front() {
-            self.land(younger);
+        while let Some(pending) = self.sync.mmas.sunk_mma_waits.pop_front() {
+            self.wait_mmas(pending);
         }
-        if std::mem::take(&mut self.sync.mmas.turn) {
-            self.await_turn();
+        if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
+            self.order_wait();
         }
     }
 
-    /// Before threads meet: whatever waits were to come later find nothing then.
-    pub fn land_to_meet(&mut self) {
-        self.land(0);
-        self.sync.mmas.due.clear();
+    /// Waits for all MMAs before a barrier. Sunk waits are then unnecessary.
+    pub fn wait_before_barrier(&mut self) {
+        self.wait_mmas(0);
+        self.sync.mmas.sunk_mma_waits.clear();
     }
 
-    /// Waits until at most `younger` of the products that were issued last may be running.
-    pub fn land(&mut self, younger: usize) {
-        let Some(landed) = self.sync.mmas.landed_by(younger) else { return };
-        let issued = self.sync.mmas.running[landed - 1].issued;
+    /// Waits until at most `pending` MMA groups are in flight.
+    pub fn wait_mmas(&mut self, pending: usize) {
+        let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
+        let issued = self.sync.mmas.in_flight[completed - 1].issued_at;
         if self.b.num_lines().saturating_sub(issued) > OVERLAPPED_LINES && self.is_in_loop() {
-            // Keeps the work before this place before it: ptxas likes to mix a wait's surroundings, and would let a
-            // product finish before the work that was meant to go on meanwhile.
-            self.end_block();
+            // Without the end of a block ptxas moves work that overlaps the MMA below the wait.
+            self.split_basic_block();
         }
-        if std::mem::take(&mut self.sync.mmas.turn) {
-            self.await_turn();
+        if std::mem::take(&mut self.sync.mmas.sunk_order_wait) {
+            self.order_wait();
         }
-        self.land_here(younger, false);
+        self.wait_mmas_here(pending, false);
     }
 
-    /// The same, wherever ptxas puts what comes before. `keeps`: their stages come back later.
-    pub fn land_here(&mut self, younger: usize, keeps: bool) {
-        let Some(landed) = self.sync.mmas.landed_by(younger) else { return };
-        let place = self.sync.mmas.running[landed - 1].place;
-        // A wait is the affair of the product that it is for.
+    /// Waits without splitting the basic block. `defers`: the stages are released later.
+    pub fn wait_mmas_here(&mut self, pending: usize, defers: bool) {
+        let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
+        let place = self.sync.mmas.in_flight[completed - 1].loc;
+        // The wait has the source location of its MMA.
         let before = self.b.come_from(place);
-        MmaPlan::wait(&mut self.b, younger as u32);
-        let landed: Vec<Flight> = self.sync.mmas.running.drain(..landed).collect();
-        for flight in landed {
-            match keeps {
-                true => self.sync.mmas.kept.extend(flight.releases),
-                false => self.give_back(&flight.releases, None),
+        MmaPlan::wait(&mut self.b, pending as u32);
+        let completed: Vec<InFlightMma> = self.sync.mmas.in_flight.drain(..completed).collect();
+        for mma in completed {
+            match defers {
+                true => self.sync.mmas.deferred_releases.extend(mma.releases),
+                false => self.release_stages(&mma.releases, None),
             }
         }
         self.b.come_from(before);
     }
 
-    /// Waits for whatever products may run, also those that an earlier iteration issued.
-    pub fn land_all(&mut self) {
-        let before = self.b.come_from(self.sync.mmas.running.last().map_or(0, |flight| flight.place));
+    /// Waits for all MMAs, including those of an earlier iteration.
+    pub fn wait_all_mmas(&mut self) {
+        let before = self.b.come_from(self.sync.mmas.in_flight.last().map_or(0, |mma| mma.loc));
         MmaPlan::wait(&mut self.b, 0);
         self.b.come_from(before);
-        for flight in std::mem::take(&mut self.sync.mmas.running) {
-            self.give_back(&flight.releases, None);
+        for mma in std::mem::take(&mut self.sync.mmas.in_flight) {
+            self.release_stages(&mma.releases, None);
         }
     }
 
-    /// Tells the producer that these stages may be filled again: not before a value is computed, if one is given.
-    pub fn give_back(&mut self, releases: &[Release], behind: Option<Value>) {
-        let computed = behind.and_then(|value| self.has_computed(value));
-        let Some(rings) = &self.sync.pipelines else { return };
-        let (Some(leader), peer) = (rings.leader, rings.peer.zip(rings.far_leader)) else { return };
+    /// Arrives on the empty barriers of stages: not before the value `after` is computed, if there
+    /// is one.
+    pub fn release_stages(&mut self, releases: &[StageRelease], after: Option<Value>) {
+        let computed = after.and_then(|value| self.opaque_true_after(value));
+        let Some(pipelines) = &self.sync.pipelines else { return };
+        let (Some(leader), peer) = (pipelines.warp_leader, pipelines.peer_rank.zip(pipelines.remote_leader)) else {
+            return;
+        };
         let mut now = |teller: Reg| computed.map_or(teller, |computed| self.b.and(Ty::Pred, teller, computed).reg());
         let (leader, peer) = (now(leader), peer.map(|(peer, far_leader)| (peer, now(far_leader))));
         for &release in releases {
-            let (barrier, paired, there) = match release {
-                Release::Stage(barrier, paired) => (barrier, paired, None),
-                Release::Carried(barrier, paired) => (barrier, paired, Some(self.b.setp(Cmp::Ne, Ty::U32, barrier, 0))),
+            let (barrier, there) = match release.barrier {
+                ReleaseBarrier::Now(barrier) => (barrier, None),
+                ReleaseBarrier::Carried(barrier) => (barrier, Some(self.b.setp(Cmp::Ne, Ty::U32, barrier, 0))),
             };
             let arrive = |b: &mut Builder, leader: Reg, bar: Reg, remote: bool| {
                 let arrives = there.map_or(leader, |there| b.and(Ty::Pred, there, leader).reg());
                 b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY), remote));
             };
             arrive(&mut self.b, leader, barrier, false);
-            if let Some((peer, far_leader)) = peer.filter(|_| paired) {
+            if let Some((peer, far_leader)) = peer.filter(|_| release.cluster) {
                 let far = self.b.mapa(barrier, peer).reg();
                 arrive(&mut self.b, far_leader, far, true);
             }
         }
     }
 
-    /// A predicate that always holds. As far as ptxas knows, it depends on this value, so that it is computed before.
-    pub fn has_computed(&mut self, value: Value) -> Option<Reg> {
-        let never = self.sync.never()?;
+    /// Returns a predicate that is always true. ptxas cannot prove it, so the value is computed
+    /// before its uses.
+    pub fn opaque_true_after(&mut self, value: Value) -> Option<Reg> {
+        let never = self.sync.opaque_false()?;
         let slots = self.values.tiles[value.index()].as_ref()?.slots.clone();
         let mut missing: Option<Reg> = None;
         for slot in slots.iter() {

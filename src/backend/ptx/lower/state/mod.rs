@@ -1,11 +1,12 @@
 //! State of the lowering of one kernel, and the operations on it that all lowering functions share.
 //!
 //! * Input: the schedule, its sub-steps, values of earlier steps.
-//! * Output: operands of values in the layouts that users ask for; instructions that wait, convert and synchronize.
-//! * Order: `core`, `values` and `sync_state` are data. `pipeline`, `order_barrier` and `mma_queue` wait for asynchronous
-//!   operations. `sub_steps` executes barriers and allocates scratch buffers. `thread_index`, `convert_layout`, `elementwise` and
-//!   `materialize` compute values.
-//! * The folder knows no op but those that are rematerialized.
+//! * Output: operands of values in the layouts of their users; waits, conversions and barriers.
+//! * Order: `core`, `values` and `sync_state` are data. `pipeline`, `order_barrier` and `mma_queue`
+//!   wait for asynchronous operations. `sub_steps` executes barriers and provides scratch buffers.
+//!   `thread_index`, `convert_layout`, `elementwise` and `materialize` compute values.
+//! * The folder knows no op but those that are rematerialized. It calls other folders only by
+//!   `Dispatch`.
 
 pub mod convert_layout;
 pub mod core;

@@ -1,117 +1,125 @@
-//! Groups of warps that issue products, or work, in turn.
+//! Order barriers: consumer groups enter a critical section one after another (CUTLASS
+//! `OrderedSequenceBarrier`).
 //!
-//! Each of the groups has a barrier. It waits there before it issues products or works, and behind that it arrives at the next one's, the last
-//! group at the first one's. At its begin the last group arrives at the first one's barrier, and at its end the first one waits for the last
-//! turn of the last one: once a program, not once a loop. Behind a loop the last group may be ahead: if it arrived
-//! again, before the first one has waited for what it arrived for last, two of its arrivals would be taken for one of both groups.
+//! Group i waits on named barrier i and, when it leaves the section, arrives on barrier (i + 1) mod
+//! n.
+//! * Prologue, once per kernel: group n − 1 arrives on barrier 0, so that group 0 can enter.
+//! * Epilogue, once per kernel: group 0 waits on barrier 0, which consumes the last arrival.
 //!
-//! Groups are four warps each, of two that have a tile together, or bands of rows.
+//! Both are per kernel and not per loop: between two loops group n − 1 can be one section ahead. A
+//! second arrival of it before group 0 has waited would complete the barrier without group 0.
+//!
+//! A group is four warps of a tile that two groups share, or the warps of a data partition.
 
 use super::core::Lowering;
-use super::sync_state::KnownTurns;
+use super::sync_state::OrderBarrier;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::schedule::{ORDERED_GROUPS, WarpRole};
 use crate::ir::Value;
 
-/// The exponential that the end of a turn stands behind, of all of a thread: ptxas puts those behind it, and sums of them, before the barrier, too.
+/// Position of the exponential, of all exponentials of a thread, on which the arrival depends.
+///
+/// ptxas places later exponentials, and their sums, before the barrier, too.
 const LATE: (usize, usize) = (11, 16);
 
 impl Lowering<'_> {
-    /// Where the program of the consumers begins: the first group has the first turn.
-    pub fn start_turns(&mut self) {
+    /// Arrives on the barrier of group 0, once per kernel, and computes the barrier numbers.
+    pub fn init_order(&mut self) {
         if !self.schedule.has_order_barriers() {
             return;
         }
-        let last = self.is_group(self.groups() - 1);
-        let threads = self.threads_of_turns();
+        let last = self.is_group(self.num_order_groups() - 1);
+        let threads = self.threads_of_order();
         self.b.guarded(last, false, |b| b.bar_arrive(NamedBarrier::Order(0).id(), threads));
         if self.info.data_partitions > 1 || self.schedule.orders_exp() {
-            let group = self.group();
+            let group = self.order_group();
             let own = self.b.add(Ty::U32, group, NamedBarrier::Order(0).id());
             let next = self.b.add(Ty::U32, group, NamedBarrier::Order(1).id());
             let next = self.b.select(RegClass::B32, last, NamedBarrier::Order(0).id(), next);
             let [own, next] = [own, next].map(|barrier| self.b.reg(barrier, RegClass::B32));
-            self.sync.order = Some(KnownTurns { own, next });
+            self.sync.order = Some(OrderBarrier { own, next });
         }
     }
 
-    /// Where it ends: the last turn was the last group's.
-    pub fn stop_turns(&mut self) {
+    /// Waits for the last arrival, once per kernel.
+    pub fn drain_order(&mut self) {
         if self.sync.role == WarpRole::Consumer && self.schedule.has_order_barriers() {
             let first = self.is_group(0);
-            let threads = self.threads_of_turns();
+            let threads = self.threads_of_order();
             self.b.guarded(first, false, |b| b.bar_sync(NamedBarrier::Order(0).id(), Some(threads)));
         }
     }
 
-    /// Waits for the turn of this group.
-    pub fn await_turn(&mut self) {
+    /// Waits until this group may enter the critical section.
+    pub fn order_wait(&mut self) {
         let own = match self.sync.order {
-            Some(turns) => turns.own.into(),
+            Some(order) => order.own.into(),
             None => {
-                let group = self.group();
+                let group = self.order_group();
                 self.b.add(Ty::U32, group, NamedBarrier::Order(0).id())
             }
         };
-        let threads = self.threads_of_turns();
+        let threads = self.threads_of_order();
         self.b.bar_sync(own, Some(threads));
     }
 
-    /// The next group has its turn.
-    pub fn end_turn(&mut self) {
-        let next = self.next_turn();
-        let threads = self.threads_of_turns();
+    /// Arrives on the barrier of the next group.
+    pub fn order_arrive(&mut self) {
+        let next = self.next_order_barrier();
+        let threads = self.threads_of_order();
         self.b.bar_arrive(next, threads);
     }
 
-    /// The same, when these exponentials have been computed. None of them has its sign set (nor has what is no number: of instructions
-    /// for 32 bits that is 0x7fffffff), which ptxas does not know: to it the barrier depends on one of them, so that it stands behind them.
-    pub fn end_turn_behind(&mut self, exponentials: Value) {
+    /// Arrives on the barrier of the next group after these exponentials are computed.
+    ///
+    /// ptxas cannot prove that the sign of an exponential is 0 (also of a NaN, which is
+    /// 0x7fffffff), so the barrier number depends on one of them.
+    pub fn order_arrive_after(&mut self, exponentials: Value) {
         let slots = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
         let slot = slots.as_ref().and_then(|slots| slots.get(slots.len() * LATE.0 / LATE.1));
-        let next = self.next_turn();
-        let behind = match slot {
+        let next = self.next_order_barrier();
+        let after = match slot {
             Some(&Operand::Reg(slot)) => {
                 let sign = self.b.shr(Ty::U32, slot.as_class(RegClass::B32), 31);
                 self.b.add(Ty::U32, sign, next)
             }
             _ => next,
         };
-        let threads = self.threads_of_turns();
-        self.b.bar_arrive(behind, threads);
+        let threads = self.threads_of_order();
+        self.b.bar_arrive(after, threads);
     }
 
-    /// The barrier of the group that has the next turn.
-    fn next_turn(&mut self) -> Operand {
+    /// Returns the barrier of the next group.
+    fn next_order_barrier(&mut self) -> Operand {
         match self.sync.order {
-            Some(turns) => turns.next.into(),
+            Some(order) => order.next.into(),
             None => {
-                let group = self.group();
+                let group = self.order_group();
                 self.b.sub(Ty::U32, NamedBarrier::Order(1).id(), group)
             }
         }
     }
 
-    fn groups(&self) -> u32 {
+    fn num_order_groups(&self) -> u32 {
         if self.info.data_partitions > 1 { self.info.data_partitions } else { ORDERED_GROUPS }
     }
 
-    /// Threads at a barrier: those of two groups.
-    fn threads_of_turns(&self) -> u32 {
+    /// Returns the threads of a barrier: those of two groups.
+    fn threads_of_order(&self) -> u32 {
         let each = if self.info.data_partitions > 1 { self.info.inference.num_warps as u32 } else { WARP_GROUP_WARPS };
         2 * each * WARP_SIZE
     }
 
     fn is_group(&mut self, which: u32) -> Reg {
-        let group = self.group();
+        let group = self.order_group();
         self.b.setp(Cmp::Eq, Ty::U32, group, which)
     }
 
-    /// The group of this thread: only consumers have turns, and they know it.
-    fn group(&self) -> Operand {
-        let band = self.sync.pipelines.as_ref().and_then(|rings| rings.band);
-        band.or(self.sync.known_group()).expect("the group of a consumer").into()
+    /// Returns the group of this thread. Only consumers have one.
+    fn order_group(&self) -> Operand {
+        let band = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.data_partition);
+        band.or(self.sync.warp_group()).expect("the group of a consumer").into()
     }
 }

@@ -1,69 +1,68 @@
-//! Rings: stages of shared memory between the producer, which fills them, and the consumers.
+//! Pipeline state: addresses and phases of the stages of TMA pipelines (CUTLASS `PipelineState`).
 //!
-//! A stage has two barriers. *full* completes when the bytes that the producer announced have arrived;
-//! *empty* when every consumer warp has said that its products are done with the stage. Both sides go round
-//! in program order and count for themselves: a stage index, and a parity that flips with each round.
-//!
-//! How stages are given back stands in `release`.
+//! Each stage has two mbarriers. The full barrier completes when the announced bytes have arrived.
+//! The empty barrier completes when all consumer warps have released the stage. Producer and
+//! consumers advance in program order, each with its own stage index and phase; the phase flips
+//! when the index wraps.
 
 use std::rc::Rc;
 
 use super::core::Lowering;
-use super::sync_state::{BARRIER_BYTES, EMPTY, Held, Position, Seen};
+use super::sync_state::{AcquiredStage, BARRIER_BYTES, EMPTY, PipelineState, TryWaitState};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::schedule::PipelineDesc;
 
 impl Lowering<'_> {
-    /// What is known of the loads of a channel, for people.
+    /// Adds remarks about the loads of a channel.
     pub fn remark_channel(&mut self, channel: usize) {
-        let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("rings").roles);
+        let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("pipelines").warp_spec);
         let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
         for load in &roles.channels[channel].loads {
-            let blocks = self.sync.sharing_blocks(load.load);
+            let blocks = self.sync.multicast_blocks(load.load);
             let way = DataPath::TmaPipelined { boxes: load.boxes.len() as u32, stages, multicast: blocks };
             self.report.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
         }
     }
 
-    /// Addresses of the present stage of a ring, full barrier first.
-    pub fn places_of(&mut self, which: usize) -> (Operand, Operand) {
-        let rings = self.sync.pipelines.as_ref().expect("rings");
-        let (ring, index) = (rings.rings[which], rings.positions[which].index);
-        let PipelineDesc { num_stages: stages, stage_bytes, .. } = rings.roles.pipelines[which];
-        let known = rings.known.map(|known| known.base);
+    /// Returns the addresses of the current stage: full barrier, then data.
+    pub fn stage_addresses(&mut self, which: usize) -> (Operand, Operand) {
+        let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
+        let (pipeline, index) = (pipelines.buffers[which], pipelines.states[which].index);
+        let PipelineDesc { num_stages: stages, stage_bytes, .. } = pipelines.warp_spec.pipelines[which];
+        let uniform = pipelines.uniform.map(|uniform| uniform.smem_base);
         let b = &mut self.b;
-        let base = known.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
+        let base = uniform.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
         if stages == 1 {
-            return (b.add(Ty::U32, base, ring.barriers), b.add(Ty::U32, base, ring.slab.offset));
+            return (b.add(Ty::U32, base, pipeline.barriers), b.add(Ty::U32, base, pipeline.smem.offset));
         }
         let barrier = b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
-        let barrier = b.add(Ty::U32, barrier, ring.barriers);
+        let barrier = b.add(Ty::U32, barrier, pipeline.barriers);
         let stage = b.mad(Ty::U32, index, i64::from(stage_bytes), base);
-        (barrier, b.add(Ty::U32, stage, ring.slab.offset))
+        (barrier, b.add(Ty::U32, stage, pipeline.smem.offset))
     }
 
-    /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full; then the ring
-    /// moves on.
-    pub fn next_stage_of(&mut self, channel: usize) -> (Operand, Operand, Operand) {
-        let rings = self.sync.pipelines.as_ref().expect("rings");
-        let which = rings.roles.channels[channel].pipeline;
-        let (parity, seen) = (rings.positions[which].parity, rings.seen[channel]);
+    /// Returns the addresses of the current stage and its phase, then advances the pipeline.
+    pub fn take_stage(&mut self, channel: usize) -> (Operand, Operand, Operand) {
+        let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
+        let which = pipelines.warp_spec.channels[channel].pipeline;
+        let (parity, state) = (pipelines.states[which].phase, pipelines.try_wait[channel]);
         let now = self.b.copy(parity, RegClass::B32).into();
-        if let Some(Seen { barrier, stage, .. }) = seen {
-            // Who looks ahead moves on.
+        if let Some(TryWaitState { full_barrier: barrier, smem: stage, .. }) = state {
+            // A loop with try-waits advances there.
             let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32).into());
             return (barrier, stage, now);
         }
-        let (barrier, stage) = self.places_of(which);
-        self.move_on(which);
+        let (barrier, stage) = self.stage_addresses(which);
+        self.advance(which);
         (barrier, stage, now)
     }
 
-    /// Goes to the next stage of a ring.
-    pub fn move_on(&mut self, which: usize) {
-        let rings = self.sync.pipelines.as_ref().expect("rings");
-        let (Position { index, parity }, stages) = (rings.positions[which], rings.roles.pipelines[which].num_stages);
+    /// Advances to the next stage.
+    pub fn advance(&mut self, which: usize) {
+        let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
+        let (PipelineState { index, phase: parity }, stages) =
+            (pipelines.states[which], pipelines.warp_spec.pipelines[which].num_stages);
         let b = &mut self.b;
         if stages == 1 {
             let flipped = b.xor(Ty::B32, parity, 1u32);
@@ -78,21 +77,21 @@ impl Lowering<'_> {
         b.mov_to(parity, turned);
     }
 
-    /// Addresses of the present stage of a channel, full barrier first, and the parity that it has when it is full, for who is about to take
-    /// it, or has taken the one before it (`moves_on`).
-    pub fn coming(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
-        let which = self.sync.pipelines.as_ref().expect("rings").roles.channels[channel].pipeline;
+    /// Returns the addresses and the phase of the next stage to acquire. `moves_on`: the previous
+    /// stage is acquired, so the pipeline advances first.
+    pub fn next_stage_addresses(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
+        let which = self.sync.pipelines.as_ref().expect("pipelines").warp_spec.channels[channel].pipeline;
         if moves_on {
-            self.move_on(which);
+            self.advance(which);
         }
-        let (barrier, stage) = self.places_of(which);
-        (barrier, stage, self.sync.pipelines.as_ref().expect("rings").positions[which].parity)
+        let (barrier, stage) = self.stage_addresses(which);
+        (barrier, stage, self.sync.pipelines.as_ref().expect("pipelines").states[which].phase)
     }
 
-    /// Goes past so many stages of a ring, fewer than two rounds.
-    pub fn skip_stages(&mut self, ring: usize, count: Operand) {
-        let stages = self.sync.stages_of_ring(ring);
-        let Position { index, parity } = self.sync.pipelines.as_ref().expect("rings").positions[ring];
+    /// Advances by `count` stages, less than two rounds of the pipeline.
+    pub fn skip_stages(&mut self, pipeline: usize, count: Operand) {
+        let stages = self.sync.num_stages(pipeline);
+        let PipelineState { index, phase: parity } = self.sync.pipelines.as_ref().expect("pipelines").states[pipeline];
         let all = self.b.add(Ty::U32, index, count);
         let rounds = self.b.div(Ty::U32, all, stages);
         let whole = self.b.mul(Ty::U32, rounds, stages);
@@ -103,9 +102,9 @@ impl Lowering<'_> {
         self.b.mov_to(parity, turned);
     }
 
-    /// Waits for the next stage to be free; its full barrier and its address.
-    pub fn free_stage(&mut self, channel: usize) -> (Addr, Reg) {
-        let (barrier, stage, parity) = self.next_stage_of(channel);
+    /// Waits for an empty stage. Returns the address of its full barrier and of its data.
+    pub fn producer_acquire(&mut self, channel: usize) -> (Addr, Reg) {
+        let (barrier, stage, parity) = self.take_stage(channel);
         let barrier = Addr::new(self.b.reg(barrier, RegClass::B32), 0);
         let stage = self.b.reg(stage, RegClass::B32);
         let before = self.b.xor(Ty::B32, parity, 1u32);
@@ -113,18 +112,18 @@ impl Lowering<'_> {
         (barrier, stage)
     }
 
-    /// The consumers learn where the next tiles of a channel will be.
-    pub fn acquire(&mut self, channel: usize) {
+    /// Acquires the next stage of a channel for the consumers, without a wait.
+    pub fn consumer_advance(&mut self, channel: usize) {
         self.remark_channel(channel);
-        let (barrier, stage, parity) = self.next_stage_of(channel);
+        let (barrier, stage, parity) = self.take_stage(channel);
         let barrier = self.b.reg(barrier, RegClass::B32);
         let awaited = Some(self.b.reg(parity, RegClass::B32));
-        let rings = self.sync.pipelines.as_mut().expect("rings");
-        let this = &rings.roles.channels[channel];
-        rings.held[channel] = Some(Held { barrier, stage, awaited });
+        let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
+        let this = &pipelines.warp_spec.channels[channel];
+        pipelines.acquired[channel] = Some(AcquiredStage { full_barrier: barrier, smem: stage, parity: awaited });
         for load in &this.loads {
             let address = self.b.add(Ty::U32, stage, load.smem_offset);
-            let address = match rings.band {
+            let address = match pipelines.data_partition {
                 Some(band) if load.partitions > 1 => {
                     self.b.mad(Ty::U32, band, i64::from(load.bytes / load.partitions), address)
                 }
@@ -135,20 +134,20 @@ impl Lowering<'_> {
     }
 
     /// Waits until the tiles of a channel have arrived.
-    pub fn await_channel(&mut self, channel: usize) {
-        let Some(rings) = self.sync.pipelines.as_mut() else { return };
-        let Some(held) = rings.held[channel].as_mut() else { return };
-        let Some(parity) = held.awaited.take() else { return };
-        let barrier = Addr::new(held.barrier, 0);
-        match rings.seen[channel] {
-            Some(seen) => self.b.mbarrier_wait_unless(seen.arrived, &barrier, parity),
+    pub fn consumer_wait(&mut self, channel: usize) {
+        let Some(pipelines) = self.sync.pipelines.as_mut() else { return };
+        let Some(acquired) = pipelines.acquired[channel].as_mut() else { return };
+        let Some(parity) = acquired.parity.take() else { return };
+        let barrier = Addr::new(acquired.full_barrier, 0);
+        match pipelines.try_wait[channel] {
+            Some(state) => self.b.mbarrier_wait_unless(state.is_full, &barrier, parity),
             None => self.b.mbarrier_wait(&barrier, parity),
         }
     }
 
-    /// Ends a block of code: ptxas does not know that the branch is never taken.
-    pub fn end_block(&mut self) {
-        if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|rings| rings.aside) {
+    /// Ends a basic block by a branch that is never taken. ptxas cannot prove it.
+    pub fn split_basic_block(&mut self) {
+        if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.opaque_branch) {
             self.b.bra_if(never, false, aside, true);
         }
     }

@@ -1,11 +1,11 @@
-//! What a step does within, as the schedule says: where its threads meet, where its buffers lie, how tiles come to other layouts.
+//! Emits sub-steps: barriers, scratch buffers and conversions, in the order of the schedule.
 //!
-//! The step asks for each of them when it comes to it. What it asks for and what the schedule has next are the same, or one of
-//! both is wrong.
+//! A lowering function requests each sub-step where it needs it. If the request differs from the
+//! next sub-step of the schedule, the lowering fails with [`SCHEDULE_MISMATCH`].
 
 use std::rc::Rc;
 
-use super::core::OTHERWISE;
+use super::core::SCHEDULE_MISMATCH;
 use super::core::{Lowered, Lowering};
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
@@ -15,86 +15,86 @@ use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// All threads meet, here.
-    pub fn meet(&mut self) -> Lowered {
+    /// Emits the next barrier of the schedule.
+    pub fn barrier(&mut self) -> Lowered {
         while let Some(within) = self.smem.sub_steps.pop_front() {
             match within {
-                SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronise(within)?,
-                SubStep::Barrier { .. } => return self.synchronise(within),
+                SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronize(within)?,
+                SubStep::Barrier { .. } => return self.synchronize(within),
                 _ => break,
             }
         }
-        Err(OTHERWISE.to_owned())
+        Err(SCHEDULE_MISMATCH.to_owned())
     }
 
-    /// Waits for the copy engine, if that has to be here.
-    pub fn drain(&mut self) -> Lowered {
+    /// Emits the waits for TMA stores that the schedule has here.
+    pub fn tma_store_wait(&mut self) -> Lowered {
         while let Some(within) = self.smem.next_if(|within| matches!(within, SubStep::TmaStoreWait { .. })) {
-            self.synchronise(within)?;
+            self.synchronize(within)?;
         }
         Ok(())
     }
 
-    /// A buffer that is written next, behind a meeting where there is one.
-    pub fn begin_write(&mut self) -> Lowered<Buffer> {
-        match self.behind_meetings()? {
-            Some(SubStep::SmemWrite(buffer)) => Ok(self.of_team(buffer)),
+    /// Returns the next buffer to write, after the barrier if there is one.
+    pub fn smem_write(&mut self) -> Lowered<Buffer> {
+        match self.next_after_barriers()? {
+            Some(SubStep::SmemWrite(buffer)) => Ok(self.of_group(buffer)),
             Some(SubStep::SmemOverflow { bytes, of }) => {
                 Err(format!("{bytes} bytes of shared memory are needed, and {of} are free: use smaller tiles"))
             }
-            _ => Err(OTHERWISE.to_owned()),
+            _ => Err(SCHEDULE_MISMATCH.to_owned()),
         }
     }
 
-    /// A buffer that is read next.
-    pub fn begin_read(&mut self) -> Lowered<Buffer> {
-        match self.behind_meetings()? {
-            Some(SubStep::SmemRead(buffer)) => Ok(self.of_team(buffer)),
-            _ => Err(OTHERWISE.to_owned()),
+    /// Returns the next buffer to read.
+    pub fn smem_read(&mut self) -> Lowered<Buffer> {
+        match self.next_after_barriers()? {
+            Some(SubStep::SmemRead(buffer)) => Ok(self.of_group(buffer)),
+            _ => Err(SCHEDULE_MISMATCH.to_owned()),
         }
     }
 
-    /// An access begins: behind a meeting, if other threads of the block may still be at work on the same elements.
-    pub fn order(&mut self, id: OpId) -> Lowered {
+    /// Emits the barrier before an access, if other threads may still access the same elements.
+    pub fn global_access(&mut self, id: OpId) -> Lowered {
         let next = self.smem.sub_steps.iter().find(|within| !within.synchronizes());
         if next == Some(&SubStep::GlobalAccess(id)) {
-            self.behind_meetings()?;
+            self.next_after_barriers()?;
         }
         Ok(())
     }
 
-    /// How a value comes to a layout.
-    pub fn change_of(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<ConversionPlan>> {
+    /// Returns the plan of a layout conversion.
+    pub fn conversion_plan(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<ConversionPlan>> {
         match self.smem.sub_steps.pop_front() {
             Some(SubStep::ConvertLayout(ConvertLayout { value: brought, to, plan, .. }))
                 if brought == value && self.schedule.layout(to).is_same(wanted) =>
             {
                 Ok(Rc::clone(&self.schedule.conversions[plan as usize]))
             }
-            _ => Err(OTHERWISE.to_owned()),
+            _ => Err(SCHEDULE_MISMATCH.to_owned()),
         }
     }
 
-    /// Goes on behind what comes first of waits and meetings: to what is next.
-    fn behind_meetings(&mut self) -> Lowered<Option<SubStep>> {
+    /// Emits waits and barriers, and returns the sub-step after them.
+    fn next_after_barriers(&mut self) -> Lowered<Option<SubStep>> {
         while let Some(within) = self.smem.next_if(|within| within.synchronizes()) {
-            self.synchronise(within)?;
+            self.synchronize(within)?;
         }
         Ok(self.smem.sub_steps.pop_front())
     }
 
-    fn synchronise(&mut self, within: SubStep) -> Lowered {
+    fn synchronize(&mut self, within: SubStep) -> Lowered {
         match within {
-            SubStep::MmaWaitAll => self.land_to_meet(),
+            SubStep::MmaWaitAll => self.wait_before_barrier(),
             SubStep::TmaStoreWait { complete: written } => self.b.bulk_wait(0, !written),
-            _ if self.sync.mmas.is_flying() => return Err(OTHERWISE.to_owned()),
-            _ => self.barrier(),
+            _ if self.sync.mmas.is_any_in_flight() => return Err(SCHEDULE_MISMATCH.to_owned()),
+            _ => self.emit_barrier(),
         }
         Ok(())
     }
 
-    /// A barrier over the threads of the agent.
-    pub fn barrier(&mut self) {
+    /// Emits a barrier of the threads of the partition.
+    pub fn emit_barrier(&mut self) {
         match self.sync.role {
             WarpRole::Consumer => {
                 let consumers = self.info.inference.num_warps as u32 * WARP_SIZE;
@@ -104,8 +104,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where a buffer is of the team that is lowered.
-    fn of_team(&self, buffer: Buffer) -> Buffer {
+    /// Returns the range of a buffer in the consumer group.
+    fn of_group(&self, buffer: Buffer) -> Buffer {
         Buffer { offset: buffer.offset + self.sync.group.index * self.schedule.smem_bytes_per_group, ..buffer }
     }
 }

@@ -1,4 +1,4 @@
-//! State of asynchronous operations: pipelines, MMAs in flight, order barriers.
+//! State of asynchronous operations: TMA pipelines, MMAs in flight, order barriers, the peer block.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -16,15 +16,15 @@ pub struct SyncState {
     /// Role of the partition.
     pub role: WarpRole,
     /// The TMA pipelines of a kernel with warp specialization.
-    pub pipelines: Option<Rings>,
+    pub pipelines: Option<PipelineStates>,
     /// MMAs in flight, and waits for them.
-    pub mmas: Flights,
+    pub mmas: MmaQueue,
     /// The ping-pong group that is lowered.
-    pub group: Team,
+    pub group: PingPongGroup,
     /// Named barriers of the consumer group, if they are in registers.
-    pub order: Option<KnownTurns>,
+    pub order: Option<OrderBarrier>,
     /// The other tile block of the cluster.
-    pub peer: Peer,
+    pub peer: ClusterPeer,
 }
 
 impl SyncState {
@@ -33,273 +33,287 @@ impl SyncState {
         SyncState {
             role: WarpRole::All,
             pipelines: None,
-            mmas: Flights::default(),
-            group: Team::default(),
+            mmas: MmaQueue::default(),
+            group: PingPongGroup::default(),
             order: None,
-            peer: Peer::default(),
+            peer: ClusterPeer::default(),
         }
     }
 
-    /// Is this load the producer's?
-    pub fn is_streamed(&self, id: OpId) -> bool {
-        self.pipelines.as_ref().is_some_and(|rings| rings.roles.operand_channel.contains_key(&id))
+    /// Returns true if the producer loads the tile of this op.
+    pub fn is_pipeline_load(&self, id: OpId) -> bool {
+        self.pipelines.as_ref().is_some_and(|pipelines| pipelines.warp_spec.operand_channel.contains_key(&id))
     }
 
-    /// Does the role that is lowered need this carried value or result of a region op?
-    pub fn role_needs(&self, value: Value) -> bool {
+    /// Returns true if the partition needs a carried value or a result of a region op.
+    pub fn is_live_in_partition(&self, value: Value) -> bool {
         match &self.pipelines {
-            Some(rings) if self.role == WarpRole::Producer => rings.roles.producer_live.contains(&value),
+            Some(pipelines) if self.role == WarpRole::Producer => pipelines.warp_spec.producer_live.contains(&value),
             _ => true,
         }
     }
 
-    /// Stages of a ring.
-    pub fn stages_of_ring(&self, ring: usize) -> u32 {
-        self.pipelines.as_ref().map_or(1, |rings| rings.roles.pipelines[ring].num_stages)
+    /// Returns the number of stages of a pipeline.
+    pub fn num_stages(&self, pipeline: usize) -> u32 {
+        self.pipelines.as_ref().map_or(1, |pipelines| pipelines.warp_spec.pipelines[pipeline].num_stages)
     }
 
-    /// One thread of each warp, beside a producer.
-    pub fn leader(&self) -> Option<Reg> {
-        self.pipelines.as_ref().and_then(|rings| rings.leader)
+    /// Returns the predicate of one thread of each consumer warp.
+    pub fn warp_leader(&self) -> Option<Reg> {
+        self.pipelines.as_ref().and_then(|pipelines| pipelines.warp_leader)
     }
 
-    /// Where the stage of a channel begins that is held.
-    pub fn stage_of(&self, channel: u32) -> Option<Operand> {
-        self.pipelines.as_ref()?.held.get(channel as usize)?.map(|held| held.stage)
+    /// Returns the address of the acquired stage of a channel.
+    pub fn acquired_smem(&self, channel: u32) -> Option<Operand> {
+        self.pipelines.as_ref()?.acquired.get(channel as usize)?.map(|acquired| acquired.smem)
     }
 
-    /// A predicate that never holds, which ptxas does not know.
-    pub fn never(&self) -> Option<Reg> {
-        self.pipelines.as_ref()?.aside.map(|(never, _)| never)
+    /// Returns a predicate that is never true. ptxas cannot prove it.
+    pub fn opaque_false(&self) -> Option<Reg> {
+        self.pipelines.as_ref()?.opaque_branch.map(|(never, _)| never)
     }
 
-    /// The channel of a load whose tile has not been waited for.
-    pub fn unawaited(&self, load: OpId) -> Option<usize> {
-        let rings = self.pipelines.as_ref()?;
-        let channel = *rings.roles.operand_channel.get(&load)?;
-        rings.held[channel]?.awaited.map(|_| channel)
+    /// Returns the channel of a load whose stage is not waited for yet.
+    pub fn unwaited(&self, load: OpId) -> Option<usize> {
+        let pipelines = self.pipelines.as_ref()?;
+        let channel = *pipelines.warp_spec.operand_channel.get(&load)?;
+        pipelines.acquired[channel]?.parity.map(|_| channel)
     }
 
-    pub fn pairs(&self) -> Option<&ClusterMulticast> {
-        self.pipelines.as_ref().and_then(|rings| rings.roles.multicast.as_ref())
+    /// Returns the multicast plan of a kernel with clusters.
+    pub fn multicast(&self) -> Option<&ClusterMulticast> {
+        self.pipelines.as_ref().and_then(|pipelines| pipelines.warp_spec.multicast.as_ref())
     }
 
-    /// Tile blocks of a cluster.
-    pub fn cluster(&self) -> u32 {
-        if self.pairs().is_some() { CLUSTER_SIZE } else { 1 }
+    /// Returns the number of tile blocks of a cluster.
+    pub fn cluster_size(&self) -> u32 {
+        if self.multicast().is_some() { CLUSTER_SIZE } else { 1 }
     }
 
-    /// Blocks of the pair that may share the tile of this load.
-    pub fn sharing_blocks(&self, load: OpId) -> u32 {
-        if self.pairs().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
+    /// Returns the number of blocks that may share the tile of a load.
+    pub fn multicast_blocks(&self, load: OpId) -> u32 {
+        if self.multicast().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
     }
 
-    /// The stages that are held of these channels, to be given back.
-    pub fn releases_of(&mut self, channels: &[u32]) -> Vec<Release> {
-        let Some(rings) = self.pipelines.as_mut() else { return Vec::new() };
-        let Rings { roles, held, .. } = rings;
+    /// Returns the releases of the acquired stages of these channels, which are no longer acquired.
+    pub fn take_releases(&mut self, channels: &[u32]) -> Vec<StageRelease> {
+        let Some(pipelines) = self.pipelines.as_mut() else { return Vec::new() };
+        let PipelineStates { warp_spec: roles, acquired, .. } = pipelines;
         let release = |&channel: &u32| {
-            let held = held[channel as usize].take()?;
-            let paired = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
-            Some(Release::Stage(held.barrier, paired))
+            let acquired = acquired[channel as usize].take()?;
+            let clustered = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
+            Some(StageRelease { barrier: ReleaseBarrier::Now(acquired.full_barrier), cluster: clustered })
         };
         channels.iter().filter_map(release).collect()
     }
 
-    /// Has the ring of a channel stages that a pair of tile blocks fills together?
-    pub fn is_paired(&self, channel: u32) -> bool {
-        let roles = self.pipelines.as_ref().map(|rings| &rings.roles);
+    /// Returns true if both blocks of a cluster fill the stages of a channel.
+    pub fn is_clustered(&self, channel: u32) -> bool {
+        let roles = self.pipelines.as_ref().map(|pipelines| &pipelines.warp_spec);
         roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
     }
 
-    pub fn known(&self) -> Option<Known> {
-        self.pipelines.as_ref().and_then(|rings| rings.known)
+    /// Returns the warp-uniform values of consumers.
+    pub fn warp_uniform(&self) -> Option<WarpUniform> {
+        self.pipelines.as_ref().and_then(|pipelines| pipelines.uniform)
     }
 
-    /// The number of a warp's group of four, where that is known from the start.
-    pub fn known_group(&self) -> Option<Reg> {
-        self.known().map(|known| known.group)
+    /// Returns the number of the warp group, if it is in a register.
+    pub fn warp_group(&self) -> Option<Reg> {
+        self.warp_uniform().map(|uniform| uniform.warp_group)
     }
 
-    /// A zero of 64 bits that ptxas takes for another number in each lane.
-    pub fn known_nothing(&self) -> Option<Reg> {
-        self.known().and_then(|known| known.nothing)
-    }
-}
-
-impl Flights {
-    /// May a product be running?
-    pub fn is_flying(&self) -> bool {
-        !self.running.is_empty()
-    }
-
-    /// How many products a wait finds that lets so many run on, if any.
-    pub fn landed_by(&self, younger: usize) -> Option<usize> {
-        self.running.len().checked_sub(younger).filter(|&landed| landed > 0)
-    }
-
-    /// The products that may be running.
-    pub fn running(&self) -> Vec<Flight> {
-        self.running.clone()
-    }
-
-    /// At the start of another branch these may be running. How many may be at the end of the one before?
-    pub fn run_again(&mut self, running: Vec<Flight>) -> usize {
-        std::mem::replace(&mut self.running, running).len()
+    /// Returns a 64-bit zero that ptxas considers lane-dependent.
+    pub fn opaque_zero(&self) -> Option<Reg> {
+        self.warp_uniform().and_then(|uniform| uniform.opaque_zero)
     }
 }
 
-/// Where one role is in a ring.
+impl MmaQueue {
+    /// Returns true if an MMA may be in flight.
+    pub fn is_any_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// Returns the number of MMA groups that a wait completes, if any.
+    pub fn num_completed_by(&self, pending: usize) -> Option<usize> {
+        self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0)
+    }
+
+    /// Returns the MMAs in flight.
+    pub fn snapshot(&self) -> Vec<InFlightMma> {
+        self.in_flight.clone()
+    }
+
+    /// Sets the MMAs in flight at the start of another arm. Returns their number at the end of the
+    /// previous one.
+    pub fn replace(&mut self, running: Vec<InFlightMma>) -> usize {
+        std::mem::replace(&mut self.in_flight, running).len()
+    }
+}
+
+/// Stage index and phase of a partition in a pipeline.
 #[derive(Clone, Copy, Debug)]
-pub struct Position {
+pub struct PipelineState {
     pub index: Reg,
-    pub parity: Reg,
+    pub phase: Reg,
 }
 
-/// A stage that consumers hold.
+/// A stage that consumers have acquired.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
-    /// Address of its full barrier.
-    pub barrier: Reg,
-    /// Its address.
-    pub stage: Operand,
-    /// Parity to wait for, until it was waited for.
-    pub awaited: Option<Reg>,
+pub struct AcquiredStage {
+    /// Address of the full barrier.
+    pub full_barrier: Reg,
+    /// Address of the data.
+    pub smem: Operand,
+    /// Phase to wait for, until the wait is emitted.
+    pub parity: Option<Reg>,
 }
 
-/// A ring in shared memory.
+/// Shared memory of a pipeline.
 #[derive(Clone, Copy, Debug)]
-pub struct Ring {
-    pub slab: Buffer,
+pub struct StageBuffers {
+    pub smem: Buffer,
     pub barriers: u32,
 }
 
-/// The stage that is taken next, as far as a loop has looked ahead.
+/// State of a try-wait in a loop.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
-    /// A predicate: have its tiles been seen to be there?
-    pub arrived: Reg,
-    /// Address of its full barrier.
-    pub barrier: Reg,
-    /// Its address.
-    pub stage: Reg,
+pub struct TryWaitState {
+    /// Predicate: the try-wait has succeeded.
+    pub is_full: Reg,
+    /// Address of the full barrier of the next stage.
+    pub full_barrier: Reg,
+    /// Address of its data.
+    pub smem: Reg,
 }
 
-/// Rings of a kernel and their state.
-pub struct Rings {
-    pub roles: Rc<WarpSpecialization>,
-    pub rings: Vec<Ring>,
-    pub positions: Vec<Position>,
-    pub held: Vec<Option<Held>>,
-    /// For each channel that a loop looks ahead for: what it has seen.
-    pub seen: Vec<Option<Seen>>,
+/// The TMA pipelines of a kernel and their state.
+pub struct PipelineStates {
+    pub warp_spec: Rc<WarpSpecialization>,
+    pub buffers: Vec<StageBuffers>,
+    pub states: Vec<PipelineState>,
+    pub acquired: Vec<Option<AcquiredStage>>,
+    /// By channel: the try-wait of the current loop.
+    pub try_wait: Vec<Option<TryWaitState>>,
     /// One thread of each consumer warp.
-    pub leader: Option<Reg>,
-    /// A predicate that never holds, and where it would lead.
-    pub aside: Option<(Reg, Label)>,
-    /// The rank of the other tile block of a pair.
-    pub peer: Option<Reg>,
-    /// The thread of each consumer warp that tells the other block.
-    pub far_leader: Option<Reg>,
-    /// What consumers know from the start.
-    pub known: Option<Known>,
-    /// The band of rows that a consumer makes.
-    pub band: Option<Reg>,
+    pub warp_leader: Option<Reg>,
+    /// A predicate that is never true, and the target of the branch on it.
+    pub opaque_branch: Option<(Reg, Label)>,
+    /// Rank of the peer block in the cluster.
+    pub peer_rank: Option<Reg>,
+    /// The thread of each consumer warp that arrives on barriers of the peer block.
+    pub remote_leader: Option<Reg>,
+    /// Warp-uniform values of consumers.
+    pub uniform: Option<WarpUniform>,
+    /// Data partition of the consumer.
+    pub data_partition: Option<Reg>,
 }
 
-/// A stage to be given back once a product has landed. The flag: to both tile blocks of a pair.
+/// The release of a stage: an arrival on its empty barrier.
 #[derive(Clone, Copy, Debug)]
-pub enum Release {
-    /// The one with this full barrier.
-    Stage(Reg, bool),
-    /// The one whose full barrier the register names, if it is not 0.
-    Carried(Reg, bool),
+pub struct StageRelease {
+    pub barrier: ReleaseBarrier,
+    /// Both tile blocks of the cluster fill the stage, so the release is for both producers.
+    pub cluster: bool,
 }
 
-/// What runs, and the waits that are to come.
+/// The full barrier of a stage that is released.
+#[derive(Clone, Copy, Debug)]
+pub enum ReleaseBarrier {
+    /// The address of the full barrier.
+    Now(Reg),
+    /// A register that a loop carries: the address, or 0 if there is nothing to release.
+    Carried(Reg),
+}
+
+/// MMAs in flight, and pending waits.
 #[derive(Default)]
-pub struct Flights {
-    /// In the order in which they were issued.
-    pub running: Vec<Flight>,
-    /// Late waits of the step that is lowered: how many products may still run then.
-    pub due: VecDeque<usize>,
-    /// Channels whose tiles it waits for.
-    pub arriving: VecDeque<usize>,
-    /// What products that have landed keep.
-    pub kept: Vec<Release>,
-    /// A turn to work begins where the next late wait stands.
-    pub turn: bool,
+pub struct MmaQueue {
+    /// In the order of issue.
+    pub in_flight: Vec<InFlightMma>,
+    /// Sunk MMA waits of the current step: the number of MMA groups that may stay in flight.
+    pub sunk_mma_waits: VecDeque<usize>,
+    /// Channels of sunk stage waits of the current step.
+    pub sunk_stage_waits: VecDeque<usize>,
+    /// Releases of completed MMAs that a later wait emits.
+    pub deferred_releases: Vec<StageRelease>,
+    /// The next sunk MMA wait is preceded by an order wait.
+    pub sunk_order_wait: bool,
 }
 
-/// A product that may still be running, or several that were issued together.
+/// An MMA group that may be in flight.
 #[derive(Clone, Debug)]
-pub struct Flight {
-    /// What it computes.
+pub struct InFlightMma {
+    /// Results of the MMAs.
     pub results: Vec<Value>,
-    /// What it reads.
-    pub releases: Vec<Release>,
-    /// Lines of code before it was issued; none where no block of code may end before the wait.
-    pub issued: usize,
-    /// The user's place of it.
-    pub place: u32,
+    /// Releases of the stages that they read.
+    pub releases: Vec<StageRelease>,
+    /// Number of lines before the issue; `usize::MAX` if the wait must not split the basic block.
+    pub issued_at: usize,
+    /// Source location.
+    pub loc: u32,
 }
 
-/// The team that is lowered.
+/// The ping-pong group that is lowered.
 #[derive(Clone, Debug, Default)]
-pub struct Team {
-    /// Which one.
+pub struct PingPongGroup {
+    /// Number of the group.
     pub index: u32,
-    /// Where the barriers of turns are in shared memory.
-    pub barriers: u32,
-    /// The parities to wait for in the next turn of each kind.
-    pub parities: Vec<Reg>,
-    /// For each ring what an iteration takes of it, but for what brings it to the same stage and parity.
-    pub takes: Vec<Operand>,
+    /// Offset of the order barriers in shared memory.
+    pub order_barriers: u32,
+    /// Phases of the next wait, by order point.
+    pub phases: Vec<Reg>,
+    /// By pipeline: stages that an iteration consumes, modulo two rounds.
+    pub stages_per_iteration: Vec<Operand>,
 }
 
-/// What a band, or a group that works in turn, knows from the start: its own barrier, and that of the next one.
+/// Named barriers of a consumer group: its own, and that of the next group.
 #[derive(Clone, Copy, Debug)]
-pub struct KnownTurns {
+pub struct OrderBarrier {
     pub own: Reg,
     pub next: Reg,
 }
 
-/// What is the same in all lanes of a warp of consumers. It comes from a shuffle, so that ptxas computes it once: made anew before
-/// each product, it would be most of the way from one product to the next.
+/// Values that are equal in all lanes of a consumer warp.
+///
+/// They are computed once by shuffle. Recomputed before each MMA, they would dominate the time
+/// between two MMAs.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct WarpUniform {
     /// Address of shared memory.
-    pub base: Reg,
-    /// Number of the group of four warps.
-    pub group: Reg,
-    /// Number of the warp's first thread, where warps send boxes of their own.
-    pub first: Option<Reg>,
-    /// Zero, which ptxas does not know and takes for another number in each lane; of 64 bits, where numbers are loaded one by one
-    /// beside products.
-    pub nothing: Option<Reg>,
+    pub smem_base: Reg,
+    /// Number of the warp group.
+    pub warp_group: Reg,
+    /// Number of the first thread of the warp, if warps issue TMA stores.
+    pub first_thread: Option<Reg>,
+    /// A 64-bit zero that ptxas considers lane-dependent, if there are scalar loads next to
+    /// asynchronous MMAs.
+    pub opaque_zero: Option<Reg>,
 }
 
-/// What the producer knows of its peer.
+/// State of the peer block, in the producer.
 #[derive(Default)]
-pub struct Peer {
-    /// Results of mirrored ops; while the peer is computed for, the own ones.
+pub struct ClusterPeer {
+    /// Results of ops that are computed for the peer. While the peer is active: those of this
+    /// block.
     pub tiles: HashMap<Value, Option<Tile>>,
-    /// Is the peer computed for?
-    pub active: bool,
-    /// Is this index the peer's, too?
-    pub same: HashMap<Value, Reg>,
-    /// Do the blocks of the pair go the same way? `None`: always.
-    pub in_step: Option<Reg>,
+    /// Ops are lowered for the peer block.
+    pub is_active: bool,
+    /// Predicates: an index is equal in both blocks.
+    pub equal_indices: HashMap<Value, Reg>,
+    /// Predicate: the blocks advance in lockstep. `None`: always.
+    pub in_lockstep: Option<Reg>,
 }
 
-/// Bytes of the two barriers of a stage: full, empty.
+/// Bytes of the two mbarriers of a stage: full, empty.
 pub const BARRIER_BYTES: u32 = 16;
 
-/// Barriers of turns: of each kind one for each team.
-pub const TURNS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
+/// Number of order mbarriers: one for each order point and group.
+pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::ALL.len() as u32;
 
-/// Bytes of the barriers of turns.
-pub const TURN_BYTES: u32 = 8 * TURNS;
+/// Bytes of the order mbarriers.
+pub const ORDER_BARRIER_BYTES: u32 = 8 * ORDER_BARRIERS;
 
-/// From a full barrier to the empty one.
+/// Bytes from the full barrier to the empty one.
 pub const EMPTY: i64 = 8;

@@ -1,4 +1,4 @@
-//! Which element a thread starts at: the thread's part of a layout as index arithmetic.
+//! Thread indices: the first element of a thread as index arithmetic on the thread number.
 
 use super::core::Lowering;
 use crate::backend::ptx::hardware::WARP_SIZE;
@@ -7,9 +7,9 @@ use crate::backend::ptx::layout_inference::{AxisBits, thread_images};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// The XOR of `images[i]` over the set bits `i` of the thread number, as a B32 operand.
+    /// Returns the XOR of `images[i]` over the set bits `i` of the thread number, as a B32 operand.
     ///
-    /// Runs of neighbouring bits whose images are neighbouring bits move together: a shift and a mask.
+    /// Adjacent bits with adjacent images are moved together by a shift and a mask.
     pub fn linear_in_thread(&mut self, images: &[u32]) -> Operand {
         if images.iter().all(|&image| image == 0) {
             return Operand::Imm(0);
@@ -24,7 +24,7 @@ impl Lowering<'_> {
         value
     }
 
-    /// The same over the bits of another number.
+    /// Returns the same function of another number.
     pub fn linear_of(&mut self, number: Operand, images: &[u32]) -> Operand {
         let mut total: Option<Operand> = None;
         let mut bit = 0;
@@ -55,11 +55,12 @@ impl Lowering<'_> {
         total.unwrap_or(Operand::Imm(0))
     }
 
-    /// The sum of `weights[i]` over the set bits `i` of the thread number, as a B32 operand. No weight is 0.
+    /// Returns the sum of `weights[i]` over the set bits `i` of the thread number, as a B32
+    /// operand. No weight is 0.
     ///
-    /// Runs of neighbouring bits whose weights double count together.
+    /// Adjacent bits whose weights double are multiplied together.
     pub fn sum_in_thread(&mut self, weights: &[u32]) -> Operand {
-        // No images of that length.
+        // The key is longer than any list of images.
         let key = [weights, &[u32::MAX]].concat();
         if let Some(&value) = self.values.thread_indices.linear.get(&key) {
             return value;
@@ -84,28 +85,28 @@ impl Lowering<'_> {
         value
     }
 
-    /// Bits `bit..bit + length` of the thread number, which has `width` bits.
+    /// Returns bits `bit..bit + length` of the thread number, which has `width` bits.
     fn field(&mut self, tid: Operand, bit: usize, length: usize, width: usize) -> Operand {
         let shifted = if bit > 0 { self.b.shr(Ty::U32, tid, bit as u32) } else { tid };
         if bit + length >= width { shifted } else { self.b.and(Ty::B32, shifted, (1u32 << length) - 1) }
     }
 
-    /// The thread's coordinate along `axis` at register slot 0.
+    /// Returns the coordinate of the thread along `axis`, in register 0.
     pub fn thread_coordinate(&mut self, layout: &Layout, axis: usize) -> Operand {
         let axis = AxisBits::of(layout.shape(), axis);
         let images: Vec<u32> = thread_images(layout).iter().map(|&image| axis.coordinate(image)).collect();
         self.linear_in_thread(&images)
     }
 
-    /// The lane number.
+    /// Returns the lane number.
     pub fn lane(&mut self) -> Operand {
         let tid = self.b.special(Special::TidX);
         self.b.and(Ty::B32, tid, 31u32)
     }
 
-    /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
-    /// offset of the part.
-    pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
+    /// Calls `body` for `count` parts of shared memory, distributed over the threads, with the byte
+    /// offset of each part.
+    pub fn each_part_by_threads(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
         let threads = self.info.inference.num_warps as u32 * WARP_SIZE;
         let tid = self.b.special(Special::TidX);
         let first = self.b.mul(Ty::U32, tid, bytes);

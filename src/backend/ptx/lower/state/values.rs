@@ -1,4 +1,4 @@
-//! Values of the kernel in registers and shared memory.
+//! Values of a kernel: tiles in registers, their conversions, views, and tiles in shared memory.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -8,42 +8,42 @@ use crate::dtype::DType;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
-/// Values of the kernel, as far as they are computed.
+/// Values of the kernel that are computed so far.
 pub struct Values {
     /// Tiles in registers, by value index.
     pub tiles: Vec<Option<Tile>>,
-    /// The same values in further layouts.
-    pub conversions: Cache,
-    /// Bit fields of the thread number, as sums that layouts need.
-    pub thread_indices: ThreadCache,
+    /// The same values in other layouts.
+    pub conversions: ConversionCache,
+    /// Functions of the thread number.
+    pub thread_indices: ThreadIndexCache,
     pub views: HashMap<Value, Rc<TensorView>>,
-    /// Loaded tiles in pipeline stages, by address.
+    /// Addresses of tiles in pipeline stages.
     pub staged: HashMap<Value, Operand>,
-    /// Loads whose elements the threads have in a stage, each its own.
-    pub private_tiles: HashMap<OpId, OwnTile>,
+    /// Tiles in stages of `cp.async` whose elements are thread-private.
+    pub private_tiles: HashMap<OpId, ThreadPrivateTile>,
 }
 
-/// A point to which the memory of computed values can be cut back.
+/// A mark to which the caches can be reset.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct CacheMark {
     conversions: usize,
     thread_indices: usize,
 }
 
-/// The values before the program of a partition.
+/// The values that all partitions share.
 pub struct Snapshot {
     tiles: Vec<Option<Tile>>,
     views: HashMap<Value, Rc<TensorView>>,
-    mark: Mark,
+    mark: CacheMark,
 }
 
 impl Values {
-    /// No values yet, of a module with `count` values.
+    /// Returns no values, of a module with `count` values.
     pub fn new(count: usize) -> Values {
         Values {
             tiles: vec![None; count],
-            conversions: Cache::default(),
-            thread_indices: ThreadCache::default(),
+            conversions: ConversionCache::default(),
+            thread_indices: ThreadIndexCache::default(),
             views: HashMap::new(),
             staged: HashMap::new(),
             private_tiles: HashMap::new(),
@@ -56,12 +56,12 @@ impl Values {
     }
 
     /// Returns a mark to which [`Values::release`] can reset conversions and thread indices.
-    pub fn mark(&self) -> Mark {
-        Mark { conversions: self.conversions.len(), thread_indices: self.thread_indices.mark() }
+    pub fn mark(&self) -> CacheMark {
+        CacheMark { conversions: self.conversions.len(), thread_indices: self.thread_indices.mark() }
     }
 
     /// Forgets conversions and thread indices that were computed since the mark.
-    pub fn release(&mut self, mark: Mark) {
+    pub fn release(&mut self, mark: CacheMark) {
         self.conversions.truncate(mark.conversions);
         self.thread_indices.truncate(mark.thread_indices);
     }
@@ -85,30 +85,30 @@ impl Values {
     }
 }
 
-/// The registers of a tile: one operand for each register slot of the layout.
+/// The registers of a tile.
 #[derive(Clone, Debug)]
 pub struct Tile {
-    /// Where the elements are.
+    /// Layout of the elements.
     pub layout: Layout,
-    /// One operand a slot.
+    /// One operand for each register.
     pub slots: Rc<[Operand]>,
 }
 
-/// Values in further layouts than their own, in the order in which they came about.
+/// Values in other layouts than their own, in the order of their computation.
 #[derive(Debug, Default)]
-pub struct Cache {
+pub struct ConversionCache {
     tiles: Vec<(Value, Tile)>,
-    /// Positions of a value's tiles.
+    /// Positions of the tiles of a value.
     of: HashMap<Value, Vec<usize>>,
 }
 
-impl Cache {
-    /// How many there are.
+impl ConversionCache {
+    /// Returns the number of tiles.
     pub fn len(&self) -> usize {
         self.tiles.len()
     }
 
-    /// Forgets all but the first ones.
+    /// Forgets all but the first `len` tiles.
     pub fn truncate(&mut self, len: usize) {
         for (value, _) in self.tiles.drain(len.min(self.tiles.len())..) {
             self.of.get_mut(&value).and_then(Vec::pop);
@@ -120,27 +120,27 @@ impl Cache {
         self.tiles.push((value, tile));
     }
 
-    /// The tiles of a value, the latest first.
+    /// Returns the tiles of a value, the latest one first.
     pub fn of(&self, value: Value) -> impl Iterator<Item = &Tile> {
         self.of.get(&value).into_iter().flatten().rev().map(|&position| &self.tiles[position].1)
     }
 }
 
-/// Computed once per kernel: images of the thread-number bits to their value.
+/// Functions of the thread number: images of its bits, and the operand with the value.
 #[derive(Debug, Default)]
-pub struct ThreadCache {
+pub struct ThreadIndexCache {
     pub linear: HashMap<Vec<u32>, Operand>,
-    /// Instructions may be reused only inside the region that made them.
+    /// Keys in the order of computation. An instruction is reused only inside of its region.
     pub order: Vec<Vec<u32>>,
 }
 
-impl ThreadCache {
-    /// Number of entries, for [`ThreadCache::truncate`].
+impl ThreadIndexCache {
+    /// Returns the number of entries, for [`ThreadIndexCache::truncate`].
     pub fn mark(&self) -> usize {
         self.order.len()
     }
 
-    /// Forgets what was computed since `mark`.
+    /// Forgets the entries since `mark`.
     pub fn truncate(&mut self, mark: usize) {
         for key in self.order.drain(mark..) {
             self.linear.remove(&key);
@@ -157,24 +157,24 @@ pub struct TensorView {
     pub base: Operand,
     /// Extents in elements, B32 or B64.
     pub extents: Vec<Operand>,
-    /// Strides in elements, as the extents.
+    /// Strides in elements, with the same width.
     pub strides: Vec<Operand>,
     /// Extents and strides are 64 bits wide.
     pub wide: bool,
 }
 
 impl TensorView {
-    /// The integer type of offsets.
+    /// Returns the integer type of offsets.
     pub fn index_type(&self) -> Ty {
         if self.wide { Ty::S64 } else { Ty::S32 }
     }
 }
 
-/// A tile of which each thread has its own elements in a stage.
-pub struct OwnTile {
-    /// The thread's place in shared memory.
+/// A tile in a stage of `cp.async` with thread-private elements.
+pub struct ThreadPrivateTile {
+    /// Address of the thread's elements.
     pub address: Operand,
-    pub run: usize,
-    /// Offsets of the pieces.
-    pub pieces: Vec<u32>,
+    pub vector: usize,
+    /// Offsets of the vectors.
+    pub offsets: Vec<u32>,
 }

@@ -1,8 +1,9 @@
-//! Elements to memory words and back: how a run of neighbouring elements travels in one access.
+//! Vector accesses: packs registers into memory words and back.
 //!
-//! A run has the bytes of its elements in storage (bool: one byte, 4-bit types: half a byte, the even
-//! element in the low bits). Elements narrower than 32 bits travel in 32-bit words where the run has
-//! that many bytes, so that halves arrive in pairs and bytes in fours.
+//! An access has the bytes of its elements in storage: one byte for bool, half a byte for 4-bit
+//! types, the even element in the low bits. Elements narrower than 32 bits are transferred in
+//! 32-bit words if the access has at least 4 bytes, so that halves arrive in pairs and bytes in
+//! fours.
 
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
@@ -10,7 +11,7 @@ use crate::backend::ptx::scalar::repr;
 pub use crate::backend::ptx::smem::allocation::{run_bytes, shared_type};
 use crate::dtype::DType;
 
-/// How a run is accessed: type, registers' class, number of registers.
+/// Form of an access: type, register class, number of registers.
 #[derive(Clone, Copy)]
 struct Form {
     ty: Ty,
@@ -32,7 +33,7 @@ impl Form {
     }
 }
 
-/// The class of a register that an element is loaded into; a predicate arrives as a byte.
+/// Returns the class of a loaded register. A predicate is loaded as a byte.
 fn storage_class(dtype: DType) -> RegClass {
     match repr::class(dtype) {
         RegClass::Pred => RegClass::B32,
@@ -40,7 +41,7 @@ fn storage_class(dtype: DType) -> RegClass {
     }
 }
 
-/// A scalar kernel parameter: its value and its width in bytes.
+/// Loads a scalar kernel parameter. Returns its value and its bytes.
 pub fn param(b: &mut Builder, dtype: DType) -> (Operand, u32) {
     let form = Form::of(dtype, 1);
     let place = b.param(crate::backend::ptx::isa::emit::Param::Scalar(form.ty));
@@ -49,7 +50,7 @@ pub fn param(b: &mut Builder, dtype: DType) -> (Operand, u32) {
     (elements(b, dtype, &[raw.into()], 1)[0], run_bytes(dtype, 1))
 }
 
-/// Loads a run; where `guard` does not hold, the registers get the bits of `otherwise` in every element.
+/// Loads adjacent elements. If `guard` is false, each element has the bits of `otherwise`.
 pub fn load(
     b: &mut Builder,
     space: Space,
@@ -75,7 +76,7 @@ pub fn load(
     elements(b, dtype, &raw, count)
 }
 
-/// Stores a run, where `guard` holds.
+/// Stores adjacent elements, if `guard` is true.
 pub fn store(
     b: &mut Builder,
     space: Space,
@@ -95,8 +96,8 @@ pub fn store(
     }
 }
 
-/// Elements narrower than 32 bits packed into 32-bit words, the first in the low bits; the last word is
-/// filled up with zeros.
+/// Packs elements narrower than 32 bits into 32-bit words, the first one in the low bits. The last
+/// word is padded with zeros.
 pub fn words(b: &mut Builder, dtype: DType, values: &[Operand]) -> Vec<Operand> {
     let per_word = (32 / dtype.storage_bits()) as usize;
     values
@@ -112,7 +113,7 @@ pub fn words(b: &mut Builder, dtype: DType, values: &[Operand]) -> Vec<Operand> 
         .collect()
 }
 
-/// The inverse of [`words`], and loaded registers of wider elements as they are.
+/// Unpacks words, the inverse of [`words`]. Wider elements are returned unchanged.
 pub fn elements(b: &mut Builder, dtype: DType, raw: &[Operand], count: usize) -> Vec<Operand> {
     if dtype.storage_bits() >= 32 {
         return raw.to_vec();
@@ -133,7 +134,7 @@ pub fn elements(b: &mut Builder, dtype: DType, raw: &[Operand], count: usize) ->
     result
 }
 
-/// `bits` (of an element of `width` bits) repeated over a word of `word` bits, sign-extended.
+/// Repeats `bits` (of an element of `width` bits) over a word of `word` bits, sign-extended.
 fn repeat(bits: u64, width: u32, word: u32) -> i64 {
     let element = bits & (u64::MAX >> (64 - width));
     let value = (0..word).step_by(width as usize).fold(0, |value, shift| value | (element << shift));

@@ -1,50 +1,58 @@
-//! What a warp of consumers knows from the start.
+//! Warp-uniform values of consumers, broadcast once by shuffle.
 //!
-//! Numbers that are loaded one by one beside products that run on their own (the scales of the next terms, say): such a number is the
-//! same in all lanes, and ptxas would have it in a uniform register. Where a loop carries it to the next iteration, the instruction that
-//! moves it there waits for memory, and comes before the wait for the product: so the product's work would wait, too. To
-//! the address a zero is added of which ptxas thinks that each lane has another one. Then the number arrives where it is used.
+//! The second part is a workaround for scalar loads in loops with asynchronous MMAs, for example
+//! the scale of the next block:
+//! * Symptom: ptxas keeps a warp-uniform load in a uniform register. If the loop carries it, the
+//!   move to that register waits for memory before the MMA wait, and delays the next MMA.
+//! * Workaround: an opaque, lane-dependent zero is added to the address. The loaded value then
+//!   stays in a vector register, and its first use waits for it.
 
 use super::core::Lowering;
-use super::memory_order::Ordering;
-use super::sync_state::Known;
+use super::memory_order::MemoryOrdering;
+use super::sync_state::WarpUniform;
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, Reg, RegClass, ShflMode, Special, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::ir::{OpId, Opcode};
 
 impl Lowering<'_> {
-    /// Computes it.
-    pub fn learn(&mut self) -> Known {
+    /// Computes the warp-uniform values.
+    pub fn init_warp_uniform(&mut self) -> WarpUniform {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
         let base = self.b.shfl(ShflMode::Idx, base, 0u32).reg();
         let thread = self.b.special(Special::TidX);
         let group = MmaPlan::group(&mut self.b, thread).reg();
         let sends = self.schedule.tma_stores().any(|send| send.staging.is_some());
         let first = sends.then(|| self.b.shfl(ShflMode::Idx, thread, 0u32).reg());
-        let nothing = self.loads_lone_numbers().then(|| self.nothing_of_lanes());
-        Known { base, group, first, nothing }
+        let nothing = self.has_scalar_loads().then(|| self.opaque_zero_of_lanes());
+        WarpUniform { smem_base: base, warp_group: group, first_thread: first, opaque_zero: nothing }
     }
 
-    /// The XOR of `images[i]` over the set bits `i` of a warp's number: the same in all lanes, and ptxas knows it.
+    /// Returns the XOR of `images[i]` over the set bits `i` of the warp number. ptxas knows that it
+    /// is equal in all lanes.
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
         let lanes = WARP_SIZE.trailing_zeros() as usize;
         let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
-        match self.sync.known().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0)) {
+        match self
+            .sync
+            .warp_uniform()
+            .and_then(|uniform| uniform.first_thread)
+            .filter(|_| images.iter().any(|&image| image != 0))
+        {
             Some(first) => self.linear_of(first.into(), &images),
             None => self.linear_in_thread(&images),
         }
     }
 
-    /// Does the kernel load such numbers?
-    pub fn loads_lone_numbers(&self) -> bool {
-        self.info.inference.accesses.keys().any(|&id| self.is_lone_number(id))
+    /// Returns true if the kernel has scalar loads next to asynchronous MMAs.
+    pub fn has_scalar_loads(&self) -> bool {
+        self.info.inference.accesses.keys().any(|&id| self.is_scalar_load(id))
     }
 
-    /// Is this a load of one, in a block with such a product?
-    fn is_lone_number(&self, id: OpId) -> bool {
+    /// Returns true if the op is a scalar load in a block with an asynchronous MMA.
+    fn is_scalar_load(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        if op.code != Opcode::LoadView || !Ordering::of(op).is_weak() || !self.info.is_in_loop(id) {
+        if op.code != Opcode::LoadView || !MemoryOrdering::of(op).is_weak() || !self.info.is_in_loop(id) {
             return false;
         }
         let result = op.results[0];
@@ -57,17 +65,18 @@ impl Lowering<'_> {
         one && self.info.element_type(result).is_float() && beside()
     }
 
-    /// Zero: no lane has 32 others before it.
-    pub fn nothing_of_lanes(&mut self) -> Reg {
+    /// Returns a zero as shift of `%lanemask_lt`, whose bit 31 is never set.
+    pub fn opaque_zero_of_lanes(&mut self) -> Reg {
         let before = self.b.special(Special::LaneMaskLt);
         let nothing = self.b.shr(Ty::U32, before, 31);
         let wide = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), nothing);
         self.b.reg(wide, RegClass::B64)
     }
 
-    /// Lets ptxas think that lanes load different numbers.
-    pub fn apart_in_lanes(&mut self, id: OpId, base: Operand) -> Operand {
-        match self.sync.known_nothing().filter(|_| self.is_lone_number(id)) {
+    /// Adds the opaque zero to the address of a scalar load, so that ptxas considers it
+    /// lane-dependent.
+    pub fn lane_dependent_base(&mut self, id: OpId, base: Operand) -> Operand {
+        match self.sync.opaque_zero().filter(|_| self.is_scalar_load(id)) {
             Some(nothing) => self.b.add(Ty::S64, base, Operand::from(nothing)),
             None => base,
         }
