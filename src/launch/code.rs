@@ -3,7 +3,7 @@
 use super::choices::Launch;
 use super::compile::{Form, optimise, optimise_watched};
 use super::hints::check_hints;
-use super::ptx::{Maps, generate, picture, schedule};
+use super::ptx::{Maps, full_schedule, generate, picture, schedule};
 use super::remarks;
 use super::require::Requirements;
 use crate::error::Result;
@@ -124,8 +124,11 @@ where
     Launch::new(1).code_ptx(kernel, args, target)
 }
 
-/// What the threads of a kernel do for a target, step by step, before it becomes PTX: which warps run which program, and how
-/// each op is done. The text is for people and may change. Arguments as for [`code_ir`].
+/// The schedule of a kernel for a target: the steps of each warp role before they become PTX (`docs/schedule.md`).
+///
+/// A header names the warps, the pipelines, and the user's line of each load, matrix product and store. Values without
+/// instructions of their own are left out; [`Launch::code_full_schedule`] has them. The text is for people and may change.
+/// Arguments as for [`code_ir`].
 ///
 /// ```
 /// use cutlet as ct;
@@ -136,8 +139,9 @@ where
 ///
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
 /// let text = ct::code_schedule(double, (x, x.mutable()), ct::Target::SM_90A)?;
-/// // Tiles of so many elements go a few registers at a time.
-/// assert!(text.contains("strip as L0, 8 slots a piece"), "{text}");
+/// assert!(text.starts_with("# kernel double, sm_90a"), "{text}");
+/// // Large tiles are computed a few registers at a time.
+/// assert!(text.contains("strip_mine L0, 8 registers per iteration"), "{text}");
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
@@ -238,7 +242,7 @@ impl Launch<'_> {
     /// let hints = ct::Hints::new().num_warps(8);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// let text = ct::Launch::new(1).hints(hints).code_schedule(double, (x.mutable(),), ct::Target::SM_80)?;
-    /// assert!(text.contains("agent all: warps 0..8"), "{text}");
+    /// assert!(text.contains("partition all: warps 0..8"), "{text}");
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
@@ -248,14 +252,43 @@ impl Launch<'_> {
         A: ArrivesAs<P>,
     {
         let args = Arguments::of(args);
-        self.schedule_of(&Bound::new(&kernel, &args).call(), target)
+        self.schedule_of(&Bound::new(&kernel, &args).call(), target, false)
+    }
+
+    /// [`Launch::code_schedule`] with the values that have no instructions of their own (`defer` steps).
+    ///
+    /// # Errors
+    /// As [`code_ptx`].
+    ///
+    /// # Panics
+    /// As [`code_ptx`].
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+    /// let text = ct::Launch::new(1).code_full_schedule(double, (x.mutable(),), ct::Target::SM_80)?;
+    /// assert!(text.contains("defer "), "{text}"); // the factor
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn code_full_schedule<K, A, P>(&self, kernel: K, args: A, target: Target) -> Result<String>
+    where
+        K: Kernel<P>,
+        A: ArrivesAs<P>,
+    {
+        let args = Arguments::of(args);
+        self.schedule_of(&Bound::new(&kernel, &args).call(), target, true)
     }
 
     #[track_caller]
-    fn schedule_of(&self, call: &Call<'_>, target: Target) -> Result<String> {
+    fn schedule_of(&self, call: &Call<'_>, target: Target, full: bool) -> Result<String> {
         check_hints(self.hints)?;
         let form = Form::of(Backend::Ptx, self.checks_on(Backend::Ptx)?.bounds);
-        schedule(&traced_as(call, form)?.0, target, self.hints, true)
+        let module = traced_as(call, form)?.0;
+        let text = if full { full_schedule } else { schedule };
+        text(&module, target, self.hints, true)
     }
 
     /// [`code_ptx`] with the hints of this launch. Its grid does not matter.

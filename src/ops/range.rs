@@ -369,7 +369,7 @@ impl<C: Count> StepRange<C> {
     /// let (a, c) = (ct::ArraySpec::<f16, 2>::new([512, 512]), ct::ArraySpec::<f32, 2>::new([512, 512]).mutable());
     /// for streamed in [true, false] {
     ///     let schedule = ct::code_schedule(matmul, (a, a, c, ct::Constant(streamed)), ct::Target::SM_90A)?;
-    ///     assert_eq!(schedule.contains("agent load"), streamed, "{schedule}");
+    ///     assert_eq!(schedule.contains("partition producer"), streamed, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -407,7 +407,7 @@ impl<C: Count> StepRange<C> {
     ///     let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(4));
     ///     let args = (array, array, array.mutable(), ct::Constant(teams));
     ///     let schedule = launch.code_schedule(matmuls, args, ct::Target::SM_90A)?;
-    ///     assert_eq!(schedule.contains("dealt 2"), teams == 2, "{schedule}");
+    ///     assert_eq!(schedule.contains("pingpong 2"), teams == 2, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```

@@ -232,13 +232,13 @@ fn second_stages(session: Session) -> Result<()> {
     session.check("sums in turn", &z, &want)?;
     if let Session::Assemble(ct::Target::SM_90A, _) = session {
         let stages =
-            |line: &str| line.strip_prefix("ring ")?.split_once(": ")?.1.split_once(' ')?.0.parse::<u32>().ok();
+            |line: &str| line.strip_prefix("pipeline ")?.split_once(": ")?.1.split_once(' ')?.0.parse::<u32>().ok();
         let text = ct::code_schedule(in_turn, ((&q, &k, &v), &mut z), ct::Target::SM_90A)?;
         ensure!(text.lines().filter_map(stages).eq([2, 2, 2]), "stages of rows in turn: {text}");
         let text = ct::code_schedule(kernel, ((&q, &k, &v), &mut y), ct::Target::SM_90A)?;
         let stages: Vec<u32> = text.lines().filter_map(stages).collect();
-        ensure!(stages == [1, 2, 2] && text.contains("send"), "{stages:?} stages: {text}");
-        ensure!(text.contains("younger 1"), "no product runs on beside what follows the other one: {text}");
+        ensure!(stages == [1, 2, 2] && text.contains("tma_store"), "{stages:?} stages: {text}");
+        ensure!(text.contains("pending 1"), "no product runs on beside what follows the other one: {text}");
     }
     Ok(())
 }

@@ -352,7 +352,7 @@ fn pictures_show_all_agents_and_units() {
             assert!(Unit::ALL.iter().all(|unit| said.contains(unit.name())), "{name}, {target}");
         }
     }
-    assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["all", "load", "math"]);
+    assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["all", "consumer", "producer"]);
 }
 
 #[test]

@@ -229,7 +229,10 @@ pub fn lower<'m>(
     params.extend(lowering.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
     let target = lowering.context.inference.target;
     let layout = lowering.context.layout_text(entry.body);
-    let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
+    let schedule = match options.schedule {
+        true => lowering.schedule.to_report(module, entry.body, name, target),
+        false => String::new(),
+    };
     let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.cluster());
     let assertions = lowering.assertions;
     let (mut remarks, warps) = (lowering.remarks, lowering.context.inference.num_warps as u32);
