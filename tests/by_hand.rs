@@ -109,7 +109,7 @@ fn a_piece_of_a_strip_is_in_the_layout() {
         y.store((0, 0), x.load((0, 0), [64, 128]).with_layout(layout) * 2.0);
     };
     let text = ct::inspect(kernel, (array(), array().mutable())).target(Target::SM_80).schedule().unwrap();
-    assert!(text.contains("strip as L0, 8 slots a piece") && text.contains("name "), "{text}");
+    assert!(text.contains("strip_mine L0, 8 registers per iteration") && text.contains("view "), "{text}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_row_that_fills_the_registers_is_read_again() {
     let rows = ArraySpec::<f32, 2>::new([64, 1 << 15]);
     let code = compiled(kernel, (rows, rows.mutable()), Target::SM_90A, Hints::new());
     assert_eq!(
-        (count(&code.schedule, "strip as L0"), count(&code.schedule, "load_view_tko")),
+        (count(&code.schedule, "strip_mine L0"), count(&code.schedule, "load_view_tko")),
         (3, 3),
         "{}",
         code.schedule
@@ -203,7 +203,7 @@ fn product_with(target: Target, hints: Hints, stages: u32, streamed: Option<bool
     compiled(product, args, target, hints)
 }
 
-/// Stages of the rings of a schedule, and of copies ahead.
+/// Stages of the pipelines of a schedule, and of its `cp.async` copies.
 fn stages(compiled: &Compiled) -> (Vec<usize>, Vec<usize>) {
     let words = |line: &str| line.split_whitespace().map(ToString::to_string).collect::<Vec<_>>();
     let number =
@@ -212,7 +212,7 @@ fn stages(compiled: &Compiled) -> (Vec<usize>, Vec<usize>) {
         let lines = compiled.schedule.lines().map(str::trim).filter(|line| line.starts_with(start));
         lines.filter_map(number).collect()
     };
-    (of("ring "), of("ahead "))
+    (of("pipeline "), of("cp_async "))
 }
 
 #[test]
@@ -234,7 +234,11 @@ fn a_loop_has_the_stages_that_it_wishes_for() {
     for target in [Target::SM_80, Target::SM_90A] {
         let none = product_with(target, Hints::new().num_stages(4), 1, None);
         assert_eq!(stages(&none), (vec![], vec![]), "{}", none.schedule);
-        assert!(!none.schedule.contains("agent load") && none.remarks.unmet_loop_hints.is_empty(), "{}", none.schedule);
+        assert!(
+            !none.schedule.contains("partition producer") && none.remarks.unmet_loop_hints.is_empty(),
+            "{}",
+            none.schedule
+        );
     }
     // As many as fit, and a remark.
     let many = product_with(Target::SM_90A, Hints::new(), 40, None);
@@ -254,7 +258,7 @@ fn a_loop_has_a_producer_as_it_wishes() {
         (Target::SM_80, Some(false), false),
     ] {
         let code = product_with(target, Hints::new(), 0, streamed);
-        assert_eq!(code.schedule.contains("agent load"), produced, "{target} {streamed:?}\n{}", code.schedule);
+        assert_eq!(code.schedule.contains("partition producer"), produced, "{target} {streamed:?}\n{}", code.schedule);
         assert_eq!(code.remarks.producer_warps > 0, produced, "{}", code.remarks);
         assert!(code.remarks.unmet_loop_hints.is_empty(), "{}", code.remarks);
     }
@@ -374,7 +378,7 @@ fn iterations_are_dealt_as_wished() {
         [(0, false, true), (1, false, false), (2, false, true), (0, true, false), (1, true, false), (2, true, true)]
     {
         let code = code(Target::SM_90A, 4, teams, scaled);
-        assert_eq!(code.schedule.contains("dealt 2"), dealt, "{teams} {scaled}\n{}", code.schedule);
+        assert_eq!(code.schedule.contains("pingpong 2"), dealt, "{teams} {scaled}\n{}", code.schedule);
         assert!(code.remarks.unmet_loop_hints.is_empty(), "{}", code.remarks);
     }
     let wide = code(Target::SM_90A, 8, 2, false).remarks.to_string();
@@ -396,7 +400,7 @@ fn a_loop_that_is_left_early_keeps_its_hints() {
     for streamed in [true, false] {
         let args = (array(), array(), array().mutable(), Constant(streamed));
         let code = compiled(kernel, args, Target::SM_90A, Hints::new());
-        assert_eq!(code.schedule.contains("agent load"), streamed, "{}", code.schedule);
+        assert_eq!(code.schedule.contains("partition producer"), streamed, "{}", code.schedule);
     }
 }
 

@@ -232,13 +232,13 @@ fn second_stages(session: Session) -> Result<()> {
     session.check("sums in turn", &z, &want)?;
     if let Session::Assemble(ct::Target::SM_90A, _) = session {
         let stages =
-            |line: &str| line.strip_prefix("ring ")?.split_once(": ")?.1.split_once(' ')?.0.parse::<u32>().ok();
+            |line: &str| line.strip_prefix("pipeline ")?.split_once(": ")?.1.split_once(' ')?.0.parse::<u32>().ok();
         let text = ct::inspect(in_turn, ((&q, &k, &v), &mut z)).target(ct::Target::SM_90A).schedule()?;
         ensure!(text.lines().filter_map(stages).eq([2, 2, 2]), "stages of rows in turn: {text}");
         let text = ct::inspect(kernel, ((&q, &k, &v), &mut y)).target(ct::Target::SM_90A).schedule()?;
         let stages: Vec<u32> = text.lines().filter_map(stages).collect();
-        ensure!(stages == [1, 2, 2] && text.contains("send"), "{stages:?} stages: {text}");
-        ensure!(text.contains("younger 1"), "no product runs on beside what follows the other one: {text}");
+        ensure!(stages == [1, 2, 2] && text.contains("tma_store"), "{stages:?} stages: {text}");
+        ensure!(text.contains("pending 1"), "no product runs on beside what follows the other one: {text}");
     }
     Ok(())
 }

@@ -58,8 +58,13 @@ pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: Maps
     Ok(code)
 }
 
-/// The schedule that PTX is generated from, as text.
+/// The schedule that PTX is generated from as text, without the values that are computed at their uses.
 pub(crate) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
+    full_schedule(module, target, hints, tma).map(|text| ptx::schedule::without_deferred(&text))
+}
+
+/// The whole schedule that PTX is generated from, as text.
+pub(crate) fn full_schedule(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
     let options = CompileOptions { schedule: true, ..options(hints, tma) };
     Ok(ptx::compile(module, target, &options)?.schedule)
 }
@@ -232,7 +237,7 @@ pub(crate) fn compile(
     }
     dump.write("layout", code.layout.as_bytes())?;
     if dump.is_wanted() {
-        dump.write("schedule", schedule(module, gpu.target(), used, tma)?.as_bytes())?;
+        dump.write("schedule", full_schedule(module, gpu.target(), used, tma)?.as_bytes())?;
         dump.write("svg", picture(name, module, gpu.target(), used, tma)?.as_bytes())?;
     }
     dump.write("ptx", code.text.as_bytes())?;

@@ -235,7 +235,10 @@ impl Inspection {
         Ok(ptx::generate(&module, self.target, self.hints, Maps::of(&module))?.layout)
     }
 
-    /// Returns the schedule of the ptx back end: the warps that execute each program, and the steps of each op. The text is for
+    /// Returns the schedule of the ptx back end: the steps of each warp role before they become PTX (`docs/schedule.md`).
+    ///
+    /// A header names the warps, the pipelines, and the user's line of each load, MMA and store. Values without
+    /// instructions of their own are left out; [`full_schedule`](Inspection::full_schedule) has them. The text is for
     /// readers and may change.
     ///
     /// ```
@@ -244,7 +247,7 @@ impl Inspection {
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
     /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
     /// let text = ct::inspect(double, (x.mutable(),)).hints(ct::Hints::new().num_warps(8)).schedule()?;
-    /// assert!(text.contains("warps 0..8"), "{text}");
+    /// assert!(text.contains("partition all: warps 0..8"), "{text}");
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
@@ -254,6 +257,26 @@ impl Inspection {
     pub fn schedule(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
         ptx::schedule(&module, self.target, self.hints, Maps::of(&module).are_allowed())
+    }
+
+    /// Returns the [schedule](Inspection::schedule) with the values that have no instructions of their own (`defer` steps).
+    ///
+    /// ```
+    /// # use cutlet as ct;
+    /// # use cutlet::prelude::*;
+    /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
+    /// let double = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), x.load(ct::bid(0), [1024]) * 2.0);
+    /// let text = ct::inspect(double, (x.mutable(),)).target(ct::Target::SM_80).full_schedule()?;
+    /// assert!(text.contains("defer "), "{text}"); // the factor
+    /// # Ok::<(), ct::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Inspection`].
+    #[track_caller]
+    pub fn full_schedule(&self) -> Result<String> {
+        let module = self.module_for_ptx()?;
+        ptx::full_schedule(&module, self.target, self.hints, Maps::of(&module).are_allowed())
     }
 
     /// Returns a timeline of the [schedule](Inspection::schedule) by the cost model, as an SVG file.

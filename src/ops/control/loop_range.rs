@@ -371,7 +371,7 @@ impl<C: Count> StepRange<C> {
     /// let (a, c) = (ct::ArraySpec::<f16, 2>::new([512, 512]), ct::ArraySpec::<f32, 2>::new([512, 512]).mutable());
     /// for warp_specialize in [true, false] {
     ///     let schedule = ct::inspect(matmul, (a, a, c, ct::Constant(warp_specialize))).target(ct::Target::SM_90A).schedule()?;
-    ///     assert_eq!(schedule.contains("agent load"), warp_specialize, "{schedule}");
+    ///     assert_eq!(schedule.contains("partition producer"), warp_specialize, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -408,7 +408,7 @@ impl<C: Count> StepRange<C> {
     ///     let hints = ct::Hints::new().num_warps(4);
     ///     let args = (array, array, array.mutable(), ct::Constant(pingpong));
     ///     let schedule = ct::inspect(matmuls, args).hints(hints).schedule()?;
-    ///     assert_eq!(schedule.contains("dealt 2"), pingpong, "{schedule}");
+    ///     assert_eq!(schedule.contains("pingpong 2"), pingpong, "{schedule}");
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```

@@ -384,7 +384,7 @@ fn pictures_show_all_agents_and_units() {
             assert!(Resource::ALL.iter().all(|resource| said.contains(resource.name())), "{name}, {target}");
         }
     }
-    assert_eq!(partitions.into_iter().collect::<Vec<_>>(), ["all", "load", "math"]);
+    assert_eq!(partitions.into_iter().collect::<Vec<_>>(), ["all", "consumer", "producer"]);
 }
 
 #[test]

@@ -142,7 +142,10 @@ pub fn lower<'m>(
     params.extend(lowering.params.tensor_maps.drain(..).map(|(map, _)| ParamKind::TensorMap(map)));
     let target = lowering.info.inference.target;
     let layout = lowering.info.layout_text(entry.body);
-    let schedule = if options.schedule { lowering.schedule.to_text(module) } else { String::new() };
+    let schedule = match options.schedule {
+        true => lowering.schedule.to_report(module, entry.body, name, target),
+        false => String::new(),
+    };
     let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.sync.cluster_size());
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);

@@ -278,7 +278,7 @@ impl WgmmaPlan {
         let [rows, columns, k] = self.counts;
         let types = self.types;
         format!(
-            "wgmma m64n{}{}{}{}, {} x {} groups of four warps, {rows} x {columns} x {k} each{}{}{}",
+            "wgmma m64n{}{}{}{}, {} x {} warp groups, {rows} x {columns} x {k} each{}{}{}",
             self.columns,
             types.d,
             types.a,

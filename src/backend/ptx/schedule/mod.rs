@@ -38,6 +38,7 @@ pub use analysis::register_budget::PRODUCER_REGISTERS;
 pub use analysis::smem_budget::{PRINT_BYTES, PRINTED_PART};
 pub use analysis::tensor_maps::{box_order, whole_indices};
 pub use ir::cp_async::{CpAsync, CpAsyncPlan};
+pub use ir::header::without_deferred;
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
 pub use ir::pipelines::{

@@ -219,7 +219,7 @@ fn iterations_are_dealt_to_teams() {
         let options = CompileOptions { schedule: true, ..*options };
         let compiled = compile(module, Target::SM_90A, &options).unwrap();
         assemble(&compiled, Target::SM_90A);
-        let dealt = compiled.schedule.contains("dealt 2: ring 0: 0 + ");
+        let dealt = compiled.schedule.contains("pingpong 2: pipeline 0: 0 + loop ");
         // Two teams of four warps, and a producer that gives them its registers; or a warp beside four.
         assert_eq!(compiled.threads, if dealt { 384 } else { 160 }, "{}", compiled.schedule);
         let report = compiled.remarks.to_string();

@@ -16,7 +16,7 @@ fn copies(module: &Module, target: Target) -> Vec<String> {
     let schedule = compile(module, target, &options).unwrap().schedule;
     let lines = schedule.lines().map(str::trim);
     lines
-        .filter(|line| ["ahead ", "copy ", "own "].iter().any(|word| line.starts_with(word)))
+        .filter(|line| ["cp_async ", "copy ", "local_load thread "].iter().any(|word| line.starts_with(word)))
         .map(String::from)
         .collect()
 }
@@ -53,15 +53,15 @@ fn what_threads_work_on_comes_ahead_beside_operands() {
     let of = |lines: &[String], what: &str| lines.iter().filter(|line| line.contains(what)).count();
     // An operand is copied for all threads, what the other one is made of by those that make it.
     let lines = copies(&scaled_by(64, 64), Target::SM_80);
-    assert_eq!((of(&lines, "copy "), of(&lines, " own elements")), (3, 2), "{lines:?}");
-    assert_eq!(of(&lines, "threads meet at the head"), 1, "{lines:?}");
-    assert_eq!(lines.iter().filter(|line| line.starts_with("own ")).count(), 2, "{lines:?}");
+    assert_eq!((of(&lines, "copy "), of(&lines, "elements, thread-private")), (3, 2), "{lines:?}");
+    assert_eq!(of(&lines, "barrier at head"), 1, "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("local_load thread ")).count(), 2, "{lines:?}");
     // Three operands would lose a stage to another tile.
     let lines = copies(&product_beside_a_computed_one(), Target::SM_80);
-    assert_eq!((of(&lines, "copy "), of(&lines, "own elements")), (3, 0), "{lines:?}");
+    assert_eq!((of(&lines, "copy "), of(&lines, "thread-private")), (3, 0), "{lines:?}");
     // A row that all threads hold is loaded where it is needed.
     let lines = copies(&scaled_by(1, 64), Target::SM_80);
-    assert_eq!((of(&lines, "copy "), of(&lines, " own elements")), (2, 1), "{lines:?}");
+    assert_eq!((of(&lines, "copy "), of(&lines, "elements, thread-private")), (2, 1), "{lines:?}");
 }
 
 #[test]
@@ -75,13 +75,13 @@ fn copies_of_threads_are_waited_for_with_the_others() {
 fn loops_without_stores_wait_for_none() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let compiled = check_with(&scaled_by(64, 16), &options).pop().unwrap();
-    let schedule = &compiled.schedule;
+    let schedule = compiled.schedule.split_once("program all").expect("a program").1;
     // Threads meet in the loop; the store behind it goes by the copy engine, which has read its boxes when the kernel ends.
     let [head, end, sent] =
-        ["for ", "continue", "send "].map(|word| schedule.find(word).unwrap_or_else(|| panic!("{schedule}")));
-    assert!(schedule[head..end].contains("meet") && end < sent, "{schedule}");
-    assert_eq!(schedule.matches("drain reads").count(), 1, "{schedule}");
-    assert!(schedule.find("drain reads") > Some(sent), "{schedule}");
+        ["for ", "continue", "tma_store "].map(|word| schedule.find(word).unwrap_or_else(|| panic!("{schedule}")));
+    assert!(schedule[head..end].contains("barrier") && end < sent, "{schedule}");
+    assert_eq!(schedule.matches("tma_store_wait read").count(), 1, "{schedule}");
+    assert!(schedule.find("tma_store_wait read") > Some(sent), "{schedule}");
 }
 
 /// A product in a loop with a branch that stores the sum, and then ends with `end`.

@@ -30,7 +30,7 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 fn refused(module: &Module, target: Target, options: &CompileOptions) -> String {
     let compiled = compile(module, target, options).unwrap();
     let remarks = compiled.remarks.to_string();
-    assert!(!compiled.schedule.contains("bands"), "{}", compiled.schedule);
+    assert!(!compiled.schedule.contains("data partitions"), "{}", compiled.schedule);
     let line = remarks.lines().find_map(|line| line.trim().strip_prefix("data partitioning rejected: "));
     line.unwrap_or_default().to_owned()
 }
@@ -39,10 +39,10 @@ fn refused(module: &Module, target: Target, options: &CompileOptions) -> String 
 fn three_groups_share_what_is_loaded_for_all_rows() {
     let compiled = compile(&whole(192), Target::SM_90A, &twelve()).unwrap();
     let (schedule, text) = (&compiled.schedule, &compiled.text);
-    assert!(schedule.contains("agent math: warps 0..12, in 3 bands of rows"), "{schedule}{}", compiled.remarks);
+    assert!(schedule.contains("partition consumer: warps 0..12, 3 data partitions"), "{schedule}{}", compiled.remarks);
     // The tiles of all bands come together, and operands that they share once.
-    assert!(schedule.contains("f16 [64, 64], 3 boxes, B128, 3 bands"), "{schedule}");
-    assert!(schedule.contains("f16 [64, 128], 2 boxes, B128\n"), "{schedule}");
+    assert!(schedule.contains("f16 [64, 64], 3 boxes, swizzle 128B, 3 partitions"), "{schedule}");
+    assert!(schedule.contains("f16 [64, 128], 2 boxes, swizzle 128B\n"), "{schedule}");
     assert_eq!((compiled.threads, compiled.cluster), (512, 1));
     // A stage comes back from each of twelve warps, and all bands run the same code.
     let of_load = [", 1;", ", 12;"]
@@ -61,21 +61,21 @@ fn three_groups_share_what_is_loaded_for_all_rows() {
 fn a_band_has_all_products_of_an_iteration_in_its_turn() {
     let schedule = compile(&whole(192), Target::SM_90A, &twelve()).unwrap().schedule;
     let inside = schedule.split_once("  for ").unwrap().1;
-    let steps = ["multiply where a turn begins", "await", "multiply where a turn ends", "land", "reduce", "land"];
+    let steps = ["order_wait mma", "consumer_wait", "order_arrive mma", "mma_wait", "reduce", "mma_wait"];
     let all = steps.iter().try_fold(inside, |rest, step| rest.split_once(step).map(|(_, rest)| rest));
     assert!(all.is_some(), "{schedule}");
-    assert_eq!(schedule.matches(" where a turn ").count(), 2, "{schedule}");
+    assert_eq!(schedule.matches(" mma\n").count(), 2, "{schedule}");
 }
 
 #[test]
 fn several_products_of_192_rows_have_bands_unasked() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let of = |module: &Module, options: &CompileOptions| compile(module, Target::SM_90A, options).unwrap().schedule;
-    assert!(of(&whole(192), &options).contains("3 bands of rows"));
-    assert!(!of(&whole(128), &options).contains("bands"));
+    assert!(of(&whole(192), &options).contains("3 data partitions"));
+    assert!(!of(&whole(128), &options).contains("data partitions"));
     let plain = matmul(DType::F16, DType::F32, [192, 128, 64]);
-    assert!(!of(&plain, &options).contains("bands") && of(&plain, &twelve()).contains("3 bands of rows"));
-    assert!(!of(&whole(192), &CompileOptions { num_warps: Some(8), ..options }).contains("bands"));
+    assert!(!of(&plain, &options).contains("data partitions") && of(&plain, &twelve()).contains("3 data partitions"));
+    assert!(!of(&whole(192), &CompileOptions { num_warps: Some(8), ..options }).contains("data partitions"));
     assert_eq!(refused(&whole(192), Target::SM_80, &options), "");
 }
 

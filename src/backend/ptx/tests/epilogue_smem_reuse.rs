@@ -20,27 +20,34 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 #[test]
 fn boxes_stand_in_a_stage_where_rings_want_all_of_shared_memory() {
     let text = schedule_of(large());
-    let rings: Vec<&str> = text.lines().filter(|line| line.starts_with("ring ")).collect();
+    let rings: Vec<&str> = text.lines().filter(|line| line.starts_with("pipeline ")).collect();
     let wanted = [(1, 32), (2, 32), (2, 64)];
     let wanted = wanted
         .iter()
         .enumerate()
-        .map(|(ring, (stages, kib))| format!("ring {ring}: {stages} stages of {} bytes", kib << 10));
+        .map(|(ring, (stages, kib))| format!("pipeline {ring}: {stages} stages of {} bytes", kib << 10));
     assert_eq!(rings, wanted.collect::<Vec<String>>(), "{text}");
     // The ring of what is loaded last before the store.
-    assert!(text.contains("channel 5: ring 2, lent to "), "{text}");
-    let (math, load) = text.split_once("program load").unwrap();
-    let steps = ["take 5", "await 5", "send by warps", "outbox 0..65536 of the stage of 5: ", "drain reads", "give 5"];
+    assert!(text.contains("channel 5: pipeline 2, staging for "), "{text}");
+    let (math, load) = text.split_once("program producer").unwrap();
+    let steps = [
+        "advance 5",
+        "consumer_wait 5",
+        "tma_store per_warp",
+        "staging 0..65536 in channel 5: ",
+        "tma_store_wait read",
+        "consumer_release 5",
+    ];
     let all = steps.iter().try_fold(math, |rest, step| rest.split_once(step).map(|(_, rest)| rest));
     assert!(all.is_some(), "{text}");
-    assert!(load.find("fill 4").unwrap() < load.find("fill 5").unwrap(), "{text}");
+    assert!(load.find("produce 4").unwrap() < load.find("produce 5").unwrap(), "{text}");
 }
 
 #[test]
 fn boxes_have_a_place_of_their_own_where_there_is_room() {
     for extents in [[128, 128, 128], [64, 128, 256]] {
         let text = schedule_of(softmax(DType::F16, extents, false));
-        assert!(text.contains("outbox ") && !text.contains("lent"), "{text}");
+        assert!(text.contains("staging ") && !text.contains("staging for"), "{text}");
     }
 }
 

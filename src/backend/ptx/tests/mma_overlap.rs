@@ -131,20 +131,20 @@ pub fn schedule_of(module: Module) -> String {
 
 /// The words of the steps of the loop around two products, from the first one on.
 fn steps_of_loop(schedule: &str) -> Vec<&str> {
-    let body = &schedule[schedule.find("younger 1").expect("two products that run")..];
+    let body = &schedule[schedule.find("pending 1").expect("two products that run")..];
     let body = &body[..body.find("continue").unwrap()];
-    body.lines().map(str::trim).filter(|line| !line.starts_with("let")).collect()
+    body.lines().map(str::trim).filter(|line| !line.starts_with("defer ")).collect()
 }
 
 #[test]
 fn a_quarter_of_the_exponentials_goes_before_the_wait_for_the_sums() {
     let schedule = schedule_of(attention(DType::F16, 128, 64));
     let steps = steps_of_loop(&schedule);
-    let wait = steps.iter().position(|step| step.contains(" behind %")).unwrap_or_else(|| panic!("{schedule}"));
-    assert!(steps[0].ends_with("younger 1 keeps"), "{steps:?}");
+    let wait = steps.iter().position(|step| step.contains("release after %")).unwrap_or_else(|| panic!("{schedule}"));
+    assert!(steps[0].ends_with("pending 1, defer release"), "{steps:?}");
     let sums = |steps: &[&str]| steps.iter().filter(|step| step.contains("= addf")).count();
     assert_eq!((sums(&steps[..wait]), sums(&steps[wait..])), (8, 24), "{steps:?}");
-    assert!(steps[wait + 1].contains("= mulf") && steps[wait + 2].starts_with("look "), "{steps:?}");
+    assert!(steps[wait + 1].contains("= mulf") && steps[wait + 2].starts_with("consumer_try_wait "), "{steps:?}");
     // The value is what the last of those steps computes.
     let value = steps[wait].rsplit(' ').next().unwrap();
     assert!(steps[wait - 1].contains(&format!("{value} = addf")), "{steps:?}");
@@ -156,7 +156,7 @@ fn nothing_goes_before_the_wait_where_that_is_no_gain() {
     for module in [attention(DType::F16, 128, 256), attention(DType::F8E4M3FN, 128, 64), attention(DType::F16, 64, 64)]
     {
         let schedule = schedule_of(module);
-        assert!(!schedule.contains(" younger 0 behind %") && !schedule.contains(" keeps"), "{schedule}");
+        assert!(!schedule.contains("release after %") && !schedule.contains("defer release"), "{schedule}");
     }
 }
 
@@ -164,8 +164,8 @@ fn nothing_goes_before_the_wait_where_that_is_no_gain() {
 fn where_threads_meet_amid_the_work_all_lands_and_no_stage_is_kept() {
     let schedule = schedule_of(softmax(DType::F16, [64, 128, 64], true));
     let steps = steps_of_loop(&schedule);
-    assert!(steps.contains(&"land all"), "{schedule}");
-    assert!(!schedule.contains(" behind %") && !schedule.contains(" keeps"), "{schedule}");
+    assert!(steps.contains(&"mma_wait_all"), "{schedule}");
+    assert!(!schedule.contains("release after %") && !schedule.contains("defer release"), "{schedule}");
 }
 
 #[test]
@@ -189,16 +189,16 @@ fn the_stage_comes_back_behind_the_exponentials_and_the_next_one_is_asked_for() 
 #[test]
 fn loops_look_ahead_for_what_their_first_product_waits_for() {
     // Also where a product takes turns; not where its sum stays in flight.
-    assert!(schedule_of(scaled(false, 128, 128)).contains("look 0"));
-    assert!(!schedule_of(matmul(DType::F16, DType::F32, [128, 128, 64])).contains("look "));
+    assert!(schedule_of(scaled(false, 128, 128)).contains("consumer_try_wait 0"));
+    assert!(!schedule_of(matmul(DType::F16, DType::F32, [128, 128, 64])).contains("consumer_try_wait "));
     // Nor where the first of two products is done before the second one has been issued.
-    assert!(schedule_of(attention(DType::F16, 128, 128)).contains("look "));
-    assert!(!schedule_of(attention(DType::F8E4M3FN, 128, 128)).contains("look "));
+    assert!(schedule_of(attention(DType::F16, 128, 128)).contains("consumer_try_wait "));
+    assert!(!schedule_of(attention(DType::F8E4M3FN, 128, 128)).contains("consumer_try_wait "));
 }
 
 #[test]
 fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
-    assert!(schedule_of(products_in_rounds(false)).contains("look 0"));
+    assert!(schedule_of(products_in_rounds(false)).contains("consumer_try_wait 0"));
     let mut count = 0;
     each_schedule_of(
         vec![("rounds".to_owned(), products_in_rounds(true), CompileOptions::default())],

@@ -176,23 +176,48 @@ fn text_says_all_of_a_schedule() {
         assert_eq!((&back.partitions, &back.sequences), (&schedule.partitions, &schedule.sequences), "{name}:\n{text}");
         assert_eq!(back.to_text(context.module), text, "{name}");
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
-        words.extend(text.contains("slots a piece gives %").then(|| "a strip that gives".to_owned()));
-        let lines = ["land all", "meet always", "multiply in turn"].into_iter();
+        words.extend(text.contains("registers per iteration, live-out %").then(|| "a strip that gives".to_owned()));
+        let lines = ["tma_store_wait read", "barrier required", "mma ordered", "order_wait exp"].into_iter();
         words.extend(lines.filter(|line| text.lines().any(|other| other.trim().starts_with(*line))).map(str::to_owned));
         count += 1;
     });
     assert!(count > 80, "{count} schedules");
     let steps = [
-        "let", "do", "own", "send", "boxes", "outbox", "combine", "multiply", "fill", "take", "strip", "for", "if",
-        "ahead", "orbit", "copy", "rounds",
+        "defer",
+        "exec",
+        "local_load",
+        "tma_store",
+        "boxes",
+        "staging",
+        "privatized_atomic",
+        "mma",
+        "produce",
+        "advance",
+        "strip_mine",
+        "for",
+        "if",
+        "cp_async",
+        "carried_mma",
+        "copy",
+        "unroll",
     ];
-    let waits = ["await", "land", "leave", "turn", "pass", "dealt"];
-    let within = ["bring", "write", "read", "access", "parts", "drain", "meet"];
+    let waits = ["consumer_wait", "mma_wait", "epilogue", "order_wait", "order_arrive", "pingpong"];
+    let within = [
+        "convert_layout",
+        "smem_write",
+        "smem_read",
+        "global_access",
+        "split",
+        "mma_wait_all",
+        "tma_store_wait",
+        "barrier",
+    ];
     for word in steps.into_iter().chain(waits).chain(within).chain([
         "a strip that gives",
-        "land all",
-        "meet always",
-        "multiply in turn",
+        "tma_store_wait read",
+        "barrier required",
+        "mma ordered",
+        "order_wait exp",
     ]) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }

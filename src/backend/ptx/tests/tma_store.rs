@@ -171,7 +171,7 @@ fn the_engine_adds_where_others_do_not_see_it_sooner() {
             assert_eq!(sends(schedule), count, "{name}:\n{text}");
             context.verify_schedule(body, schedule).unwrap();
             // Additions need no order, so what was sent before has only been read; a store comes when it is there.
-            assert_eq!(text.contains("drain writes"), count == 3, "{name}:\n{text}");
+            assert_eq!(text.contains("tma_store_wait\n"), count == 3, "{name}:\n{text}");
         });
     }
 }

@@ -3,6 +3,7 @@
 //! Holds types and their text form. No decision is made here.
 //!
 //! * `cp_async` — multistage `cp.async` copies of a loop
+//! * `header` — kernel, warps, pipelines and the user's lines of loads, MMAs and stores
 //! * `parse` — parses a schedule from text (tests only)
 //! * `pipelines` — pipelines, channels and TMA loads of a warp-specialized kernel, as data
 //! * `print` — prints a schedule as text
@@ -13,6 +14,7 @@
 //! * `tma_store` — staging buffers and how a tile is split
 
 pub mod cp_async;
+pub mod header;
 #[cfg(test)]
 pub mod parse;
 pub mod pipelines;

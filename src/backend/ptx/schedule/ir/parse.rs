@@ -1,7 +1,7 @@
 //! Parses a schedule from text (tests only).
 //!
-//! What the text says of ops, rings and channels is the module's
-//! and the roles'; it is not read, and shows when the schedule is printed again.
+//! Ops, pipelines and channels are taken from the module and the warp specialization. The parser skips
+//! their text; a difference shows when the schedule is printed again.
 
 use std::rc::Rc;
 
@@ -22,14 +22,14 @@ use crate::layout::Layout;
 
 type Parsed<T> = Result<T, String>;
 
-/// Lines that are left, each with how far in it stands.
+/// The lines that are left, each with its indentation.
 struct Lines<'t> {
     lines: std::iter::Peekable<std::vec::IntoIter<(usize, &'t str)>>,
     schedule: Schedule,
 }
 
 impl Schedule {
-    /// The schedule that a text describes. `roles`: rings and channels.
+    /// The schedule that a full text describes, with these pipelines and channels.
     pub fn parse(text: &str, warp_spec: Option<Rc<WarpSpecialization>>) -> Parsed<Schedule> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         let lines: Vec<_> = lines.map(|line| (line.len() - line.trim_start().len(), line.trim())).collect();
@@ -45,7 +45,7 @@ impl Schedule {
 /// The number that a text begins with, and the rest.
 fn number(text: &str) -> Parsed<(u32, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number = text[..end].parse().map_err(|_| format!("a number is wanted at `{text}`"))?;
+    let number = text[..end].parse().map_err(|_| format!("a number is expected at `{text}`"))?;
     Ok((number, &text[end..]))
 }
 
@@ -62,88 +62,106 @@ fn list(text: &str, word: &str) -> Parsed<Vec<u32>> {
 }
 
 fn after<'t>(text: &'t str, word: &str) -> Parsed<&'t str> {
-    text.split_once(word).map(|(_, rest)| rest).ok_or_else(|| format!("`{word}` is wanted"))
+    text.split_once(word).map(|(_, rest)| rest).ok_or_else(|| format!("`{word}` is expected"))
 }
 
-fn layout(text: &str) -> Parsed<LayoutId> {
-    Ok(LayoutId(number(after(text, "as L")?)?.0))
+/// The layout after this word.
+fn layout(text: &str, word: &str) -> Parsed<LayoutId> {
+    Ok(LayoutId(number(after(text, &format!("{word}L"))?)?.0))
 }
 
 fn op(text: &str) -> Parsed<OpId> {
     Ok(OpId(number(text.trim_start())?.0))
 }
 
-/// Does a text begin with this word? And the rest.
-fn has_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
-    text.strip_prefix(word).map_or((false, text), |rest| (true, rest))
+fn warp_role(word: &str) -> Parsed<WarpRole> {
+    let roles = [WarpRole::All, WarpRole::Consumer, WarpRole::Producer];
+    roles.into_iter().find(|role| role.to_string() == word).ok_or("no warp role".to_owned())
 }
 
-fn acts(word: &str) -> Parsed<WarpRole> {
-    [WarpRole::All, WarpRole::Consumer, WarpRole::Producer]
-        .into_iter()
-        .find(|role| role.to_string() == word)
-        .ok_or("no agent".to_owned())
+fn order_point(word: &str) -> Parsed<OrderPoint> {
+    OrderPoint::ALL.into_iter().find(|point| point.to_string() == word).ok_or("no order point".to_owned())
 }
 
-/// A part of a step.
-fn within(word: &str, rest: &str) -> Parsed<SubStep> {
+/// Words that begin a sub-step.
+const SUB_STEPS: [&str; 9] = [
+    "convert_layout",
+    "smem_write",
+    "smem_read",
+    "global_access",
+    "split",
+    "smem",
+    "mma_wait_all",
+    "tma_store_wait",
+    "barrier",
+];
+
+fn sub_step(word: &str, rest: &str) -> Parsed<SubStep> {
     let numbers = numbers(rest)?;
-    let at = |place: usize| numbers.get(place).copied().ok_or("too few numbers");
+    let at = |index: usize| numbers.get(index).copied().ok_or("too few numbers");
     let buffer = || Ok::<_, &str>(Buffer { offset: at(0)?, bytes: at(1)?.saturating_sub(at(0)?) });
     Ok(match word {
-        "bring" => {
+        "convert_layout" => {
             let kind = match () {
-                () if rest.contains("by name") => ConversionKind::Registers,
+                () if rest.contains("by registers") => ConversionKind::Registers,
                 () if rest.contains("by shuffle") => ConversionKind::Shuffle,
-                () if rest.contains("sums") => ConversionKind::SmemAffine,
-                () if rest.contains("never") => ConversionKind::Unsupported,
+                () if rest.contains("by affine smem") => ConversionKind::SmemAffine,
+                () if rest.contains("unsupported") => ConversionKind::Unsupported,
                 () => ConversionKind::Smem(at(2)?),
             };
             let plan = numbers[numbers.len() - 1];
             SubStep::ConvertLayout(ConvertLayout { value: Value(at(0)?), to: LayoutId(at(1)?), kind, plan })
         }
-        "write" => SubStep::SmemWrite(buffer()?),
-        "read" => SubStep::SmemRead(buffer()?),
-        "access" => SubStep::GlobalAccess(OpId(at(0)?)),
-        "parts" => SubStep::Split { count: at(0)?, in_flight: at(1)? },
-        "no" => SubStep::SmemOverflow { bytes: at(0)?, of: at(1)? },
-        "drain" => SubStep::TmaStoreWait { complete: rest == "writes" },
-        _ => SubStep::Barrier { required: rest == "always" },
+        "smem_write" => SubStep::SmemWrite(buffer()?),
+        "smem_read" => SubStep::SmemRead(buffer()?),
+        "global_access" => SubStep::GlobalAccess(OpId(at(0)?)),
+        "split" => SubStep::Split { count: at(0)?, in_flight: at(1)? },
+        "smem" => SubStep::SmemOverflow { bytes: at(0)?, of: at(1)? },
+        "mma_wait_all" => SubStep::MmaWaitAll,
+        "tma_store_wait" => SubStep::TmaStoreWait { complete: rest != "read" },
+        _ => SubStep::Barrier { required: rest == "required" },
     })
 }
 
-/// The copy of an array.
-fn private(text: &str) -> Parsed<PrivatizedArray> {
-    let [root, first, copies, start, end] = numbers(text)?[..] else { return Err("no copy".to_owned()) };
-    let word = after(text, "by ")?.split(' ').next().unwrap_or_default();
+fn privatized(text: &str) -> Parsed<PrivatizedArray> {
+    let [array, first, replicas, start, end] = numbers(text)?[..] else { return Err("no replicas".to_owned()) };
+    let word = after(text, "by ")?.split(',').next().unwrap_or_default();
     let mode = AtomicMode::ALL.iter().copied().find(|mode| mode.name() == word).ok_or("no mode")?;
     let buffer = Buffer { offset: start, bytes: end.saturating_sub(start) };
-    Ok(PrivatizedArray { first: OpId(first), array: Value(root), mode, buffer, replicas: copies })
+    Ok(PrivatizedArray { first: OpId(first), array: Value(array), mode, buffer, replicas })
 }
 
-fn turn(word: &str) -> Parsed<OrderPoint> {
-    OrderPoint::ALL.into_iter().find(|order| order.to_string() == word).ok_or("no turn".to_owned())
+fn mma_wait(rest: &str) -> Parsed<MmaWait> {
+    let release_after = rest.split_once("release after %").map(|(_, value)| number(value)).transpose()?;
+    Ok(MmaWait {
+        mma: op(rest)?,
+        from_previous_iteration: rest.contains(", from previous iteration"),
+        pending: number(after(rest, " pending ")?)?.0 as usize,
+        sunk: rest.contains(", sunk"),
+        defer_release: rest.contains(", defer release"),
+        release_after: release_after.map(|(value, _)| Value(value)),
+    })
 }
 
 impl Lines<'_> {
-    /// A line that stands at the left.
+    /// A line without indentation.
     fn top(&mut self, line: &str) -> Parsed<()> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
-            "agent" => {
+            "partition" => {
                 let (name, rest) = rest.split_once(": warps ").ok_or("no warps")?;
                 let (start, rest) = number(rest)?;
                 let (end, _) = number(after(rest, "..")?)?;
-                self.schedule.partitions.push(Partition { role: acts(name)?, warps: start..end, body: SeqId(0) });
+                self.schedule.partitions.push(Partition { role: warp_role(name)?, warps: start..end, body: SeqId(0) });
             }
             "program" => {
                 let body = self.body(0)?;
-                let role = acts(rest)?;
+                let role = warp_role(rest)?;
                 let partition = self.schedule.partitions.iter_mut().find(|partition| partition.role == role);
-                partition.ok_or("a program of no agent")?.body = body;
+                partition.ok_or("a program without a partition")?.body = body;
             }
-            "product" => {
-                let (id, form) = rest.split_once(": ").ok_or("no product")?;
+            "mma" => {
+                let (id, form) = rest.split_once(": ").ok_or("no MMA")?;
                 self.schedule.mma_partitions.push((op(id)?, form.to_owned()));
             }
             "layout" => {
@@ -151,19 +169,19 @@ impl Lines<'_> {
                 let [register, lane, warp] = [list(rest, "register")?, list(rest, "lane")?, list(rest, "warp")?];
                 self.schedule.layouts.push(Layout::new(shape, register, lane, warp));
             }
-            "shared" => {
+            "smem" => {
                 let numbers = numbers(rest)?;
                 self.schedule.smem_bytes = numbers[0];
                 self.schedule.smem_bytes_per_group = numbers.get(1).copied().unwrap_or(0);
             }
-            "combined" => self.schedule.privatized = Some(private(rest)?),
-            "ring" | "channel" | "load" => {}
+            "privatized" => self.schedule.privatized = Some(privatized(rest)?),
+            "pipeline" | "channel" | "tma_load" | "#" => {}
             _ => return Err("an unknown line".to_owned()),
         }
         Ok(())
     }
 
-    /// The next line, if it stands further in than this and begins with one of these words: the rest of it.
+    /// The next line, if its indentation is larger than `depth` and it begins with one of these words.
     fn inner(&mut self, depth: usize, words: &[&str]) -> Option<(usize, String, String)> {
         let &(at, line) = self.lines.peek()?;
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -174,13 +192,26 @@ impl Lines<'_> {
         })
     }
 
-    /// The steps that stand further in than this.
+    /// The steps with a larger indentation than `depth`.
     fn body(&mut self, depth: usize) -> Parsed<SeqId> {
         let id = SeqId(self.schedule.sequences.len() as u32);
         self.schedule.sequences.push(Vec::new());
-        let mut steps = Vec::new();
+        let (mut steps, mut acquires) = (Vec::new(), false);
         while let Some((depth, word, rest)) = self.inner(depth, &[]) {
-            steps.push(self.step(depth, &word, &rest).map_err(|problem| format!("{problem}: {word} {rest}"))?);
+            if (word.as_str(), rest.as_str()) == ("order_wait", "mma") {
+                acquires = true;
+                continue;
+            }
+            if (word.as_str(), rest.as_str()) == ("order_arrive", "mma") {
+                let Some(Step::Mma(group)) = steps.last_mut() else { return Err("no MMA before its end".to_owned()) };
+                group.order.release = true;
+                continue;
+            }
+            let mut step = self.step(depth, &word, &rest).map_err(|problem| format!("{problem}: {word} {rest}"))?;
+            if let Step::Mma(group) = &mut step {
+                group.order.acquire |= std::mem::take(&mut acquires);
+            }
+            steps.push(step);
         }
         self.schedule.sequences[id.0 as usize] = steps;
         Ok(id)
@@ -188,207 +219,181 @@ impl Lines<'_> {
 
     fn step(&mut self, depth: usize, word: &str, rest: &str) -> Parsed<Step> {
         Ok(match word {
-            "let" => Step::Deferred(op(rest)?),
-            "do" => Step::Exec(op(rest)?),
-            "own" => Step::LocalLoad { op: op(rest)?, from: StageSource::ThreadPrivate },
-            "get" => Step::LocalLoad { op: op(rest)?, from: StageSource::Channel },
-            "combine" => Step::PrivatizedAtomic(op(rest)?),
-            "send" => Step::TmaStore(Box::new(self.send(depth, op(rest.trim_start_matches("by warps "))?)?)),
+            "defer" => Step::Deferred(op(rest)?),
+            "exec" => Step::Exec(op(rest)?),
+            "local_load" => {
+                let (source, id) = rest.split_once(' ').ok_or("no stage")?;
+                let from = if source == "thread" { StageSource::ThreadPrivate } else { StageSource::Channel };
+                Step::LocalLoad { op: op(id)?, from }
+            }
+            "privatized_atomic" => Step::PrivatizedAtomic(op(rest)?),
+            "tma_store" => Step::TmaStore(Box::new(self.tma_store(depth, op(rest.trim_start_matches("per_warp "))?)?)),
             "end" => Step::End(op(rest)?),
-            "fill" => Step::Produce(number(rest)?.0),
-            "take" => Step::Advance(number(rest)?.0),
-            "await" => {
-                let (sunk, rest) = has_word(rest, "late ");
-                Step::ConsumerWait(ConsumerWait { channel: number(rest)?.0, sunk })
+            "produce" => Step::Produce(number(rest)?.0),
+            "advance" => Step::Advance(number(rest)?.0),
+            "consumer_wait" => {
+                Step::ConsumerWait(ConsumerWait { channel: number(rest)?.0, sunk: rest.ends_with(" sunk") })
             }
-            "bring" | "write" | "read" | "access" | "parts" | "no" | "drain" | "meet" => Step::Sub(within(word, rest)?),
-            "land" if rest == "all" => Step::Sub(SubStep::MmaWaitAll),
-            "land" => {
-                let (sunk, rest) = has_word(rest, "late ");
-                let (carried, rest) = has_word(rest, "carried ");
-                let pending = number(after(rest, "younger ")?)?.0 as usize;
-                let release_after = rest.split_once(" behind %").map(|(_, value)| number(value)).transpose()?;
-                let release_after = release_after.map(|(value, _)| Value(value));
-                Step::MmaWait(MmaWait {
-                    mma: op(rest)?,
-                    from_previous_iteration: carried,
-                    pending,
-                    sunk,
-                    defer_release: rest.contains(" keeps"),
-                    release_after,
-                })
+            "mma_wait" => Step::MmaWait(mma_wait(rest)?),
+            "consumer_release" => Step::ConsumerRelease(numbers(rest)?),
+            "consumer_try_wait" => Step::ConsumerTryWait(number(rest)?.0),
+            "order_wait" if rest.starts_with("exp ") => {
+                let exponentials = Value(number(after(rest, "%")?)?.0);
+                Step::ExpOrderWait { exponentials, sunk: rest.ends_with(" sunk") }
             }
-            "give" => Step::ConsumerRelease(numbers(rest)?),
-            "look" => Step::ConsumerTryWait(number(rest)?.0),
-            "turn" if rest.contains("work for %") => {
-                let exponentials = Value(number(after(rest, "work for %")?)?.0);
-                Step::ExpOrderWait { exponentials, sunk: rest.starts_with("late ") }
-            }
-            "pass" if rest.starts_with("work") => Step::ExpOrderArrive(Value(number(after(rest, "behind %")?)?.0)),
-            "turn" => Step::OrderWait(turn(rest)?),
-            "pass" => Step::OrderArrive(turn(rest)?),
-            "multiply" => Step::Mma(Box::new(self.multiply(depth, rest)?)),
-            "strip" => self.strip(depth, rest)?,
-            "for" => {
-                let hoisted = self.hoisted(depth)?;
-                let cp_async = self.ahead(depth)?;
-                let mut carried_mmas = Vec::new();
-                while let Some((_, _, text)) = self.inner(depth, &["orbit"]) {
-                    let (carried, gives) = after(&text, "carried ")?.split_once(';').ok_or("no stages")?;
-                    let carried = numbers(carried)?.into_iter().map(|number| number as usize).collect();
-                    carried_mmas.push(CarriedMma { mma: op(&text)?, accumulators: carried, releases: numbers(gives)? });
-                }
-                let mut stage_counts = Vec::new();
-                while let Some((_, _, text)) = self.inner(depth, &["dealt"]) {
-                    let [_, _, once, loops @ ..] = &numbers(&text)?[..] else { return Err("no stages".to_owned()) };
-                    stage_counts.push(StageCount {
-                        fixed: *once,
-                        per_iteration_of: loops.iter().map(|&id| OpId(id)).collect(),
-                    });
-                }
-                let loop_op = op(rest)?;
-                let pingpong =
-                    (!stage_counts.is_empty()).then_some(PingPong { loop_op, stages_per_iteration: stage_counts });
-                let unroll = self.inner(depth, &["rounds"]);
-                let unroll = unroll.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
-                let body = self.body(depth)?;
-                let epilogue = self.lines.next_if_eq(&(depth, "leave")).map(|_| self.body(depth)).transpose()?;
-                Step::For(Box::new(For {
-                    op: loop_op,
-                    hoisted,
-                    cp_async,
-                    carried_mmas,
-                    pingpong,
-                    unroll,
-                    body,
-                    epilogue,
-                }))
-            }
+            "order_arrive" if rest.starts_with("exp ") => Step::ExpOrderArrive(Value(number(after(rest, "%")?)?.0)),
+            "order_wait" => Step::OrderWait(order_point(rest)?),
+            "order_arrive" => Step::OrderArrive(order_point(rest)?),
+            "mma" => Step::Mma(Box::new(self.mma_group(depth, rest)?)),
+            "strip_mine" => self.strip_mine(depth, rest)?,
+            "for" => self.for_loop(depth, op(rest)?)?,
             "loop" => {
                 let hoisted = self.hoisted(depth)?;
                 Step::Loop(Box::new(Loop { op: op(rest)?, hoisted, body: self.body(depth)? }))
             }
             "if" => {
-                let pure = rest.starts_with("quiet ");
+                let pure = rest.starts_with("pure ");
                 let mut arms = vec![self.body(depth)?];
                 if self.lines.next_if_eq(&(depth, "else")).is_some() {
                     arms.push(self.body(depth)?);
                 }
-                Step::If { op: op(rest.trim_start_matches("quiet "))?, arms, pure }
+                Step::If { op: op(rest.trim_start_matches("pure "))?, arms, pure }
             }
+            word if SUB_STEPS.contains(&word) => Step::Sub(sub_step(word, rest)?),
             _ => return Err("an unknown step".to_owned()),
         })
     }
 
-    fn send(&mut self, depth: usize, op: OpId) -> Parsed<TmaStore> {
+    fn for_loop(&mut self, depth: usize, op_id: OpId) -> Parsed<Step> {
+        let hoisted = self.hoisted(depth)?;
+        let cp_async = self.cp_async(depth)?;
+        let mut carried_mmas = Vec::new();
+        while let Some((_, _, text)) = self.inner(depth, &["carried_mma"]) {
+            let (accumulators, releases) = after(&text, "accumulators ")?.split_once(';').ok_or("no stages")?;
+            let accumulators = numbers(accumulators)?.into_iter().map(|number| number as usize).collect();
+            carried_mmas.push(CarriedMma { mma: op(&text)?, accumulators, releases: numbers(releases)? });
+        }
+        let mut stage_counts = Vec::new();
+        while let Some((_, _, text)) = self.inner(depth, &["pingpong"]) {
+            let [_, _, fixed, loops @ ..] = &numbers(&text)?[..] else { return Err("no stages".to_owned()) };
+            let per_iteration_of = loops.iter().map(|&id| OpId(id)).collect();
+            stage_counts.push(StageCount { fixed: *fixed, per_iteration_of });
+        }
+        let pingpong =
+            (!stage_counts.is_empty()).then_some(PingPong { loop_op: op_id, stages_per_iteration: stage_counts });
+        let unroll = self.inner(depth, &["unroll"]);
+        let unroll = unroll.map(|(_, _, text)| Ok::<_, String>(number(&text)?.0)).transpose()?;
+        let body = self.body(depth)?;
+        let epilogue = self.lines.next_if_eq(&(depth, "epilogue")).map(|_| self.body(depth)).transpose()?;
+        Ok(Step::For(Box::new(For { op: op_id, hoisted, cp_async, carried_mmas, pingpong, unroll, body, epilogue })))
+    }
+
+    fn tma_store(&mut self, depth: usize, op: OpId) -> Parsed<TmaStore> {
         let (_, _, text) = self.inner(depth, &["boxes"]).ok_or("no boxes")?;
+        let text = format!("boxes {text}");
         let lengths = |word| Ok::<Vec<i64>, String>(list(&text, word)?.into_iter().map(i64::from).collect());
-        let (shape, boxes) = (lengths("of")?, lengths("by")?);
+        let (shape, boxes) = (lengths("boxes")?, lengths("by")?);
         let bytes = number(after(&text, "], ")?)?.0 as usize;
-        let cuts = number(after(after(&text, "bits [")?, "], ")?)?.0;
-        let tile = BoxedTile::standing(&shape, bytes, boxes, list(&text, "bits")?, cuts).ok_or("no such boxes")?;
+        let split_bits = number(after(after(&text, "bases [")?, "], ")?)?.0;
+        let tile = BoxedTile::standing(&shape, bytes, boxes, list(&text, "bases")?, split_bits);
+        let tile = tile.ok_or("no such boxes")?;
         let mut staging = None;
-        if let Some((_, _, text)) = self.inner(depth, &["outbox"]) {
-            let (start, end, stage, [count, bytes, in_flight]) = match numbers(&text)?[..] {
+        if let Some((_, _, text)) = self.inner(depth, &["staging"]) {
+            let (start, end, channel, [count, bytes, in_flight]) = match numbers(&text)?[..] {
                 [start, end, count, bytes, in_flight] => (start, end, None, [count, bytes, in_flight]),
                 [start, end, channel, count, bytes, in_flight] => {
                     (start, end, Some(channel), [count, bytes, in_flight])
                 }
-                _ => return Err("no place".to_owned()),
+                _ => return Err("no buffer".to_owned()),
             };
             let buffer = Buffer { offset: start, bytes: end.saturating_sub(start) };
-            staging = Some(StagingBuffer { buffer, channel: stage, split: StoreSplit { count, bytes, in_flight } });
+            staging = Some(StagingBuffer { buffer, channel, split: StoreSplit { count, bytes, in_flight } });
         }
-        Ok(TmaStore { op, layout: layout(&text)?, tile, staging })
+        Ok(TmaStore { op, layout: layout(&text, "layout ")?, tile, staging })
     }
 
-    fn strip(&mut self, depth: usize, rest: &str) -> Parsed<Step> {
-        let piece = number(after(rest, ", ")?)?.0 as usize;
-        let mut strip_ops = Vec::new();
-        while let Some((_, word, text)) = self.inner(depth, &["piece", "name", "before"]) {
-            let part = match word.as_str() {
-                "piece" => StripRole::Body,
-                "name" => StripRole::View,
+    fn strip_mine(&mut self, depth: usize, rest: &str) -> Parsed<Step> {
+        let registers_per_iteration = number(after(rest, ", ")?)?.0 as usize;
+        let mut ops = Vec::new();
+        while let Some((_, word, text)) = self.inner(depth, &["body", "view", "preheader"]) {
+            let role = match word.as_str() {
+                "body" => StripRole::Body,
+                "view" => StripRole::View,
                 _ => StripRole::Preheader,
             };
-            strip_ops.push((op(&text)?, part));
+            ops.push((op(&text)?, role));
         }
-        let gives = rest.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
-        let gives = gives.into_iter().map(Value).collect();
-        // `strip as L0, …`
-        Ok(Step::StripMine(Rc::new(StripMine {
-            layout: layout(rest)?,
-            registers_per_iteration: piece,
-            ops: strip_ops,
-            live_out: gives,
-        })))
+        let live_out = rest.split_once("live-out").map_or(Ok(Vec::new()), |(_, values)| numbers(values))?;
+        let live_out = live_out.into_iter().map(Value).collect();
+        let layout = layout(rest, "")?;
+        Ok(Step::StripMine(Rc::new(StripMine { layout, registers_per_iteration, ops, live_out })))
     }
 
-    fn multiply(&mut self, depth: usize, rest: &str) -> Parsed<MmaGroup> {
+    fn mma_group(&mut self, depth: usize, rest: &str) -> Parsed<MmaGroup> {
         let (head, single) = match rest.split_once(':') {
             Some((head, _)) => (head, numbers(head)?.pop()),
             None => (rest, None),
         };
-        let is = |what: &str| head.starts_with("in turn") || head.starts_with(what);
-        let order = OrderSpan { acquire: is("where a turn begins"), release: is("where a turn ends") };
-        let mut gives = head.split_once("gives").map_or(Ok(Vec::new()), |(_, gives)| numbers(gives))?;
+        let ordered = head.starts_with("ordered");
+        let order = OrderSpan { acquire: ordered, release: ordered };
+        let mut releases = head.split_once("releases").map_or(Ok(Vec::new()), |(_, channels)| numbers(channels))?;
         if let Some(id) = single {
-            // The last number is the op's.
-            gives.pop();
-            return Ok(MmaGroup { releases: gives, order, ..MmaGroup::single(OpId(id)) });
+            // The last number is the op.
+            releases.pop();
+            return Ok(MmaGroup { releases, order, ..MmaGroup::single(OpId(id)) });
         }
         let (mut ops, mut issue) = (Vec::new(), Vec::new());
-        while let Some((_, word, text)) = self.inner(depth, &["product", "issue"]) {
-            if word == "product" {
+        while let Some((_, word, text)) = self.inner(depth, &["mma", "issue"]) {
+            if word == "mma" {
                 ops.push(op(&text)?);
                 continue;
             }
             for part in text.split(", ") {
                 let id = op(part)?;
-                let op = ops.iter().position(|&op| op == id).ok_or("a product that is not one of them")?;
-                issue.push(MmaIssue { op, extends_n: part.ends_with("wider") });
+                let op = ops.iter().position(|&op| op == id).ok_or("an MMA of another group")?;
+                issue.push(MmaIssue { op, extends_n: part.ends_with("extends_n") });
             }
         }
-        Ok(MmaGroup { ops, issue, releases: gives, order })
+        Ok(MmaGroup { ops, issue, releases, order })
     }
 
     fn hoisted(&mut self, depth: usize) -> Parsed<Vec<(Value, LayoutId)>> {
         let mut hoisted = Vec::new();
         while let Some((_, _, text)) = self.inner(depth, &["hoist"]) {
             let value = number(text.trim_start_matches('%'))?.0;
-            hoisted.push((Value(value), layout(&text)?));
+            hoisted.push((Value(value), layout(&text, "to ")?));
         }
         Ok(hoisted)
     }
 
-    fn ahead(&mut self, depth: usize) -> Parsed<Option<Rc<CpAsyncPlan>>> {
-        let Some((depth, _, head)) = self.inner(depth, &["ahead"]) else { return Ok(None) };
-        let mut cp_async = CpAsyncPlan {
+    fn cp_async(&mut self, depth: usize) -> Parsed<Option<Rc<CpAsyncPlan>>> {
+        let Some((depth, _, head)) = self.inner(depth, &["cp_async"]) else { return Ok(None) };
+        let mut plan = CpAsyncPlan {
             copies: Vec::new(),
             address_ops: Vec::new(),
             stage_bytes: number(after(&head, "stages of ")?)?.0 as usize,
             stages: number(&head)?.0 as usize,
-            async_mma: head.contains("products land"),
-            barrier_at_head: head.ends_with("threads meet at the head"),
+            async_mma: head.contains(", mma_wait at head"),
+            barrier_at_head: head.contains(", barrier at head"),
         };
-        let all_thread_private = head.ends_with("own elements");
-        while let Some((_, word, text)) = self.inner(depth, &["scalar", "copy"]) {
-            if word == "scalar" {
-                cp_async.address_ops.push(op(&text)?);
+        let all_thread_private = head.ends_with(", thread-private");
+        while let Some((_, word, text)) = self.inner(depth, &["address", "copy"]) {
+            if word == "address" {
+                plan.address_ops.push(op(&text)?);
                 continue;
             }
-            let (head, pieces) = text.split_once(", at ").ok_or("no pieces")?;
-            let places = numbers(pieces)?;
-            let piece = |at: &[u32]| CpAsyncAccess { register: at[0] as usize, xor: at[1], offset: at[2] };
-            cp_async.copies.push(CpAsync {
+            let (head, accesses) = text.split_once(", at ").ok_or("no accesses")?;
+            let accesses = numbers(accesses)?;
+            let access = |at: &[u32]| CpAsyncAccess { register: at[0] as usize, xor: at[1], offset: at[2] };
+            plan.copies.push(CpAsync {
                 load: op(head)?,
-                thread_private: all_thread_private || head.contains(" own elements"),
+                thread_private: all_thread_private || head.contains(", thread-private"),
                 smem_offset: number(after(head, " +")?)?.0 as usize,
                 vector: number(after(head, ": ")?)?.0 as usize,
                 thread_offsets: list(head, "thread")?,
-                accesses: places.chunks_exact(3).map(piece).collect(),
+                accesses: accesses.chunks_exact(3).map(access).collect(),
             });
         }
-        Ok(Some(Rc::new(cp_async)))
+        Ok(Some(Rc::new(plan)))
     }
 }

@@ -14,14 +14,15 @@ use super::program::{
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::tensor_map::Swizzle;
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for WarpRole {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             WarpRole::All => "all",
-            WarpRole::Consumer => "math",
-            WarpRole::Producer => "load",
+            WarpRole::Consumer => "consumer",
+            WarpRole::Producer => "producer",
         })
     }
 }
@@ -29,8 +30,8 @@ impl Display for WarpRole {
 impl Display for OrderPoint {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            OrderPoint::Pipeline => "rings",
-            OrderPoint::SideEffects => "memory",
+            OrderPoint::Pipeline => "pipeline",
+            OrderPoint::SideEffects => "side_effects",
         })
     }
 }
@@ -55,18 +56,18 @@ impl Schedule {
     pub fn to_text(&self, module: &Module) -> String {
         let mut printer = Printer { schedule: self, module, text: String::new(), depth: 0 };
         if let Some(warp_spec) = &self.warp_spec {
-            printer.roles(warp_spec);
+            printer.warp_spec(warp_spec);
         }
         let each = match self.smem_bytes_per_group {
             0 => String::new(),
-            bytes => format!(", {bytes} a team"),
+            bytes => format!(", {bytes} per group"),
         };
-        printer.line(format_args!("shared {} bytes{each}", self.smem_bytes));
+        printer.line(format_args!("smem {} bytes{each}", self.smem_bytes));
         if let Some(PrivatizedArray { first, array: root, mode, buffer, replicas }) = self.privatized {
             let (array, end) = (root.index(), buffer.offset + buffer.bytes);
             let mode = mode.name();
             printer.line(format_args!(
-                "combined %{array} by {mode} from {}: {replicas} copies at {}..{end}",
+                "privatized %{array} by {mode}, first {}: {replicas} replicas at {}..{end}",
                 first.index(),
                 buffer.offset
             ));
@@ -79,15 +80,15 @@ impl Schedule {
             let form = match (partition.role, groups) {
                 (WarpRole::Producer, _) => ", one lane".to_owned(),
                 (WarpRole::Consumer, (_, data_partitions)) if data_partitions > 1 => {
-                    format!(", in {data_partitions} bands of rows")
+                    format!(", {data_partitions} data partitions")
                 }
                 (WarpRole::Consumer, (pingpong_groups, _)) if pingpong_groups > 1 => {
-                    format!(", in {pingpong_groups} teams")
+                    format!(", ping-pong x{pingpong_groups}")
                 }
                 _ => String::new(),
             };
             printer.line(format_args!(
-                "agent {}: warps {}..{}{form}",
+                "partition {}: warps {}..{}{form}",
                 partition.role, partition.warps.start, partition.warps.end
             ));
         }
@@ -96,7 +97,7 @@ impl Schedule {
             printer.body(partition.body);
         }
         for (id, form) in &self.mma_partitions {
-            printer.line(format_args!("product {}: {form}", id.index()));
+            printer.line(format_args!("mma {}: {form}", id.index()));
         }
         for (id, layout) in self.layouts.iter().enumerate() {
             let [register, lane, warp] = [layout.register_images(), layout.lane_images(), layout.warp_images()];
@@ -119,32 +120,35 @@ impl Printer<'_> {
         let _ = writeln!(self.text, "{:depth$}{line}", "", depth = 2 * self.depth);
     }
 
-    /// Rings and channels.
-    fn roles(&mut self, warp_spec: &WarpSpecialization) {
+    /// Pipelines and channels.
+    fn warp_spec(&mut self, warp_spec: &WarpSpecialization) {
         for (pipeline, plan) in warp_spec.pipelines.iter().enumerate() {
-            let clustered = if plan.clustered { ", filled by pairs of blocks" } else { "" };
+            let clustered = if plan.clustered { ", cluster of 2" } else { "" };
             self.line(format_args!(
-                "ring {pipeline}: {} stages of {} bytes{clustered}",
+                "pipeline {pipeline}: {} stages of {} bytes{clustered}",
                 plan.num_stages, plan.stage_bytes
             ));
         }
         for (index, channel) in warp_spec.channels.iter().enumerate() {
             match channel.staging_for {
-                Some(store) => {
-                    self.line(format_args!("channel {index}: ring {}, lent to {}", channel.pipeline, store.index()))
-                }
+                Some(store) => self.line(format_args!(
+                    "channel {index}: pipeline {}, staging for {}",
+                    channel.pipeline,
+                    store.index()
+                )),
                 None => {
-                    self.line(format_args!("channel {index}: ring {}, {} bytes", channel.pipeline, channel.bytes()))
+                    self.line(format_args!("channel {index}: pipeline {}, {} bytes", channel.pipeline, channel.bytes()))
                 }
             }
             self.depth += 1;
             for load in &channel.loads {
-                let (tile, swizzle) = (tile_text(self.module, self.module.op(load.load).results[0]), load.map.swizzle);
+                let tile = tile_text(self.module, self.module.op(load.load).results[0]);
+                let swizzle = swizzle_text(load.map.swizzle);
                 let boxes = load.boxes.len();
                 let data_partitions =
-                    if load.partitions > 1 { format!(", {} bands", load.partitions) } else { String::new() };
+                    if load.partitions > 1 { format!(", {} partitions", load.partitions) } else { String::new() };
                 self.line(format_args!(
-                    "load {} +{}: {tile}, {boxes} boxes, {swizzle:?}{data_partitions}",
+                    "tma_load {} +{}: {tile}, {boxes} boxes, {swizzle}{data_partitions}",
                     load.load.index(),
                     load.smem_offset
                 ));
@@ -168,18 +172,18 @@ impl Printer<'_> {
 
     fn step(&mut self, step: &Step) {
         match step {
-            &Step::Deferred(id) => self.op("let", id),
-            &Step::Exec(id) => self.op("do", id),
-            &Step::LocalLoad { op: id, from: StageSource::ThreadPrivate } => self.op("own", id),
-            &Step::LocalLoad { op: id, from: StageSource::Channel } => self.op("get", id),
-            Step::TmaStore(tma_store) => self.send(tma_store),
-            &Step::PrivatizedAtomic(id) => self.op("combine", id),
+            &Step::Deferred(id) => self.op("defer", id),
+            &Step::Exec(id) => self.op("exec", id),
+            &Step::LocalLoad { op: id, from: StageSource::ThreadPrivate } => self.op("local_load thread", id),
+            &Step::LocalLoad { op: id, from: StageSource::Channel } => self.op("local_load stage", id),
+            Step::TmaStore(tma_store) => self.tma_store(tma_store),
+            &Step::PrivatizedAtomic(id) => self.op("privatized_atomic", id),
             &Step::End(id) => self.op("end", id),
-            Step::Mma(plan) => self.multiply(plan),
-            Step::Produce(channel) => self.line(format_args!("fill {channel}")),
-            Step::Advance(channel) => self.line(format_args!("take {channel}")),
+            Step::Mma(plan) => self.mma_group(plan),
+            Step::Produce(channel) => self.line(format_args!("produce {channel}")),
+            Step::Advance(channel) => self.line(format_args!("advance {channel}")),
             Step::ConsumerWait(ConsumerWait { channel, sunk }) => {
-                self.line(format_args!("await {}{channel}", word("late ", *sunk)))
+                self.line(format_args!("consumer_wait {channel}{}", word(" sunk", *sunk)))
             }
             Step::MmaWait(MmaWait {
                 mma,
@@ -189,36 +193,37 @@ impl Printer<'_> {
                 defer_release,
                 release_after,
             }) => {
-                let (sunk, carried) = (word("late ", *sunk), word("carried ", *carried));
-                let release_after = release_after.map_or(String::new(), |value| format!(" behind %{}", value.index()));
-                let defer_release = word(" keeps", *defer_release);
+                let (sunk, carried) = (word(", sunk", *sunk), word(", from previous iteration", *carried));
+                let defer_release = word(", defer release", *defer_release);
+                let release_after =
+                    release_after.map_or(String::new(), |value| format!(", release after %{}", value.index()));
                 self.line(format_args!(
-                    "land {sunk}{carried}{} younger {pending}{defer_release}{release_after}",
+                    "mma_wait {} pending {pending}{sunk}{carried}{defer_release}{release_after}",
                     mma.index()
                 ));
             }
-            Step::ConsumerTryWait(channel) => self.line(format_args!("look {channel}")),
-            Step::ConsumerRelease(channels) => self.line(format_args!("give {}", join(channels, ", "))),
+            Step::ConsumerTryWait(channel) => self.line(format_args!("consumer_try_wait {channel}")),
+            Step::ConsumerRelease(channels) => self.line(format_args!("consumer_release {}", join(channels, ", "))),
             Step::Sub(sub_step) => self.line(format_args!("{sub_step}")),
-            Step::OrderWait(point) => self.line(format_args!("turn {point}")),
-            Step::OrderArrive(point) => self.line(format_args!("pass {point}")),
+            Step::OrderWait(point) => self.line(format_args!("order_wait {point}")),
+            Step::OrderArrive(point) => self.line(format_args!("order_arrive {point}")),
             Step::ExpOrderWait { exponentials, sunk } => {
-                self.line(format_args!("turn {}work for %{}", word("late ", *sunk), exponentials.index()));
+                self.line(format_args!("order_wait exp %{}{}", exponentials.index(), word(" sunk", *sunk)));
             }
-            Step::ExpOrderArrive(value) => self.line(format_args!("pass work behind %{}", value.index())),
+            Step::ExpOrderArrive(value) => self.line(format_args!("order_arrive exp after %{}", value.index())),
             Step::StripMine(strip_mine) => {
-                let gives = join(strip_mine.live_out.iter().map(|value| format!("%{}", value.index())), ", ");
-                let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
+                let live_out = join(strip_mine.live_out.iter().map(|value| format!("%{}", value.index())), ", ");
+                let live_out = if live_out.is_empty() { live_out } else { format!(", live-out {live_out}") };
                 self.line(format_args!(
-                    "strip as {}, {} slots a piece{gives}",
+                    "strip_mine {}, {} registers per iteration{live_out}",
                     strip_mine.layout, strip_mine.registers_per_iteration
                 ));
                 self.depth += 1;
                 for &(id, part) in &strip_mine.ops {
                     let word = match part {
-                        StripRole::Body => "piece",
-                        StripRole::View => "name",
-                        StripRole::Preheader => "before",
+                        StripRole::Body => "body",
+                        StripRole::View => "view",
+                        StripRole::Preheader => "preheader",
                     };
                     self.op(word, id);
                 }
@@ -228,18 +233,21 @@ impl Printer<'_> {
                 self.op("for", step.op);
                 self.depth += 1;
                 self.hoisted(&step.hoisted);
-                step.cp_async.iter().for_each(|cp_async| self.ahead(cp_async));
+                step.cp_async.iter().for_each(|cp_async| self.cp_async(cp_async));
                 for carried_mma in &step.carried_mmas {
-                    let gives = join(&carried_mma.releases, ", ");
-                    let carried = join(&carried_mma.accumulators, ", ");
-                    self.line(format_args!("orbit {}: carried {carried}; gives {gives}", carried_mma.mma.index()));
+                    let releases = join(&carried_mma.releases, ", ");
+                    let accumulators = join(&carried_mma.accumulators, ", ");
+                    self.line(format_args!(
+                        "carried_mma {}: accumulators {accumulators}; releases {releases}",
+                        carried_mma.mma.index()
+                    ));
                 }
-                step.pingpong.iter().for_each(|pingpong| self.deal(pingpong));
-                step.unroll.iter().for_each(|unroll| self.line(format_args!("rounds {unroll}")));
+                step.pingpong.iter().for_each(|pingpong| self.pingpong(pingpong));
+                step.unroll.iter().for_each(|unroll| self.line(format_args!("unroll {unroll}")));
                 self.depth -= 1;
                 self.body(step.body);
                 if let Some(epilogue) = step.epilogue {
-                    self.line(format_args!("leave"));
+                    self.line(format_args!("epilogue"));
                     self.body(epilogue);
                 }
             }
@@ -251,7 +259,7 @@ impl Printer<'_> {
                 self.body(step.body);
             }
             Step::If { op, arms, pure } => {
-                self.op(if *pure { "if quiet" } else { "if" }, *op);
+                self.op(if *pure { "if pure" } else { "if" }, *op);
                 for (index, &arm) in arms.iter().enumerate() {
                     if index > 0 {
                         self.line(format_args!("else"));
@@ -262,43 +270,51 @@ impl Printer<'_> {
         }
     }
 
-    /// A store by the copy engine: its boxes, and the places of those of warps.
-    fn send(&mut self, tma_store: &TmaStore) {
+    /// A TMA store: its boxes and its staging buffer.
+    fn tma_store(&mut self, tma_store: &TmaStore) {
         let TmaStore { op, layout, tile, staging } = tma_store;
-        self.op(if staging.is_some() { "send by warps" } else { "send" }, *op);
+        self.op(if staging.is_some() { "tma_store per_warp" } else { "tma_store" }, *op);
         self.depth += 1;
         let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
         let (shape, bytes) = (&shared.shape, shared.element_bytes);
         self.line(format_args!(
-            "boxes of {shape:?} by {boxes:?}, {bytes} bytes an element, as {layout}, bits {order:?}, {part_bits} to cut"
+            "boxes {shape:?} by {boxes:?}, {bytes} bytes per element, layout {layout}, bases {order:?}, {part_bits} split bits"
         ));
-        if let Some(StagingBuffer { buffer, channel: stage, split: StoreSplit { count, bytes, in_flight } }) = staging {
+        if let Some(StagingBuffer { buffer, channel, split: StoreSplit { count, bytes, in_flight } }) = staging {
             let (start, end) = (buffer.offset, buffer.offset + buffer.bytes);
-            let stage = stage.map_or_else(String::new, |channel| format!(" of the stage of {channel}"));
-            self.line(format_args!("outbox {start}..{end}{stage}: {count} parts of {bytes} bytes, {in_flight} beside"));
+            let channel = channel.map_or_else(String::new, |channel| format!(" in channel {channel}"));
+            self.line(format_args!(
+                "staging {start}..{end}{channel}: {count} parts of {bytes} bytes, {in_flight} in flight"
+            ));
         }
         self.depth -= 1;
     }
 
-    /// A product, or several: each, and in which order they are issued.
-    fn multiply(&mut self, plan: &MmaGroup) {
-        let gives = join(&plan.releases, ", ");
-        let gives = if gives.is_empty() { gives } else { format!(" gives {gives}") };
-        let order = match plan.order {
-            OrderSpan { acquire: true, release: true } => " in turn",
-            OrderSpan { acquire: true, .. } => " where a turn begins",
-            OrderSpan { release: true, .. } => " where a turn ends",
-            _ => "",
-        };
-        if let [op] = plan.ops[..] {
-            return self.op(format_args!("multiply{order}{gives}"), op);
+    /// An MMA group, with the order wait before it and the order arrive after it.
+    fn mma_group(&mut self, plan: &MmaGroup) {
+        let OrderSpan { acquire, release } = plan.order;
+        if acquire && !release {
+            self.line(format_args!("order_wait mma"));
         }
-        self.line(format_args!("multiply{order} together{gives}"));
+        self.mmas(plan, word(" ordered", acquire && release));
+        if release && !acquire {
+            self.line(format_args!("order_arrive mma"));
+        }
+    }
+
+    /// One MMA, or several with the order of issue.
+    fn mmas(&mut self, plan: &MmaGroup, order: &str) {
+        let releases = join(&plan.releases, ", ");
+        let releases = if releases.is_empty() { releases } else { format!(" releases {releases}") };
+        if let [op] = plan.ops[..] {
+            return self.op(format_args!("mma{order}{releases}"), op);
+        }
+        self.line(format_args!("mma{order} group{releases}"));
         self.depth += 1;
-        plan.ops.iter().for_each(|&id| self.op("product", id));
+        plan.ops.iter().for_each(|&id| self.op("mma", id));
         let part = |issue: &MmaIssue| {
             let op = plan.ops.get(issue.op).map_or(u32::MAX, |op| op.0);
-            if issue.extends_n { format!("{op} wider") } else { op.to_string() }
+            if issue.extends_n { format!("{op} extends_n") } else { op.to_string() }
         };
         self.line(format_args!("issue {}", join(plan.issue.iter().map(part), ", ")));
         self.depth -= 1;
@@ -306,40 +322,43 @@ impl Printer<'_> {
 
     fn hoisted(&mut self, hoisted: &[(Value, LayoutId)]) {
         for (value, layout) in hoisted {
-            self.line(format_args!("hoist %{} as {layout}", value.index()));
+            self.line(format_args!("hoist %{} to {layout}", value.index()));
         }
     }
 
-    fn deal(&mut self, pingpong: &PingPong) {
+    fn pingpong(&mut self, pingpong: &PingPong) {
         for (pipeline, stage_counts) in pingpong.stages_per_iteration.iter().enumerate() {
-            let loops = join(stage_counts.per_iteration_of.iter().map(|id| id.index()), ", ");
-            self.line(format_args!("dealt {PINGPONG_GROUPS}: ring {pipeline}: {} + {loops}", stage_counts.fixed));
+            let loops = stage_counts.per_iteration_of.iter().map(|id| format!(" + loop {}", id.index()));
+            let loops: String = loops.collect();
+            self.line(format_args!("pingpong {PINGPONG_GROUPS}: pipeline {pipeline}: {}{loops}", stage_counts.fixed));
         }
     }
 
-    fn ahead(&mut self, cp_async: &CpAsyncPlan) {
+    fn cp_async(&mut self, cp_async: &CpAsyncPlan) {
         let all_thread_private = cp_async.is_thread_private();
+        let barrier = word(", barrier at head", cp_async.barrier_at_head);
         let kind = match (all_thread_private, cp_async.async_mma) {
-            (true, _) => ", own elements",
-            (false, true) => ", products land at the head",
+            (true, _) => ", thread-private",
+            (false, true) => ", mma_wait at head",
             (false, false) => "",
         };
-        let meets = word(", threads meet at the head", cp_async.barrier_at_head);
-        self.line(format_args!("ahead {} stages of {} bytes{kind}{meets}", cp_async.stages, cp_async.stage_bytes));
+        self.line(format_args!("cp_async {} stages of {} bytes{barrier}{kind}", cp_async.stages, cp_async.stage_bytes));
         self.depth += 1;
         for &id in &cp_async.address_ops {
-            self.op("scalar", id);
+            self.op("address", id);
         }
-        for CpAsync { load, thread_private: own, smem_offset: offset, vector, thread_offsets: thread, accesses } in
+        for CpAsync { load, thread_private, smem_offset: offset, vector, thread_offsets: thread, accesses } in
             &cp_async.copies
         {
             let accesses = join(
                 accesses.iter().map(|access| format!("{}^{}+{}", access.register, access.xor, access.offset)),
                 " ",
             );
-            let own = word("own ", *own && !all_thread_private);
+            let private = word(", thread-private", *thread_private && !all_thread_private);
             let load = load.index();
-            self.line(format_args!("copy {load} +{offset}: {vector} {own}elements, thread {thread:?}, at {accesses}"));
+            self.line(format_args!(
+                "copy {load} +{offset}: {vector} elements{private}, thread {thread:?}, at {accesses}"
+            ));
         }
         self.depth -= 1;
     }
@@ -359,6 +378,15 @@ impl Printer<'_> {
         let tiles = op.results.iter().filter(|&&value| matches!(self.module.ty(value), Type::Tile { .. }));
         let types = join(tiles.map(|&value| tile_text(self.module, value)), ", ");
         if types.is_empty() { text } else { format!("{text} : {types}") }
+    }
+}
+
+fn swizzle_text(swizzle: Swizzle) -> &'static str {
+    match swizzle {
+        Swizzle::None => "no swizzle",
+        Swizzle::B32 => "swizzle 32B",
+        Swizzle::B64 => "swizzle 64B",
+        Swizzle::B128 => "swizzle 128B",
     }
 }
 

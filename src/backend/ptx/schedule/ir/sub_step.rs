@@ -95,11 +95,11 @@ impl SubStep {
 impl Display for ConversionKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            ConversionKind::Registers => f.write_str("by name"),
+            ConversionKind::Registers => f.write_str("by registers"),
             ConversionKind::Shuffle => f.write_str("by shuffle"),
-            ConversionKind::Smem(rounds) => write!(f, "through memory {rounds}"),
-            ConversionKind::SmemAffine => f.write_str("through sums"),
-            ConversionKind::Unsupported => f.write_str("never"),
+            ConversionKind::Smem(rounds) => write!(f, "by smem x{rounds}"),
+            ConversionKind::SmemAffine => f.write_str("by affine smem"),
+            ConversionKind::Unsupported => f.write_str("unsupported"),
         }
     }
 }
@@ -111,18 +111,18 @@ impl Display for SubStep {
         };
         match self {
             SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan }) => {
-                write!(f, "bring %{} as {to} {kind}, C{plan}", value.index())
+                write!(f, "convert_layout %{} to {to} {kind}, C{plan}", value.index())
             }
-            SubStep::SmemWrite(buffer) => range(f, "write", buffer),
-            SubStep::SmemRead(buffer) => range(f, "read", buffer),
-            SubStep::GlobalAccess(id) => write!(f, "access {}", id.index()),
-            SubStep::Split { count, in_flight } => write!(f, "parts {count}, {in_flight} beside"),
-            SubStep::SmemOverflow { bytes, of } => write!(f, "no room for {bytes} of {of}"),
-            SubStep::MmaWaitAll => f.write_str("land all"),
-            SubStep::TmaStoreWait { complete: false } => f.write_str("drain reads"),
-            SubStep::TmaStoreWait { complete: true } => f.write_str("drain writes"),
-            SubStep::Barrier { required: false } => f.write_str("meet"),
-            SubStep::Barrier { required: true } => f.write_str("meet always"),
+            SubStep::SmemWrite(buffer) => range(f, "smem_write", buffer),
+            SubStep::SmemRead(buffer) => range(f, "smem_read", buffer),
+            SubStep::GlobalAccess(id) => write!(f, "global_access {}", id.index()),
+            SubStep::Split { count, in_flight } => write!(f, "split {count}, {in_flight} in flight"),
+            SubStep::SmemOverflow { bytes, of } => write!(f, "smem overflow: {bytes} of {of}"),
+            SubStep::MmaWaitAll => f.write_str("mma_wait_all"),
+            SubStep::TmaStoreWait { complete: false } => f.write_str("tma_store_wait read"),
+            SubStep::TmaStoreWait { complete: true } => f.write_str("tma_store_wait"),
+            SubStep::Barrier { required: false } => f.write_str("barrier"),
+            SubStep::Barrier { required: true } => f.write_str("barrier required"),
         }
     }
 }

@@ -110,7 +110,7 @@ fn groups_take_turns_where_each_iteration_works_on_its_product() {
 fn groups_compute_exponentials_in_turn_where_these_take_as_long_as_products() {
     let turns = |module: &Module, target, options: CompileOptions| {
         let schedule = compile(module, target, &CompileOptions { schedule: true, ..options }).unwrap().schedule;
-        let count = ["turn work for %", "pass work behind %"].map(|words| schedule.matches(words).count());
+        let count = ["order_wait exp %", "order_arrive exp after %"].map(|words| schedule.matches(words).count());
         assert_eq!(count[0], count[1], "{schedule}");
         count[0]
     };

@@ -313,8 +313,8 @@ fn a_product_lands_where_threads_meet() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
     let schedule = &compiled.schedule;
-    let lands = schedule.find("land all").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
-    assert!(schedule[lands..].lines().nth(1).unwrap().trim().starts_with("meet"), "{schedule}");
+    let lands = schedule.find("mma_wait_all").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
+    assert!(schedule[lands..].lines().nth(1).unwrap().trim().starts_with("barrier"), "{schedule}");
     let first = compiled.text.find("wgmma.commit_group").unwrap();
     let met = first + compiled.text[first..].find("barrier.cta.sync").unwrap();
     let waited = compiled.text[first..met].find("wgmma.wait_group.sync.aligned 0;");
