@@ -33,6 +33,7 @@ mod scan_order;
 mod user_layout;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 pub use axis_bits::{AxisBits, replica_bits, thread_images};
@@ -64,9 +65,8 @@ pub enum Source {
     Concrete,
 }
 
-/// The result of inference.
-pub struct Inference<'m> {
-    module: &'m Module,
+/// Layouts of an entry, without the module that they belong to.
+pub struct Layouts {
     /// What is known of its integers and addresses.
     pub facts: Rc<Facts>,
     /// Target that the code is for.
@@ -85,18 +85,46 @@ pub struct Inference<'m> {
     pub pointer_runs: HashMap<OpId, PointerRun>,
     /// Values that are computed when such an access asks for them.
     waiting: HashSet<Value>,
+    /// Tiles that are taken apart into halves again and again.
+    halves: butterfly_chain::Halves,
+}
+
+/// Layouts of an entry together with its module, and the state of the analysis that infers them.
+pub struct Inference<'m> {
+    module: &'m Module,
+    result: Layouts,
     /// Values whose layout is nobody's choice.
     open: HashSet<Value>,
     /// The layouts in which such values are used.
     wishes: HashMap<Value, Layout>,
-    /// Tiles that are taken apart into halves again and again.
-    halves: butterfly_chain::Halves,
     /// Tiles that are taken apart.
     apart: Apart<'m>,
     /// Right operands of products that are made side by side.
     pub beside: adjacent_operands::Beside,
     /// How often a value got another layout than it had.
     changes: usize,
+}
+
+impl Deref for Inference<'_> {
+    type Target = Layouts;
+
+    fn deref(&self) -> &Layouts {
+        &self.result
+    }
+}
+
+impl DerefMut for Inference<'_> {
+    fn deref_mut(&mut self) -> &mut Layouts {
+        &mut self.result
+    }
+}
+
+impl Layouts {
+    /// Returns the layouts together with the module that they were inferred for.
+    pub fn of(self, module: &Module) -> Inference<'_> {
+        debug_assert_eq!(self.layouts.len(), module.num_values());
+        Inference::new(module, self)
+    }
 }
 
 impl<'m> Inference<'m> {
@@ -114,9 +142,13 @@ impl<'m> Inference<'m> {
         again
     }
 
+    /// Returns the layouts without their module.
+    pub fn into_layouts(self) -> Layouts {
+        self.result
+    }
+
     fn start(module: &'m Module, facts: Rc<Facts>, target: Target, num_warps: u32) -> Inference<'m> {
-        Inference {
-            module,
+        let layouts = Layouts {
             facts,
             target,
             num_warps: num_warps as usize,
@@ -127,9 +159,17 @@ impl<'m> Inference<'m> {
             blocked: HashMap::new(),
             pointer_runs: HashMap::new(),
             waiting: HashSet::new(),
+            halves: butterfly_chain::Halves::default(),
+        };
+        Inference::new(module, layouts)
+    }
+
+    fn new(module: &'m Module, result: Layouts) -> Inference<'m> {
+        Inference {
+            module,
+            result,
             open: HashSet::new(),
             wishes: HashMap::new(),
-            halves: butterfly_chain::Halves::default(),
             apart: Apart::default(),
             beside: adjacent_operands::Beside::default(),
             changes: 0,
@@ -270,7 +310,7 @@ impl<'m> Inference<'m> {
 
     fn set(&mut self, value: Value, layout: Layout) {
         debug_assert_eq!(layout.shape(), self.module.shape(value));
-        let known = &mut self.layouts[value.index()];
+        let known = &mut self.result.layouts[value.index()];
         if known.as_ref().is_none_or(|known| !known.is_same(&layout)) {
             self.changes += 1;
         }
