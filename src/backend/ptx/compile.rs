@@ -24,7 +24,7 @@ use crate::pass;
 use crate::target::Target;
 
 /// The result of a stage, or the reasons of its rejection.
-type Staged<T> = std::result::Result<T, Vec<Diagnostic>>;
+type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 
 /// Compiles the only entry of a verified and optimised module.
 ///
@@ -169,7 +169,7 @@ fn first_accepted<T>(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    accept: &mut dyn FnMut(Plan<'_>) -> Staged<T>,
+    accept: &mut dyn FnMut(Plan<'_>) -> StageResult<T>,
 ) -> Result<Accepted<T>> {
     if module.entries.len() != 1 {
         let message = format!("a module of one entry is needed, not of {}", module.entries.len());
@@ -206,7 +206,7 @@ fn plan<'a>(
     options: &CompileOptions,
     strategy: Strategy,
     considered: &mut Vec<String>,
-) -> Staged<Plan<'a>> {
+) -> StageResult<Plan<'a>> {
     let module = partition_data(module, target, strategy.data_partitions)?;
     let module = pass::apart(&module, true)?.map_or(module, Cow::Owned);
     let mut options = CompileOptions { tma: strategy.tma, ..*options };
@@ -219,7 +219,7 @@ fn plan<'a>(
 }
 
 /// Divides the rows of the kernel's tiles among consumer groups.
-fn partition_data(module: &Module, target: Target, data_partitions: u32) -> Staged<Cow<'_, Module>> {
+fn partition_data(module: &Module, target: Target, data_partitions: u32) -> StageResult<Cow<'_, Module>> {
     if data_partitions == 1 {
         return Ok(Cow::Borrowed(module));
     }

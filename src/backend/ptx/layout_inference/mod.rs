@@ -14,7 +14,7 @@
 //! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge. (Once, where it
 //! stands in another loop and the second walk through that one changes nothing.)
 //! An op none of whose operands has a layout (a constant, scaled row by row) takes that of its first use: if
-//! there are such ops, or loads of few elements (`thin`), all is inferred once more with these `wishes`. Whatever still differs is converted
+//! there are such ops, or loads of few elements (`thin`), all is inferred once more with these `requested_layouts`. Whatever still differs is converted
 //! where it is used.
 
 mod adjacent_operands;
@@ -48,7 +48,7 @@ pub use scan_order::{AxisBit, ScanOrder, axis_bits};
 pub use user_layout::chosen_warps;
 
 use super::mma::MmaPlan;
-use super::plan::extract_groups::Apart;
+use super::plan::extract_groups::ExtractGroups;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;
@@ -84,9 +84,9 @@ pub struct Layouts {
     /// Accesses through pointers that run along an axis.
     pub pointer_runs: HashMap<OpId, PointerRun>,
     /// Values that are computed when such an access asks for them.
-    waiting: HashSet<Value>,
+    deferred: HashSet<Value>,
     /// Tiles that are taken apart into halves again and again.
-    halves: butterfly_chain::Halves,
+    halves: butterfly_chain::ButterflyChains,
 }
 
 /// Layouts of an entry together with its module, and the state of the analysis that infers them.
@@ -94,11 +94,11 @@ pub struct Inference<'m> {
     module: &'m Module,
     result: Layouts,
     /// Values whose layout is nobody's choice.
-    open: HashSet<Value>,
+    unanchored: HashSet<Value>,
     /// The layouts in which such values are used.
-    wishes: HashMap<Value, Layout>,
+    requested_layouts: HashMap<Value, Layout>,
     /// Tiles that are taken apart.
-    apart: Apart<'m>,
+    extract_groups: ExtractGroups<'m>,
     /// Right operands of products that are made side by side.
     pub beside: adjacent_operands::Beside,
     /// How often a value got another layout than it had.
@@ -133,11 +133,11 @@ impl<'m> Inference<'m> {
         let facts = Rc::new(Facts::analyze(module, entry));
         let mut inference = Inference::start(module, facts.clone(), target, num_warps);
         inference.infer(entry.body);
-        let wishes = inference.collect_wishes(entry.body);
-        if wishes.is_empty() {
+        let requested_layouts = inference.collect_requested_layouts(entry.body);
+        if requested_layouts.is_empty() {
             return inference;
         }
-        let mut again = Inference { wishes, ..Inference::start(module, facts, target, num_warps) };
+        let mut again = Inference { requested_layouts, ..Inference::start(module, facts, target, num_warps) };
         again.infer(entry.body);
         again
     }
@@ -158,8 +158,8 @@ impl<'m> Inference<'m> {
             products: HashMap::new(),
             blocked: HashMap::new(),
             pointer_runs: HashMap::new(),
-            waiting: HashSet::new(),
-            halves: butterfly_chain::Halves::default(),
+            deferred: HashSet::new(),
+            halves: butterfly_chain::ButterflyChains::default(),
         };
         Inference::new(module, layouts)
     }
@@ -168,9 +168,9 @@ impl<'m> Inference<'m> {
         Inference {
             module,
             result,
-            open: HashSet::new(),
-            wishes: HashMap::new(),
-            apart: Apart::default(),
+            unanchored: HashSet::new(),
+            requested_layouts: HashMap::new(),
+            extract_groups: ExtractGroups::default(),
             beside: adjacent_operands::Beside::default(),
             changes: 0,
         }
@@ -182,9 +182,9 @@ impl<'m> Inference<'m> {
     }
 
     fn infer(&mut self, body: BlockId) {
-        self.halves = butterfly_chain::Halves::collect(self.module, body);
+        self.halves = butterfly_chain::ButterflyChains::collect(self.module, body);
         self.collect_pointer_runs(body);
-        self.apart = Apart::of(self.module, body);
+        self.extract_groups = ExtractGroups::of(self.module, body);
         self.beside = adjacent_operands::Beside::of(self.module, body);
         self.collect_accesses(body);
         self.place_chosen_loads(body);
@@ -193,8 +193,8 @@ impl<'m> Inference<'m> {
     }
 
     /// For each value whose layout is nobody's choice that of its first use, where there is one.
-    fn collect_wishes(&self, body: BlockId) -> HashMap<Value, Layout> {
-        let mut wishes = HashMap::new();
+    fn collect_requested_layouts(&self, body: BlockId) -> HashMap<Value, Layout> {
+        let mut requested_layouts = HashMap::new();
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
         let carried = self.carried_on(body);
@@ -202,16 +202,16 @@ impl<'m> Inference<'m> {
         let rounds = if carried.is_empty() { 1 } else { 2 };
         for &id in std::iter::repeat_n(&ops, rounds).flat_map(|ops| ops.iter().rev()) {
             for (position, value) in self.module.op(id).operands.iter().enumerate() {
-                if self.is_open(*value)
-                    && let Some(layout) = self.used_in(id, position, &wishes, &carried)
+                if self.is_unanchored(*value)
+                    && let Some(layout) = self.used_in(id, position, &requested_layouts, &carried)
                     && layout.shape() == self.module.shape(*value)
                 {
-                    wishes.insert(*value, layout);
+                    requested_layouts.insert(*value, layout);
                 }
             }
         }
-        wishes.retain(|value, layout| self.layout(*value).is_some_and(|own| !own.is_same(layout)));
-        wishes
+        requested_layouts.retain(|value, layout| self.layout(*value).is_some_and(|own| !own.is_same(layout)));
+        requested_layouts
     }
 
     /// The layout in which an op uses an operand, if it has one of its own.
@@ -219,12 +219,12 @@ impl<'m> Inference<'m> {
         &self,
         id: OpId,
         position: usize,
-        wishes: &HashMap<Value, Layout>,
+        requested_layouts: &HashMap<Value, Layout>,
         carried: &[(Value, Value)],
     ) -> Option<Layout> {
         let op = self.module.op(id);
-        let of = |value: Value| match self.open.contains(&value) {
-            true => wishes.get(&value).cloned(),
+        let of = |value: Value| match self.unanchored.contains(&value) {
+            true => requested_layouts.get(&value).cloned(),
             false => self.layout(value).cloned(),
         };
         match op.code {
@@ -236,7 +236,9 @@ impl<'m> Inference<'m> {
                 let is_this = |&&(value, _): &&(Value, Value)| value == op.operands[position];
                 of(carried.iter().find(is_this)?.1)
             }
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => self.wish_through(id, wishes),
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => {
+                self.requested_through(id, requested_layouts)
+            }
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
@@ -282,7 +284,7 @@ impl<'m> Inference<'m> {
 
     fn compute_source(&self, value: Value) -> Source {
         let Some(op) = self.module.defining_op(value) else { return Source::Concrete };
-        if self.waiting.contains(&value) {
+        if self.deferred.contains(&value) {
             return Source::Free;
         }
         let op = self.module.op(op);
@@ -436,15 +438,15 @@ impl<'m> Inference<'m> {
                 let result = op.results[0];
                 if self.source(result) == Source::Concrete {
                     let layout = match self.elementwise_layout(&op.operands) {
-                        Some(layout) if self.is_made_of_open(&op.operands) => {
-                            self.open.insert(result);
-                            self.wishes.get(&result).cloned().unwrap_or(layout)
+                        Some(layout) if self.has_unanchored_operands_only(&op.operands) => {
+                            self.unanchored.insert(result);
+                            self.requested_layouts.get(&result).cloned().unwrap_or(layout)
                         }
                         Some(layout) => {
-                            self.open.remove(&result);
+                            self.unanchored.remove(&result);
                             layout
                         }
-                        None => self.open_layout(result),
+                        None => self.unanchored_layout(result),
                     };
                     self.set(result, layout);
                 }
@@ -462,9 +464,9 @@ impl<'m> Inference<'m> {
     }
 
     /// The layout of a value that no operand has a layout for.
-    fn open_layout(&mut self, value: Value) -> Layout {
-        self.open.insert(value);
-        self.wishes.get(&value).cloned().unwrap_or_else(|| self.default_layout(value))
+    fn unanchored_layout(&mut self, value: Value) -> Layout {
+        self.unanchored.insert(value);
+        self.requested_layouts.get(&value).cloned().unwrap_or_else(|| self.default_layout(value))
     }
 
     fn reduce(&mut self, id: OpId) {
