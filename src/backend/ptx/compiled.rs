@@ -1,6 +1,6 @@
 //! Compiled kernels: the PTX text, and the data that a launch needs.
 
-use super::assertion::Assertion;
+use super::device_assert::Assertion;
 use super::remarks::CodeRemarks;
 use super::tensor_map::TensorMap;
 

@@ -11,6 +11,7 @@
 //!
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
+mod compile;
 mod compiled;
 #[allow(dead_code)]
 mod cost;
@@ -37,6 +38,13 @@ pub mod tensor_map;
 pub(crate) mod tests;
 mod workarounds;
 
+pub use compile::compile;
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub use compile::rewritten;
+pub(crate) use compile::with_plan;
+#[cfg(any(test, feature = "_suite"))]
+pub(crate) use compile::{Scheduled, with_schedule};
 pub use compiled::{Compiled, ParamKind};
 pub(crate) use cost::{CostInput, LaunchInfo, weights};
 pub use device_assert::{Assertion, NoteField, note_words};
@@ -48,188 +56,3 @@ pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::{CompileOptions, PlanSearch};
-
-use crate::error::{Diagnostic, Error, Result};
-use crate::ir::{Entry, Module};
-use crate::pass;
-use crate::target::Target;
-use device_assert as assertion;
-use layout_inference as infer;
-use opt::{mul_wide as whole_product, register_pressure as pressure};
-use plan::prepare::{build_with, in_the_end};
-use plan::{plan_search, rematerialize};
-use smem::{allocation as shared, tma_box as boxed};
-
-/// Compiles the only entry of a verified and optimised module.
-///
-/// # Errors
-/// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's place.
-pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
-    let [entry] = &module.entries[..] else {
-        let count = module.entries.len();
-        return Err(Error::Unsupported(vec![Diagnostic::new(
-            format!("a module of one entry is needed, not of {count}"),
-            None,
-        )]));
-    };
-    let bare = pass::without_meanings(module);
-    let (module, entry) = bare.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    let turned = pass::with_reversals(module);
-    let (module, entry) = turned.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    let made = in_the_end(module, entry, (target, options), |module, entry| {
-        build(module, entry, target, options).or_else(|problems| {
-            // Bands are of warps with roles.
-            if !options.tma || pass::data_partition::count(module, entry.body) > 1 {
-                return Err(Error::Unsupported(problems));
-            }
-            // What the copy engine and warps with roles cannot do, threads that all do the same perhaps can.
-            let plain = CompileOptions { tma: false, ..*options };
-            let mut compiled = build(module, entry, target, &plain).map_err(Error::Unsupported)?;
-            compiled.remarks.tma_rejected = problems.first().map(ToString::to_string);
-            Ok(compiled)
-        })
-    });
-    made.map(|(mut compiled, why)| {
-        compiled.remarks.data_partition_rejected = why;
-        compiled
-    })
-}
-
-/// Shows `look` the plan that [`compile`] generates code from, with what is known of a launch, to be costed; no code is made.
-///
-/// # Errors
-/// As [`compile`], of what is found when a kernel is planned.
-pub(crate) fn with_plan<T>(
-    module: &Module,
-    target: Target,
-    options: &CompileOptions,
-    launched: LaunchInfo<'_>,
-    look: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
-) -> Result<T> {
-    let bare = pass::without_meanings(module);
-    let turned = pass::with_reversals(bare.as_ref().unwrap_or(module));
-    let module = turned.as_ref().or(bare.as_ref()).unwrap_or(module);
-    let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
-    let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &plan_search::search(module, entry, target, options).options;
-        build_with(module, entry, target, options, &mut |module, entry, inference| {
-            let lowering = lower::planned(module, entry, inference, options);
-            if !lowering.problems().is_empty() {
-                return Err(lowering.problems().to_vec());
-            }
-            let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks(entry.body));
-            Ok(look(&CostInput { context, body: entry.body, schedule, blocks, launched }))
-        })
-    };
-    let planned = in_the_end(module, entry, (target, options), |module, entry| {
-        let plain = CompileOptions { tma: false, ..*options };
-        let planned = match plan(module, entry, options) {
-            Err(_) if options.tma && pass::data_partition::count(module, entry.body) == 1 => {
-                plan(module, entry, &plain)
-            }
-            planned => planned,
-        };
-        planned.map_err(Error::Unsupported)
-    });
-    planned.map(|(planned, _)| planned)
-}
-
-/// A schedule, and what it is of.
-#[cfg(any(test, feature = "_suite"))]
-pub(crate) struct Scheduled<'a> {
-    /// The kernel as it is lowered.
-    pub context: &'a schedule::KernelInfo<'a>,
-    /// Its entry.
-    pub body: crate::ir::BlockId,
-    pub schedule: &'a schedule::Schedule,
-    /// The maps that it takes.
-    pub maps: Vec<tensor_map::TensorMap>,
-}
-
-/// Shows `look` the schedule that [`compile`] generates code from; but lines of PTX keep their meanings, and none are put in place of
-/// other ops: what the steps do is in the module.
-///
-/// # Errors
-/// As [`compile`].
-#[cfg(any(test, feature = "_suite"))]
-pub(crate) fn with_schedule<T>(
-    module: &Module,
-    target: Target,
-    options: &CompileOptions,
-    look: &mut dyn FnMut(&Scheduled<'_>) -> T,
-) -> Result<T> {
-    let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
-        let options = &plan_search::search(module, entry, target, options).options;
-        build_with(module, entry, target, options, &mut |module, entry, inference| {
-            let lowering = lower::lowered(module, entry, inference, "kernel", options);
-            if !lowering.problems().is_empty() {
-                return Err(lowering.problems().to_vec());
-            }
-            let (context, maps) = (lowering.context(), lowering.maps());
-            Ok(look(&Scheduled { context, body: entry.body, schedule: lowering.schedule(), maps }))
-        })
-    };
-    let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
-    let planned = in_the_end(module, entry, (target, options), |module, entry| {
-        let plain = CompileOptions { tma: false, ..*options };
-        let planned = match plan(module, entry, options) {
-            Err(_) if options.tma && pass::data_partition::count(module, entry.body) == 1 => {
-                plan(module, entry, &plain)
-            }
-            planned => planned,
-        };
-        planned.map_err(Error::Unsupported)
-    });
-    planned.map(|(planned, _)| planned)
-}
-
-/// What an optimised module may become before instructions are chosen for it: every rewriting that there is, wherever it
-/// can be done. Means the same; for tests.
-#[cfg(feature = "_suite")]
-#[doc(hidden)]
-pub fn rewritten(module: &Module) -> Module {
-    let mut module = pass::without_scaled_products(module, false).unwrap_or_else(|| module.clone());
-    if let Ok(Some(cut)) = pass::apart(&module, true) {
-        module = cut;
-    }
-    if let Some(reloaded) = rematerialize::reloaded(&module, module.entries[0].body, 1) {
-        module = reloaded;
-    }
-    pass::rotate(&mut module, &|_| true);
-    pass::optimize(&mut module);
-    module
-}
-
-fn build(
-    module: &Module,
-    entry: &Entry,
-    target: Target,
-    options: &CompileOptions,
-) -> std::result::Result<Compiled, Vec<Diagnostic>> {
-    let name = symbol(&entry.name);
-    let build = |options: &CompileOptions| {
-        build_with(module, entry, target, options, &mut |module, entry, inference| {
-            lower::lower(module, entry, inference, &name, options)
-        })
-    };
-    let choice = plan_search::search(module, entry, target, options);
-    let mut built = build(&choice.options);
-    let mut by_threads = options.tma && !choice.options.tma;
-    if built.is_err() && choice.options != *options {
-        built = build(options);
-        by_threads = false;
-    }
-    built.map(|mut compiled| {
-        if by_threads {
-            compiled.remarks.tma_rejected = Some("copies by threads are faster by the cost model".to_owned());
-        }
-        compiled.remarks.plans_considered = choice.considered;
-        compiled
-    })
-}
-
-/// A PTX identifier made from a kernel's name.
-fn symbol(name: &str) -> String {
-    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    if plain.starts_with(|c: char| c.is_ascii_alphabetic()) { plain } else { format!("kernel_{plain}") }
-}

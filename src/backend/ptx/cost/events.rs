@@ -8,7 +8,7 @@ use super::resource_use::{Resource, ResourceUse};
 use super::trip_count::{LaunchInfo, trip_counts};
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripRole, SubStep, WarpRole,
+    For, KernelInfo, MmaGroup, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine, StripRole, SubStep, WarpRole,
 };
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
@@ -342,8 +342,6 @@ impl EventBuilder<'_, '_> {
 
     fn step(&mut self, step: &Step, events: &mut Vec<Event>) {
         let context = self.op_costs.context;
-        let name =
-            |id: OpId| format!("{} {}", context.module.op(id).code.spec().name.trim_end_matches("_tko"), id.index());
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
             Step::Sub(SubStep::MmaWaitAll) => {
@@ -351,64 +349,16 @@ impl EventBuilder<'_, '_> {
             }
             // What else a step does within is in the price of its op.
             Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
-            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
-                let cost = self.op_costs.op(id);
-                let arrives = if cost.arrives { context.module.op(id).results.clone() } else { Vec::new() };
-                let what = EventKind::Work {
-                    usage: cost.usage,
-                    background: cost.background,
-                    stores: !cost.arrives,
-                    barriers: cost.barriers,
-                    arrives,
-                    waits: false,
-                };
-                if cost.usage.alone() > 0.0 || cost.barriers > 0 {
-                    self.push(events, step, name(id), what);
-                }
-            }
+            &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.exec(step, id, events),
             &Step::LocalLoad { op: id, .. } => {
                 let tile = context.module.op(id).results[0];
                 let bytes =
                     crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.op_costs.groups;
                 let usage = ResourceUse::of(Resource::Shared, bytes / self.op_costs.weights.shared);
-                self.push(events, step, name(id), work(usage));
+                self.push(events, step, self.label(id), work(usage));
             }
-            Step::StripMine(strip) => {
-                let (mut usage, mut background) = (ResourceUse::default(), ResourceUse::default());
-                let mut barriers = 0;
-                let mut arrives = false;
-                for &(id, part) in &strip.ops {
-                    if part == StripRole::Body {
-                        let cost = self.op_costs.op(id);
-                        usage += cost.usage;
-                        background += cost.background;
-                        barriers = barriers.max(cost.barriers);
-                        arrives |= cost.arrives;
-                    }
-                }
-                let first = strip.ops().next().map_or_else(String::new, name);
-                let what = EventKind::Work {
-                    usage,
-                    background,
-                    stores: !arrives,
-                    barriers,
-                    arrives: Vec::new(),
-                    waits: arrives,
-                };
-                self.push(events, step, format!("strip {first}"), what);
-            }
-            Step::TmaStore(send) => {
-                let id = send.op;
-                let (cost, bytes) = self.op_costs.send(id);
-                let (usage, background, barriers) = (cost.usage, cost.background, cost.barriers);
-                let what =
-                    EventKind::Work { usage, background, stores: true, barriers, arrives: Vec::new(), waits: false };
-                self.push(events, step, name(id), what);
-                let weights = self.op_costs.weights;
-                let near = ResourceUse::of(Resource::L2, bytes / weights.l2);
-                let far = ResourceUse::of(Resource::Memory, bytes / weights.memory);
-                events.push(Event::new(EventKind::TmaStore { near, far }, name(id)));
-            }
+            Step::StripMine(strip) => self.strip_mine(step, strip, events),
+            Step::TmaStore(send) => self.tma_store(step, send.op, events),
             Step::Mma(plan) => self.multiply(step, plan, events),
             &Step::Produce(channel) => self.push(events, step, format!("fill {channel}"), EventKind::Produce(channel)),
             &Step::Advance(channel) => self.push(events, step, format!("take {channel}"), EventKind::Advance(channel)),
@@ -449,6 +399,62 @@ impl EventBuilder<'_, '_> {
                 }
             }
         }
+    }
+
+    /// An op of its own.
+    fn exec(&mut self, step: &Step, id: OpId, events: &mut Vec<Event>) {
+        let context = self.op_costs.context;
+        let cost = self.op_costs.op(id);
+        let arrives = if cost.arrives { context.module.op(id).results.clone() } else { Vec::new() };
+        let what = EventKind::Work {
+            usage: cost.usage,
+            background: cost.background,
+            stores: !cost.arrives,
+            barriers: cost.barriers,
+            arrives,
+            waits: false,
+        };
+        if cost.usage.alone() > 0.0 || cost.barriers > 0 {
+            self.push(events, step, self.label(id), what);
+        }
+    }
+
+    /// A strip-mined sequence: the sum of its body, as one event.
+    fn strip_mine(&mut self, step: &Step, strip: &StripMine, events: &mut Vec<Event>) {
+        let (mut usage, mut background) = (ResourceUse::default(), ResourceUse::default());
+        let mut barriers = 0;
+        let mut arrives = false;
+        for &(id, part) in &strip.ops {
+            if part == StripRole::Body {
+                let cost = self.op_costs.op(id);
+                usage += cost.usage;
+                background += cost.background;
+                barriers = barriers.max(cost.barriers);
+                arrives |= cost.arrives;
+            }
+        }
+        let first = strip.ops().next().map_or_else(String::new, |id| self.label(id));
+        let what =
+            EventKind::Work { usage, background, stores: !arrives, barriers, arrives: Vec::new(), waits: arrives };
+        self.push(events, step, format!("strip {first}"), what);
+    }
+
+    /// A TMA store: what the threads write to shared memory, then the copy.
+    fn tma_store(&mut self, step: &Step, id: OpId, events: &mut Vec<Event>) {
+        let (cost, bytes) = self.op_costs.send(id);
+        let (usage, background, barriers) = (cost.usage, cost.background, cost.barriers);
+        let what = EventKind::Work { usage, background, stores: true, barriers, arrives: Vec::new(), waits: false };
+        self.push(events, step, self.label(id), what);
+        let weights = self.op_costs.weights;
+        let near = ResourceUse::of(Resource::L2, bytes / weights.l2);
+        let far = ResourceUse::of(Resource::Memory, bytes / weights.memory);
+        events.push(Event::new(EventKind::TmaStore { near, far }, self.label(id)));
+    }
+
+    /// The label of an op, for people.
+    fn label(&self, id: OpId) -> String {
+        let name = self.op_costs.context.module.op(id).code.spec().name;
+        format!("{} {}", name.trim_end_matches("_tko"), id.index())
     }
 
     /// The next group has its turn to work: when the exponentials have been computed, wherever the step is.

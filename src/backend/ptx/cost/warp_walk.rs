@@ -229,24 +229,7 @@ impl WarpGroupState {
                 }
                 self.parts = 0.0;
             }
-            &EventKind::Produce(channel) => {
-                let channel = &programs.channels[channel as usize];
-                let free = sim.blocks[self.block].free(channel.pipeline)?;
-                if free > self.time {
-                    self.wait_until(sim, free, place);
-                    return Some(false);
-                }
-                let start = self.time;
-                let clustered = programs.pipelines[channel.pipeline].clustered;
-                self.time += if clustered { weights.producer_stage_cluster } else { weights.producer_stage }
-                    + channel.boxes * weights.tma_box;
-                let who = (self.number, place);
-                let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, who);
-                let far = channel.fetched * weights.misses / weights.memory;
-                let (_, far) = sim.resources.serve(Resource::Memory, start, far, who);
-                sim.blocks[self.block].fill(channel.pipeline, near.max(far) + weights.copy_latency);
-                self.note(sim, place, start, false);
-            }
+            &EventKind::Produce(channel) => return self.produce(sim, channel, place),
             &EventKind::Advance(channel) => {
                 let pipeline = programs.channels[channel as usize].pipeline;
                 self.held[channel as usize] = self.taken[pipeline];
@@ -286,19 +269,50 @@ impl WarpGroupState {
                 self.turns += 1;
                 self.time += weights.dependent_issue;
             }
-            EventKind::TmaStore { near, far } => {
-                // The threads write to shared memory again when what stood there has been read.
-                if self.sent > 0 {
-                    let read = *sim.queues[NUM_QUEUES * self.number + L2_QUEUE].done.get(self.sent - 1)?;
-                    self.wait_until(sim, read, place);
-                }
-                self.sent += 1;
-                sim.queues[NUM_QUEUES * self.number + L2_QUEUE].issue((near, 0.0), self.time, place, 0.0);
-                sim.queues[NUM_QUEUES * self.number + MEMORY_QUEUE].issue((far, 0.0), self.time, place, 0.0);
-            }
+            EventKind::TmaStore { near, far } => self.tma_store(sim, [near, far], place)?,
             &EventKind::Loop(loop_index) => self.enter(sim, loop_index, place),
         }
         Some(true)
+    }
+
+    /// Acquires a free stage and begins its copies. `None`: no stage is free.
+    fn produce(&mut self, sim: &mut SimState<'_>, channel: u32, place: (usize, usize)) -> Option<bool> {
+        let (programs, weights) = (sim.programs, sim.programs.weights);
+        let channel = &programs.channels[channel as usize];
+        let free = sim.blocks[self.block].free(channel.pipeline)?;
+        if free > self.time {
+            self.wait_until(sim, free, place);
+            return Some(false);
+        }
+        let start = self.time;
+        let clustered = programs.pipelines[channel.pipeline].clustered;
+        self.time += if clustered { weights.producer_stage_cluster } else { weights.producer_stage }
+            + channel.boxes * weights.tma_box;
+        let who = (self.number, place);
+        let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, who);
+        let far = channel.fetched * weights.misses / weights.memory;
+        let (_, far) = sim.resources.serve(Resource::Memory, start, far, who);
+        sim.blocks[self.block].fill(channel.pipeline, near.max(far) + weights.copy_latency);
+        self.note(sim, place, start, false);
+        Some(true)
+    }
+
+    /// Begins a TMA store, after the one before has read shared memory. `None`: it still reads.
+    fn tma_store<'a>(
+        &mut self,
+        sim: &mut SimState<'a>,
+        [near, far]: [&'a ResourceUse; 2],
+        place: (usize, usize),
+    ) -> Option<()> {
+        // The threads write to shared memory again when what stood there has been read.
+        if self.sent > 0 {
+            let read = *sim.queues[NUM_QUEUES * self.number + L2_QUEUE].done.get(self.sent - 1)?;
+            self.wait_until(sim, read, place);
+        }
+        self.sent += 1;
+        sim.queues[NUM_QUEUES * self.number + L2_QUEUE].issue((near, 0.0), self.time, place, 0.0);
+        sim.queues[NUM_QUEUES * self.number + MEMORY_QUEUE].issue((far, 0.0), self.time, place, 0.0);
+        Some(())
     }
 
     /// The number of the next turn of this walker's group among those of all groups, and the walkers of a group.

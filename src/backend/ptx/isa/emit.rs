@@ -220,7 +220,7 @@ impl Display for Arg {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Arg::One(operand) => operand.fmt(f),
-            Arg::Vector(list) => write!(f, "{{{}}}", List(list)),
+            Arg::Vector(list) => write!(f, "{{{}}}", OperandList(list)),
             Arg::Mem(addr) => addr.fmt(f),
             Arg::WithPred(Some(value), pred) => write!(f, "{value}|{pred}"),
             Arg::WithPred(None, pred) => write!(f, "_|{pred}"),
@@ -231,9 +231,9 @@ impl Display for Arg {
     }
 }
 
-struct List<'a>(&'a [Operand]);
+struct OperandList<'a>(&'a [Operand]);
 
-impl Display for List<'_> {
+impl Display for OperandList<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (i, operand) in self.0.iter().enumerate() {
             write!(f, "{}{operand}", if i == 0 { "" } else { ", " })?;
@@ -249,7 +249,7 @@ impl Display for Addr {
             write!(f, "{:+}", self.offset)?;
         }
         if !self.coords.is_empty() {
-            write!(f, ", {{{}}}", List(&self.coords))?;
+            write!(f, ", {{{}}}", OperandList(&self.coords))?;
         }
         f.write_str("]")
     }

@@ -7,7 +7,7 @@ use crate::layout::Layout;
 
 /// What is known of such chains.
 #[derive(Default)]
-pub struct Halves {
+pub struct ButterflyChains {
     /// The ops that each value goes into.
     pub users: HashMap<Value, Vec<OpId>>,
     /// The layout of each tile that is taken apart.
@@ -18,10 +18,10 @@ pub struct Halves {
     pub joined: HashSet<OpId>,
 }
 
-impl Halves {
+impl ButterflyChains {
     /// Who uses what.
-    pub fn collect(module: &Module, body: BlockId) -> Halves {
-        let mut halves = Halves::default();
+    pub fn collect(module: &Module, body: BlockId) -> ButterflyChains {
+        let mut halves = ButterflyChains::default();
         module.walk(body, &mut |id| {
             for &operand in &module.op(id).operands {
                 let users = halves.users.entry(operand).or_default();

@@ -136,7 +136,7 @@ impl Inference<'_> {
         let moved = |own: &[u32], left: &[u32]| own.iter().zip(left).any(|(own, left)| own != left && *left == 0);
         let across_warps = moved(layout.warp_images(), held.warp_images());
         let across_lanes = moved(layout.lane_images(), held.lane_images());
-        if (across_warps || across_lanes) && self.apart.takes(module, op) {
+        if (across_warps || across_lanes) && self.extract_groups.takes(module, op) {
             let each = self.default_layout(result).canonical();
             self.accesses.insert(id, beside_each_other(&each, module.shape(source)));
             self.set(result, each);

@@ -35,8 +35,8 @@ impl<'m> Inference<'m> {
         let Some(&last) = self.module.block(body).ops.last() else { return };
         let nexts = &self.module.op(last).operands;
         for ((&arg, &init), &next) in args.iter().zip(inits).zip(nexts) {
-            if self.is_open(init) && (next == arg || self.is_open(next)) {
-                self.open.insert(arg);
+            if self.is_unanchored(init) && (next == arg || self.is_unanchored(next)) {
+                self.unanchored.insert(arg);
             }
         }
     }

@@ -22,27 +22,29 @@ impl Inference<'_> {
         if elements == 1 || elements > self.num_warps * 32 || !self.module.op(id).is_weak_load() {
             return coalesced;
         }
-        self.open.insert(value);
-        let wish = self.wishes.get(&value).map(Layout::canonical);
+        self.unanchored.insert(value);
+        let wish = self.requested_layouts.get(&value).map(Layout::canonical);
         let layout = wish.filter(|layout| layout.num_registers() <= MOST_ELEMENTS).unwrap_or(coalesced);
         self.accesses.insert(id, layout.clone());
         layout
     }
 
     /// Is the layout of a value, or of what it is another view of, nobody's choice?
-    pub(super) fn is_open(&self, value: Value) -> bool {
-        if self.open.contains(&value) {
+    pub(super) fn is_unanchored(&self, value: Value) -> bool {
+        if self.unanchored.contains(&value) {
             return true;
         }
         let Some(op) = self.module.defining_op(value).map(|op| self.module.op(op)) else { return false };
-        self.source(value) == Source::Virtual && self.num_elements(op.operands[0]) > 1 && self.is_open(op.operands[0])
+        self.source(value) == Source::Virtual
+            && self.num_elements(op.operands[0]) > 1
+            && self.is_unanchored(op.operands[0])
     }
 
     /// Is an elementwise op computed from such values alone, in a layout that they have?
-    pub(super) fn is_made_of_open(&self, operands: &[Value]) -> bool {
+    pub(super) fn has_unanchored_operands_only(&self, operands: &[Value]) -> bool {
         operands
             .iter()
-            .all(|&value| self.num_elements(value) == 1 || self.natural(value).is_none() || self.is_open(value))
+            .all(|&value| self.num_elements(value) == 1 || self.natural(value).is_none() || self.is_unanchored(value))
     }
 
     /// The values that a loop carries, by what its body ends with: each with its place in the next iteration.
@@ -58,15 +60,15 @@ impl Inference<'_> {
                 }
             }
         });
-        pairs.retain(|&(value, arg)| value != arg && self.is_open(arg));
+        pairs.retain(|&(value, arg)| value != arg && self.is_unanchored(arg));
         pairs
     }
 
     /// The wish of an operand whose result only gives its elements another place.
-    pub(super) fn wish_through(&self, id: OpId, wishes: &HashMap<Value, Layout>) -> Option<Layout> {
+    pub(super) fn requested_through(&self, id: OpId, requested_layouts: &HashMap<Value, Layout>) -> Option<Layout> {
         let op = self.module.op(id);
         let result = op.results[0];
         (self.source(result) == Source::Virtual && matches!(self.module.ty(result), Type::Tile { .. }))
-            .then(|| wishes.get(&result).map(|wish| self.demand(id, wish)))?
+            .then(|| requested_layouts.get(&result).map(|wish| self.demand(id, wish)))?
     }
 }

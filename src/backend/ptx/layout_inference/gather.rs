@@ -14,7 +14,7 @@ pub struct Handing {
 }
 
 /// What two barriers and the wait for shared memory cost, in instructions.
-const TRIP: usize = 40;
+const SMEM_ROUND_TRIP_COST: usize = 40;
 
 impl Handing {
     /// Where each line along the axis lies in one warp, and the positions are asked for in that warp by the lanes of that
@@ -45,7 +45,7 @@ impl Handing {
         let slots = self.lines.len();
         let candidates = 1usize << register_bits(&self.bits).count();
         let exchanges = if self.lanes().next().is_some() { candidates } else { 0 };
-        (2 * exchanges + candidates - 1) * words * slots <= 2 * words * (slots + source_slots) + TRIP
+        (2 * exchanges + candidates - 1) * words * slots <= 2 * words * (slots + source_slots) + SMEM_ROUND_TRIP_COST
     }
 
     /// Bits of the position that lanes tell apart, with their lane bits.

@@ -14,7 +14,7 @@
 //! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge. (Once, where it
 //! stands in another loop and the second walk through that one changes nothing.)
 //! An op none of whose operands has a layout (a constant, scaled row by row) takes that of its first use: if
-//! there are such ops, or loads of few elements (`thin`), all is inferred once more with these `wishes`. Whatever still differs is converted
+//! there are such ops, or loads of few elements (`thin`), all is inferred once more with these `requested_layouts`. Whatever still differs is converted
 //! where it is used.
 
 mod adjacent_operands;
@@ -34,6 +34,7 @@ mod scan_order;
 mod user_layout;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 pub use axis_bits::{AxisBits, replica_bits, thread_images};
@@ -48,7 +49,7 @@ pub use scan_order::{AxisBit, ScanOrder, axis_bits};
 pub use user_layout::chosen_warps;
 
 use super::mma::MmaPlan;
-use super::plan::extract_groups::Apart;
+use super::plan::extract_groups::ExtractGroups;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::Facts;
@@ -65,9 +66,8 @@ pub enum Source {
     Concrete,
 }
 
-/// The result of inference.
-pub struct Inference<'m> {
-    module: &'m Module,
+/// Layouts of an entry, without the module that they belong to.
+pub struct Layouts {
     /// What is known of its integers and addresses.
     pub facts: Rc<Facts>,
     /// Target that the code is for.
@@ -85,19 +85,47 @@ pub struct Inference<'m> {
     /// Accesses through pointers that run along an axis.
     pub pointer_runs: HashMap<OpId, PointerRun>,
     /// Values that are computed when such an access asks for them.
-    waiting: HashSet<Value>,
-    /// Values whose layout is nobody's choice.
-    open: HashSet<Value>,
-    /// The layouts in which such values are used.
-    wishes: HashMap<Value, Layout>,
+    deferred: HashSet<Value>,
     /// Tiles that are taken apart into halves again and again.
-    halves: butterfly_chain::Halves,
+    halves: butterfly_chain::ButterflyChains,
+}
+
+/// Layouts of an entry together with its module, and the state of the analysis that infers them.
+pub struct Inference<'m> {
+    module: &'m Module,
+    result: Layouts,
+    /// Values whose layout is nobody's choice.
+    unanchored: HashSet<Value>,
+    /// The layouts in which such values are used.
+    requested_layouts: HashMap<Value, Layout>,
     /// Tiles that are taken apart.
-    apart: Apart<'m>,
+    extract_groups: ExtractGroups<'m>,
     /// Right operands of products that are made side by side.
     pub beside: adjacent_operands::Beside,
     /// How often a value got another layout than it had.
     changes: usize,
+}
+
+impl Deref for Inference<'_> {
+    type Target = Layouts;
+
+    fn deref(&self) -> &Layouts {
+        &self.result
+    }
+}
+
+impl DerefMut for Inference<'_> {
+    fn deref_mut(&mut self) -> &mut Layouts {
+        &mut self.result
+    }
+}
+
+impl Layouts {
+    /// Returns the layouts together with the module that they were inferred for.
+    pub fn of(self, module: &Module) -> Inference<'_> {
+        debug_assert_eq!(self.layouts.len(), module.num_values());
+        Inference::new(module, self)
+    }
 }
 
 impl<'m> Inference<'m> {
@@ -106,18 +134,22 @@ impl<'m> Inference<'m> {
         let facts = Rc::new(Facts::analyze(module, entry));
         let mut inference = Inference::start(module, facts.clone(), target, num_warps);
         inference.infer(entry.body);
-        let wishes = inference.collect_wishes(entry.body);
-        if wishes.is_empty() {
+        let requested_layouts = inference.collect_requested_layouts(entry.body);
+        if requested_layouts.is_empty() {
             return inference;
         }
-        let mut again = Inference { wishes, ..Inference::start(module, facts, target, num_warps) };
+        let mut again = Inference { requested_layouts, ..Inference::start(module, facts, target, num_warps) };
         again.infer(entry.body);
         again
     }
 
+    /// Returns the layouts without their module.
+    pub fn into_layouts(self) -> Layouts {
+        self.result
+    }
+
     fn start(module: &'m Module, facts: Rc<Facts>, target: Target, num_warps: u32) -> Inference<'m> {
-        Inference {
-            module,
+        let layouts = Layouts {
             facts,
             target,
             num_warps: num_warps as usize,
@@ -127,11 +159,19 @@ impl<'m> Inference<'m> {
             products: HashMap::new(),
             blocked: HashMap::new(),
             pointer_runs: HashMap::new(),
-            waiting: HashSet::new(),
-            open: HashSet::new(),
-            wishes: HashMap::new(),
-            halves: butterfly_chain::Halves::default(),
-            apart: Apart::default(),
+            deferred: HashSet::new(),
+            halves: butterfly_chain::ButterflyChains::default(),
+        };
+        Inference::new(module, layouts)
+    }
+
+    fn new(module: &'m Module, result: Layouts) -> Inference<'m> {
+        Inference {
+            module,
+            result,
+            unanchored: HashSet::new(),
+            requested_layouts: HashMap::new(),
+            extract_groups: ExtractGroups::default(),
             beside: adjacent_operands::Beside::default(),
             changes: 0,
         }
@@ -143,9 +183,9 @@ impl<'m> Inference<'m> {
     }
 
     fn infer(&mut self, body: BlockId) {
-        self.halves = butterfly_chain::Halves::collect(self.module, body);
+        self.halves = butterfly_chain::ButterflyChains::collect(self.module, body);
         self.collect_pointer_runs(body);
-        self.apart = Apart::of(self.module, body);
+        self.extract_groups = ExtractGroups::of(self.module, body);
         self.beside = adjacent_operands::Beside::of(self.module, body);
         self.collect_accesses(body);
         self.place_chosen_loads(body);
@@ -154,8 +194,8 @@ impl<'m> Inference<'m> {
     }
 
     /// For each value whose layout is nobody's choice that of its first use, where there is one.
-    fn collect_wishes(&self, body: BlockId) -> HashMap<Value, Layout> {
-        let mut wishes = HashMap::new();
+    fn collect_requested_layouts(&self, body: BlockId) -> HashMap<Value, Layout> {
+        let mut requested_layouts = HashMap::new();
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
         let carried = self.carried_on(body);
@@ -163,16 +203,16 @@ impl<'m> Inference<'m> {
         let rounds = if carried.is_empty() { 1 } else { 2 };
         for &id in std::iter::repeat_n(&ops, rounds).flat_map(|ops| ops.iter().rev()) {
             for (position, value) in self.module.op(id).operands.iter().enumerate() {
-                if self.is_open(*value)
-                    && let Some(layout) = self.used_in(id, position, &wishes, &carried)
+                if self.is_unanchored(*value)
+                    && let Some(layout) = self.used_in(id, position, &requested_layouts, &carried)
                     && layout.shape() == self.module.shape(*value)
                 {
-                    wishes.insert(*value, layout);
+                    requested_layouts.insert(*value, layout);
                 }
             }
         }
-        wishes.retain(|value, layout| self.layout(*value).is_some_and(|own| !own.is_same(layout)));
-        wishes
+        requested_layouts.retain(|value, layout| self.layout(*value).is_some_and(|own| !own.is_same(layout)));
+        requested_layouts
     }
 
     /// The layout in which an op uses an operand, if it has one of its own.
@@ -180,12 +220,12 @@ impl<'m> Inference<'m> {
         &self,
         id: OpId,
         position: usize,
-        wishes: &HashMap<Value, Layout>,
+        requested_layouts: &HashMap<Value, Layout>,
         carried: &[(Value, Value)],
     ) -> Option<Layout> {
         let op = self.module.op(id);
-        let of = |value: Value| match self.open.contains(&value) {
-            true => wishes.get(&value).cloned(),
+        let of = |value: Value| match self.unanchored.contains(&value) {
+            true => requested_layouts.get(&value).cloned(),
             false => self.layout(value).cloned(),
         };
         match op.code {
@@ -197,7 +237,9 @@ impl<'m> Inference<'m> {
                 let is_this = |&&(value, _): &&(Value, Value)| value == op.operands[position];
                 of(carried.iter().find(is_this)?.1)
             }
-            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => self.wish_through(id, wishes),
+            Opcode::Broadcast | Opcode::Reshape | Opcode::Permute | Opcode::Assume => {
+                self.requested_through(id, requested_layouts)
+            }
             Opcode::Loop => of(self.module.block(op.regions[0]).args[position]),
             Opcode::MmaF | Opcode::MmaI if position == 2 => of(op.results[0]),
             Opcode::LoadView => self.list_in(id, op.group(0)[0]).filter(|_| position > 0),
@@ -243,7 +285,7 @@ impl<'m> Inference<'m> {
 
     fn compute_source(&self, value: Value) -> Source {
         let Some(op) = self.module.defining_op(value) else { return Source::Concrete };
-        if self.waiting.contains(&value) {
+        if self.deferred.contains(&value) {
             return Source::Free;
         }
         let op = self.module.op(op);
@@ -271,7 +313,7 @@ impl<'m> Inference<'m> {
 
     fn set(&mut self, value: Value, layout: Layout) {
         debug_assert_eq!(layout.shape(), self.module.shape(value));
-        let known = &mut self.layouts[value.index()];
+        let known = &mut self.result.layouts[value.index()];
         if known.as_ref().is_none_or(|known| !known.is_same(&layout)) {
             self.changes += 1;
         }
@@ -397,15 +439,15 @@ impl<'m> Inference<'m> {
                 let result = op.results[0];
                 if self.source(result) == Source::Concrete {
                     let layout = match self.elementwise_layout(&op.operands) {
-                        Some(layout) if self.is_made_of_open(&op.operands) => {
-                            self.open.insert(result);
-                            self.wishes.get(&result).cloned().unwrap_or(layout)
+                        Some(layout) if self.has_unanchored_operands_only(&op.operands) => {
+                            self.unanchored.insert(result);
+                            self.requested_layouts.get(&result).cloned().unwrap_or(layout)
                         }
                         Some(layout) => {
-                            self.open.remove(&result);
+                            self.unanchored.remove(&result);
                             layout
                         }
-                        None => self.open_layout(result),
+                        None => self.unanchored_layout(result),
                     };
                     self.set(result, layout);
                 }
@@ -423,9 +465,9 @@ impl<'m> Inference<'m> {
     }
 
     /// The layout of a value that no operand has a layout for.
-    fn open_layout(&mut self, value: Value) -> Layout {
-        self.open.insert(value);
-        self.wishes.get(&value).cloned().unwrap_or_else(|| self.default_layout(value))
+    fn unanchored_layout(&mut self, value: Value) -> Layout {
+        self.unanchored.insert(value);
+        self.requested_layouts.get(&value).cloned().unwrap_or_else(|| self.default_layout(value))
     }
 
     fn reduce(&mut self, id: OpId) {

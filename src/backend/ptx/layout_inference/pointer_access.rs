@@ -1,6 +1,6 @@
 //! Layouts of accesses through pointers.
 //!
-//! Where neighbours along an axis are neighbours in memory ([`Runs`]), the access gets a coalesced layout, 16 bytes a
+//! Where neighbours along an axis are neighbours in memory ([`AxisInfoAnalysis`]), the access gets a coalesced layout, 16 bytes a
 //! thread where the addresses are multiples of that. What is computed for such addresses and their masks alone is
 //! left until the access asks for it, and then computed once for each wide access. All other accesses keep the layout
 //! that their pointers have, or else the value.
@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Inference;
-use super::axis_info::{Form, PointerRun, Runs};
+use super::axis_info::{AxisInfoAnalysis, AxisPattern, PointerRun};
 use super::coalesce::{RUN_BYTES, VECTOR_BYTES};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
@@ -42,7 +42,7 @@ impl Inference<'_> {
     pub(super) fn collect_pointer_runs(&mut self, body: BlockId) {
         let module = self.module;
         let facts = self.facts.clone();
-        let mut runs = Runs::new(module, &facts);
+        let mut runs = AxisInfoAnalysis::new(module, &facts);
         let mut ops = Vec::new();
         module.walk(body, &mut |id| ops.push(id));
         for &id in &ops {
@@ -56,7 +56,7 @@ impl Inference<'_> {
                 self.pointer_runs.insert(id, run);
             }
         }
-        self.waiting = self.waiting_values(&ops);
+        self.deferred = self.waiting_values(&ops);
     }
 
     /// The coalesced layouts of those accesses, when the widest access of each form is known.
@@ -77,7 +77,7 @@ impl Inference<'_> {
         let mut uses: HashMap<Value, usize> = HashMap::new();
         ops.iter().flat_map(|&id| &module.op(id).operands).for_each(|&value| *uses.entry(value).or_default() += 1);
         let mut asked: HashMap<Value, usize> = HashMap::new();
-        let mut waiting = HashSet::new();
+        let mut deferred = HashSet::new();
         for &id in ops.iter().rev() {
             let op = module.op(id);
             if self.pointer_runs.contains_key(&id) {
@@ -88,22 +88,22 @@ impl Inference<'_> {
                 && asked.get(&result).is_some_and(|&count| uses.get(&result) == Some(&count))
                 && self.num_elements(result) > 1
             {
-                waiting.insert(result);
+                deferred.insert(result);
                 op.operands.iter().for_each(|&value| *asked.entry(value).or_default() += 1);
             }
         }
         let mut lengths: HashMap<Value, usize> = HashMap::new();
         for &id in ops {
             let op = module.op(id);
-            let Some(&result) = op.results.first().filter(|result| waiting.contains(result)) else { continue };
+            let Some(&result) = op.results.first().filter(|result| deferred.contains(result)) else { continue };
             let before = op.operands.iter().filter_map(|value| lengths.get(value)).max().copied().unwrap_or(0);
             if before < CHAIN {
                 lengths.insert(result, before + 1);
             } else {
-                waiting.remove(&result);
+                deferred.remove(&result);
             }
         }
-        waiting
+        deferred
     }
 
     /// The layout of an access through pointers; a load's result gets it.
@@ -156,19 +156,19 @@ fn run_order(rank: usize, axis: usize) -> Vec<usize> {
 }
 
 /// The axis along which the addresses run, and how wide an access may be.
-fn widest_run(module: &Module, runs: &mut Runs<'_>, pointers: Value) -> Option<PointerRun> {
+fn widest_run(module: &Module, runs: &mut AxisInfoAnalysis<'_>, pointers: Value) -> Option<PointerRun> {
     let dtype = pointee(module, pointers)?;
     let size = (dtype.storage_bits() as usize).div_ceil(8);
     let shape = module.shape(pointers);
     let mut best: Option<PointerRun> = None;
     for axis in (0..shape.len()).rev().filter(|&axis| shape[axis] > 1) {
-        if runs.along(pointers, axis, 2).form != Form::Steps {
+        if runs.along(pointers, axis, 2).pattern != AxisPattern::Contiguous {
             continue;
         }
         let mut vector = 1;
         while 2 * vector * size <= VECTOR_BYTES && 2 * vector as i64 <= shape[axis] {
             let run = runs.along(pointers, axis, 2 * vector as u64);
-            if run.form != Form::Steps || run.divisor < (2 * vector * size) as u64 {
+            if run.pattern != AxisPattern::Contiguous || run.divisibility < (2 * vector * size) as u64 {
                 break;
             }
             vector *= 2;
@@ -185,6 +185,8 @@ fn widest_run(module: &Module, runs: &mut Runs<'_>, pointers: Value) -> Option<P
 impl Inference<'_> {
     /// Is the mask of an access the same in every group of so many neighbours?
     pub fn is_same_in_groups(&self, value: Value, axis: usize, length: usize) -> bool {
-        length < 2 || Runs::new(self.module, &self.facts).along(value, axis, length as u64).form == Form::Same
+        length < 2
+            || AxisInfoAnalysis::new(self.module, &self.facts).along(value, axis, length as u64).pattern
+                == AxisPattern::Constant
     }
 }

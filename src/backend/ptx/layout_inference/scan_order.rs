@@ -100,7 +100,7 @@ pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
 const MOST_HIGH: usize = 2;
 
 /// What a trip of one element through shared memory and back costs, in the units of [`ScanOrder::cost`].
-const TRIP: usize = 4;
+const SMEM_ROUND_TRIP_COST: usize = 4;
 
 /// Barriers of the two trips.
 const BARRIERS: usize = 40;
@@ -127,7 +127,7 @@ impl Inference<'_> {
         let slots = natural.num_registers();
         let contiguous = self.contiguous_layout(natural.shape(), axis);
         let Some(other) = ScanOrder::of(&contiguous, axis) else { return true };
-        let trips = TRIP * (slots + contiguous.num_registers()) + BARRIERS;
+        let trips = SMEM_ROUND_TRIP_COST * (slots + contiguous.num_registers()) + BARRIERS;
         order.cost(slots) <= other.cost(contiguous.num_registers()) + trips
     }
 

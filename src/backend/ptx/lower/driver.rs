@@ -24,12 +24,13 @@ use crate::backend::ptx::isa::emit::{self, Function, Param};
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Space, Special, Ty};
 use crate::backend::ptx::isa::loc_directives::SourceLines;
 use crate::backend::ptx::layout_inference::Inference;
+use crate::backend::ptx::opt::{mul_wide, register_pressure};
 use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::schedule::{KernelInfo, PRODUCER_REGISTERS, Schedule, Step, WarpRole, WarpSpecialization};
 use crate::backend::ptx::smem::allocation::SharedMemory;
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;
-use crate::backend::ptx::{pressure, whole_product, workarounds};
+use crate::backend::ptx::workarounds;
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Elem, Entry, Module, Opcode, Type};
 use crate::layout::Layout;
@@ -154,12 +155,12 @@ pub fn lower<'m>(
     let (streams, lowered_wish) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
-    whole_product::merge(&mut function);
+    mul_wide::merge(&mut function);
     // Kernels with MMAs plan their registers for one block.
     if !multiplies && options.occupancy.is_none() {
         // ptxas needs more registers for generic addresses than the text has.
         let spare = if generic { GENERIC_SPARE } else { 0 };
-        function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes, spare));
+        function.min_blocks = Some(register_pressure::fitting_blocks(&function, target, shared_bytes, spare));
     }
     if !streams && let Some(wished) = lowered_wish {
         function.min_blocks = Some(without_thrashing(&function, wished, target, warps));
@@ -194,7 +195,7 @@ const GENERIC_SPARE: u32 = 16;
 /// Returns the requested number of blocks, limited so that a thread has three quarters of its live
 /// registers.
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
-    let needed = pressure::live_registers(function) * 3 / 4;
+    let needed = register_pressure::live_registers(function) * 3 / 4;
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 

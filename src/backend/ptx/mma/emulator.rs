@@ -7,7 +7,7 @@ use super::super::isa::emit::Function;
 use super::super::isa::inst::*;
 
 /// Registers and shared memory of a tile block.
-pub(super) struct Block {
+pub(super) struct EmulatedBlock {
     /// `registers[thread][width][id]`, widths 1, 16, 32, 64.
     registers: Vec<[Vec<u64>; 4]>,
     /// Shared memory.
@@ -90,10 +90,10 @@ pub(super) fn encode(ty: Ty, value: f64) -> u64 {
     }
 }
 
-impl Block {
-    pub fn new(function: &Function, shared_bytes: usize) -> Block {
+impl EmulatedBlock {
+    pub fn new(function: &Function, shared_bytes: usize) -> EmulatedBlock {
         let thread = || function.registers.map(|count| vec![0xdead_beef_dead_beef; count as usize]);
-        Block {
+        EmulatedBlock {
             registers: (0..function.threads).map(|_| thread()).collect(),
             shared: vec![0xff; shared_bytes],
             conflicts: 0,
@@ -197,7 +197,7 @@ impl Block {
         }
     }
 
-    fn warps(&mut self, body: impl Fn(&mut Block, usize)) {
+    fn warps(&mut self, body: impl Fn(&mut EmulatedBlock, usize)) {
         (0..self.registers.len() / 32).for_each(|warp| body(self, warp * 32));
     }
 

@@ -4,7 +4,7 @@ use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::request::{MmaRequest, OperandPlan, Planned, Source, of_rank};
-use super::smem_operand::{Cursor, Loop};
+use super::smem_operand::{Cursor, KLoop};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 
@@ -42,14 +42,14 @@ pub(super) struct FmaPlan {
 
 /// Which bits of one dimension registers, lanes and warps count, from low to high.
 #[derive(Clone, Debug, Default)]
-struct Split {
+struct BitSplit {
     vector: u32,
     lanes: u32,
     registers: u32,
     warps: u32,
 }
 
-impl Split {
+impl BitSplit {
     /// Bit numbers: registers (vector first), lanes, warps.
     fn bits(&self) -> [Vec<u32>; 3] {
         let lanes = self.vector..self.vector + self.lanes;
@@ -60,15 +60,15 @@ impl Split {
 }
 
 /// Splits batch, m and n over threads.
-fn split(request: &MmaRequest) -> (Split, Split, Split, u32) {
+fn split(request: &MmaRequest) -> (BitSplit, BitSplit, BitSplit, u32) {
     let [batch, m, n, _] = request.extents.map(i64::ilog2);
     let mut warps = request.num_warps.ilog2();
-    let batches = Split { warps: batch.min(warps), registers: batch - batch.min(warps), ..Split::default() };
+    let batches = BitSplit { warps: batch.min(warps), registers: batch - batch.min(warps), ..BitSplit::default() };
     warps -= batches.warps;
     let lanes_m = m.min(5 - n.min(3));
     let lanes_n = n.min(5 - lanes_m);
-    let mut rows = Split { lanes: lanes_m, registers: m - lanes_m, ..Split::default() };
-    let mut columns = Split { lanes: lanes_n, registers: n - lanes_n, ..Split::default() };
+    let mut rows = BitSplit { lanes: lanes_m, registers: m - lanes_m, ..BitSplit::default() };
+    let mut columns = BitSplit { lanes: lanes_n, registers: n - lanes_n, ..BitSplit::default() };
     while warps > 0 && rows.registers + columns.registers > 0 {
         let larger = if rows.registers > columns.registers { &mut rows } else { &mut columns };
         larger.registers -= 1;
@@ -134,7 +134,7 @@ struct OperandShape {
 fn side(
     request: &MmaRequest,
     operand: OperandShape,
-    split: &Split,
+    split: &BitSplit,
     register: &[u32],
     batch: &[u32],
     lane: Vec<u32>,
@@ -216,7 +216,7 @@ impl Side {
 }
 
 /// An operand while code is emitted.
-enum Feed<'a> {
+enum FmaOperand<'a> {
     Shared(Cursor),
     Registers(&'a [Operand]),
 }
@@ -234,19 +234,19 @@ impl FmaPlan {
             let masks = [&self.left, &self.right].map(|side| side.thread_places().iter().fold(0, |all, x| all | x));
             let body = (self.left.count() * self.right.count()) << slice;
             let (trips, bases) = match (left.address(), right.address()) {
-                (Some(a), Some(c)) => (Loop::new(&bits, masks, body), [a, c]),
+                (Some(a), Some(c)) => (KLoop::new(&bits, masks, body), [a, c]),
                 // Registers cannot be counted through at run time.
-                (Some(a), None) | (None, Some(a)) => (Loop { trips: 0, strides: [0, 0] }, [a, a]),
-                (None, None) => (Loop { trips: 0, strides: [0, 0] }, [Operand::Imm(0), Operand::Imm(0)]),
+                (Some(a), None) | (None, Some(a)) => (KLoop { trips: 0, strides: [0, 0] }, [a, a]),
+                (None, None) => (KLoop { trips: 0, strides: [0, 0] }, [Operand::Imm(0), Operand::Imm(0)]),
             };
             trips.emit(b, bases, |b, [base_a, base_b]| {
                 let mut feeds = [(left, base_a, &self.left), (right, base_b, &self.right)].map(
                     |(source, base, side)| match source {
                         Source::Panels(..) => unreachable!("panels are for descriptors"),
                         Source::Shared(_) | Source::Unrounded(_) => {
-                            Feed::Shared(Cursor::new(b, base, thread, &side.thread_places()))
+                            FmaOperand::Shared(Cursor::new(b, base, thread, &side.thread_places()))
                         }
-                        Source::Registers(values) => Feed::Registers(values),
+                        Source::Registers(values) => FmaOperand::Registers(values),
                     },
                 );
                 for first in (0..1u32 << (self.depth - trips.trips)).step_by(1 << slice) {
@@ -257,7 +257,15 @@ impl FmaPlan {
     }
 
     /// `count` steps of k from `first` on.
-    fn slice(&self, b: &mut Builder, feeds: &mut [Feed<'_>; 2], batch: usize, first: u32, count: usize, acc: &[Reg]) {
+    fn slice(
+        &self,
+        b: &mut Builder,
+        feeds: &mut [FmaOperand<'_>; 2],
+        batch: usize,
+        first: u32,
+        count: usize,
+        acc: &[Reg],
+    ) {
         let [left, right] = feeds;
         let a = self.values(b, &self.left, left, batch, first, count);
         let c = self.values(b, &self.right, right, batch, first, count);
@@ -277,14 +285,14 @@ impl FmaPlan {
         &self,
         b: &mut Builder,
         side: &Side,
-        feed: &mut Feed<'_>,
+        feed: &mut FmaOperand<'_>,
         batch: usize,
         first: u32,
         count: usize,
     ) -> Vec<Vec<Operand>> {
         match feed {
-            Feed::Shared(cursor) => side.load(b, cursor, spread(batch, &self.batch), first, count),
-            Feed::Registers(values) => {
+            FmaOperand::Shared(cursor) => side.load(b, cursor, spread(batch, &self.batch), first, count),
+            FmaOperand::Registers(values) => {
                 let slot = |row: usize, k: usize| ((batch * side.count() + row) << self.depth) | k;
                 (0..count)
                     .map(|step| (0..side.count()).map(|row| values[slot(row, first as usize + step)]).collect())

@@ -147,7 +147,7 @@ impl Fragments {
 }
 
 /// An operand while code is emitted.
-pub(super) struct Feed<'a> {
+pub(super) struct FragmentOperand<'a> {
     fragments: &'a Fragments,
     from: From<'a>,
     /// Words are f32 that become tf32.
@@ -161,8 +161,14 @@ enum From<'a> {
     Registers(&'a [Operand]),
 }
 
-impl<'a> Feed<'a> {
-    pub fn new(b: &mut Builder, fragments: &'a Fragments, source: Source<'a>, base: Operand, thread: Reg) -> Feed<'a> {
+impl<'a> FragmentOperand<'a> {
+    pub fn new(
+        b: &mut Builder,
+        fragments: &'a Fragments,
+        source: Source<'a>,
+        base: Operand,
+        thread: Reg,
+    ) -> FragmentOperand<'a> {
         let outside = (fragments.surplus.1 != 0).then(|| {
             let bits = b.and(Ty::B32, thread, fragments.surplus.1);
             b.setp(Cmp::Ne, Ty::U32, bits, 0u32)
@@ -174,7 +180,7 @@ impl<'a> Feed<'a> {
             Source::Registers(values) => From::Registers(values),
             Source::Panels(..) => unreachable!("panels are for descriptors"),
         };
-        Feed { fragments, from, unrounded: matches!(source, Source::Unrounded(_)), outside }
+        FragmentOperand { fragments, from, unrounded: matches!(source, Source::Unrounded(_)), outside }
     }
 
     /// The words of all fragments of a step: `words[repeat][word]`.

@@ -3,9 +3,9 @@
 use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::fragment::{Feed, Fragments};
+use super::fragment::{FragmentOperand, Fragments};
 use super::request::{MmaRequest, OperandPlan, Planned, Source, of_rank};
-use super::smem_operand::Loop;
+use super::smem_operand::KLoop;
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
 
@@ -118,8 +118,8 @@ impl TensorPlan {
         for batch in 0..1usize << batches {
             let (trips, bases) = self.k_loop(left, right, 4 << (rows + columns));
             trips.emit(b, bases, |b, [base_a, base_b]| {
-                let mut a = Feed::new(b, &self.left, left, base_a, thread);
-                let mut c = Feed::new(b, &self.right, right, base_b, thread);
+                let mut a = FragmentOperand::new(b, &self.left, left, base_a, thread);
+                let mut c = FragmentOperand::new(b, &self.right, right, base_b, thread);
                 for step in 0..1usize << (self.tiling.steps() - trips.trips) {
                     let (a, c) = (a.step(b, batch, step), c.step(b, batch, step));
                     self.step(b, &a, &c, &words, batch);
@@ -144,8 +144,8 @@ impl TensorPlan {
     }
 
     /// Cuts the sum along k; operands in registers cannot be counted through at run time.
-    fn k_loop(&self, left: Source<'_>, right: Source<'_>, products: usize) -> (Loop, [Operand; 2]) {
-        let none = Loop { trips: 0, strides: [0, 0] };
+    fn k_loop(&self, left: Source<'_>, right: Source<'_>, products: usize) -> (KLoop, [Operand; 2]) {
+        let none = KLoop { trips: 0, strides: [0, 0] };
         match (left.address(), right.address()) {
             (Some(a), Some(c)) => {
                 let places =
@@ -154,7 +154,7 @@ impl TensorPlan {
                     places(&self.left).into_iter().zip(places(&self.right)).map(|(a, c)| [a, c]).collect();
                 let body = products + self.left.step_cost() + self.right.step_cost();
                 let masks = [&self.left, &self.right].map(|f| f.thread_places().iter().fold(0, |all, x| all | x));
-                (Loop::new(&bits, masks, body), [a, c])
+                (KLoop::new(&bits, masks, body), [a, c])
             }
             (Some(a), None) | (None, Some(a)) => (none, [a, a]),
             (None, None) => (none, [Operand::Imm(0); 2]),

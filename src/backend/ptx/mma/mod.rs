@@ -42,11 +42,11 @@ pub struct MmaPlan {
     pub b: OperandPlan,
     /// Register layout of the accumulator, of the rank of the tiles.
     pub acc: Layout,
-    kind: Kind,
+    kind: InstructionKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum InstructionKind {
     Tensor(Box<mma_sync::TensorPlan>),
     Fma(Box<fma::FmaPlan>),
     Wgmma(Box<wgmma::WgmmaPlan>),
@@ -59,15 +59,15 @@ impl MmaPlan {
     /// A sentence that names the types, if there is no product of them.
     pub fn new(request: &MmaRequest) -> Result<MmaPlan, String> {
         match (request.a.dtype, request.b.dtype, request.acc) {
-            (DType::F32, DType::F32, DType::F32) => Ok(MmaPlan::of(fma::plan(request), Kind::Fma)),
+            (DType::F32, DType::F32, DType::F32) => Ok(MmaPlan::of(fma::plan(request), InstructionKind::Fma)),
             _ => match wgmma::plan(request) {
-                Some(planned) => Ok(MmaPlan::of(planned, Kind::Wgmma)),
-                None => Ok(MmaPlan::of(mma_sync::plan(request)?, Kind::Tensor)),
+                Some(planned) => Ok(MmaPlan::of(planned, InstructionKind::Wgmma)),
+                None => Ok(MmaPlan::of(mma_sync::plan(request)?, InstructionKind::Tensor)),
             },
         }
     }
 
-    fn of<P>(planned: Planned<P>, kind: impl FnOnce(Box<P>) -> Kind) -> MmaPlan {
+    fn of<P>(planned: Planned<P>, kind: impl FnOnce(Box<P>) -> InstructionKind) -> MmaPlan {
         let Planned { a, b, acc, plan } = planned;
         MmaPlan { a, b, acc, kind: kind(Box::new(plan)) }
     }
@@ -76,22 +76,22 @@ impl MmaPlan {
     /// before them, and [`MmaPlan::wait`] has to come before the accumulator is read or the operands' shared
     /// memory is written again.
     pub fn is_asynchronous(&self) -> bool {
-        matches!(self.kind, Kind::Wgmma(_))
+        matches!(self.kind, InstructionKind::Wgmma(_))
     }
 
     /// Is the product complete when [`MmaPlan::lower`] is: has it waited for its instructions?
     pub fn is_complete(&self) -> bool {
         match &self.kind {
-            Kind::Tensor(_) | Kind::Fma(_) => true,
-            Kind::Wgmma(plan) => plan.is_complete(),
+            InstructionKind::Tensor(_) | InstructionKind::Fma(_) => true,
+            InstructionKind::Wgmma(plan) => plan.is_complete(),
         }
     }
 
     /// What the threads of a product that runs on its own do for it.
     pub fn effort(&self) -> Effort {
         match &self.kind {
-            Kind::Wgmma(plan) => plan.effort(),
-            Kind::Tensor(_) | Kind::Fma(_) => Effort::default(),
+            InstructionKind::Wgmma(plan) => plan.effort(),
+            InstructionKind::Tensor(_) | InstructionKind::Fma(_) => Effort::default(),
         }
     }
 
@@ -122,7 +122,7 @@ impl MmaPlan {
         let mut running = Vec::new();
         for part in parts {
             assert_eq!(part.acc.len(), part.plan.acc.num_registers(), "accumulator registers");
-            if let Kind::Wgmma(plan) = &part.plan.kind {
+            if let InstructionKind::Wgmma(plan) = &part.plan.kind {
                 let Part { left, right, acc, accumulate, widens, .. } = *part;
                 running.push(Part { plan: &**plan, left, right, acc, accumulate, widens });
                 continue;
@@ -131,9 +131,9 @@ impl MmaPlan {
                 part.acc.iter().for_each(|&register| b.mov_to(register, 0));
             }
             match &part.plan.kind {
-                Kind::Tensor(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
-                Kind::Fma(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
-                Kind::Wgmma(_) => unreachable!("those run on their own"),
+                InstructionKind::Tensor(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
+                InstructionKind::Fma(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
+                InstructionKind::Wgmma(_) => unreachable!("those run on their own"),
             }
         }
         if !running.is_empty() {
@@ -153,7 +153,7 @@ impl MmaPlan {
     /// ([`Part::widens`]), in panels of so many rows; `None` if it may not.
     pub fn widened_by(&self, other: &MmaPlan, rows: i64) -> Option<i64> {
         match (&self.kind, &other.kind) {
-            (Kind::Wgmma(plan), Kind::Wgmma(other)) => plan.widened_by(other, rows),
+            (InstructionKind::Wgmma(plan), InstructionKind::Wgmma(other)) => plan.widened_by(other, rows),
             _ => None,
         }
     }
@@ -161,9 +161,9 @@ impl MmaPlan {
     /// One line for people: instruction and warps.
     pub fn describe(&self) -> String {
         match &self.kind {
-            Kind::Tensor(plan) => plan.describe(),
-            Kind::Fma(plan) => plan.describe(),
-            Kind::Wgmma(plan) => plan.describe(),
+            InstructionKind::Tensor(plan) => plan.describe(),
+            InstructionKind::Fma(plan) => plan.describe(),
+            InstructionKind::Wgmma(plan) => plan.describe(),
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) const STEP_BYTES: i64 = MMA_K_BYTES as i64;
 
 /// How one matrix stands in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Staged {
+pub(super) struct SmemMatrix {
     /// Contiguous along k (else along m or n)?
     pub along_k: bool,
     /// Bytes of a swizzled row.
@@ -25,13 +25,13 @@ pub(super) struct Staged {
     pub size: i64,
 }
 
-impl Staged {
+impl SmemMatrix {
     /// `other`: extent of m or n.
-    pub fn new(spec: &OperandSpec, along_k: bool, other: i64, k: i64) -> Option<Staged> {
+    pub fn new(spec: &OperandSpec, along_k: bool, other: i64, k: i64) -> Option<SmemMatrix> {
         let size = i64::from(spec.dtype.storage_bits() / 8);
         let (row, rows) = if along_k { (k, other) } else { (other, k) };
         let span = (row * size).min(if along_k { 128 } else { spec.most_span });
-        (span >= 32 && rows >= 8).then_some(Staged { along_k, span, rows, size })
+        (span >= 32 && rows >= 8).then_some(SmemMatrix { along_k, span, rows, size })
     }
 
     /// Can instructions read it where it is? Only 16-bit elements need not be contiguous along k.

@@ -67,18 +67,18 @@ pub(super) fn thread_part(b: &mut Builder, thread: Reg, images: &[u32]) -> Opera
 
 /// How a sum along k is cut into a run-time loop and an unrolled body, by bits of k.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Loop {
+pub(super) struct KLoop {
     /// log2 of the trips.
     pub trips: u32,
     /// Bytes that the left and right operand advance on each trip.
     pub strides: [u32; 2],
 }
 
-impl Loop {
+impl KLoop {
     /// `bits`: for each bit of k that may be looped over, from low to high, its byte offset in both operands
     /// (0 for an operand in registers); `in_thread`: the bits that threads decide; `body`: instructions of one
     /// step without a loop.
-    pub fn new(bits: &[[u32; 2]], in_thread: [u32; 2], body: usize) -> Loop {
+    pub fn new(bits: &[[u32; 2]], in_thread: [u32; 2], body: usize) -> KLoop {
         let wanted = (body << bits.len()).div_ceil(UNROLL_LIMIT).next_power_of_two().ilog2() as usize;
         // The looped bits have to be a plain counter in both operands.
         let counts = |first: usize| {
@@ -90,8 +90,8 @@ impl Loop {
         };
         let first = (bits.len() - wanted.min(bits.len())..bits.len()).find(|&first| counts(first));
         match first {
-            Some(first) => Loop { trips: (bits.len() - first) as u32, strides: bits[first] },
-            None => Loop { trips: 0, strides: [0, 0] },
+            Some(first) => KLoop { trips: (bits.len() - first) as u32, strides: bits[first] },
+            None => KLoop { trips: 0, strides: [0, 0] },
         }
     }
 

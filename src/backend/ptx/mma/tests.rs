@@ -4,7 +4,7 @@ mod assembled;
 
 use super::super::isa::emit::{self, Param};
 use super::super::isa::inst::*;
-use super::emulator::{Block, decode, encode};
+use super::emulator::{EmulatedBlock, decode, encode};
 use super::*;
 use crate::sample::one_in;
 use crate::target::Target;
@@ -56,7 +56,7 @@ fn accelerated(types: [DType; 3], extents: [i64; 4], num_warps: usize, contiguou
 }
 
 /// A product in the model: operands from shared memory, or one from registers.
-struct Run {
+struct EmulatedProduct {
     plan: MmaPlan,
     request: MmaRequest,
     function: emit::Function,
@@ -72,12 +72,12 @@ struct Run {
 
 const RIGHT_BASE: usize = 1 << 17;
 
-impl Run {
-    fn new(request: MmaRequest, from_registers: bool) -> Run {
-        Run::with(request, from_registers, false, false)
+impl EmulatedProduct {
+    fn new(request: MmaRequest, from_registers: bool) -> EmulatedProduct {
+        EmulatedProduct::with(request, from_registers, false, false)
     }
 
-    fn with(request: MmaRequest, from_registers: bool, from_zero: bool, unrounded: bool) -> Run {
+    fn with(request: MmaRequest, from_registers: bool, from_zero: bool, unrounded: bool) -> EmulatedProduct {
         let plan = MmaPlan::new(&request).expect("a plan");
         let mut b = Builder::new(request.target, "product", 32 * request.num_warps as u32);
         let acc = b.fresh_vec(element_class(request.acc), plan.acc.num_registers());
@@ -103,7 +103,7 @@ impl Run {
         if plan.is_asynchronous() {
             MmaPlan::wait(&mut b, 0);
         }
-        Run { function: b.finish(), plan, request, acc, in_registers, slots, from_zero, unrounded }
+        EmulatedProduct { function: b.finish(), plan, request, acc, in_registers, slots, from_zero, unrounded }
     }
 
     /// Compares with the sums of products; returns the bank conflicts of the loads.
@@ -124,7 +124,7 @@ impl Run {
             false => 0,
         };
 
-        let mut block = Block::new(&self.function, 2 * RIGHT_BASE);
+        let mut block = EmulatedBlock::new(&self.function, 2 * RIGHT_BASE);
         let operands = [(&self.plan.a, self.request.a, &left, 0), (&self.plan.b, self.request.b, &right, RIGHT_BASE)];
         for (operand, spec, values, base) in operands {
             let ty = number_type(operand.dtype, spec.signed);
@@ -205,7 +205,7 @@ fn check_wide(types: [DType; 3], widths: &[i64], along_k: bool, k: i64) {
 
     let value = |seed: i64, i: i64| (((i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) >> 40) & 3) as f64 - 1.0;
     let ty = number_type(types[1], true);
-    let mut block = Block::new(&function, 4 * RIGHT_BASE);
+    let mut block = EmulatedBlock::new(&function, 4 * RIGHT_BASE);
     let mut put = |at: usize, code: u64| {
         block.shared[at..at + size as usize].copy_from_slice(&code.to_le_bytes()[..size as usize]);
     };
@@ -287,7 +287,7 @@ fn products_of_every_type_and_order() {
     for ((types, order), ((extents, num_warps), from_registers)) in
         pairs(&pairs(&TYPES, &ORDERS), &pairs(&shapes, &[false, true])).into_iter().step_by(one_in(5))
     {
-        Run::new(request(types, extents, num_warps, order), from_registers).check();
+        EmulatedProduct::new(request(types, extents, num_warps, order), from_registers).check();
     }
 }
 
@@ -311,11 +311,11 @@ fn wgmma_of_every_type_and_order() {
         pairs(&pairs(&WGMMA_TYPES, &ORDERS), &shapes).into_iter().step_by(one_in(7))
     {
         let request = accelerated(types, extents, warps, order);
-        let run = Run::new(request.clone(), false);
+        let run = EmulatedProduct::new(request.clone(), false);
         let plan = run.plan.describe();
         assert!(plan.contains("wgmma"), "{plan}: {request:?}");
         assert_eq!(run.check(), 0, "no conflicts in {plan}");
-        Run::with(request, true, extents[0] == 2, false).check();
+        EmulatedProduct::with(request, true, extents[0] == 2, false).check();
     }
 }
 
@@ -326,7 +326,7 @@ fn wgmma_rounds_f32_on_its_way() {
         for (extents, warps) in [([1, 64, 128, 32], 4), ([1, 256, 128, 32], 8), ([1, 128, 256, 32], 8)] {
             let mut request = accelerated([TF32, TF32, F32], extents, warps, order);
             request.target.accelerated = target;
-            let run = Run::with(request, false, false, true);
+            let run = EmulatedProduct::with(request, false, false, true);
             let ways = [&run.plan.a, &run.plan.b].map(|operand| operand.rounds);
             let want = if target { [!order[0], order[0] && !order[1]] } else { [true; 2] };
             assert_eq!(ways, want, "{}", run.plan.describe());
@@ -352,7 +352,7 @@ fn wgmma_keeps_the_outputs_rows_together() {
 fn sums_of_small_floats_are_cut() {
     let request = accelerated([DType::F8E4M3FN, DType::F8E4M3FN, DType::F32], [1, 64, 64, 256], 4, [true, true]);
     for fast in [false, true] {
-        let run = Run::with(MmaRequest { fast, ..request.clone() }, false, false, false);
+        let run = EmulatedProduct::with(MmaRequest { fast, ..request.clone() }, false, false, false);
         assert_eq!(run.plan.is_complete(), !fast);
         let adds = run
             .function
@@ -363,7 +363,7 @@ fn sums_of_small_floats_are_cut() {
         assert_eq!(adds.count(), if fast { 0 } else { 2 * 32 });
         run.check();
     }
-    Run::with(request, false, true, false).check();
+    EmulatedProduct::with(request, false, true, false).check();
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn products_of_every_small_extent() {
             .step_by(one_in(7))
     {
         let run = |batch, warps, registers| {
-            Run::new(request(types, [batch, m, n, k], warps, order), registers).check();
+            EmulatedProduct::new(request(types, [batch, m, n, k], warps, order), registers).check();
         };
         run(1, 1 << (i / 5 % 3), false);
         run(4, 2, k % 3 == 1);
@@ -388,11 +388,11 @@ fn signs_and_older_targets() {
     for signs in [[true, false], [false, true], [false, false]] {
         let mut mixed = request([DType::I8, DType::I8, DType::I32], [1, 16, 16, 64], 1, [true, true]);
         (mixed.a.signed, mixed.b.signed) = (signs[0], signs[1]);
-        Run::new(mixed, false).check();
+        EmulatedProduct::new(mixed, false).check();
     }
     let mut old = request([DType::F8E4M3FN, DType::F8E4M3FN, DType::F32], [1, 16, 16, 64], 1, [true, false]);
     old.target = Target::SM_80;
-    let run = Run::new(old, false);
+    let run = EmulatedProduct::new(old, false);
     assert_eq!(run.plan.a.dtype, DType::F16);
     run.check();
 }
@@ -401,7 +401,7 @@ fn signs_and_older_targets() {
 fn long_sums_loop() {
     for types in [[DType::F32; 3], [DType::F16, DType::F16, DType::F32], [DType::I8, DType::I8, DType::I32]] {
         for order in ORDERS {
-            let run = Run::new(request(types, [1, 64, 64, 512], 1, order), false);
+            let run = EmulatedProduct::new(request(types, [1, 64, 64, 512], 1, order), false);
             let loops = run.function.lines.iter().any(|line| matches!(line, Line::Label(_)));
             assert!(loops || run.function.lines.len() < 2000, "{} {order:?}", run.plan.describe());
             if order == [true, true] {
@@ -424,7 +424,7 @@ fn operands_without_product() {
 #[test]
 fn shared_memory_without_conflicts() {
     for (types, order) in pairs(&TYPES, &ORDERS).into_iter().step_by(one_in(3)) {
-        let run = Run::new(request(types, [1, 64, 64, 64], 4, order), false);
+        let run = EmulatedProduct::new(request(types, [1, 64, 64, 64], 4, order), false);
         let plan = &run.plan;
         assert_eq!(run.check(), 0, "{} {order:?}", plan.describe());
         assert!(!plan.describe().contains("Elements"), "{}", plan.describe());

@@ -19,7 +19,7 @@ use super::super::hardware::MAX_WGMMA_COLUMNS;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::request::{Effort, MmaRequest, OperandPlan, OperandSpec, Part, Planned, Source, of_rank};
-use super::smem_descriptor::{STEP_BYTES, Staged};
+use super::smem_descriptor::{STEP_BYTES, SmemMatrix};
 use super::wgmma_a_registers::{Gather, Left, ROWS, Rows, Strides};
 use crate::dtype::DType;
 use crate::layout::Layout;
@@ -41,7 +41,7 @@ pub(super) struct WgmmaPlan {
     /// The instruction's rows are the accumulator's columns, its left operand the product's right one.
     swapped: bool,
     left: Left,
-    staged: [Staged; 2],
+    staged: [SmemMatrix; 2],
     /// Bytes of one matrix of the batch.
     matrix_bytes: [i64; 2],
     /// Warpgroups along rows and columns.
@@ -105,8 +105,8 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
     let [rows, columns] = if swapped { [n, m] } else { [m, n] };
     let specs = if swapped { [&request.b, &request.a] } else { [&request.a, &request.b] };
     let along_k = |spec: &OperandSpec| spec.k_contiguous || spec.dtype.storage_bits() != 16;
-    let left = Staged::new(specs[0], !gathered && along_k(specs[0]), rows, k)?;
-    let right = Staged::new(specs[1], along_k(specs[1]), columns, k)?;
+    let left = SmemMatrix::new(specs[0], !gathered && along_k(specs[0]), rows, k)?;
+    let right = SmemMatrix::new(specs[1], along_k(specs[1]), columns, k)?;
     let step = STEP_BYTES / left.size;
 
     let all = request.num_warps as i64 / 4;
@@ -240,12 +240,17 @@ impl WgmmaPlan {
             let one = !alone && plan.groups[1] == 1 && plan.counts[1] == 1;
             one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.span)))
         };
-        let right = Staged { rows, ..self.staged[1] };
+        let right = SmemMatrix { rows, ..self.staged[1] };
         let whole = right.divides(self.columns) && self.columns + other.columns <= MAX_COLUMNS;
         (whole && form(self)? == form(other)?).then(|| right.other(self.columns))
     }
 
-    fn run<'a>(&'a self, b: &mut Builder, (thread, group): (Reg, Operand), part: &Part<'a, WgmmaPlan>) -> Run<'a> {
+    fn run<'a>(
+        &'a self,
+        b: &mut Builder,
+        (thread, group): (Reg, Operand),
+        part: &Part<'a, WgmmaPlan>,
+    ) -> WgmmaIssue<'a> {
         let along_rows = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
         // ptxas does not know how many groups there are.
         let along_columns = match self.groups[1] {
@@ -261,16 +266,16 @@ impl WgmmaPlan {
         }
         let feed = match left {
             Source::Shared(base) | Source::Panels(base, _) if !self.left.gathered => {
-                Feed::Descriptor(staged[0].base(b, base, along_rows, ROWS))
+                LeftOperand::Descriptor(staged[0].base(b, base, along_rows, ROWS))
             }
-            Source::Shared(base) => Feed::Gather(Gather::new(b, &self.left, base, thread, false)),
-            Source::Unrounded(base) => Feed::Gather(Gather::new(b, &self.left, base, thread, true)),
-            Source::Registers(slots) => Feed::Slots(slots),
+            Source::Shared(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, false)),
+            Source::Unrounded(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, true)),
+            Source::Registers(slots) => LeftOperand::Slots(slots),
             Source::Panels(..) => unreachable!("what threads gather stands alone"),
         };
         let right = right.address().expect("the right operand of wgmma is in shared memory");
         let right = staged[1].base(b, right, along_columns, self.columns * self.counts[1]);
-        Run { plan: self, staged, feed, right, accs: vec![(self, part.acc)], accumulate: part.accumulate }
+        WgmmaIssue { plan: self, staged, feed, right, accs: vec![(self, part.acc)], accumulate: part.accumulate }
     }
 
     /// One line for people.
@@ -294,16 +299,16 @@ impl WgmmaPlan {
 
 /// Issues products; see [`super::MmaPlan::lower_together`]. Their groups are closed, not waited for.
 pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[Part<'a, WgmmaPlan>]) {
-    let mut runs: Vec<Run<'a>> = Vec::new();
+    let mut runs: Vec<WgmmaIssue<'a>> = Vec::new();
     for part in parts {
         let plan = part.plan;
-        let columns = |run: &Run<'_>| run.accs.iter().map(|(plan, _)| plan.columns).sum::<i64>();
+        let columns = |run: &WgmmaIssue<'_>| run.accs.iter().map(|(plan, _)| plan.columns).sum::<i64>();
         match runs.last_mut() {
             Some(run) if part.widens && columns(run) + plan.columns <= MAX_COLUMNS => run.accs.push((plan, part.acc)),
             _ => runs.push(plan.run(b, at, part)),
         }
     }
-    if runs.iter().any(Run::is_alone) {
+    if runs.iter().any(WgmmaIssue::is_alone) {
         for mut run in runs {
             match run.plan.apart {
                 Some(width) => run.apart(b, width),
@@ -326,7 +331,7 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[P
 }
 
 /// Where the left operand comes from.
-enum Feed<'a> {
+enum LeftOperand<'a> {
     /// Low word of the descriptor.
     Descriptor(Operand),
     Gather(Gather<'a>),
@@ -334,11 +339,11 @@ enum Feed<'a> {
 }
 
 /// A product while it is emitted.
-struct Run<'a> {
+struct WgmmaIssue<'a> {
     plan: &'a WgmmaPlan,
     /// How the operands stand.
-    staged: [Staged; 2],
-    feed: Feed<'a>,
+    staged: [SmemMatrix; 2],
+    feed: LeftOperand<'a>,
     /// Low word of the right operand's descriptor.
     right: Operand,
     /// The accumulators, one beside the other: that of the plan, and those of products that widen it.
@@ -346,22 +351,22 @@ struct Run<'a> {
     accumulate: bool,
 }
 
-impl Run<'_> {
+impl WgmmaIssue<'_> {
     /// The left operand of each instruction along the rows: a descriptor or four words.
     fn left(&mut self, b: &mut Builder, batch: i64, step: i64) -> Vec<Vec<Reg>> {
         let plan = self.plan;
         let staged = self.staged[0];
         let blocks = 0..plan.counts[0];
         match &mut self.feed {
-            Feed::Descriptor(low) => {
+            LeftOperand::Descriptor(low) => {
                 let start = batch * plan.matrix_bytes[0] + staged.step(step);
                 let bytes = |i: i64| start + staged.other(i * ROWS * plan.groups[0]);
                 blocks.map(|i| vec![staged.descriptor(b, *low, bytes(i))]).collect()
             }
-            Feed::Gather(gather) => {
+            LeftOperand::Gather(gather) => {
                 gather.step(b, batch as usize, step as usize).iter().map(|words| words.to_vec()).collect()
             }
-            Feed::Slots(slots) => blocks
+            LeftOperand::Slots(slots) => blocks
                 .map(|i| plan.left.pack(b, plan.dtype, slots, [batch, i, step].map(|x| x as usize)).to_vec())
                 .collect(),
         }
@@ -379,13 +384,15 @@ impl Run<'_> {
 
     /// Does it wait for instructions itself?
     fn is_alone(&self) -> bool {
-        self.plan.apart.is_some() || matches!(self.feed, Feed::Gather(_))
+        self.plan.apart.is_some() || matches!(self.feed, LeftOperand::Gather(_))
     }
 
     /// The left operands of all steps, where they come in registers.
     fn packed(&mut self, b: &mut Builder) -> Vec<Vec<Vec<Reg>>> {
         match self.feed {
-            Feed::Slots(_) => self.plan.order().into_iter().map(|(batch, step)| self.left(b, batch, step)).collect(),
+            LeftOperand::Slots(_) => {
+                self.plan.order().into_iter().map(|(batch, step)| self.left(b, batch, step)).collect()
+            }
             _ => Vec::new(),
         }
     }

@@ -10,7 +10,7 @@ use super::super::hardware::WGMMA_ROWS;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::fragment::transpose_bytes_by;
-use super::smem_descriptor::Staged;
+use super::smem_descriptor::SmemMatrix;
 use super::smem_operand::{Cursor, round_to_tf32};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
@@ -95,7 +95,7 @@ pub(super) struct Left {
 impl Left {
     /// `columns`: warpgroups along the accumulator's columns; `counts`: batch, instructions, steps along k.
     pub fn new(
-        staged: &Staged,
+        staged: &SmemMatrix,
         rows: &Rows,
         strides: Strides,
         shared: &SharedLayout,

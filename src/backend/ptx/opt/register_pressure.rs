@@ -15,7 +15,7 @@ use super::super::isa::inst::{
 use crate::target::Target;
 
 /// A run of instructions that is entered at the top only.
-struct Block {
+struct BasicBlock {
     /// Positions of its instructions.
     lines: std::ops::Range<usize>,
     /// Blocks that may follow.
@@ -158,7 +158,7 @@ impl Live {
 
 /// Finds what is live after each block: every register that a block reads before it writes it is live from the writes
 /// before, and so goes back from block to block until one that writes it.
-fn follow(function: &Function, blocks: &mut [Block], numbers: &Numbers) {
+fn follow(function: &Function, blocks: &mut [BasicBlock], numbers: &Numbers) {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); blocks.len()];
     for (index, block) in blocks.iter().enumerate() {
         block.next.iter().for_each(|&next| before[next].push(index));
@@ -215,13 +215,13 @@ pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32, sp
 }
 
 /// Cuts the body at labels and jumps.
-fn blocks(function: &Function) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
+fn blocks(function: &Function) -> Vec<BasicBlock> {
+    let mut blocks: Vec<BasicBlock> = Vec::new();
     let mut labels: HashMap<Label, usize> = HashMap::new();
     let mut start = 0;
     let mut close = |start: &mut usize, end: usize| {
         if *start < end {
-            blocks.push(Block { lines: *start..end, next: Vec::new(), exit: Vec::new() });
+            blocks.push(BasicBlock { lines: *start..end, next: Vec::new(), exit: Vec::new() });
         }
         *start = end;
     };

@@ -10,11 +10,11 @@ const MANY: u64 = 4;
 
 /// How many blocks of a shape are extracted from each value.
 #[derive(Debug, Default)]
-pub struct Apart<'m>(HashMap<(Value, &'m [i64]), u64>);
+pub struct ExtractGroups<'m>(HashMap<(Value, &'m [i64]), u64>);
 
-impl<'m> Apart<'m> {
+impl<'m> ExtractGroups<'m> {
     /// Those of a body.
-    pub fn of(module: &'m Module, body: BlockId) -> Apart<'m> {
+    pub fn of(module: &'m Module, body: BlockId) -> ExtractGroups<'m> {
         let mut taken = HashMap::new();
         module.walk(body, &mut |id| {
             let op = module.op(id);
@@ -22,7 +22,7 @@ impl<'m> Apart<'m> {
                 *taken.entry((op.operands[0], module.shape(op.results[0]))).or_insert(0) += 1;
             }
         });
-        Apart(taken)
+        ExtractGroups(taken)
     }
 
     /// Is this `extract` one of as many as take a tile apart?

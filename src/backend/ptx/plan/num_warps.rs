@@ -20,7 +20,7 @@ use super::super::hardware::{
     WARP_SIZE, WGMMA_ROWS,
 };
 use super::super::layout_inference::{chosen_warps, halved_bit};
-use super::extract_groups::Apart;
+use super::extract_groups::ExtractGroups;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
 use crate::pass::{commutes, data_partition};
@@ -69,7 +69,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         return warps;
     }
     let sizes = Sizes::of(module, body);
-    let apart = Apart::of(module, body).smallest(module, sizes.most / 4);
+    let apart = ExtractGroups::of(module, body).smallest(module, sizes.most / 4);
     let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
         let each = BUTTERFLY_BYTES / if sizes.carries { 2 } else { 1 };
         warps_for(sizes.halved, each)

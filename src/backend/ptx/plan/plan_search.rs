@@ -8,10 +8,12 @@
 //! that gains by letting more blocks in is taken only if it is as good without them, and not where the kernel asks for the number of blocks, as
 //! persistent ones do.
 
+use std::borrow::Cow;
+
 use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
 use super::super::{CompileOptions, PlanSearch, lower};
+use super::kernel_plan::Plan;
 use super::num_warps;
-use super::prepare::build_with;
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, hint_key};
 use crate::target::Target;
 
@@ -84,13 +86,13 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     if candidates.is_empty() {
         return chosen;
     }
-    let CandidateResult::Costed(first) = evaluate(module, entry, (target, &usual), None) else { return chosen };
+    let CandidateResult::Costed(first) = evaluate(module, (target, &usual), None) else { return chosen };
     // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing is to be gained.
     if !verbose && (!first.model_is_trusted || first.cost.lower_bound_fraction > 1.0 - MIN_SPEEDUP) {
         return chosen;
     }
     let blocks = Some(first.cost.blocks);
-    let all = candidates.iter().map(|candidate| evaluate(module, entry, (target, &candidate.options), blocks));
+    let all = candidates.iter().map(|candidate| evaluate(module, (target, &candidate.options), blocks));
     let results: Vec<CandidateResult> = all.collect();
     let (usual, is_persistent) = (first.cost.cycles_per_block(), is_persistent_kernel(module, entry));
     let compared = candidates.iter().zip(&results).map(|(candidate, result)| match result {
@@ -244,55 +246,49 @@ fn candidates(
 }
 
 /// What becomes of a plan; `usual`: tile blocks of a multiprocessor that the usual one lets in.
-fn evaluate(
-    module: &Module,
-    entry: &Entry,
-    (target, options): (Target, &CompileOptions),
-    usual: Option<u32>,
-) -> CandidateResult {
-    build_with(module, entry, target, options, &mut |module, entry, inference| {
-        let lowering = lower::planned(module, entry, inference, options);
-        if let Some(problem) = lowering.problems().first() {
-            return CandidateResult::Rejected(problem.message.clone());
-        }
-        let (context, schedule) = (lowering.context(), lowering.schedule());
-        let blocks = lowering.blocks(entry.body);
-        let mut efforts =
-            context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
-        let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
-        // Where threads fetch operands or add sums themselves, records and model differ by more; of 8-bit products that leave
-        // their sums to others there are none.
-        let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
-        let narrow = context.inference.products.keys().any(|id| left(id) == 8);
-        let model_is_trusted =
-            !narrow && efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
-        let needed = context.mma_registers() + if apart { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };
-        let there = context.consumer_registers(schedule.warp_spec.is_some(), blocks);
-        if needed > there {
-            return CandidateResult::Rejected(format!(
-                "matrix products need {needed} registers per thread, and {there} are available"
-            ));
-        }
-        if options.occupancy.is_some_and(|wished| wished > blocks) {
-            return CandidateResult::Rejected("registers or shared memory do not allow it".to_owned());
-        }
-        let cost_of = |blocks| {
-            let launched = LaunchInfo::default();
-            CostInput { context, body: entry.body, schedule, blocks, launched }.cost(weights(target))
-        };
-        let fewer = usual.filter(|&usual| usual < blocks);
-        let teams = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
-        let warp_shape = (context.inference.num_warps as u32, teams);
-        let costs = cost_of(blocks).and_then(|cost| {
-            let at_default_occupancy =
-                fewer.map_or(Some(cost.cycles_per_block()), |fewer| Some(cost_of(fewer)?.cycles_per_block()))?;
-            Some(Box::new(CandidateCost { cost, at_default_occupancy, warp_shape, model_is_trusted }))
-        });
-        costs.map_or_else(
-            || CandidateResult::Rejected("deadlock: the partitions wait for each other".to_owned()),
-            CandidateResult::Costed,
-        )
-    })
+fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual: Option<u32>) -> CandidateResult {
+    let plan = Plan::of(Cow::Borrowed(module), target, *options);
+    let (module, body) = (&*plan.module, plan.entry().body);
+    let lowering = lower::planned(module, &module.entries[0], plan.layouts.of(module), options);
+    if let Some(problem) = lowering.problems().first() {
+        return CandidateResult::Rejected(problem.message.clone());
+    }
+    let (context, schedule) = (lowering.context(), lowering.schedule());
+    let blocks = lowering.blocks(body);
+    let mut efforts = context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
+    let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
+    // Where threads fetch operands or add sums themselves, records and model differ by more; of 8-bit products that leave
+    // their sums to others there are none.
+    let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
+    let narrow = context.inference.products.keys().any(|id| left(id) == 8);
+    let model_is_trusted =
+        !narrow && efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
+    let needed = context.mma_registers() + if apart { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };
+    let there = context.consumer_registers(schedule.warp_spec.is_some(), blocks);
+    if needed > there {
+        return CandidateResult::Rejected(format!(
+            "matrix products need {needed} registers per thread, and {there} are available"
+        ));
+    }
+    if options.occupancy.is_some_and(|wished| wished > blocks) {
+        return CandidateResult::Rejected("registers or shared memory do not allow it".to_owned());
+    }
+    let cost_of = |blocks| {
+        let launched = LaunchInfo::default();
+        CostInput { context, body, schedule, blocks, launched }.cost(weights(target))
+    };
+    let fewer = usual.filter(|&usual| usual < blocks);
+    let teams = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
+    let warp_shape = (context.inference.num_warps as u32, teams);
+    let costs = cost_of(blocks).and_then(|cost| {
+        let at_default_occupancy =
+            fewer.map_or(Some(cost.cycles_per_block()), |fewer| Some(cost_of(fewer)?.cycles_per_block()))?;
+        Some(Box::new(CandidateCost { cost, at_default_occupancy, warp_shape, model_is_trusted }))
+    });
+    costs.map_or_else(
+        || CandidateResult::Rejected("deadlock: the partitions wait for each other".to_owned()),
+        CandidateResult::Costed,
+    )
 }
 
 #[cfg(test)]

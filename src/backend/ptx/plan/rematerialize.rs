@@ -43,7 +43,7 @@ struct Made {
     epoch: usize,
 }
 
-struct Walk<'m> {
+struct Rematerializer<'m> {
     module: &'m mut Module,
     warps: u32,
     phase: usize,
@@ -59,9 +59,9 @@ struct Walk<'m> {
 fn block(module: &mut Module, id: BlockId, warps: u32) -> bool {
     let ops = std::mem::take(&mut module.block_mut(id).ops);
     let (made, again) = (HashMap::new(), HashMap::new());
-    let mut walk = Walk { module, warps, phase: 0, epoch: 0, made, again, out: Vec::new(), changed: false };
+    let mut walk = Rematerializer { module, warps, phase: 0, epoch: 0, made, again, out: Vec::new(), changed: false };
     ops.into_iter().for_each(|op| walk.op(op));
-    let Walk { out, changed, .. } = walk;
+    let Rematerializer { out, changed, .. } = walk;
     module.block_mut(id).ops = out;
     changed
 }
@@ -75,7 +75,7 @@ fn repeats(op: &Op) -> bool {
     }
 }
 
-impl Walk<'_> {
+impl Rematerializer<'_> {
     fn op(&mut self, id: OpId) {
         for &region in &self.module.op(id).regions.clone() {
             self.changed |= block(self.module, region, self.warps);

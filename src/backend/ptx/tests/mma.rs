@@ -3,7 +3,7 @@
 use super::*;
 
 /// A product of two arrays, tile by tile.
-struct Product {
+struct MmaCase {
     /// Types of the arrays, of the operands and of the accumulator.
     types: [DType; 3],
     tile: [i64; 3],
@@ -14,9 +14,9 @@ struct Product {
     fast: bool,
 }
 
-impl Product {
-    fn new(types: [DType; 3], tile: [i64; 3]) -> Product {
-        Product { types, tile, by_columns: false, batched: false, fast: false }
+impl MmaCase {
+    fn new(types: [DType; 3], tile: [i64; 3]) -> MmaCase {
+        MmaCase { types, tile, by_columns: false, batched: false, fast: false }
     }
 
     fn module(&self) -> Module {
@@ -84,7 +84,7 @@ impl Product {
 /// Kernels with products of some types and sizes.
 pub fn modules() -> Vec<Module> {
     let (f16, i8) = ([DType::F16, DType::F16, DType::F32], [DType::I8, DType::I8, DType::I32]);
-    let of = |(types, tile)| Product::new(types, tile).module();
+    let of = |(types, tile)| MmaCase::new(types, tile).module();
     let plain = [
         (f16, [128, 256, 64]),
         (f16, [64, 64, 256]),
@@ -96,8 +96,8 @@ pub fn modules() -> Vec<Module> {
     let half = [[128, 192, 64], [128, 96, 64], [128, 128, 176], [128, 160, 96], [192, 128, 64], [192, 192, 96]];
     let byte = [DType::F8E4M3FN, DType::F8E4M3FN, DType::F32];
     let cut = half.map(|tile| (f16, tile)).into_iter().chain([(byte, [128, 192, 128]), (TF32, [128, 192, 32])]);
-    let products = cut.map(|(types, tile)| Product { fast: types == byte, ..Product::new(types, tile) });
-    let both = products.flat_map(|product| [true, false].map(|by_columns| Product { by_columns, ..product }.module()));
+    let products = cut.map(|(types, tile)| MmaCase { fast: types == byte, ..MmaCase::new(types, tile) });
+    let both = products.flat_map(|product| [true, false].map(|by_columns| MmaCase { by_columns, ..product }.module()));
     plain.into_iter().map(of).chain(both).collect()
 }
 
@@ -114,7 +114,7 @@ fn assert_streamed(text: &str) {
 fn tf32_is_rounded_by_the_copy_engine() {
     for tile in [[128, 128, 32], [128, 256, 32], [256, 128, 32]] {
         for by_columns in [false, true] {
-            let [old, new] = Product { by_columns, ..Product::new(TF32, tile) }.code();
+            let [old, new] = MmaCase { by_columns, ..MmaCase::new(TF32, tile) }.code();
             assert_streamed(&new);
             assert!(new.contains(".f32.tf32.tf32"), "{new}");
             assert!(!new.contains("cvt.rn.tf32"), "{new}");
@@ -132,7 +132,7 @@ fn tf32_is_rounded_by_the_copy_engine() {
 
 /// The code for sm_90a, and how many stages its streamed loads have.
 fn hinted(tile: [i64; 3], options: CompileOptions) -> (Compiled, Vec<u32>) {
-    let module = Product::new([DType::F16, DType::F16, DType::F32], tile).module();
+    let module = MmaCase::new([DType::F16, DType::F16, DType::F32], tile).module();
     let new = compile(&module, Target::SM_90A, &options).unwrap();
     assemble(&new, Target::SM_90A);
     let stages = |path: &DataPath| if let DataPath::TmaPipelined { stages, .. } = path { Some(*stages) } else { None };
@@ -168,7 +168,7 @@ fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
 #[test]
 fn a_loop_without_a_producer_names_the_condition_that_fails() {
     let reason = |target, options: CompileOptions| {
-        let module = Product::new([DType::F16, DType::F16, DType::F32], [128, 128, 64]).module();
+        let module = MmaCase::new([DType::F16, DType::F16, DType::F32], [128, 128, 64]).module();
         compile(&module, target, &options).unwrap().remarks.to_string()
     };
     let plain = CompileOptions::default();
@@ -191,7 +191,7 @@ fn products_of_bytes() {
     for (types, fast) in [([F8E4M3FN, F8E4M3FN, F32], false), ([F8E5M2, F8E5M2, F32], true), ([I8, I8, I32], false)] {
         for tile in [[128, 128, 128], [128, 256, 128], [256, 128, 128]] {
             for by_columns in [false, true] {
-                let [_, new] = Product { by_columns, fast, ..Product::new(types, tile) }.code();
+                let [_, new] = MmaCase { by_columns, fast, ..MmaCase::new(types, tile) }.code();
                 assert_streamed(&new);
                 assert!(new.contains("wgmma.mma_async"), "{new}");
                 let apart = types[2] == F32 && !fast;
@@ -204,7 +204,7 @@ fn products_of_bytes() {
 #[test]
 fn matrices_of_a_batch_are_streamed() {
     for types in [TF32, [DType::F16, DType::F16, DType::F32]] {
-        let [old, new] = Product { batched: true, ..Product::new(types, [128, 128, 32]) }.code();
+        let [old, new] = MmaCase { batched: true, ..MmaCase::new(types, [128, 128, 32]) }.code();
         assert_streamed(&new);
         assert!(new.contains("cp.async.bulk.tensor.3d"), "{new}");
         assert!(old.contains("cp.async.cg") && !old.contains("ld.global"), "{old}");
@@ -213,7 +213,7 @@ fn matrices_of_a_batch_are_streamed() {
 
 #[test]
 fn operands_that_do_not_find_room_are_refused() {
-    let doubles = Product::new([DType::F64, DType::F64, DType::F64], [128, 128, 64]).module();
+    let doubles = MmaCase::new([DType::F64, DType::F64, DType::F64], [128, 128, 64]).module();
     compile(&doubles, Target::SM_80, &CompileOptions::default()).unwrap();
     let less = "sm_86".parse().unwrap();
     let error = compile(&doubles, less, &CompileOptions::default()).unwrap_err().to_string();
@@ -239,7 +239,7 @@ fn products_of_any_extent_are_wide_instructions() {
         (FLOAT, [128, 192, 32], true, "m64n192k8", 4, 2),
         (BYTE, [128, 192, 128], true, "m64n192k32", 4, 2),
     ] {
-        let [_, new] = Product { by_columns, fast: types == BYTE, ..Product::new(types, tile) }.code();
+        let [_, new] = MmaCase { by_columns, fast: types == BYTE, ..MmaCase::new(types, tile) }.code();
         assert_streamed(&new);
         assert_eq!(new.matches("wgmma.mma_async").count(), count, "{tile:?}: {new}");
         assert_eq!(new.matches(shape).count(), count, "{tile:?}: {new}");

@@ -1,5 +1,6 @@
 //! Schedules: as text and back, and what the checker says when something is left out, put elsewhere or changed.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
@@ -7,7 +8,7 @@ use super::clusters::PAIRS;
 use super::sync::mma_waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::lower;
-use crate::backend::ptx::plan::prepare::build_with;
+use crate::backend::ptx::plan::kernel_plan::Plan;
 use crate::backend::ptx::schedule::{
     CarriedMma, ConsumerWait, KernelInfo, MmaGroup, MmaWait, Schedule, Step, WarpSpecialization,
 };
@@ -22,18 +23,17 @@ fn planned(
     look: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
 ) {
     let Ok(Some(apart)) = pass::apart(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else { return };
-    let entry = &apart.entries[0];
-    build_with(&apart, entry, target, options, &mut |module, entry, inference| {
-        let lowering = lower::lowered(module, entry, inference, "k", options);
-        let problems = lowering.problems();
-        // A kernel that is refused has no schedule; one whose schedule the verifier refuses is a defect.
-        if let Some(problem) = problems.iter().find(|problem| problem.message.contains("internal error")) {
-            panic!("{problem}\n{}", lowering.schedule().to_text(module));
-        }
-        if problems.is_empty() {
-            look(lowering.context(), entry.body, lowering.schedule());
-        }
-    });
+    let plan = Plan::of(Cow::Owned(apart), target, *options);
+    let (module, body) = (&*plan.module, plan.entry().body);
+    let lowering = lower::lowered(module, &module.entries[0], plan.layouts.of(module), "k", options);
+    let problems = lowering.problems();
+    // A kernel that is refused has no schedule; one whose schedule the verifier refuses is a defect.
+    if let Some(problem) = problems.iter().find(|problem| problem.message.contains("internal error")) {
+        panic!("{problem}\n{}", lowering.schedule().to_text(module));
+    }
+    if problems.is_empty() {
+        look(lowering.context(), body, lowering.schedule());
+    }
 }
 
 /// The kernels of `tests/data/golden`, and of other tests here.

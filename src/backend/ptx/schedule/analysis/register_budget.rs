@@ -1,7 +1,7 @@
 //! Register budget: warps and registers per partition, CTAs per SM.
 
 use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM};
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::plan::{WARP, products_behind};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Elem, Type};

@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 
 use crate::backend::ptx::hardware::SWIZZLE_ROW_BYTES;
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
-use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};

@@ -1,6 +1,6 @@
 //! Strip-mining eligibility: the role an op can have in a strip-mined loop.
 
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::plan;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;

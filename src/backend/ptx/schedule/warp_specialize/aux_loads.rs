@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use super::producer_slice::SliceBuilder;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, TMA_SMEM_ALIGN};
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;

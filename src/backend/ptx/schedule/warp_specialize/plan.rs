@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use super::cluster_multicast::CLUSTER_SIZE;
 use super::producer_slice::{ProducerSlice, SliceBuilder};
 use crate::backend::ptx::hardware::{MAX_THREADS_PER_CTA, MAX_TMA_BOX, SWIZZLE_ATOM_BYTES, SWIZZLE_ATOM_ROWS};
-use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
+use crate::backend::ptx::layout_inference::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
 use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -24,7 +24,7 @@ use crate::backend::ptx::schedule::ir::pipelines::{
     Channel, ClusterMulticast, PINGPONG_GROUPS, TmaBox, TmaLoad, WarpSpecialization,
 };
 use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
-use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 

@@ -8,7 +8,7 @@ use super::super::deferred_load::{scaled, scaled_tiles};
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 
 /// A group comes to a barrier, and waits there or does not.
-type Event = (u32, bool);
+type BarrierEvent = (u32, bool);
 
 /// What the warps of one group do at barriers: the program of the consumers, each loop around products `rounds` times.
 struct Program<'a> {
@@ -18,14 +18,14 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    fn events(&self) -> Vec<Event> {
+    fn events(&self) -> Vec<BarrierEvent> {
         let place = |what: &str| self.lines.iter().position(|line| line.contains(what)).unwrap();
         let mut events = Vec::new();
         self.walk(place("setmaxnreg.inc"), place("setmaxnreg.dec"), &mut events);
         events
     }
 
-    fn walk(&self, start: usize, end: usize, events: &mut Vec<Event>) {
+    fn walk(&self, start: usize, end: usize, events: &mut Vec<BarrierEvent>) {
         let mut at = start;
         while at < end {
             if let Some(back) = self.lines[at].strip_suffix(':').and_then(|label| self.loop_end(at, end, label)) {
@@ -43,7 +43,7 @@ impl Program<'_> {
         self.lines[at..back].iter().any(|line| line.contains("wgmma.commit_group")).then_some(back)
     }
 
-    fn event(&self, at: usize) -> Option<Event> {
+    fn event(&self, at: usize) -> Option<BarrierEvent> {
         let (guard, rest) = self.lines[at].split_once("barrier.cta.")?;
         let (kind, operands) = rest.split_once(".aligned ")?;
         let barrier = operands.split([',', ';']).next()?;
@@ -100,7 +100,7 @@ struct State {
 }
 
 /// What may go wrong between groups, in any order. A barrier is of two of them.
-fn fault(programs: &[Vec<Event>]) -> Option<String> {
+fn fault(programs: &[Vec<BarrierEvent>]) -> Option<String> {
     let count = programs.len();
     let start = State { next: vec![0; count], waits: vec![None; count], came: BTreeMap::new() };
     let (mut seen, mut pending) = (HashSet::new(), vec![start]);
@@ -135,8 +135,8 @@ fn no_group_laps_the_other_one() {
     for (module, groups) in [(scaled(false, 128, 128), 2), (scaled_tiles(128), 2), (whole(128), 2), (whole(192), 3)] {
         let text = check(&module).pop().unwrap().text;
         let program = |group| Program { lines: text.lines().map(str::trim).collect(), group, rounds: 3 }.events();
-        let programs: Vec<Vec<Event>> = (0..groups).map(program).collect();
-        let turns = |events: &[Event]| events.iter().filter(|(_, waits)| !waits).count();
+        let programs: Vec<Vec<BarrierEvent>> = (0..groups).map(program).collect();
+        let turns = |events: &[BarrierEvent]| events.iter().filter(|(_, waits)| !waits).count();
         assert!(programs.iter().all(|events| turns(events) >= 3), "{programs:?}");
         assert_eq!(fault(&programs), None, "{programs:?}\n{text}");
     }

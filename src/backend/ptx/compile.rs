@@ -1,0 +1,277 @@
+//! Pipeline of the back end: a verified, optimized module of one entry becomes PTX.
+//!
+//! [`compile`] and the functions for tools and tests run the same stages:
+//! 1. `prepare`: ops without instructions are expanded;
+//! 2. `Strategy::candidates`: the ways to plan the kernel, the preferred one first;
+//! 3. `plan`: data partitions, extents in powers of two, plan search, layouts;
+//! 4. `lower`: schedule, its verification in debug builds, instructions, text.
+//!
+//! A strategy is rejected if `plan` or `lower` fails. [`first_accepted`] keeps the reasons, and remarks print them.
+
+use std::borrow::Cow;
+
+use super::cost::{CostInput, LaunchInfo};
+use super::plan::kernel_plan::Plan;
+use super::plan::{num_warps, plan_search};
+#[cfg(any(test, feature = "_suite"))]
+use super::schedule::{KernelInfo, Schedule};
+#[cfg(any(test, feature = "_suite"))]
+use super::tensor_map::TensorMap;
+use super::{CompileOptions, Compiled, PlanSearch, lower};
+use crate::error::{Diagnostic, Error, Result};
+use crate::ir::Module;
+use crate::pass;
+use crate::target::Target;
+
+/// The result of a stage, or the reasons of its rejection.
+type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
+
+/// Compiles the only entry of a verified and optimised module.
+///
+/// # Errors
+/// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's place.
+pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
+    let module = prepare(module);
+    let accepted = first_accepted(&module, target, options, &mut |plan| {
+        let name = symbol(&plan.entry().name);
+        let inference = plan.layouts.of(&plan.module);
+        lower::lower(&plan.module, &plan.module.entries[0], inference, &name, &plan.options)
+    })?;
+    let (why_whole, why_direct) = (accepted.why_not_partitioned(options), accepted.why_no_tma(options));
+    let mut compiled = accepted.result;
+    compiled.remarks.data_partition_rejected = why_whole;
+    compiled.remarks.tma_rejected = why_direct;
+    compiled.remarks.plans_considered = accepted.considered;
+    Ok(compiled)
+}
+
+/// Shows `look` the plan that [`compile`] generates code from, with the facts of a launch, to be costed. No code is made.
+///
+/// # Errors
+/// Those of [`compile`] that a plan has.
+pub(crate) fn with_plan<T>(
+    module: &Module,
+    target: Target,
+    options: &CompileOptions,
+    launched: LaunchInfo<'_>,
+    look: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
+) -> Result<T> {
+    let accepted = first_accepted(&prepare(module), target, options, &mut |plan| {
+        let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
+        let lowering = lower::planned(&plan.module, &plan.module.entries[0], inference, &plan.options);
+        if !lowering.problems().is_empty() {
+            return Err(lowering.problems().to_vec());
+        }
+        let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks(body));
+        Ok(look(&CostInput { context, body, schedule, blocks, launched }))
+    });
+    accepted.map(|accepted| accepted.result)
+}
+
+/// A schedule, with the kernel that it belongs to.
+#[cfg(any(test, feature = "_suite"))]
+pub(crate) struct Scheduled<'a> {
+    /// The kernel as it is lowered.
+    pub context: &'a KernelInfo<'a>,
+    /// Its entry.
+    pub body: crate::ir::BlockId,
+    pub schedule: &'a Schedule,
+    /// The maps that it takes.
+    pub maps: Vec<TensorMap>,
+}
+
+/// Shows `look` the schedule that [`compile`] generates code from. Inline PTX keeps its semantics, and is not put in place
+/// of other ops: the module says what the steps do.
+///
+/// # Errors
+/// As [`compile`].
+#[cfg(any(test, feature = "_suite"))]
+pub(crate) fn with_schedule<T>(
+    module: &Module,
+    target: Target,
+    options: &CompileOptions,
+    look: &mut dyn FnMut(&Scheduled<'_>) -> T,
+) -> Result<T> {
+    let accepted = first_accepted(&expand_scaled_mma(Cow::Borrowed(module)), target, options, &mut |plan| {
+        let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
+        let lowering = lower::lowered(&plan.module, &plan.module.entries[0], inference, "kernel", &plan.options);
+        if !lowering.problems().is_empty() {
+            return Err(lowering.problems().to_vec());
+        }
+        let (context, maps) = (lowering.context(), lowering.maps());
+        Ok(look(&Scheduled { context, body, schedule: lowering.schedule(), maps }))
+    });
+    accepted.map(|accepted| accepted.result)
+}
+
+/// Expands ops that no instructions are selected for, and strips the semantics of inline PTX.
+fn prepare(module: &Module) -> Cow<'_, Module> {
+    let module = or_same(Cow::Borrowed(module), pass::without_meanings);
+    expand_scaled_mma(or_same(module, pass::with_reversals))
+}
+
+/// Expands MMAs with scaled operands.
+fn expand_scaled_mma(module: Cow<'_, Module>) -> Cow<'_, Module> {
+    or_same(module, |module| pass::without_scaled_products(module, false))
+}
+
+/// The result of a pass that returns `None` if it changes nothing.
+fn or_same(module: Cow<'_, Module>, pass: impl FnOnce(&Module) -> Option<Module>) -> Cow<'_, Module> {
+    pass(&module).map_or(module, Cow::Owned)
+}
+
+/// One way to plan a kernel.
+#[derive(Clone, Copy, Debug)]
+struct Strategy {
+    /// Consumer groups that each compute a share of the rows of a tile.
+    data_partitions: u32,
+    /// TMA and warp specialization are available.
+    tma: bool,
+    /// The plan search selects what the options leave open.
+    search: bool,
+}
+
+impl Strategy {
+    /// The strategies for a module, in the order of preference: with data partitions, without, and without TMA; each
+    /// first with the plan that the search selects, then with the default plan.
+    fn candidates(module: &Module, options: &CompileOptions) -> Vec<Strategy> {
+        let body = module.entries[0].body;
+        let requested = num_warps::wished_bands(module, body, options);
+        let mut kinds = vec![(1, options.tma)];
+        if requested > 1 {
+            kinds.insert(0, (requested, options.tma));
+        }
+        // Data partitions are consumer groups, which need a producer.
+        if options.tma && pass::data_partition::count(module, body) == 1 {
+            kinds.push((1, false));
+        }
+        let searches: &[bool] = if options.plan_search == PlanSearch::Off { &[false] } else { &[true, false] };
+        let all =
+            |(data_partitions, tma)| searches.iter().map(move |&search| Strategy { data_partitions, tma, search });
+        kinds.into_iter().flat_map(all).collect()
+    }
+}
+
+/// The result of the first strategy that no stage rejects.
+struct Accepted<T> {
+    result: T,
+    strategy: Strategy,
+    /// The plan search has selected direct accesses.
+    tma_deselected: bool,
+    /// The candidates of the plan search, one line each.
+    considered: Vec<String>,
+    /// The strategies before it, each with the reason of its rejection.
+    rejected: Vec<(Strategy, Vec<Diagnostic>)>,
+}
+
+/// Tries the strategies in order: plans the kernel, and accepts the first plan for which `accept` has no problems.
+fn first_accepted<T>(
+    module: &Module,
+    target: Target,
+    options: &CompileOptions,
+    accept: &mut dyn FnMut(Plan<'_>) -> StageResult<T>,
+) -> Result<Accepted<T>> {
+    if module.entries.len() != 1 {
+        let message = format!("a module of one entry is needed, not of {}", module.entries.len());
+        return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
+    }
+    let (mut rejected, mut considered, mut last) = (Vec::new(), Vec::new(), None);
+    for strategy in Strategy::candidates(module, options) {
+        let plan = match plan(module, target, options, strategy, &mut considered) {
+            Ok(plan) => plan,
+            Err(problems) => {
+                rejected.push((strategy, problems));
+                continue;
+            }
+        };
+        // The search may select the default plan, which is rejected only once.
+        let this = Some((strategy.data_partitions, plan.options));
+        if !strategy.search && this == last {
+            continue;
+        }
+        last = this;
+        let tma_deselected = strategy.tma && !plan.options.tma;
+        match accept(plan) {
+            Ok(result) => return Ok(Accepted { result, strategy, tma_deselected, considered, rejected }),
+            Err(problems) => rejected.push((strategy, problems)),
+        }
+    }
+    Err(Error::Unsupported(rejected.pop().map(|(_, problems)| problems).unwrap_or_default()))
+}
+
+/// Plans a kernel by a strategy. `considered` receives the candidates of a plan search.
+fn plan<'a>(
+    module: &'a Module,
+    target: Target,
+    options: &CompileOptions,
+    strategy: Strategy,
+    considered: &mut Vec<String>,
+) -> StageResult<Plan<'a>> {
+    let module = partition_data(module, target, strategy.data_partitions)?;
+    let module = pass::apart(&module, true)?.map_or(module, Cow::Owned);
+    let mut options = CompileOptions { tma: strategy.tma, ..*options };
+    if strategy.search {
+        let found = plan_search::search(&module, &module.entries[0], target, &options);
+        (options, *considered) = (found.options, found.considered);
+    }
+    options.plan_search = PlanSearch::Off;
+    Ok(Plan::of(module, target, options))
+}
+
+/// Divides the rows of the kernel's tiles among consumer groups.
+fn partition_data(module: &Module, target: Target, data_partitions: u32) -> StageResult<Cow<'_, Module>> {
+    if data_partitions == 1 {
+        return Ok(Cow::Borrowed(module));
+    }
+    if target.arch != 90 || !target.accelerated {
+        let message = format!("{target} has no products that run on their own");
+        return Err(vec![Diagnostic::new(message, None)]);
+    }
+    pass::data_partition::run(module, data_partitions).map(Cow::Owned).map_err(|problem| vec![problem])
+}
+
+impl<T> Accepted<T> {
+    /// The reason why a tile is not divided, if the options ask for so many warps.
+    fn why_not_partitioned(&self, options: &CompileOptions) -> Option<String> {
+        let is_divided = |strategy: &Strategy| strategy.data_partitions > 1;
+        options.num_warps?;
+        (!is_divided(&self.strategy)).then(|| self.reason(is_divided))?
+    }
+
+    /// The reason why the kernel uses neither TMA nor warp specialization, if the options allow them.
+    fn why_no_tma(&self, options: &CompileOptions) -> Option<String> {
+        if self.tma_deselected {
+            return Some("by the cost model copies by threads take less time".to_owned());
+        }
+        (options.tma && !self.strategy.tma)
+            .then(|| self.reason(|strategy| strategy.tma && strategy.data_partitions == 1))?
+    }
+
+    /// The first problem of the last rejected strategy of a kind.
+    fn reason(&self, is_of_kind: impl Fn(&Strategy) -> bool) -> Option<String> {
+        let (_, problems) = self.rejected.iter().rev().find(|(strategy, _)| is_of_kind(strategy))?;
+        problems.first().map(ToString::to_string)
+    }
+}
+
+/// A module after every rewriting that precedes instruction selection, wherever it applies. It means the same; for tests.
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub fn rewritten(module: &Module) -> Module {
+    let mut module = pass::without_scaled_products(module, false).unwrap_or_else(|| module.clone());
+    if let Ok(Some(cut)) = pass::apart(&module, true) {
+        module = cut;
+    }
+    if let Some(reloaded) = super::plan::rematerialize::reloaded(&module, module.entries[0].body, 1) {
+        module = reloaded;
+    }
+    pass::rotate(&mut module, &|_| true);
+    pass::optimize(&mut module);
+    module
+}
+
+/// A PTX identifier made from a kernel's name.
+fn symbol(name: &str) -> String {
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if plain.starts_with(|c: char| c.is_ascii_alphabetic()) { plain } else { format!("kernel_{plain}") }
+}

@@ -1,0 +1,69 @@
+//! MMA overlap in loops: rewrites loop-carried values so that work is independent of the MMAs in flight.
+//!
+//! * Sums over an axis are carried as the partial sums of each thread (`pass::lane_sums`), and reduced after the loop.
+//! * An MMA that depends on another one moves into the next iteration (`pass::rotate`; FlashAttention-3,
+//!   Shah et al. 2024).
+//!
+//! The rewriting needs layouts. Layouts of the new module are inferred again.
+
+use std::collections::HashSet;
+
+use super::super::layout_inference::{AxisBits, Inference, thread_images};
+use crate::ir::{Distribution, Entry, Module, OpId, Opcode};
+use crate::pass;
+
+/// Returns the module with other loop-carried values, or `None` if no loop changes.
+pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>) -> Option<Module> {
+    let alone = |id: OpId| inference.runs_alone(id);
+    let count = inference.products.keys().filter(|&&id| alone(id)).count();
+    if count == 0 {
+        return None;
+    }
+    let beside = beside_products(module, entry, &alone);
+    let mut module = module.clone();
+    let mut any = pass::lane_sums(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
+    any |= count > 1 && pass::rotate(&mut module, &alone);
+    any.then(|| {
+        pass::optimize(&mut module);
+        module
+    })
+}
+
+/// Returns the reductions that are in one block with an asynchronous MMA.
+fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool) -> HashSet<OpId> {
+    let mut beside = HashSet::new();
+    let mut pending = vec![entry.body];
+    while let Some(block) = pending.pop() {
+        let ops = &module.block(block).ops;
+        pending.extend(ops.iter().flat_map(|&id| &module.op(id).regions));
+        if ops.iter().any(|&id| alone(id)) {
+            beside.extend(ops.iter().filter(|&&id| module.op(id).code == Opcode::Reduce));
+        }
+    }
+    beside
+}
+
+/// Returns how threads share the axis of a reduction: each thread has adjacent elements, and such a group again after
+/// the groups of all threads. `None` for other layouts.
+fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::Shared> {
+    let layout = inference.accesses.get(&id)?;
+    let dim = inference.module().op(id).dim() as usize;
+    let axis = AxisBits::of(layout.shape(), dim);
+    let along = |images: &[u32]| images.iter().map(|&image| axis.coordinate(image)).fold(0, |all, bits| all | bits);
+    let (own, others) = (along(layout.register_images()), along(&thread_images(layout)));
+    let images = layout.images();
+    let bits = images.iter().filter(|&&image| image != 0).count();
+    let plain = images.iter().all(|image| image.count_ones() <= 1) && 1 << bits == layout.num_elements();
+    let (first, count) = (others.trailing_zeros(), others.count_ones());
+    let side_by_side = others != 0 && others >> first == (1 << count) - 1;
+    if !plain || own & others != 0 || !side_by_side {
+        return None;
+    }
+    let (neighbours, parts) = (1 << first, 1 << count);
+    let again = layout.shape()[dim] / (neighbours * parts);
+    let mut shape = layout.shape().to_vec();
+    shape.splice(dim..=dim, [again, parts, neighbours]);
+    let each = layout.reshape(&shape).reduce(dim + 2).squeeze(dim + 2).reduce(dim).squeeze(dim);
+    let (slots, threads) = (each.register_images().into(), thread_images(&each).into());
+    Some(pass::Shared { neighbours, parts, again, layout: Distribution { slots, threads } })
+}
