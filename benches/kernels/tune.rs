@@ -146,7 +146,7 @@ fn row(name: &str, plain: &str, device: Device, how: &Tuning) -> Result<f64> {
 /// The median of a configuration: measured now, or as the record has it.
 fn time(
     choice: &Choice,
-    tuned: &ct::TuningResult<Choice>,
+    tuned: &ct::tune::TuningResult<Choice>,
     (name, device): (&str, Device),
     how: &Tuning,
 ) -> Result<Option<Duration>> {

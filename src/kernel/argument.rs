@@ -48,33 +48,41 @@ pub trait LaunchArg: Sealed {
     ///
     /// # Errors
     /// [`crate::Error::Argument`] and [`crate::Error::Driver`] where there is no memory for them.
+    #[doc(hidden)]
     #[inline]
     fn make(&self, _device: Option<Device>) -> Result<()> {
         Ok(())
     }
 
     /// Writes everything that the compiled code depends on; constants write a hash. No allocation.
+    #[doc(hidden)]
     fn key(&self, key: &mut WordWriter);
 
     /// Appends clones of the constants of this argument.
+    #[doc(hidden)]
     fn store_constants(&self, _out: &mut Vec<StoredConstant>) {}
 
     /// Compares the constants of this argument with stored ones, in order.
+    #[doc(hidden)]
     fn same_constants(&self, _stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
         true
     }
 
     /// Appends the forms of this argument, or of its parts: what another program may know it by.
+    #[doc(hidden)]
     fn forms(&self, out: &mut Vec<ArgForm>);
 
     /// Declares the entry parameters of this argument and gives the traced value.
+    #[doc(hidden)]
     fn trace(&self, tracer: &mut crate::tile::Tracer) -> Self::Traced;
 
     /// Visits the memory behind the arrays of this argument: what a launch checks for its device and orders
     /// on its stream.
+    #[doc(hidden)]
     fn memory(&self, _visit: &mut dyn FnMut(MemoryUse<'_>)) {}
 
     /// Writes the parameter words, in the order in which [`LaunchArg::trace`] declares them.
+    #[doc(hidden)]
     fn pack(&self, params: &mut dyn FnMut(ParamWord));
 }
 

@@ -21,19 +21,25 @@ mod pointer;
 mod tuples;
 mod words;
 
-pub(crate) use argument::sealed;
-pub use argument::{Constant, ConstantValue, LaunchArg, StoredConstant};
-pub(crate) use arrive::arrives_as_it_is;
-pub use arrive::{Arguments, IntoKernelArg};
 #[doc(hidden)]
-pub use arrive::{FromFields, Way};
+pub use argument::StoredConstant;
+pub(crate) use argument::sealed;
+pub use argument::{Constant, ConstantValue, LaunchArg};
+pub use arrive::IntoKernelArg;
+pub(crate) use arrive::arrives_as_it_is;
+#[doc(hidden)]
+pub use arrive::{Arguments, FromFields, Way};
 #[cfg(not(feature = "_suite"))]
 pub(crate) use call::{AnyArgs, Bound, Call};
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub use call::{AnyArgs, Bound, Call};
+#[doc(hidden)]
 pub use form::{ArgForm, ArrayFacts};
-pub use function::{Kernel, trace_kernel};
+pub use function::Kernel;
+#[doc(hidden)]
+pub use function::trace_kernel;
 pub(crate) use function::{name_of, refuse_nested};
 pub use pointer::RawPtr;
+#[doc(hidden)]
 pub use words::{INLINE_WORDS, WordWriter};

@@ -30,6 +30,7 @@ mod convert;
 mod distributed;
 mod fragments;
 mod inverse;
+#[doc(hidden)]
 pub mod linear;
 mod lower;
 mod modes;
@@ -42,9 +43,14 @@ mod svg;
 mod tests;
 
 pub use algebra::auto_local_spatial;
+#[doc(hidden)]
 pub use convert::{Conversion, Round, SharedPlan, ShufflePlan, SumPlan, SumSide};
 pub use distributed::Layout;
-pub use fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};
+#[doc(hidden)]
+pub use fragments::{Instruction, Tiling};
+pub use fragments::{wgmma_accumulator, wgmma_left};
+#[doc(hidden)]
 pub use inverse::Inverse;
 pub use modes::{Modes, SpatialMode, column_local, column_spatial, local, spatial};
+#[doc(hidden)]
 pub use shared::{Access, SharedLayout, Side};

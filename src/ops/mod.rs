@@ -123,7 +123,9 @@ pub use require::require;
 pub use scan::{ScanOptions, scan, scan_with};
 pub use scratch::scratch;
 pub use sort::{Sorted, sort_by_key};
-pub use state::{LoopState, Values};
+pub use state::LoopState;
+#[doc(hidden)]
+pub use state::Values;
 pub use tile_set::TileSet;
 pub use tiles::{Indices, TiledView};
 pub use with_layout::TileLayout;

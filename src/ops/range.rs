@@ -11,7 +11,7 @@ use crate::tile::{Handle, Raw, Scalar, here, record};
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn sum<C: ct::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
+/// fn sum<C: ct::ops::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
 ///     let sum = ct::fold(..n, ct::zeros::<C, 1>([1]).item(), |sum, k| sum + k);
 ///     y.store_scalar(0, sum);
 /// }
@@ -205,7 +205,7 @@ impl Bounds {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn sum(range: impl ct::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
+/// fn sum(range: impl ct::ops::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
 ///     ct::fold(range, ct::scalar(0), |sum, k| sum + k)
 /// }
 /// ct::assert!((sum(..4) + sum(ct::range(10, 0).step(-5))).eq(6 + 15));
@@ -330,7 +330,7 @@ impl<C: Count> StepRange<C> {
     /// ahead.
     ///
     /// The hint is of this loop alone and not of loops in it, and precedes [`Hints::num_stages`](crate::Hints). If shared memory
-    /// has no space for the stages, there are fewer, and the [remarks](crate::Remarks) state it. The tileir and cpu back ends
+    /// has no space for the stages, there are fewer, and the [remarks](crate::inspect::Remarks) state it. The tileir and cpu back ends
     /// ignore the hint.
     ///
     /// ```
@@ -352,7 +352,7 @@ impl<C: Count> StepRange<C> {
     ///
     /// The hint is of this loop alone and not of loops in it. By default, the ptx back end specializes warps where this is possible:
     /// for sm_90a, for loads whose tiles are operands of matrix products alone. If a loop with `true` has no producer, the
-    /// [remarks](crate::Remarks) state the reason. The cpu back end ignores the hint. The tileir back end returns an error, since Tile
+    /// [remarks](crate::inspect::Remarks) state the reason. The cpu back end ignores the hint. The tileir back end returns an error, since Tile
     /// IR leaves warp roles to its compiler.
     ///
     /// ```
@@ -386,7 +386,7 @@ impl<C: Count> StepRange<C> {
     ///
     /// By default, the ptx back end selects this schedule where it is expected to be faster: for sm_90a, for the one persistent loop of
     /// a kernel with 4 warps and [warp specialization](StepRange::warp_specialize), if no value is carried between iterations. `true`
-    /// selects it wherever it is possible, and the [remarks](crate::Remarks) state where it is not; `false` excludes it. The cpu back
+    /// selects it wherever it is possible, and the [remarks](crate::inspect::Remarks) state where it is not; `false` excludes it. The cpu back
     /// end ignores the hint. The tileir back end returns an error, since Tile IR leaves warp roles to its compiler.
     ///
     /// ```

@@ -13,7 +13,7 @@ use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn thrice<S: ct::LoopState>(start: S, step: impl Fn(S) -> S) -> S {
+/// fn thrice<S: ct::ops::LoopState>(start: S, step: impl Fn(S) -> S) -> S {
 ///     ct::fold(..3, start, |state, _| step(state))
 /// }
 /// let (n, x) = thrice((ct::scalar(0), ct::ones::<f32, 1>([4])), |(n, x)| (n + 1, x * 2.0));

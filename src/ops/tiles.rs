@@ -254,7 +254,7 @@ impl<A, const R: usize> TiledView<A, R> {
 /// # use cutlet::prelude::*;
 /// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
 ///     let tiles = x.tiled([1, 2]);
-///     let indices: ct::Indices<2> = tiles.indices();
+///     let indices: ct::ops::Indices<2> = tiles.indices();
 ///     let sums = ct::fold(indices, ct::zeros([1, 2]), |sums, at| sums + tiles.load(at));
 ///     y.store_scalar(0, sums.sum(..).item());
 /// }

@@ -16,7 +16,7 @@ const MOST_THREADS: i64 = 1024;
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
 ///
-/// fn doubled(x: Tile<f32, 1>, layout: impl ct::TileLayout) -> Tile<f32, 1> {
+/// fn doubled(x: Tile<f32, 1>, layout: impl ct::ops::TileLayout) -> Tile<f32, 1> {
 ///     x.with_layout(layout) * 2.0
 /// }
 ///

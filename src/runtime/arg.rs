@@ -183,7 +183,7 @@ array_argument! {
     DeviceViewMut<'_, T, R> => ArrayMut by array_mut, writes true;
 }
 
-/// An array that does not exist: an argument of [`inspect`](crate::inspect) and [`export`](crate::export).
+/// An array that does not exist: an argument of [`inspect`](crate::inspect()) and [`export`](crate::export).
 ///
 /// Row-major and aligned, unless said otherwise. Launching with it is an error.
 ///

@@ -12,6 +12,7 @@ mod complex;
 mod cut;
 mod deadline;
 mod device;
+#[doc(hidden)]
 pub mod driver;
 mod failure;
 mod failures;

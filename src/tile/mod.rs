@@ -25,5 +25,6 @@ pub use handle::{Scalar, Tile, TileLike};
 pub use pointer::{Ptr, PtrTile};
 pub(crate) use table::TableHandle;
 pub use table::{Arrays, ArraysMut};
+#[doc(hidden)]
 pub use tracer::Tracer;
 pub(crate) use tracer::{refuse_nested, trace_into_module};

@@ -22,13 +22,13 @@ use crate::launch::{ptx, tileir as tile};
 use crate::runtime::{Backend, Device, Gpu};
 use crate::target::Target;
 
-/// A kernel of a [`Bundle`](crate::Bundle), for one form of its arguments.
+/// A kernel of a [`Bundle`](crate::aot::Bundle), for one form of its arguments.
 ///
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
-/// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
+/// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
 /// let kernel = &bundle.kernels()[0];
 /// assert_eq!((kernel.name(), kernel.args().len()), ("fill", 1));
 /// assert_eq!(kernel.targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
@@ -55,7 +55,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
+    /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
@@ -70,7 +70,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
     /// assert!(bundle.kernels()[0].args()[0].to_string().starts_with("ArrayMut<f32, 1> (address / 16"));
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -86,7 +86,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].hints(), ct::Hints::new());
+    /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].hints(), ct::Hints::new());
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
@@ -101,7 +101,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].targets().count(), 1);
+    /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].targets().count(), 1);
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn targets(&self) -> impl Iterator<Item = Target> {
@@ -116,7 +116,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
     /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_80).unwrap().contains(".entry"));
     /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_90A).is_none());
     /// # Ok::<(), ct::Error>(())

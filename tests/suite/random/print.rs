@@ -249,7 +249,7 @@ pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &
             let _ = writeln!(text, "    let codes: &[u8] = &{list};");
             let _ = writeln!(
                 text,
-                "    let data: Vec<ct::{name}> = codes.iter().map(|&code| ct::Narrow::from_code(code)).collect();"
+                "    let data: Vec<ct::{name}> = codes.iter().map(|&code| ct::packed::Narrow::from_code(code)).collect();"
             );
             let _ = writeln!(
                 text,
@@ -274,7 +274,7 @@ pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &
     let _ = writeln!(text, "    ct::launch(kernel, {:?}, {})?;", program.grid(), tuple(&given));
     let codes = packed[1].iter().map(|content| {
         let name = content.packed.name();
-        format!("packed_output_{name}.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect()")
+        format!("packed_output_{name}.to_vec()?.iter().map(|&x| ct::packed::Narrow::code(x).into()).collect()")
     });
     let stored: Vec<_> = outputs
         .iter()

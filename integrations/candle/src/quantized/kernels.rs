@@ -2,7 +2,7 @@
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{Narrow, PackedArray};
+use cutlet::packed::{Narrow, PackedArray};
 
 use crate::number::Number;
 
