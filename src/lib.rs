@@ -5,9 +5,10 @@
 //! * [`Device`] is a GPU or the host's interpreter: it makes the arrays ([`DeviceArray`]) and runs the kernels.
 //! * [`launch`] runs a kernel, an ordinary function or closure, over a grid of tile blocks.
 //!
-//! The compiler maps tiles to threads. A launch calls the function once with traced values, which record its operations as
-//! CUDA Tile IR. Passes optimize the IR, and a back end executes it: generated PTX on a GPU, through the driver alone, or an
-//! interpreter on any machine. [`guide::tutorial`] leads from here to attention in seven kernels.
+//! The compiler maps tiles to threads. A launch calls the function once with traced values, which
+//! record its operations as CUDA Tile IR. Passes optimize the IR, and a back end executes it:
+//! generated PTX on a GPU, through the driver alone, or an interpreter on any machine.
+//! [`guide::tutorial`] leads from here to attention in seven kernels.
 //!
 //! ```
 //! use cutlet as ct;
@@ -71,7 +72,8 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! The crate root has the names of kernels and the entry points of the host. Other names are in modules by subject:
+//! The crate root has the names of kernels and the entry points of the host. Other names are in
+//! modules by subject:
 //!
 //! * [`ops`]: all operations on tiles, with their traits; [`element`]: element types; [`mod@pointer`]: pointers;
 //! * [`math`], [`random`], [`packed`]: complex numbers and modes of floats, random numbers, numbers of 1 to 8 bits;
@@ -150,6 +152,8 @@ pub use tile::{Arrays, ArraysMut, Ptr, PtrTile};
 /// Ahead-of-time compilation: kernels in files, bundles of kernels, and compilation in parallel.
 pub mod aot {
     #[doc(inline)]
+    pub use crate::kernel::{ArgSignature, ArrayInfo};
+    #[doc(inline)]
     pub use crate::launch::{
         Bundle, BundledKernel, Bundler, CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel,
         Progress, RawLaunch, compile_all, export, load,
@@ -178,7 +182,8 @@ pub mod inspect {
     pub use crate::pass::Work;
 }
 
-/// Mathematics beyond methods of tiles: complex numbers, Fourier transforms, modes of floats, exact division, promotion.
+/// Mathematics beyond methods of tiles: complex numbers, Fourier transforms, modes of floats, exact
+/// division, promotion.
 pub mod math {
     #[doc(inline)]
     pub use crate::complex::{Complex, ComplexPart, c32, c64, c128};

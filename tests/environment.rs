@@ -60,7 +60,7 @@ fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
         std::thread::sleep(std::time::Duration::from_micros(micros));
         Ok(())
     })?;
-    Ok((*tuned.best(), tuned.is_remembered()))
+    Ok((*tuned.best(), tuned.is_cached()))
 }
 
 /// A file has the code that a launch would run: for one tile block, if registers do not suffice for more.

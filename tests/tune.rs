@@ -149,7 +149,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     let mut x = device.full([1000], 1.0f32).unwrap();
     let all = [64, 45, 32, 256];
     let tuned = tuner.run(device, &mut x, all, work).unwrap();
-    assert!(!tuned.is_remembered() && tuned.origin() == ct::tune::Origin::Measurement);
+    assert!(!tuned.is_cached() && tuned.origin() == ct::tune::Origin::Measurement);
     assert_eq!(tuned.notes(), ["there is no record of `double 1000` for cpu (cpu)"]);
     let failures: Vec<String> = tuned.failures().iter().map(|(c, error)| format!("{c}: {error}")).collect();
     assert!(failures[0].starts_with("45: ") && failures[0].contains("powers of two"), "{failures:?}");
@@ -191,7 +191,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
 
     // Asked to, it measures again, and replaces the record.
     let afresh = tuner.ignore_cache().run(device, &mut x, all, work).unwrap();
-    assert!(!afresh.is_remembered());
+    assert!(!afresh.is_cached());
     assert_eq!(ct::tune::Records::read(&path).unwrap().all().len(), 1);
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::hash::{Hash, Hasher};
 
-use super::form::ArgForm;
+use super::form::ArgSignature;
 use super::tuples::for_each_tuple;
 use super::words::WordWriter;
 use crate::backend::ParamWord;
@@ -37,8 +37,8 @@ pub trait LaunchArg: Sealed {
     /// What the kernel function receives.
     type Traced;
 
-    /// Output of [`launch_with_outputs`](crate::launch_with_outputs): an array for a [`crate::NewArray`], else `()`, and lists of
-    /// these.
+    /// Output of [`launch_with_outputs`](crate::launch_with_outputs): an array for a
+    /// [`crate::NewArray`], else `()`, and lists of these.
     type Output;
 
     /// Returns the outputs of a launch that succeeded.
@@ -70,7 +70,7 @@ pub trait LaunchArg: Sealed {
 
     /// Appends the forms of this argument, or of its parts: what another program may know it by.
     #[doc(hidden)]
-    fn forms(&self, out: &mut Vec<ArgForm>);
+    fn forms(&self, out: &mut Vec<ArgSignature>);
 
     /// Declares the entry parameters of this argument and gives the traced value.
     #[doc(hidden)]
@@ -99,8 +99,8 @@ macro_rules! scalar_argument {
             #[inline]
             fn key(&self, _key: &mut WordWriter) {}
 
-            fn forms(&self, out: &mut Vec<ArgForm>) {
-                out.push(ArgForm::Number(<$name as Element>::NAME.into()));
+            fn forms(&self, out: &mut Vec<ArgSignature>) {
+                out.push(ArgSignature::Number(<$name as Element>::NAME.into()));
             }
 
             fn trace(&self, tracer: &mut Tracer) -> Scalar<$name> {
@@ -172,8 +172,8 @@ impl<X: ConstantValue> LaunchArg for Constant<X> {
         stored.next().and_then(|other| other.downcast_ref::<X>()) == Some(&self.0)
     }
 
-    fn forms(&self, out: &mut Vec<ArgForm>) {
-        out.push(ArgForm::of_constant(&self.0));
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
+        out.push(ArgSignature::of_constant(&self.0));
     }
 
     fn trace(&self, _tracer: &mut Tracer) -> X {
@@ -198,7 +198,7 @@ macro_rules! list_methods {
         fn same_constants(&self, stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
             self.iter().all(|arg| arg.same_constants(stored))
         }
-        fn forms(&self, out: &mut Vec<ArgForm>) {
+        fn forms(&self, out: &mut Vec<ArgSignature>) {
             self.iter().for_each(|arg| arg.forms(out));
         }
         fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
@@ -304,7 +304,7 @@ macro_rules! tuples {
             fn same_constants(&self, _stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
                 true $(&& self.$index.same_constants(_stored))*
             }
-            fn forms(&self, _out: &mut Vec<ArgForm>) {
+            fn forms(&self, _out: &mut Vec<ArgSignature>) {
                 $(self.$index.forms(_out);)*
             }
             fn trace(&self, _tracer: &mut Tracer) -> Self::Traced {

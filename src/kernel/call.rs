@@ -7,7 +7,7 @@ use std::slice::Iter;
 
 use super::argument::{LaunchArg, StoredConstant};
 use super::arrive::{Arguments, IntoKernelArg};
-use super::form::ArgForm;
+use super::form::ArgSignature;
 use super::function::{Kernel, entry_name};
 use super::words::WordWriter;
 use crate::backend::ParamWord;
@@ -27,7 +27,7 @@ pub trait AnyArgs {
     /// Are its constants those that were stored?
     fn same_constants(&self, stored: &mut Iter<'_, StoredConstant>) -> bool;
     /// Appends what each parameter is.
-    fn forms(&self, out: &mut Vec<ArgForm>);
+    fn forms(&self, out: &mut Vec<ArgSignature>);
     /// Shows the memory that the kernel uses.
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>));
     /// Gives the words of the parameters.
@@ -47,7 +47,7 @@ impl<A: LaunchArg> AnyArgs for A {
     fn same_constants(&self, stored: &mut Iter<'_, StoredConstant>) -> bool {
         LaunchArg::same_constants(self, stored)
     }
-    fn forms(&self, out: &mut Vec<ArgForm>) {
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
         LaunchArg::forms(self, out);
     }
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {

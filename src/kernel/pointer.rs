@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::argument::LaunchArg;
 use super::argument::sealed::Sealed;
 use super::arrive::arrives_as_it_is;
-use super::form::ArgForm;
+use super::form::ArgSignature;
 use super::words::WordWriter;
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
@@ -80,8 +80,8 @@ impl<T: ByteSized> LaunchArg for RawPtr<T> {
     #[inline]
     fn key(&self, _key: &mut WordWriter) {}
 
-    fn forms(&self, out: &mut Vec<ArgForm>) {
-        out.push(ArgForm::Pointer(T::NAME.into()));
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
+        out.push(ArgSignature::Pointer(T::NAME.into()));
     }
 
     fn trace(&self, tracer: &mut Tracer) -> Ptr<T> {

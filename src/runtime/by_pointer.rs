@@ -7,7 +7,7 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgForm, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
 use crate::tile::{Ptr, Tracer};
 
 /// An array of which the kernel gets the address of the first element: `ByPointer(&x)`, `ByPointer(&mut x)` and those of
@@ -57,7 +57,7 @@ macro_rules! by_pointer {
                 self.pointer().key(key);
             }
 
-            fn forms(&self, out: &mut Vec<ArgForm>) {
+            fn forms(&self, out: &mut Vec<ArgSignature>) {
                 self.pointer().forms(out);
             }
 

@@ -10,7 +10,7 @@ use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, ArrayInfo, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::tile::{ArrayMut, Tracer};
 
 /// An array that the launch makes, on its own device and filled with one value: a result, or scratch memory that all tile
@@ -77,7 +77,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
     }
 
     /// What the launch knows about it: row-major, and at a wide address.
-    fn facts(&self) -> ArrayFacts {
+    fn facts(&self) -> ArrayInfo {
         super::arg::facts_of_new::<T, R>(self.shape)
     }
 }
@@ -98,7 +98,7 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
         key.push(super::arg::facts_word(self.facts()));
     }
 
-    fn forms(&self, out: &mut Vec<ArgForm>) {
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
         out.push(super::arg::array_form::<T, R>(true, self.facts()));
     }
 

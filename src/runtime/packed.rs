@@ -336,7 +336,8 @@ impl<F: Narrow, const R: usize> fmt::Debug for PackedDeviceArray<F, R> {
     }
 }
 
-/// A packed array that does not exist: an argument of [`inspect`](crate::inspect()) and [`export`](crate::export).
+/// A packed array that does not exist: an argument of [`inspect`](crate::inspect()) and
+/// [`export`](crate::export).
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSpec<F, const R: usize> {
     shape: [usize; R],

@@ -12,9 +12,10 @@ use crate::ops::{PackedArray, PackedFacts};
 
 /// The words of an array as a packed array of rank `R`: in a kernel, [`PackedArray`].
 ///
-/// It reads weights that another library holds as an array of u32 (a tensor of candle, say). The words are as a
-/// [`PackedDeviceArray`](crate::packed::PackedDeviceArray) has them: along a row, element `k` has the bits from `k * F::BITS` on,
-/// the lowest first, and rows are padded to whole multiples of 128 elements.
+/// It reads weights that another library holds as an array of u32 (a tensor of candle, say). The
+/// words are as a [`PackedDeviceArray`](crate::packed::PackedDeviceArray) has them: along a row,
+/// element `k` has the bits from `k * F::BITS` on, the lowest first, and rows are padded to whole
+/// multiples of 128 elements.
 ///
 /// ```
 /// use cutlet as ct;

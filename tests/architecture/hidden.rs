@@ -13,10 +13,9 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     ("kernel/mod.rs", "pub use argument::StoredConstant", "methods of `LaunchArg`, which is sealed"),
     (
         "kernel/mod.rs",
-        "pub use arrive::{Arguments, FromFields, Way}",
-        "`impl_kernel_args!`; a `Way` of a program's own is `own` or made of fields",
+        "pub use arrive::{ArgConversion, Arguments, FromFields}",
+        "`impl_kernel_args!`; an `ArgConversion` of a program's own is `own` or made of fields",
     ),
-    ("kernel/mod.rs", "pub use form::{ArgForm, ArrayFacts}", "methods of `LaunchArg`, which is sealed"),
     ("kernel/mod.rs", "pub use function::trace_kernel", "tests of traces"),
     ("kernel/mod.rs", "pub use words::{INLINE_WORDS, WordWriter}", "methods of `LaunchArg`, which is sealed"),
     ("launch/estimate.rs", "pub fn plans<", "measurements of the cost model: compiles alone"),

@@ -10,7 +10,7 @@ use crate::backend::{Hints, cpu, tileir};
 use crate::cache::memory::Slot;
 use crate::error::{Error, Result};
 use crate::ir::{Module, verify};
-use crate::kernel::ArgForm;
+use crate::kernel::ArgSignature;
 use crate::launch::executable::{Code, Executable, GpuCode};
 use crate::launch::hints::assembly;
 use crate::launch::profile::Profiled;
@@ -36,7 +36,7 @@ use crate::target::Target;
 /// ```
 pub struct BundledKernel {
     pub(super) name: String,
-    pub(super) forms: Vec<ArgForm>,
+    pub(super) forms: Vec<ArgSignature>,
     pub(super) hints: Hints,
     /// What the code was made of: for the cpu device, and for arrays that have no tensor maps.
     pub(super) module: Module,
@@ -75,7 +75,7 @@ impl BundledKernel {
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn args(&self) -> &[ArgForm] {
+    pub fn args(&self) -> &[ArgSignature] {
         &self.forms
     }
 
@@ -140,7 +140,7 @@ impl BundledKernel {
     pub(super) fn read(from: &mut Reader<'_>) -> Read<BundledKernel> {
         let name = from.text()?;
         let forms = from.list(read_form)?;
-        let words = forms.iter().map(ArgForm::words).sum();
+        let words = forms.iter().map(ArgSignature::words).sum();
         let hints = read_hints(from)?;
         let module = read_module(&from.text()?, words)?;
         // Conditions have the grid as three more parameters.

@@ -8,7 +8,7 @@ use hmac_sha256::Hash as Sha256;
 use super::entry::BundledKernel;
 use super::wire::{Read, Reader, Writer};
 use crate::error::{Diagnostic, Error, Location, Result};
-use crate::kernel::ArgForm;
+use crate::kernel::ArgSignature;
 use crate::launch::file::replace;
 
 /// First bytes of a file; the digit is the version of the format.
@@ -20,9 +20,10 @@ const CHECKSUM_BYTES: usize = 32;
 /// The crate that makes and reads bundles.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Compiled kernels for several targets and forms of arguments, made by a [`Bundler`](crate::aot::Bundler), mostly in a
-/// build script, and carried in the program ([`include_bundle!`](crate::include_bundle)). A launch from it traces
-/// nothing and needs no source of the kernel.
+/// Compiled kernels for several targets and forms of arguments, made by a
+/// [`Bundler`](crate::aot::Bundler), mostly in a build script, and carried in the program
+/// ([`include_bundle!`](crate::include_bundle)). A launch from it traces nothing and needs no
+/// source of the kernel.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -149,16 +150,16 @@ impl Bundle {
     /// # Errors
     /// [`Error::Argument`] at the caller's place where there is none, with the reasons.
     #[track_caller]
-    pub(super) fn find(&self, name: &str, given: &[ArgForm]) -> Result<&BundledKernel> {
+    pub(super) fn find(&self, name: &str, given: &[ArgSignature]) -> Result<&BundledKernel> {
         let fits = |kernel: &&BundledKernel| kernel.name == name && takes(&kernel.forms, given).is_ok();
-        let knows = |kernel: &&BundledKernel| kernel.forms.iter().map(ArgForm::knowledge).sum::<u32>();
+        let knows = |kernel: &&BundledKernel| kernel.forms.iter().map(ArgSignature::specificity).sum::<u32>();
         let (best, place) = (self.kernels.iter().rev().filter(fits).max_by_key(knows), Location::caller());
         best.ok_or_else(|| Error::Argument(self.misfit(name, given, place)))
     }
 
     /// Why nothing fits.
     #[cold]
-    fn misfit(&self, name: &str, given: &[ArgForm], place: Location) -> Diagnostic {
+    fn misfit(&self, name: &str, given: &[ArgSignature], place: Location) -> Diagnostic {
         let named: Vec<&BundledKernel> = self.kernels.iter().filter(|kernel| kernel.name == name).collect();
         if named.is_empty() {
             let mut names: Vec<String> = self.kernels.iter().map(|kernel| format!("`{}`", kernel.name)).collect();
@@ -177,11 +178,11 @@ impl Bundle {
 }
 
 /// Does an entry take arguments? If not, why.
-fn takes(forms: &[ArgForm], given: &[ArgForm]) -> std::result::Result<(), String> {
+fn takes(forms: &[ArgSignature], given: &[ArgSignature]) -> std::result::Result<(), String> {
     if forms.len() != given.len() {
         return Err(format!("it takes {} arguments, given are {}", forms.len(), given.len()));
     }
-    match forms.iter().zip(given).position(|(form, given)| !form.takes(given)) {
+    match forms.iter().zip(given).position(|(form, given)| !form.accepts(given)) {
         None => Ok(()),
         Some(at) => Err(format!("argument {at} is {}, the code is for {}", given[at], forms[at])),
     }
@@ -223,8 +224,8 @@ impl fmt::Debug for Bundle {
     }
 }
 
-/// The [`Bundle`](crate::aot::Bundle) in a file that belongs to the program, as `include_bytes!` finds it: mostly one that
-/// the build script has made.
+/// The [`Bundle`](crate::aot::Bundle) in a file that belongs to the program, as `include_bytes!`
+/// finds it: mostly one that the build script has made.
 ///
 /// ```
 /// // Another file is an error.

@@ -11,7 +11,7 @@ use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Guards};
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::kernel::{ArgForm, Arguments, Bound, Call, IntoKernelArg, Kernel, name_of};
+use crate::kernel::{ArgSignature, Arguments, Bound, Call, IntoKernelArg, Kernel, name_of};
 use crate::launch::choices::Launch;
 use crate::launch::compile::{Form, optimise_apart};
 use crate::launch::hints::{assembly, check_hints};
@@ -59,7 +59,7 @@ pub struct Bundler {
 #[derive(Clone)]
 struct Job {
     name: String,
-    forms: Vec<ArgForm>,
+    forms: Vec<ArgSignature>,
     hints: Hints,
     module: Module,
     required: Option<Module>,

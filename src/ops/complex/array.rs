@@ -9,9 +9,11 @@ use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here
 
 /// An array of complex numbers with parts of type `T` and `R` dimensions; read only.
 ///
-/// In memory it is an array of `T` whose last axis is twice as long: pairs of a real and an imaginary part. Made by the
-/// launch from a [`ComplexDeviceArray`](crate::math::ComplexDeviceArray), from any other array of such pairs by
-/// [`Interleaved`](crate::math::Interleaved), and in a kernel by [`Array::complex`]. `Copy`: a handle.
+/// In memory it is an array of `T` whose last axis is twice as long: pairs of a real and an
+/// imaginary part. Made by the launch from a
+/// [`ComplexDeviceArray`](crate::math::ComplexDeviceArray), from any other array of such pairs by
+/// [`Interleaved`](crate::math::Interleaved), and in a kernel by [`Array::complex`]. `Copy`: a
+/// handle.
 ///
 /// ```
 /// use cutlet as ct;

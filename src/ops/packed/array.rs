@@ -14,7 +14,8 @@ use crate::tile::{Array, ArrayMut, Scalar, Tile, at_place, here, record};
 
 /// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
 ///
-/// Made by the launch from a shared reference to a [`PackedDeviceArray`](crate::packed::PackedDeviceArray). `Copy`: a handle.
+/// Made by the launch from a shared reference to a
+/// [`PackedDeviceArray`](crate::packed::PackedDeviceArray). `Copy`: a handle.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -5,8 +5,8 @@ use crate::narrow::Narrow;
 use crate::runtime::packed::PackedDeviceArray;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 
-/// Resource that a [`Graph`](crate::Graph) owns or borrows: arrays, owned or borrowed, views, numbers, and tuples, lists, options and boxes of
-/// such.
+/// Resource that a [`Graph`](crate::Graph) owns or borrows: arrays, owned or borrowed, views,
+/// numbers, and tuples, lists, options and boxes of such.
 ///
 /// # Safety
 /// For as long as the value is held or borrowed, every allocation that is shown is there, nobody else writes it, and

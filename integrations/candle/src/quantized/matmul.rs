@@ -228,8 +228,8 @@ impl CustomOp3 for QuantizedMatmul {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutlet::packed::PackedSpec;
     use cutlet::element::{bf16, f16};
+    use cutlet::packed::PackedSpec;
 
     fn generates<T: Number, F: Narrow>(tile: [usize; 3], group: usize) -> ct::Result<()> {
         let [x, scales, y] = [[100, 640], [640 / group, 384], [100, 384]].map(ct::ArraySpec::<T, 2>::new);
