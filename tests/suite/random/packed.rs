@@ -81,7 +81,8 @@ impl Packed {
     /// Of the type of an array, as it is written in a form.
     pub fn of(ty: &str) -> Option<Packed> {
         let ty = ty.replace(' ', "");
-        let name = ty.strip_prefix("PackedArrayMut<ct::").or_else(|| ty.strip_prefix("PackedArray<ct::"))?;
+        let name =
+            ty.strip_prefix("PackedArrayMut<ct::packed::").or_else(|| ty.strip_prefix("PackedArray<ct::packed::"))?;
         Packed::ALL.iter().copied().find(|packed| name.split(',').next() == Some(packed.name()))
     }
 

@@ -178,7 +178,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v168 = ct::packed::NarrowTile::< ct::packed::f5e1m3, 2 >::from_codes(v154).cast_narrow::< ct::packed::f7e5m1 > ().codes();
     let v169 = v86.cast_narrow::< ct::packed::f5e2m2 > ().codes();
     let v170 = ct::packed::NarrowTile::< ct::packed::f5e2m2, 2 >::from_codes(v162).cast::< u16 > ();
-    let v171 = ct::packed::NarrowTile::< ct::packed::f5e2m2, 2 >::from_codes(v126).cast_narrow::< ct::f8e5m3fnu > ().codes();
+    let v171 = ct::packed::NarrowTile::< ct::packed::f5e2m2, 2 >::from_codes(v126).cast_narrow::< ct::packed::f8e5m3fnu > ().codes();
     let v172 = v8.cast_narrow::< ct::packed::f5e3m1 > ().codes();
     let v173 = ct::packed::NarrowTile::< ct::packed::f5e3m1, 2 >::from_codes(v163).cast::< u16 > ();
     let v174 = ct::packed::NarrowTile::< ct::packed::f5e3m1, 2 >::from_codes(v136).cast_narrow::< ct::packed::i1 > ().codes();
@@ -209,9 +209,9 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     let v199 = v183.cast_narrow::< ct::packed::f7e5m1 > ().codes();
     let v200 = ct::packed::NarrowTile::< ct::packed::f7e5m1, 2 >::from_codes(v199).cast::< u32 > ();
     let v201 = ct::packed::NarrowTile::< ct::packed::f7e5m1, 2 >::from_codes(v189).cast_narrow::< ct::packed::u3 > ().codes();
-    let v202 = v161.cast_narrow::< ct::f8e5m3fnu > ().codes();
-    let v203 = ct::packed::NarrowTile::< ct::f8e5m3fnu, 2 >::from_codes(v202).cast::< i64 > ();
-    let v204 = ct::packed::NarrowTile::< ct::f8e5m3fnu, 2 >::from_codes(v118).cast_narrow::< ct::packed::u4 > ().codes();
+    let v202 = v161.cast_narrow::< ct::packed::f8e5m3fnu > ().codes();
+    let v203 = ct::packed::NarrowTile::< ct::packed::f8e5m3fnu, 2 >::from_codes(v202).cast::< i64 > ();
+    let v204 = ct::packed::NarrowTile::< ct::packed::f8e5m3fnu, 2 >::from_codes(v118).cast_narrow::< ct::packed::u4 > ().codes();
     let v205 = packed_input_u1.load([at [0] + 1i32, at [1] + 0i32], [8usize, 32usize]).cast::< f16 > ();
     let v206 = packed_output_u1.load_as::< i8 > (at, [8usize, 32usize]);
     packed_output_u1.store(at, v161.broadcast_to([8usize, 32usize]).cast_narrow::< ct::packed::u1 > ());
