@@ -19,7 +19,7 @@ pub fn main() -> anyhow::Result<()> {
     let device = ct::Device::first()?;
     // Arrays of these forms need not be there yet.
     let (line, page) = (ct::ArraySpec::<f32, 1>::new([1 << 20]), ct::ArraySpec::<f32, 2>::new([1024, 1024]));
-    let mut kernels = ct::Kernels::on(device);
+    let mut kernels = ct::aot::Kernels::on(device);
     for tile in [256, 512, 1024, 2048] {
         kernels = kernels.add(scale, (line, line.mutable(), 1.0f32, ct::Constant(tile)));
     }

@@ -8,7 +8,7 @@ pub type Mask = (Scalar<f32>, Scalar<u64>, Scalar<u64>);
 
 /// Drops elements of a tile and scales the others, so that sums stay what they were on average.
 fn masked(x: Tile<f32, 1>, block: Scalar<i32>, (keep, seed, offset): Mask) -> Tile<f32, 1> {
-    let kept = ct::Philox::new(seed, offset).bernoulli(block, x.shape(), keep);
+    let kept = ct::random::Philox::new(seed, offset).bernoulli(block, x.shape(), keep);
     kept.select(x * (1.0 / keep), 0.0)
 }
 

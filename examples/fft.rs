@@ -1,14 +1,14 @@
 //! Fourier transforms of rows of complex numbers, there and back: `cargo run --release --example fft`.
 
 use cutlet as ct;
+use cutlet::math::{ComplexArray, ComplexArrayMut, c64};
 use cutlet::prelude::*;
-use cutlet::{ComplexArray, ComplexArrayMut, c64};
 
 /// A block transforms some rows: threads keep 16 numbers in registers, and change them with each other between steps.
 pub fn fft(x: ComplexArray<f32, 2>, y: ComplexArrayMut<f32, 2>, [rows, n]: [usize; 2], inverse: bool) {
     let at = (ct::bid(0), 0);
     let z = x.load(at, [rows, n]);
-    y.store(at, if inverse { ct::ifft(z, 1) } else { ct::fft(z, 1) });
+    y.store(at, if inverse { ct::math::ifft(z, 1) } else { ct::math::fft(z, 1) });
 }
 
 fn main() -> ct::Result<()> {

@@ -1,8 +1,8 @@
 //! Product with packed weights of 1 to 8 bits: `cargo run --release --example quantized_matmul`.
 
 use cutlet as ct;
+use cutlet::packed::{Narrow, NarrowFormat, PackedArray};
 use cutlet::prelude::*;
-use cutlet::{Narrow, NarrowFormat, PackedArray};
 
 /// What unsigned codes are counted from: the middle of their range.
 pub fn center<F: Narrow>() -> f64 {
@@ -44,9 +44,9 @@ pub fn quantized_matmul<F: Narrow>(
 }
 
 fn main() -> ct::Result<()> {
-    run::<ct::u4>()?;
-    run::<ct::i3>()?;
-    run::<ct::f6e3m2>()
+    run::<ct::packed::u4>()?;
+    run::<ct::packed::i3>()?;
+    run::<ct::packed::f6e3m2>()
 }
 
 fn run<F: Narrow>() -> ct::Result<()> {

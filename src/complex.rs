@@ -18,7 +18,7 @@ use crate::element::{bf16, f16};
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
-/// use cutlet::{Complex, ComplexArray, ComplexArrayMut, c64};
+/// use cutlet::math::{Complex, ComplexArray, ComplexArrayMut, c64};
 ///
 /// // The reciprocal of each number, and its square.
 /// fn kernel(x: ComplexArray<f32, 1>, y: ComplexArrayMut<f32, 1>, z: ComplexArrayMut<f32, 1>) {
@@ -69,11 +69,11 @@ pub(crate) use sealed::Sealed;
 /// What a complex number can be made of: floats of the host, and scalars and tiles of floats.
 ///
 /// ```
-/// use cutlet::{Complex, ComplexPart};
+/// use cutlet::math::{Complex, ComplexPart};
 /// fn power<X: ComplexPart>(z: Complex<X>) -> X {
 ///     z.norm_sqr()
 /// }
-/// assert_eq!(power(cutlet::c64::new(3.0, 4.0)), 25.0);
+/// assert_eq!(power(cutlet::math::c64::new(3.0, 4.0)), 25.0);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "there are no complex numbers of `{Self}` parts",
@@ -158,7 +158,7 @@ impl<X> Complex<X> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let z = ct::Complex::new(ct::astile([[1.0f32, 2.0]]), ct::astile([[3.0, 4.0]]));
+    /// let z = ct::math::Complex::new(ct::astile([[1.0f32, 2.0]]), ct::astile([[3.0, 4.0]]));
     /// let turned = z.map(|part| part.transpose().cast::<f64>());
     /// ct::assert!(turned.im.eq(ct::astile([[3.0], [4.0]])));
     /// # }, ())?;
@@ -181,7 +181,7 @@ impl<X: ComplexPart> Complex<X> {
     /// The number times i.
     ///
     /// ```
-    /// use cutlet::c64;
+    /// use cutlet::math::c64;
     /// assert_eq!(c64::new(1.0, 2.0).mul_i(), c64::new(-2.0, 1.0));
     /// ```
     #[track_caller]
@@ -200,7 +200,7 @@ impl<X: ComplexPart> Complex<X> {
     /// The absolute value, without overflow on the way.
     ///
     /// ```
-    /// use cutlet::c64;
+    /// use cutlet::math::c64;
     /// assert_eq!(c64::new(-3.0, 4.0).abs(), 5.0);
     /// assert_eq!(c64::new(-3.0, 4.0).norm_sqr(), 25.0);
     /// ```
@@ -213,7 +213,7 @@ impl<X: ComplexPart> Complex<X> {
     /// The angle in radians, between -π and π.
     ///
     /// ```
-    /// use cutlet::c128;
+    /// use cutlet::math::c128;
     /// assert_eq!(c128::new(0.0, 2.0).arg(), std::f64::consts::FRAC_PI_2);
     /// ```
     #[track_caller]
@@ -225,7 +225,7 @@ impl<X: ComplexPart> Complex<X> {
     /// The number with this absolute value and angle.
     ///
     /// ```
-    /// use cutlet::{Complex, c64};
+    /// use cutlet::math::{Complex, c64};
     /// let z: c64 = Complex::from_polar(2.0, 0.0);
     /// assert_eq!((z, z.to_polar()), (c64::new(2.0, 0.0), (2.0, 0.0)));
     /// ```
@@ -246,7 +246,7 @@ impl<X: ComplexPart> Complex<X> {
     /// e to this power: of absolute value `exp(re)` and angle `im`.
     ///
     /// ```
-    /// use cutlet::c64;
+    /// use cutlet::math::c64;
     /// assert_eq!(c64::new(0.0, 0.0).exp(), c64::new(1.0, 0.0));
     /// ```
     #[track_caller]

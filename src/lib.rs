@@ -5,10 +5,10 @@
 //! * [`Device`] is a GPU or the host's interpreter: it makes the arrays ([`DeviceArray`]) and runs the kernels.
 //! * [`launch`] runs a kernel, an ordinary function or closure, over a grid of tile blocks.
 //!
-//! Which thread does what is the compiler's affair. The launch runs the function once on traced values, which
-//! records its operations as CUDA Tile IR ([`ir`]); passes simplify that ([`pass`]); a back end runs it
-//! ([`backend`]): generated PTX on a GPU, through the driver alone, or an interpreter on any machine. [`guide::tutorial`]
-//! goes from here to attention in seven kernels.
+//! The compiler maps tiles to threads. A launch calls the function once with traced values, which
+//! record its operations as CUDA Tile IR. Passes optimize the IR, and a back end executes it:
+//! generated PTX on a GPU, through the driver alone, or an interpreter on any machine.
+//! [`guide::tutorial`] leads from here to attention in seven kernels.
 //!
 //! ```
 //! use cutlet as ct;
@@ -72,25 +72,34 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! Where to look: [`ops`] for everything that can be done with tiles, [`mod@pointer`] for what arrays cannot say, [`element`] for the element types,
-//! [`Device`] and [`DeviceArray`] for memory, [`Launch`] for streams and hints, [`inspect`]
-//! for the code of a kernel without a device, [`layout`] for how tiles lie in registers, [`guide`] for everything else: a list of
-//! all operations, coming from other languages, debugging, a glossary.
+//! The crate root has the names of kernels and the entry points of the host. Other names are in
+//! modules by subject:
+//!
+//! * [`ops`]: all operations on tiles, with their traits; [`element`]: element types; [`mod@pointer`]: pointers;
+//! * [`math`], [`random`], [`packed`]: complex numbers and modes of floats, random numbers, numbers of 1 to 8 bits;
+//! * [`runtime`]: devices, arrays, streams and graphs; [`foreign`]: memory of other libraries; [`expr`]: whole arrays;
+//! * [`mod@inspect`], [`mod@bench`], [`tune`], [`cache`]: code, time, configurations, files of compiled kernels;
+//! * [`aot`]: kernels in files; [`layout`]: layouts of tiles in registers; [`kernel`]: traits of kernels and arguments;
+//! * [`guide`]: a list of all operations, other languages, debugging, a glossary.
 
+#[doc(hidden)]
 pub mod backend;
 pub mod cache;
+#[doc(hidden)]
 pub mod codec;
 mod complex;
 pub mod dtype;
 pub mod element;
 mod error;
 pub mod guide;
+#[doc(hidden)]
 pub mod ir;
 pub mod kernel;
 mod launch;
 pub mod layout;
 mod narrow;
 pub mod ops;
+#[doc(hidden)]
 pub mod pass;
 pub mod prelude;
 mod process;
@@ -102,42 +111,114 @@ mod task;
 mod temporary;
 pub mod tile;
 
-pub use backend::Hints;
-pub use backend::cpu::Checks;
 #[doc(inline)]
-pub use cache::{CacheEntry, cache_entries};
-pub use complex::{Complex, ComplexPart, c32, c64, c128};
-pub use element::{bf16, f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
+pub use backend::Hints;
+#[doc(inline)]
+pub use backend::cpu::Checks;
 pub use error::{Diagnostic, Error, Location, Note, Result};
-pub use ir::{Padding, Rounding};
-pub use kernel::{Constant, IntoKernelArg, RawPtr};
+#[doc(inline)]
+pub use kernel::RawPtr;
 pub use launch::{
-    ArrayExpr, Bundle, BundledKernel, Bundler, CacheCheck, CompileSummary, CompiledKernel, DoctorReport,
-    ExportedKernel, ExportedParam, Format, FusedExpr, GpuCheck, Grid, Inspection, Kernels, Launch, LoadedKernel, Map,
-    MapWith, Measurement, Progress, Random, RandomElement, RawLaunch, Remarks, Tuner, TuningResult, Zip, bench,
-    compile, compile_all, doctor, export, inspect, launch, launch_with_outputs, load,
+    CompiledKernel, Grid, Inspection, Launch, Tuner, bench, compile, compile_all, doctor, export, inspect, launch,
+    launch_with_outputs, load,
 };
-pub use narrow::{
-    FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3, f6e3m2,
-    f6e4m1, f7e1m5, f7e2m4, f7e3m3, f7e4m2, f7e5m1, i1, i2, i3, i4, i5, i6, i7, u1, u2, u3, u4, u5, u6, u7,
+#[doc(inline)]
+pub use ops::pointer;
+#[doc(inline)]
+pub use ops::{
+    AtomicOptions, Cache, FloatMode, GatherOptions, Global, LoadOptions, Lock, LoopControl, ScanOptions,
+    ScatterOptions, Scope, StepRange, StoreOptions, TiledView, alias_fence, arange, assert, astile, at, bid, cat, fold,
+    fold_while, fold_with_control, from_fn, from_slice, full, grid_dependency_control_launch_dependents,
+    grid_dependency_control_wait, if_else, if_then, indices, loop_with_control, matmul, matvec, mma, mma_fast_acc,
+    mma_scaled, num_blocks, ones, print, ptx_elementwise, range, reduce, require, return_if, scalar, scan, scan_with,
+    scratch, select, sort_by_key, span, stack, swizzle_2d, vecmat, while_loop, with_mode, zeros,
 };
-pub use ops::*;
-pub use pass::Work;
+#[doc(inline)]
+pub use prelude::*;
+#[doc(inline)]
 pub use runtime::foreign;
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub use runtime::with_index64;
 #[doc(inline)]
 pub use runtime::{
-    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, ByPointer, Comparison, ComplexDeviceArray,
-    Device, DeviceArray, DeviceView, DeviceViewMut, Event, Graph, GraphResource, Interleaved, NewArray,
-    PackedDeviceArray, PackedSpec, PackedSpecMut, PackedView, Partition, Stream, StreamFuture, StreamPool, Times,
+    ArraySpec, ArraySpecMut, ArrayTable, ArrayTableMut, Backend, Bench, ByPointer, Device, DeviceArray, DeviceView,
+    DeviceViewMut, Event, Graph, NewArray, Partition, Stream, StreamPool,
 };
 pub use target::{ByTarget, Target};
 #[doc(inline)]
-pub use tile::{Array, ArrayMut, Arrays, ArraysMut, Ptr, PtrTile, Scalar, Tile};
+pub use tile::{Arrays, ArraysMut, Ptr, PtrTile};
 
-/// Searching for the fastest configuration: a [`Tuner`], spaces, and records that are kept beside the source.
+/// Ahead-of-time compilation: kernels in files, bundles of kernels, and compilation in parallel.
+pub mod aot {
+    #[doc(inline)]
+    pub use crate::kernel::{ArgSignature, ArrayInfo};
+    #[doc(inline)]
+    pub use crate::launch::{
+        Bundle, BundledKernel, Bundler, CompileSummary, ExportedKernel, ExportedParam, Format, Kernels, LoadedKernel,
+        Progress, RawLaunch, compile_all, export, load,
+    };
+}
+
+/// Measurement of launches and of host functions.
+pub mod bench {
+    #[doc(inline)]
+    pub use crate::launch::{Measurement, bench};
+    #[doc(inline)]
+    pub use crate::runtime::{Bench, Comparison, Times};
+}
+
+/// Expressions over whole arrays, which are fused into one kernel.
+pub mod expr {
+    #[doc(inline)]
+    pub use crate::launch::{ArrayExpr, FusedExpr, Map, MapWith, Zip};
+}
+
+/// Inspection of kernels: code, remarks, the least work of a launch, and the state of the machine.
+pub mod inspect {
+    #[doc(inline)]
+    pub use crate::launch::{CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, doctor, inspect};
+    #[doc(inline)]
+    pub use crate::pass::Work;
+}
+
+/// Mathematics beyond methods of tiles: complex numbers, Fourier transforms, modes of floats, exact
+/// division, promotion.
+pub mod math {
+    #[doc(inline)]
+    pub use crate::complex::{Complex, ComplexPart, c32, c64, c128};
+    #[doc(inline)]
+    pub use crate::ops::{
+        ComplexArray, ComplexArrayMut, Divides, Divisor, FftElement, FloatMode, Promote, fft, ifft, promote, with_mode,
+    };
+    #[doc(inline)]
+    pub use crate::runtime::{ComplexDeviceArray, Interleaved};
+}
+
+/// Packed arrays of numbers of 1 to 8 bits, and tiles of them.
+pub mod packed {
+    #[doc(inline)]
+    pub use crate::element::{f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu};
+    #[doc(inline)]
+    pub use crate::narrow::{
+        FloatN, IntN, Narrow, NarrowFormat, UIntN, f3e1m1, f4e1m2, f4e2m1, f5e1m3, f5e2m2, f5e3m1, f6e1m4, f6e2m3,
+        f6e3m2, f6e4m1, f7e1m5, f7e2m4, f7e3m3, f7e4m2, f7e5m1, i1, i2, i3, i4, i5, i6, i7, u1, u2, u3, u4, u5, u6, u7,
+    };
+    #[doc(inline)]
+    pub use crate::ops::{NarrowTile, Packed, PackedArray, PackedArrayMut};
+    #[doc(inline)]
+    pub use crate::runtime::{PackedDeviceArray, PackedSpec, PackedSpecMut, PackedView};
+}
+
+/// Random numbers: a counter-based generator in kernels, and random arrays.
+pub mod random {
+    #[doc(inline)]
+    pub use crate::launch::{Random, RandomElement};
+    #[doc(inline)]
+    pub use crate::ops::{Philox, RandomFloat};
+}
+
+/// Search for the fastest configuration: a [`Tuner`], spaces, and records beside the source.
 pub mod tune {
     #[doc(inline)]
     pub use crate::runtime::Scratch;

@@ -36,7 +36,7 @@ pub enum NarrowFormat {
 /// elements of tiles, too (`i8`, `u8`, [`f8e4m3fn`], [`f8e5m2`], [`f8e8m0fnu`], [`f8e5m3fnu`], [`f4e2m1fn`]).
 ///
 /// ```
-/// use cutlet::{Narrow, f6e3m2, i4};
+/// use cutlet::packed::{Narrow, f6e3m2, i4};
 /// assert_eq!(f6e3m2::from_value(3.3).to_value(), 3.5);
 /// assert_eq!(f6e3m2::from_value(1e9).to_value(), 28.0); // saturates
 /// assert_eq!((i4::from_value(-100.0).to_value(), i4::from_value(6.9).to_value()), (-8.0, 6.0));
@@ -78,7 +78,7 @@ pub struct IntN<const B: u32>(i8);
 /// An integer from 0 on of `B` bits, 1 to 7. One value a byte on the host, packed in arrays.
 ///
 /// ```
-/// use cutlet::{UIntN, u3};
+/// use cutlet::packed::{UIntN, u3};
 /// assert_eq!((u3::new(7), u3::new(8)), (Some(UIntN::MAX), None));
 /// assert_eq!((u3::saturating(100).get(), u3::saturating(-1).get()), (7, 0));
 /// ```

@@ -10,8 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use cutlet as ct;
+use cutlet::aot::Format;
 use cutlet::backend::tileir::Assembler;
-use cutlet::{ArraySpec, Error, Format, Target};
+use cutlet::{ArraySpec, Error, Target};
 
 /// The variables that decide where is looked.
 const SEARCHED: [&str; 7] =

@@ -20,9 +20,9 @@ fn shifted(x: Array<f32, 1>, y: ArrayMut<f32, 1>, by: Scalar<f32>) {
 const TILE: [usize; 3] = [64, 64, 32];
 
 /// For the GPU that is there, and for older ones.
-fn bundle(own: bool) -> ct::Result<ct::Bundle> {
+fn bundle(own: bool) -> ct::Result<ct::aot::Bundle> {
     let device = ct::Device::first()?;
-    let mut bundler = ct::Bundler::new(std::iter::once(ct::Target::SM_80).chain(device.target().filter(|_| own)));
+    let mut bundler = ct::aot::Bundler::new(std::iter::once(ct::Target::SM_80).chain(device.target().filter(|_| own)));
     let (any, aligned) = (ct::ArraySpec::<f16, 2>::new([65, 65]).unaligned(), ct::ArraySpec::<f16, 2>::new([64, 64]));
     let results = [ct::ArraySpec::<f32, 2>::new([65, 65]).unaligned(), ct::ArraySpec::<f32, 2>::new([64, 64])];
     for (operand, result) in [any, aligned].into_iter().zip(results) {
@@ -32,7 +32,7 @@ fn bundle(own: bool) -> ct::Result<ct::Bundle> {
     bundler.add(shifted, (line, line.mutable(), 1.0f32))?;
     let bytes = bundler.finish()?.to_bytes();
     // SAFETY: these are the bytes of a bundle.
-    unsafe { ct::Bundle::from_bytes(&bytes) }
+    unsafe { ct::aot::Bundle::from_bytes(&bytes) }
 }
 
 #[test]

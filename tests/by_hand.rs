@@ -72,7 +72,7 @@ fn the_tile_is_held_as_wished() {
 fn compiled<K, A, P>(kernel: K, args: A, target: Target, hints: Hints) -> Compiled
 where
     K: cutlet::kernel::Kernel<P>,
-    A: cutlet::IntoKernelArg<P>,
+    A: cutlet::kernel::IntoKernelArg<P>,
 {
     let mut module = traced::trace(kernel, args);
     cutlet::pass::optimize(&mut module);
@@ -163,7 +163,7 @@ fn tile_ir_says_which_line_is_not_for_it() {
         );
     };
     let export = |kernel: &dyn Fn(ArrayMut<f32, 2>)| {
-        ct::export(kernel, (array::<f32>().mutable(),), Target::SM_90A, ct::Format::TileIr(None)).unwrap_err()
+        ct::export(kernel, (array::<f32>().mutable(),), Target::SM_90A, ct::aot::Format::TileIr(None)).unwrap_err()
     };
     let line = line!() + 2;
     let error = export(&|x: ArrayMut<f32, 2>| {

@@ -400,7 +400,7 @@ fn operations_of_the_library_raise_no_alarm_on_integers() {
                 used!(x.sum_as::<f64>(0), x.cast::<f64>().cumsum(0), x.cast::<bool>());
                 used!(x.get(ct::scalar(most)), x.set(ct::scalar(most), 3), x.extract(ct::scalar(least), [2]));
                 used!(x.interleave(y, 0), x.repeat([2]), x.reshape([2, 4]).transpose());
-                used!(x.cast_narrow::<ct::u4>().codes(), x.cast_narrow::<ct::i3>().cast::<i32>());
+                used!(x.cast_narrow::<ct::packed::u4>().codes(), x.cast_narrow::<ct::packed::i3>().cast::<i32>());
             };
             let x = ct::Device::cpu().array(&data, [8]).unwrap();
             all(1).launch(kernel, (&x,)).unwrap_or_else(|error| panic!("{}: {error}", stringify!($name)));
@@ -416,7 +416,7 @@ fn divisors_raise_no_alarm() {
             let (least, most) = ($name::MIN, $name::MAX);
             let data = [least, most, 0, 1, most - 1, least + 1, most / 2, most / 2 + 1];
             let kernel = |x: Array<$name, 1>, z: ArrayMut<$name, 2>, d: Scalar<$name>| {
-                let (x, d) = (x.load(0, [8]), ct::Divisor::new(d));
+                let (x, d) = (x.load(0, [8]), ct::math::Divisor::new(d));
                 let (quotient, rest) = d.div_rem(x);
                 used!(x / d, x % d);
                 z.store((0, 0), quotient.unsqueeze(0));
@@ -438,7 +438,7 @@ fn divisors_raise_no_alarm() {
 #[test]
 fn random_numbers_raise_no_alarm() {
     fn kernel(y: ArrayMut<i32, 1>, seed: Scalar<u64>, at: Scalar<i64>, low: Scalar<i32>, high: Scalar<i32>) {
-        let numbers = ct::Philox::new(seed, seed);
+        let numbers = ct::random::Philox::new(seed, seed);
         y.store(0, numbers.range(0, [64], low..high));
         used!(numbers.range(ct::at(at), [6], -5..i32::MAX), numbers.range(at, [8], i32::MIN..i32::MAX));
         used!(numbers.bits(at, [8]), numbers.bits(ct::at(at), [8]), numbers.bits(ct::at(ct::full([8], at)), [8]));
@@ -479,7 +479,7 @@ fn operations_of_the_library_raise_no_alarm_on_floats() {
                 used!(x.erfinv(), x.lgamma(), x.gelu(), x.gelu_tanh(), x.silu(), x.softplus(), x.sigmoid(), x.tanh());
                 used!(x.asin(), x.acosh(), x.atan2(y), x.cbrt(), x.hypot(y), x.expm1(), x.log1p(), x.exp10(), x.log10());
                 used!(x.round(), x.round_ties_even(), x.fract(), x.nextafter(y), x.copysign(y), x.signum(), x.clamp(y, y));
-                used!(x.cast_narrow::<ct::f6e2m3>().codes());
+                used!(x.cast_narrow::<ct::packed::f6e2m3>().codes());
                 used!(x.floor_div(y), x.modulo(y), x % y, x.isfinite());
             };
             let x = ct::Device::cpu().array(&data, [8]).unwrap();

@@ -27,8 +27,8 @@ fn names(folder: &Path) -> BTreeSet<String> {
 /// Machine code in a bundle and of exported PTX, where the assemblers of `scripts/tools` are.
 fn machine_code_goes_along() -> ct::Result<()> {
     let (spec, ampere) = (ct::ArraySpec::<f32, 1>::new([1 << 20]), ct::Target::SM_80);
-    let exported = ct::export(scale_bits, (spec, spec.mutable(), ct::Constant(7)), ampere, ct::Format::Ptx)?;
-    let mut bundler = ct::Bundler::new([ampere, "sm_100".parse().expect("a target")]).with_machine_code();
+    let exported = ct::export(scale_bits, (spec, spec.mutable(), ct::Constant(7)), ampere, ct::aot::Format::Ptx)?;
+    let mut bundler = ct::aot::Bundler::new([ampere, "sm_100".parse().expect("a target")]).with_machine_code();
     bundler.add(scale_bits, (spec, spec.mutable(), ct::Constant(7u32)))?;
     set("CUTLET_PTXAS", "/nowhere/ptxas");
     let error = exported.assemble(ampere).expect_err("no assembler");
@@ -45,7 +45,7 @@ fn machine_code_goes_along() -> ct::Result<()> {
         let bundle = bundler.finish()?;
         assert_eq!(bundle.to_string().matches("; machine code, ").count(), 2, "{bundle}");
         // SAFETY: these are the bytes of a bundle.
-        let back = unsafe { ct::Bundle::from_bytes(&bundle.to_bytes()) }?;
+        let back = unsafe { ct::aot::Bundle::from_bytes(&bundle.to_bytes()) }?;
         assert_eq!(back.to_string(), bundle.to_string());
         set("CUTLET_TILEIRAS", "");
     }
@@ -60,7 +60,7 @@ fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
         std::thread::sleep(std::time::Duration::from_micros(micros));
         Ok(())
     })?;
-    Ok((*tuned.best(), tuned.is_remembered()))
+    Ok((*tuned.best(), tuned.is_cached()))
 }
 
 /// A file has the code that a launch would run: for one tile block, if registers do not suffice for more.
@@ -69,7 +69,7 @@ fn the_assembler_decides_what_is_exported() -> ct::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let (spec, target) = (ct::ArraySpec::<f32, 1>::new([1 << 20]), "sm_89".parse().expect("a target"));
     let exported = || {
-        let file = ct::export(scale_bits, (spec, spec.mutable(), ct::Constant(7)), target, ct::Format::Ptx)?;
+        let file = ct::export(scale_bits, (spec, spec.mutable(), ct::Constant(7)), target, ct::aot::Format::Ptx)?;
         Ok::<bool, ct::Error>(String::from_utf8_lossy(&file.bytes).contains(".minnctapersm 1\n"))
     };
     let script = std::env::temp_dir().join(format!("cutlet-ptxas-{}", std::process::id()));
@@ -146,13 +146,13 @@ fn variables() -> ct::Result<()> {
     assert_eq!(tune("a", &[6000, 300, 3000])?, (300, true));
     assert_eq!(tune("b", &[6000, 300, 3000])?, (300, false));
     assert_eq!(tune("a", &[6000, 3000])?, (3000, false));
-    assert_eq!(ct::cache_entries().len(), 3);
+    assert_eq!(ct::cache::cache_entries().len(), 3);
     let (bytes, statistics) = (ct::cache::bytes(), ct::cache::statistics());
     assert!(bytes > 0 && bytes <= ct::cache::limit_bytes() && ct::cache::folder().as_deref() == Some(folder.as_ref()));
     assert!(statistics.found >= 1 && statistics.missed >= 3 && statistics.written >= 3, "{statistics:?}");
     assert_eq!((ct::cache::evict(bytes), ct::cache::entries().len()), (0, 3));
     // Damage is a miss.
-    for entry in ct::cache_entries() {
+    for entry in ct::cache::cache_entries() {
         std::fs::write(&entry.path, b"damaged").unwrap();
     }
     assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));
@@ -160,7 +160,7 @@ fn variables() -> ct::Result<()> {
     assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));
     set("CUTLET_CACHE", "off");
     assert_eq!(tune("a", &[6000, 300, 3000])?, (300, false));
-    assert_eq!(ct::cache_entries(), []);
+    assert_eq!(ct::cache::cache_entries(), []);
     std::fs::remove_dir_all(&folder).unwrap();
     Ok(())
 }

@@ -291,7 +291,7 @@ fn raw_launches_check_their_arguments_as_launches_do() -> ct::Result<()> {
     let add = |x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, tile: usize| y.store(0, x.load(0, [tile]) + 1.0);
     let compiled = ct::compile(add, (&x, &mut y, ct::Constant(32)))?;
     assert!(compiled.raw((&x, &mut y, ct::Constant(32)))?.is_none(), "the cpu device has no raw launches");
-    let refused = |result: ct::Result<Option<ct::RawLaunch>>, why: &str| {
+    let refused = |result: ct::Result<Option<ct::aot::RawLaunch>>, why: &str| {
         let error = result.map(drop).expect_err(why).to_string();
         assert!(error.contains(why) && error.contains("tests/launch.rs"), "{error}");
     };

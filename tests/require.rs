@@ -117,7 +117,7 @@ fn the_compiler_relies_on_it() {
 #[test]
 fn an_exported_kernel_says_whether_it_fits() {
     let spec = ct::ArraySpec::<f32, 1>::new([1003]);
-    for format in [ct::Format::Ptx, ct::Format::TileIr(None)] {
+    for format in [ct::aot::Format::Ptx, ct::aot::Format::TileIr(None)] {
         let file = ct::export(doubled::<true>, (spec, spec.mutable(), 3), ct::Target::SM_90A, format).unwrap();
         let words = |n: u64, m: u64, first: u64| [0, n, 1, 0, m, 1, first];
         assert!(file.fits(2, &words(512, 512, 3)), "{format:?}");
@@ -208,7 +208,7 @@ fn more_tiles_than_i32_counts_are_refused() {
     let conditions = |shape| trace(kernel, (array(shape), output())).required.len();
     assert_eq!((conditions([1 << 20, 1 << 20]), conditions([1 << 10, 1 << 10])), (1, 0));
     let wide = (array([1 << 20, 1 << 20]), output());
-    let file = ct::export(kernel, wide, ct::Target::SM_90A, ct::Format::Ptx).unwrap();
+    let file = ct::export(kernel, wide, ct::Target::SM_90A, ct::aot::Format::Ptx).unwrap();
     for ([rows, columns], fits) in [
         ([1 << 20, 1 << 20], false),
         ([1 << 20, 1 << 12], false),

@@ -77,23 +77,23 @@ fn copies_to_the_host_are_errors() -> ct::Result<()> {
 
 #[test]
 fn packed_and_complex_arrays_are_errors() -> ct::Result<()> {
-    use ct::Narrow;
+    use ct::packed::Narrow;
     if !limited("packed_and_complex_arrays_are_errors") {
         return Ok(());
     }
     let device = ct::Device::cpu();
     // Codes of a byte each, packed into as many bytes: once on the host, and once more with gaps between the rows.
-    let codes = vec![ct::u7::from_code(1); 8 * ONCE / 2];
+    let codes = vec![ct::packed::u7::from_code(1); 8 * ONCE / 2];
     refused(device.packed(&codes, [codes.len() / 4, 4]));
     drop(codes);
-    let x = device.packed_zeros::<ct::u1, 1>([32 * ONCE])?;
+    let x = device.packed_zeros::<ct::packed::u1, 1>([32 * ONCE])?;
     refused(x.to_vec());
     drop(x);
-    let numbers = vec![ct::c128::new(1.0, 2.0); ONCE / 4];
+    let numbers = vec![ct::math::c128::new(1.0, 2.0); ONCE / 4];
     let x = device.complex(&numbers, [numbers.len()])?;
     assert_eq!(x.reals().slice(0, 2..4)?.to_vec()?, [1.0, 2.0]);
     refused(x.to_vec());
-    refused(device.complex(&vec![ct::c128::new(1.0, 2.0); ONCE / 4], [ONCE / 4]));
+    refused(device.complex(&vec![ct::math::c128::new(1.0, 2.0); ONCE / 4], [ONCE / 4]));
     Ok(())
 }
 

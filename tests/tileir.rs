@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use cutlet as ct;
+use cutlet::aot::{ExportedKernel, Format};
 use cutlet::backend::tileir::{Bound, Limit, Version, read};
 use cutlet::ir::{Module, verify};
 use cutlet::prelude::*;
-use cutlet::{ArraySpec, Error, ExportedKernel, FloatMode, Format, LoadOptions, Target};
+use cutlet::{ArraySpec, Error, FloatMode, LoadOptions, Target};
 
 fn target(name: &str) -> Target {
     name.parse().expect("a target")

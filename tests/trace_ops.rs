@@ -271,10 +271,10 @@ fn ordered_accesses_say_so_in_each_instruction_or_between_fences() {
 
 #[test]
 fn tiles_are_added_several_neighbours_at_a_time() {
-    fn add<T: ct::AtomicAdd>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
+    fn add<T: ct::ops::AtomicAdd>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
         y.atomic_store_add(ct::bid(0), x.load(ct::bid(0), [1024]));
     }
-    fn code<T: ct::AtomicAdd>(extent: usize, target: ct::Target) -> String {
+    fn code<T: ct::ops::AtomicAdd>(extent: usize, target: ct::Target) -> String {
         trace(add::<T>, (input::<T, 1>(), output::<T, 1>()));
         let x = ct::ArraySpec::<T, 1>::new([extent]);
         ct::inspect(add::<T>, (x, x.mutable())).target(target).ptx().unwrap()

@@ -266,10 +266,10 @@ fn ops_have_the_places_of_the_kernel() {
     let module = trace(
         |x: Array<f32, 2>, y: ArrayMut<f32, 2>, locks: ArrayMut<i32, 1>| {
             let tile = x.load([0, 0], [4, 8]);
-            let random = ct::Philox::new(1, 2);
+            let random = ct::random::Philox::new(1, 2);
             let mut sum = tile.sort(1) + tile.sort_descending(0) + random.normal([0, 0], [4, 8]);
             sum += random.uniform::<f32, 2>((ct::at(1), ct::at(3)), [4, 8]).gather(1, tile.argsort(1)).erf();
-            let numbers = random.range([0, 0], [4, 8], 0..9) / ct::Divisor::new(ct::bid(0));
+            let numbers = random.range([0, 0], [4, 8], 0..9) / ct::math::Divisor::new(ct::bid(0));
             sum += (numbers.histogram(8).unsqueeze(0) + tile.top_k(1, 8).1).cast::<f32>().softmax(1);
             sum += random.bernoulli([0, 0], [4, 8], 0.5).cast::<f32>() + random.exponential([0, 0], [4, 8]);
             ct::Lock::new(locks.entry(0)).with(|| y.store([0, 0], sum.gelu()));

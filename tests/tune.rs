@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use cutlet as ct;
-use cutlet::Narrow;
+use cutlet::packed::Narrow;
 use cutlet::prelude::*;
 
 /// The device of the tests; a GPU, where there is one.
@@ -99,7 +99,7 @@ fn a_search_of_ones_own_sees_what_was_measured() {
         .search(
             ct::Device::cpu(),
             &mut (),
-            |tried: &[(u64, ct::Times)]| match tried {
+            |tried: &[(u64, ct::bench::Times)]| match tried {
                 [] => Some(1),
                 [.., (_, before), (_, last)] if last.median() > before.median() => None,
                 [.., (last, _)] => Some(2 * last),
@@ -149,7 +149,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     let mut x = device.full([1000], 1.0f32).unwrap();
     let all = [64, 45, 32, 256];
     let tuned = tuner.run(device, &mut x, all, work).unwrap();
-    assert!(!tuned.is_remembered() && tuned.origin() == ct::tune::Origin::Measurement);
+    assert!(!tuned.is_cached() && tuned.origin() == ct::tune::Origin::Measurement);
     assert_eq!(tuned.notes(), ["there is no record of `double 1000` for cpu (cpu)"]);
     let failures: Vec<String> = tuned.failures().iter().map(|(c, error)| format!("{c}: {error}")).collect();
     assert!(failures[0].starts_with("45: ") && failures[0].contains("powers of two"), "{failures:?}");
@@ -191,7 +191,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
 
     // Asked to, it measures again, and replaces the record.
     let afresh = tuner.ignore_cache().run(device, &mut x, all, work).unwrap();
-    assert!(!afresh.is_remembered());
+    assert!(!afresh.is_cached());
     assert_eq!(ct::tune::Records::read(&path).unwrap().all().len(), 1);
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -371,14 +371,14 @@ fn work_is_done_on_copies_where_that_is_wished_for() {
     type State = (
         Vector,
         [ct::DeviceArray<i32, 2>; 2],
-        Vec<ct::PackedDeviceArray<ct::u4, 1>>,
-        ct::ComplexDeviceArray<f32, 1>,
+        Vec<ct::packed::PackedDeviceArray<ct::packed::u4, 1>>,
+        ct::math::ComplexDeviceArray<f32, 1>,
         u32,
     );
     fn change(
         (x, a, b): (ArrayMut<f32, 1>, ArrayMut<i32, 2>, ArrayMut<i32, 2>),
-        p: ct::PackedArrayMut<ct::u4, 1>,
-        z: ct::ComplexArrayMut<f32, 1>,
+        p: ct::packed::PackedArrayMut<ct::packed::u4, 1>,
+        z: ct::math::ComplexArrayMut<f32, 1>,
         tile: usize,
     ) {
         let i = ct::bid(0);
@@ -386,13 +386,13 @@ fn work_is_done_on_copies_where_that_is_wished_for() {
         let sum = a.load((i, 0), [tile, 4]) + 1;
         b.store((i, 0), b.load((i, 0), [tile, 4]) + sum);
         a.store((i, 0), sum);
-        p.store(i, p.load(i, [tile]).cast::<f32>().cast_narrow::<ct::u4>());
+        p.store(i, p.load(i, [tile]).cast::<f32>().cast_narrow::<ct::packed::u4>());
         z.store(i, z.load(i, [tile]).mul_i());
     }
     let device = device();
     let state = || -> ct::Result<State> {
-        let packed = device.packed(&(0..100).map(|i| ct::u4::from_code(i % 16)).collect::<Vec<_>>(), [100])?;
-        let complex = device.complex(&[ct::c64::new(1.0, 2.0); 100], [100])?;
+        let packed = device.packed(&(0..100).map(|i| ct::packed::u4::from_code(i % 16)).collect::<Vec<_>>(), [100])?;
+        let complex = device.complex(&[ct::math::c64::new(1.0, 2.0); 100], [100])?;
         Ok((device.full([100], 5.0)?, [device.full([100, 4], 1)?, device.full([100, 4], 2)?], vec![packed], complex, 7))
     };
     let mut given = state().unwrap();

@@ -72,7 +72,7 @@ fn large_grids_are_sampled() -> Outcome {
     let work = Launch::new(tiles).work(copy, (x, y.mutable()))?;
     let bytes = (tiles * 16 * 16 * 4) as f64;
     assert!((work.read_bytes / bytes - 1.0).abs() < 1e-9 && (work.written_bytes / bytes - 1.0).abs() < 1e-9);
-    assert_eq!(Launch::new([0, 3]).work(copy, (x, y.mutable()))?, ct::Work::default());
+    assert_eq!(Launch::new([0, 3]).work(copy, (x, y.mutable()))?, ct::inspect::Work::default());
     Ok(())
 }
 

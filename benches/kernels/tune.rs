@@ -128,7 +128,7 @@ fn row(name: &str, plain: &str, device: Device, how: &Tuning) -> Result<f64> {
     let fastest = fastest.context("the best has no times")?;
     let fraction = fastest.as_secs_f64() / plain.as_secs_f64();
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    let of = if tuned.is_remembered() { "as recorded".to_owned() } else { format!("of {count}") };
+    let of = if tuned.is_cached() { "as recorded".to_owned() } else { format!("of {count}") };
     println!(
         "{name}: plain {:.1} us ({}), best {of} {:.1} us ({}), {:.1} %",
         micros(plain),
@@ -146,14 +146,14 @@ fn row(name: &str, plain: &str, device: Device, how: &Tuning) -> Result<f64> {
 /// The median of a configuration: measured now, or as the record has it.
 fn time(
     choice: &Choice,
-    tuned: &ct::TuningResult<Choice>,
+    tuned: &ct::tune::TuningResult<Choice>,
     (name, device): (&str, Device),
     how: &Tuning,
 ) -> Result<Option<Duration>> {
     if let Some((_, times)) = tuned.successes().iter().find(|(c, _)| c == choice) {
         return Ok(Some(times.median()));
     }
-    let (Some(path), true) = (&how.record, tuned.is_remembered()) else { return Ok(None) };
+    let (Some(path), true) = (&how.record, tuned.is_cached()) else { return Ok(None) };
     let records = Records::read(path)?;
     let backend = how.backend.to_string();
     let of_this = |record: &&ct::tune::Record| {

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use cutlet as ct;
+use cutlet::aot::Format;
 use cutlet::backend::PlanOverride;
-use cutlet::{Backend, Bench, Device, Format, Hints, Target};
+use cutlet::{Backend, Bench, Device, Hints, Target};
 
 use super::Wish;
 use super::compared::configuration::{Place, Row, Step};

@@ -1,6 +1,7 @@
 //! Compiles the kernels for several targets: needs no GPU, no CUDA toolkit.
 
-use cutlet::{ArraySpec, Bundler, Constant, Target};
+use cutlet::aot::Bundler;
+use cutlet::{ArraySpec, Constant, Target};
 
 #[path = "src/kernels.rs"]
 mod kernels;

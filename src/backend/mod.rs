@@ -29,19 +29,23 @@ pub type ParamWord = u64;
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Hints {
-    /// Warps of one tile block (1 to 32, a power of two), or 12 or 24: in *bands*, if possible.
+    /// Number of warps of a tile block (1 to 32, a power of two), or 12 or 24 for *data
+    /// partitioning*.
     ///
-    /// Bands are groups of 4 or 8 of these warps that have a third of the rows of each tile, where all matrix products of a kernel have
-    /// three times as many rows as such a group is for (192 with 12), nothing is computed from several rows, and arrays that are stored
-    /// to are stored to in one place alone, by partition views. So three groups share the right operands of products. Bands are made by the
-    /// ptx back end on Hopper; where they are not possible, there are 8 or 16 warps instead, and its remarks say why. Without a wish it makes
-    /// three bands of kernels with several products of 192 rows in a loop, as those of attention are.
+    /// With 12 or 24 the ptx back end divides the rows of each tile among three groups of 4 or 8
+    /// warps, which share the right operands of matrix products. This needs sm_90a, products of 192
+    /// rows (with 12), no computation across rows, and one partition view for each array that is
+    /// stored to. If it is not possible, the kernel has 8 or 16 warps, and its remarks state the
+    /// reason. Without a hint, kernels with several products of 192 rows in a loop are partitioned,
+    /// as attention is.
     ///
-    /// On Hopper, 4 may be *two teams* of 4 in the ptx back end, where a block multiplies matrices for one tile after
-    /// another (a `fold` over tiles that carries nothing on) and `occupancy` is not above 1: the teams take the
-    /// iterations in turn, so that one multiplies while the other one stores. Results and their order are the same.
+    /// With 4 on sm_90a, the ptx back end may select the *ping-pong* schedule: two groups of 4 warps
+    /// alternate the iterations of a persistent loop without carried values, so that one group
+    /// multiplies while the other one stores. It needs an `occupancy` of at most 1. Results and their
+    /// order are the same.
     pub num_warps: Option<u32>,
-    /// Number of stages of software-pipelined loops: the loads of this many iterations are in flight. With 1 no load runs ahead.
+    /// Number of stages of software-pipelined loops: the loads of this many iterations are in
+    /// flight. With 1 no load runs ahead.
     pub num_stages: Option<u32>,
     /// Tile blocks of one cluster (a power of two up to 16).
     ///

@@ -63,7 +63,7 @@ pub struct CacheEntry {
 /// last comes first. None, if none are kept. (On the cpu device there is nothing to keep.)
 ///
 /// ```
-/// let entries = cutlet::cache_entries();
+/// let entries = cutlet::cache::cache_entries();
 /// println!("{} kernels, {} bytes", entries.len(), entries.iter().map(|entry| entry.bytes).sum::<u64>());
 /// assert!(entries.is_sorted_by(|a, b| a.last_used >= b.last_used));
 /// ```

@@ -34,7 +34,7 @@ pub fn bytes() -> u64 {
     entries().iter().map(|entry| entry.bytes).sum()
 }
 
-/// What is kept, the entry that was used last in front: [`cache_entries`](crate::cache_entries).
+/// What is kept, the entry that was used last in front: [`cache_entries`](crate::cache::cache_entries).
 ///
 /// ```
 /// for entry in cutlet::cache::entries() {

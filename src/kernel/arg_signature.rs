@@ -1,4 +1,4 @@
-//! What an argument is, in words that another program understands: by it a bundle finds the entry that fits.
+//! Signatures of launch arguments, by which a bundle selects an entry.
 
 use std::any::{Any, type_name};
 use std::fmt;
@@ -6,11 +6,11 @@ use std::hash::{Hash, Hasher};
 
 use hmac_sha256::Hash as Sha256;
 
-/// What the launch knows about an array and compiles in.
+/// Properties of an array that a launch compiles into the code.
 ///
 /// Part of the specialisation key; the trace states it as `assume` ops and constant strides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ArrayFacts {
+pub struct ArrayInfo {
     /// Extents and strides are i64 (else i32): chosen when an element offset may not fit 31 bits.
     pub index64: bool,
     /// Some extent is above i32::MAX. Then `index64` is true as well.
@@ -25,11 +25,11 @@ pub struct ArrayFacts {
     pub stride_div16: u32,
 }
 
-/// The form of one argument of a launch: its kind, its types, and what code may rely on. Lists of arguments are the
-/// forms of their parts, one after another.
+/// Signature of one launch argument: its kind, its types, and the properties that code may rely on. A list of arguments has
+/// the signatures of its parts, one after another.
 ///
 /// ```
-/// use cutlet::kernel::{ArgForm, LaunchArg};
+/// use cutlet::kernel::{ArgSignature, LaunchArg};
 /// let mut forms = Vec::new();
 /// (cutlet::ArraySpec::<f32, 2>::new([64, 48]), 2.0f32, cutlet::Constant(32usize)).forms(&mut forms);
 /// let texts: Vec<String> = forms.iter().map(ToString::to_string).collect();
@@ -41,7 +41,7 @@ pub struct ArrayFacts {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ArgForm {
+pub enum ArgSignature {
     /// An array, or a table of arrays.
     Array {
         /// Type of the elements.
@@ -53,7 +53,7 @@ pub enum ArgForm {
         /// Is it a table of arrays (the facts hold for each)?
         table: bool,
         /// What is known about it.
-        facts: ArrayFacts,
+        facts: ArrayInfo,
     },
     /// A number of this type.
     Number(String),
@@ -70,12 +70,12 @@ pub enum ArgForm {
     },
 }
 
-impl ArgForm {
+impl ArgSignature {
     /// The form of a constant.
-    pub(crate) fn of_constant<X: Hash + 'static>(value: &X) -> ArgForm {
+    pub(crate) fn of_constant<X: Hash + 'static>(value: &X) -> ArgSignature {
         let mut stable = Stable(Sha256::new());
         value.hash(&mut stable);
-        ArgForm::Constant {
+        ArgSignature::Constant {
             ty: without_paths(type_name::<X>()),
             hash: stable.0.finalize(),
             text: shown(value).unwrap_or_default(),
@@ -93,11 +93,11 @@ impl ArgForm {
     ///     forms.remove(0)
     /// };
     /// let (aligned, any) = (form(cutlet::ArraySpec::new([64])), form(cutlet::ArraySpec::new([65]).unaligned()));
-    /// assert!(any.takes(&aligned) && !aligned.takes(&any));
+    /// assert!(any.accepts(&aligned) && !aligned.accepts(&any));
     /// ```
     #[must_use]
-    pub fn takes(&self, given: &ArgForm) -> bool {
-        use ArgForm::*;
+    pub fn accepts(&self, given: &ArgSignature) -> bool {
+        use ArgSignature::*;
         match (self, given) {
             (
                 Array { element: e1, rank: r1, writes: w1, table: t1, facts: own },
@@ -109,9 +109,10 @@ impl ArgForm {
         }
     }
 
-    /// How much the code knows: of several entries that take the arguments, the one that knows most is the fastest.
-    pub(crate) fn knowledge(&self) -> u32 {
-        let ArgForm::Array { facts, .. } = self else { return 0 };
+    /// Returns the number of properties that the code relies on. Of several entries that accept the arguments, the most
+    /// specific one is the fastest.
+    pub(crate) fn specificity(&self) -> u32 {
+        let ArgSignature::Array { facts, .. } = self else { return 0 };
         let bits = facts.unit_stride.count_ones() + facts.extent_div16.count_ones() + facts.stride_div16.count_ones();
         bits + facts.base_align + 32 * u32::from(!facts.index64)
     }
@@ -119,18 +120,18 @@ impl ArgForm {
     /// Parameters of the entry that the argument takes.
     pub(crate) fn words(&self) -> usize {
         match self {
-            ArgForm::Array { table: true, .. } => 3,
-            ArgForm::Array { rank, .. } => 1 + 2 * *rank as usize,
-            ArgForm::Number(_) | ArgForm::Pointer(_) => 1,
-            ArgForm::Constant { .. } => 0,
+            ArgSignature::Array { table: true, .. } => 3,
+            ArgSignature::Array { rank, .. } => 1 + 2 * *rank as usize,
+            ArgSignature::Number(_) | ArgSignature::Pointer(_) => 1,
+            ArgSignature::Constant { .. } => 0,
         }
     }
 }
 
 /// Does everything that code relies on hold for an array? `table`: its numbers lie in memory, of one width for all.
-fn implied(own: ArrayFacts, facts: ArrayFacts, table: bool) -> bool {
+fn implied(own: ArrayInfo, facts: ArrayInfo, table: bool) -> bool {
     let within = |own: u32, given: u32| own & !given == 0;
-    let ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = own;
+    let ArrayInfo { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = own;
     // Wide indices serve small arrays, not the other way round.
     let width = index64 == facts.index64 || index64 && !table;
     width
@@ -186,10 +187,10 @@ fn shown(value: &dyn Any) -> Option<String> {
         Option<usize> &'static str)
 }
 
-impl fmt::Display for ArgForm {
+impl fmt::Display for ArgSignature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ArgForm::Array { element, rank, writes, table, facts } => {
+            ArgSignature::Array { element, rank, writes, table, facts } => {
                 let name = match (table, writes) {
                     (false, false) => "Array",
                     (false, true) => "ArrayMut",
@@ -200,10 +201,10 @@ impl fmt::Display for ArgForm {
                 let known = known(*facts);
                 if known.is_empty() { Ok(()) } else { write!(f, " ({})", known.join(", ")) }
             }
-            ArgForm::Number(ty) => write!(f, "Scalar<{ty}>"),
-            ArgForm::Pointer(ty) => write!(f, "Ptr<{ty}>"),
-            ArgForm::Constant { ty, text, .. } if !text.is_empty() => write!(f, "Constant({text}: {ty})"),
-            ArgForm::Constant { ty, hash, .. } => {
+            ArgSignature::Number(ty) => write!(f, "Scalar<{ty}>"),
+            ArgSignature::Pointer(ty) => write!(f, "Ptr<{ty}>"),
+            ArgSignature::Constant { ty, text, .. } if !text.is_empty() => write!(f, "Constant({text}: {ty})"),
+            ArgSignature::Constant { ty, hash, .. } => {
                 write!(f, "Constant(#{:02x}{:02x}{:02x}: {ty})", hash[0], hash[1], hash[2])
             }
         }
@@ -211,7 +212,7 @@ impl fmt::Display for ArgForm {
 }
 
 /// What is known about an array, for people.
-fn known(facts: ArrayFacts) -> Vec<String> {
+fn known(facts: ArrayInfo) -> Vec<String> {
     let mut all = Vec::new();
     if facts.base_align == 16 {
         all.push("address / 16".to_owned());
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn code_for_long_axes_serves_short_ones() {
-        let facts = |extent64| ArrayFacts { index64: true, extent64, base_align: 16, ..ArrayFacts::default() };
+        let facts = |extent64| ArrayInfo { index64: true, extent64, base_align: 16, ..ArrayInfo::default() };
         for table in [false, true] {
             assert!(implied(facts(true), facts(false), table) && !implied(facts(false), facts(true), table));
         }
@@ -259,9 +260,9 @@ mod tests {
 
     #[test]
     fn constants_are_compared_by_value_and_type() {
-        assert!(ArgForm::of_constant(&3usize).takes(&ArgForm::of_constant(&3usize)));
-        assert!(!ArgForm::of_constant(&3usize).takes(&ArgForm::of_constant(&4usize)));
-        assert!(!ArgForm::of_constant(&3u64).takes(&ArgForm::of_constant(&3i64)));
-        assert!(!ArgForm::of_constant(&3u64).takes(&ArgForm::Number("u64".into())));
+        assert!(ArgSignature::of_constant(&3usize).accepts(&ArgSignature::of_constant(&3usize)));
+        assert!(!ArgSignature::of_constant(&3usize).accepts(&ArgSignature::of_constant(&4usize)));
+        assert!(!ArgSignature::of_constant(&3u64).accepts(&ArgSignature::of_constant(&3i64)));
+        assert!(!ArgSignature::of_constant(&3u64).accepts(&ArgSignature::Number("u64".into())));
     }
 }

@@ -5,7 +5,7 @@ use std::any::TypeId;
 use std::panic::Location;
 use std::slice::Iter;
 
-use super::arg_signature::ArgForm;
+use super::arg_signature::ArgSignature;
 use super::kernel_arg::{Arguments, IntoKernelArg};
 use super::kernel_fn::{Kernel, entry_name};
 use super::launch_arg::{LaunchArg, StoredConstant};
@@ -27,7 +27,7 @@ pub trait AnyArgs {
     /// Are its constants those that were stored?
     fn same_constants(&self, stored: &mut Iter<'_, StoredConstant>) -> bool;
     /// Appends what each parameter is.
-    fn forms(&self, out: &mut Vec<ArgForm>);
+    fn forms(&self, out: &mut Vec<ArgSignature>);
     /// Shows the memory that the kernel uses.
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>));
     /// Gives the words of the parameters.
@@ -47,7 +47,7 @@ impl<A: LaunchArg> AnyArgs for A {
     fn same_constants(&self, stored: &mut Iter<'_, StoredConstant>) -> bool {
         LaunchArg::same_constants(self, stored)
     }
-    fn forms(&self, out: &mut Vec<ArgForm>) {
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
         LaunchArg::forms(self, out);
     }
     fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {

@@ -21,8 +21,8 @@ use crate::tile::{Scalar, Tracer};
 /// | tuple, `[A; N]`, `Vec<A>` | tuple, `[P; N]`, `Vec<P>` |
 /// | a struct named in [`impl_kernel_args!`](crate::impl_kernel_args) | the same struct, with what its fields arrive as |
 ///
-/// The compiled code is kept by the types of the kernel, of what is given, and of the kernel's parameters, so `from_traced` has
-/// to be a pure function.
+/// The compiled code is kept by the types of the kernel, of what is given, and of the kernel's
+/// parameters, so `from_traced` has to be a pure function.
 #[diagnostic::on_unimplemented(
     message = "the launch gives `{Self}` where the kernel takes `{P}`: the one does not arrive as the other",
     label = "the kernel takes `{P}` here",
@@ -35,9 +35,9 @@ pub trait IntoKernelArg<P>: Sized {
     /// The launch argument.
     type Arg: LaunchArg;
 
-    /// The way in which it arrives.
+    /// The kind of this conversion, which decides on shared code.
     #[doc(hidden)]
-    const WAY: Way<Self, P> = Way::own();
+    const CONVERSION: ArgConversion<Self, P> = ArgConversion::own();
 
     /// Converts the value into the launch argument, once per launch.
     fn into_arg(self) -> Self::Arg;
@@ -49,15 +49,16 @@ pub trait IntoKernelArg<P>: Sized {
 /// What the parts of an argument trace to.
 type Traced<A, P> = <<A as IntoKernelArg<P>>::Arg as LaunchArg>::Traced;
 
-/// The way in which `A` arrives as `P`.
+/// Kind of the conversion of `A` into `P`.
 ///
 /// Compiled code is shared by all arguments that arrive in the common way, if their parts trace to the same types and
-/// arrive as the same `P`. A program cannot declare code of its own to be common: it can only make [`Way::own`], and
-/// [`Way::of_fields`], which replaces that code.
-pub struct Way<A: IntoKernelArg<P>, P>(Kind<fn(Traced<A, P>) -> P>);
+/// arrive as the same `P`. A program cannot declare code of its own to be common: it can only make [`ArgConversion::own`], and
+/// [`ArgConversion::of_fields`], which replaces that code.
+pub struct ArgConversion<A: IntoKernelArg<P>, P>(Kind<fn(Traced<A, P>) -> P>);
 
 enum Kind<F> {
-    /// By [`IntoKernelArg::from_traced`] of `A`, which another type with the same parts need not agree with.
+    /// By [`IntoKernelArg::from_traced`] of `A`, which another type with the same parts need not
+    /// agree with.
     Own,
     /// By [`IntoKernelArg::from_traced`] of `A`, with which all types that have the same parts agree.
     Common,
@@ -65,31 +66,36 @@ enum Kind<F> {
     Fields(F),
 }
 
-impl<A: IntoKernelArg<P>, P> Way<A, P> {
+impl<A: IntoKernelArg<P>, P> ArgConversion<A, P> {
     /// By [`IntoKernelArg::from_traced`], in a way that `A` alone determines.
     #[must_use]
-    pub const fn own() -> Way<A, P> {
-        Way(Kind::Own)
+    pub const fn own() -> ArgConversion<A, P> {
+        ArgConversion(Kind::Own)
     }
 
-    /// By [`IntoKernelArg::from_traced`], which is determined by the types of the traced parts and of the parameter.
-    pub(crate) const fn common() -> Way<A, P> {
-        Way(Kind::Common)
+    /// By [`IntoKernelArg::from_traced`], which is determined by the types of the traced parts and
+    /// of the parameter.
+    pub(crate) const fn common() -> ArgConversion<A, P> {
+        ArgConversion(Kind::Common)
     }
 
-    /// [`Way::common`] if all elements of a list arrive in such a way, else [`Way::own`].
-    const fn of_elements(all_common: bool) -> Way<A, P> {
-        if all_common { Way::common() } else { Way::own() }
+    /// [`ArgConversion::common`] if all elements of a list arrive in such a way, else [`ArgConversion::own`].
+    const fn of_elements(all_common: bool) -> ArgConversion<A, P> {
+        if all_common { ArgConversion::common() } else { ArgConversion::own() }
     }
 
     /// As the tuple `F` of its fields, from which the kernel's struct is made.
     #[must_use]
-    pub const fn of_fields<F>() -> Way<A, P>
+    pub const fn of_fields<F>() -> ArgConversion<A, P>
     where
         P: FromFields,
         F: IntoKernelArg<P::Fields, Arg = A::Arg>,
     {
-        if F::WAY.is_common() { Way(Kind::Fields(arrived_of_fields::<A, P, F>)) } else { Way::own() }
+        if F::CONVERSION.is_common() {
+            ArgConversion(Kind::Fields(arrived_of_fields::<A, P, F>))
+        } else {
+            ArgConversion::own()
+        }
     }
 
     /// Returns true if all arguments with the same traced parts and the same parameter arrive in this way.
@@ -98,7 +104,8 @@ impl<A: IntoKernelArg<P>, P> Way<A, P> {
     }
 }
 
-/// A struct that is named in [`impl_kernel_args!`](crate::impl_kernel_args): it can be made of its fields.
+/// A struct that is named in [`impl_kernel_args!`](crate::impl_kernel_args): it can be made of its
+/// fields.
 pub trait FromFields {
     /// The fields in their order.
     type Fields;
@@ -109,7 +116,7 @@ pub trait FromFields {
 
 /// The kernel's parameter of what the parts of an argument trace to.
 fn arrived<A: IntoKernelArg<P>, P>(traced: Traced<A, P>) -> P {
-    match A::WAY.0 {
+    match A::CONVERSION.0 {
         Kind::Fields(arrive) => arrive(traced),
         Kind::Own | Kind::Common => A::from_traced(traced),
     }
@@ -157,7 +164,7 @@ impl<A: IntoKernelArg<P>, P> Arguments<A, P> {
     /// parameters, what it takes, and how the ones become the other.
     #[inline]
     pub(crate) fn identity<K>() -> TypeId {
-        if A::WAY.is_common() {
+        if A::CONVERSION.is_common() {
             typeid::of::<(fn(K), fn(Traced<A, P>), fn(P))>()
         } else {
             typeid::of::<(fn(K), fn(Traced<A, P>), fn(P), fn(A))>()
@@ -169,7 +176,7 @@ impl<A: IntoKernelArg<P>, P> Arguments<A, P> {
 #[diagnostic::do_not_recommend]
 impl<A: IntoKernelArg<P>, P> IntoKernelArg<P> for Arguments<A, P> {
     type Arg = A::Arg;
-    const WAY: Way<Self, P> = Way::of_elements(A::WAY.is_common());
+    const CONVERSION: ArgConversion<Self, P> = ArgConversion::of_elements(A::CONVERSION.is_common());
 
     #[inline]
     fn into_arg(self) -> A::Arg {
@@ -187,7 +194,7 @@ macro_rules! arrives_as_it_is {
         #[diagnostic::do_not_recommend]
         impl<$($generics)*> $crate::kernel::IntoKernelArg<$traced> for $ty {
             type Arg = Self;
-            const WAY: $crate::kernel::Way<Self, $traced> = $crate::kernel::Way::common();
+            const CONVERSION: $crate::kernel::ArgConversion<Self, $traced> = $crate::kernel::ArgConversion::common();
 
             #[inline]
             fn into_arg(self) -> Self {
@@ -210,7 +217,7 @@ numbers!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i6
 // Recommended, so that rustc says what `X` lacks.
 impl<X: ConstantValue> IntoKernelArg<X> for Constant<X> {
     type Arg = Self;
-    const WAY: Way<Self, X> = Way::common();
+    const CONVERSION: ArgConversion<Self, X> = ArgConversion::common();
 
     #[inline]
     fn into_arg(self) -> Self {
@@ -227,7 +234,7 @@ macro_rules! half_literals {
         #[diagnostic::do_not_recommend]
         impl IntoKernelArg<Scalar<$name>> for f64 {
             type Arg = $name;
-            const WAY: Way<Self, Scalar<$name>> = Way::common();
+            const CONVERSION: ArgConversion<Self, Scalar<$name>> = ArgConversion::common();
 
             #[inline]
             fn into_arg(self) -> $name {
@@ -244,7 +251,7 @@ half_literals!(f16 bf16);
 
 impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {
     type Arg = Vec<A::Arg>;
-    const WAY: Way<Self, Vec<P>> = Way::of_elements(A::WAY.is_common());
+    const CONVERSION: ArgConversion<Self, Vec<P>> = ArgConversion::of_elements(A::CONVERSION.is_common());
 
     #[inline]
     fn into_arg(self) -> Self::Arg {
@@ -279,7 +286,7 @@ impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {
 /// ```
 impl<P, A: IntoKernelArg<P>> IntoKernelArg<Option<P>> for Option<A> {
     type Arg = Option<A::Arg>;
-    const WAY: Way<Self, Option<P>> = Way::of_elements(A::WAY.is_common());
+    const CONVERSION: ArgConversion<Self, Option<P>> = ArgConversion::of_elements(A::CONVERSION.is_common());
 
     #[inline]
     fn into_arg(self) -> Self::Arg {
@@ -293,7 +300,7 @@ impl<P, A: IntoKernelArg<P>> IntoKernelArg<Option<P>> for Option<A> {
 
 impl<P, A: IntoKernelArg<P>, const N: usize> IntoKernelArg<[P; N]> for [A; N] {
     type Arg = [A::Arg; N];
-    const WAY: Way<Self, [P; N]> = Way::of_elements(A::WAY.is_common());
+    const CONVERSION: ArgConversion<Self, [P; N]> = ArgConversion::of_elements(A::CONVERSION.is_common());
 
     #[inline]
     fn into_arg(self) -> Self::Arg {
@@ -310,7 +317,7 @@ macro_rules! tuples {
         #[allow(clippy::unused_unit)]
         impl<$($param, $given: IntoKernelArg<$param>),*> IntoKernelArg<($($param,)*)> for ($($given,)*) {
             type Arg = ($($given::Arg,)*);
-            const WAY: Way<Self, ($($param,)*)> = Way::of_elements(true $(&& $given::WAY.is_common())*);
+            const CONVERSION: ArgConversion<Self, ($($param,)*)> = ArgConversion::of_elements(true $(&& $given::CONVERSION.is_common())*);
 
             #[inline]
             fn into_arg(self) -> Self::Arg {
@@ -327,10 +334,11 @@ for_each_tuple!(tuples);
 
 /// Makes a struct whose fields have types of their own an argument of launches.
 ///
-/// The struct is generic over the types of its fields, one parameter a field and in their order. With what can be
-/// launched in its fields it is what the host gives, with what those arrive as it is what the kernel takes; so it may
-/// lie in tuples, lists and other such structs, and is as good for [`crate::ArraySpec`] as for arrays. Up to 16 fields;
-/// no bounds at the struct itself. (Structs that loops carry are named in [`impl_loop_state!`](crate::impl_loop_state).)
+/// The struct is generic over the types of its fields, one parameter a field and in their order.
+/// With what can be launched in its fields it is what the host gives, with what those arrive as it
+/// is what the kernel takes; so it may lie in tuples, lists and other such structs, and is as good
+/// for [`crate::ArraySpec`] as for arrays. Up to 16 fields; no bounds at the struct itself.
+/// (Structs that loops carry are named in [`impl_loop_state!`](crate::impl_loop_state).)
 ///
 /// ```
 /// use cutlet as ct;
@@ -372,7 +380,7 @@ macro_rules! impl_kernel_args {
             for $name<$($given),+>
         {
             type Arg = ($($given::Arg,)+);
-            const WAY: $crate::kernel::Way<Self, $name<$($param),+>> = $crate::kernel::Way::of_fields::<($($given,)+)>();
+            const CONVERSION: $crate::kernel::ArgConversion<Self, $name<$($param),+>> = $crate::kernel::ArgConversion::of_fields::<($($given,)+)>();
 
             fn into_arg(self) -> Self::Arg {
                 $crate::kernel::IntoKernelArg::<($($param,)+)>::into_arg(($(self.$field,)+))

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::hash::{Hash, Hasher};
 
-use super::arg_signature::ArgForm;
+use super::arg_signature::ArgSignature;
 use super::tuples::for_each_tuple;
 use super::word_buffer::WordWriter;
 use crate::backend::ParamWord;
@@ -37,8 +37,8 @@ pub trait LaunchArg: Sealed {
     /// What the kernel function receives.
     type Traced;
 
-    /// Output of [`launch_with_outputs`](crate::launch_with_outputs): an array for a [`crate::NewArray`], else `()`, and lists of
-    /// these.
+    /// Output of [`launch_with_outputs`](crate::launch_with_outputs): an array for a
+    /// [`crate::NewArray`], else `()`, and lists of these.
     type Output;
 
     /// Returns the outputs of a launch that succeeded.
@@ -48,33 +48,41 @@ pub trait LaunchArg: Sealed {
     ///
     /// # Errors
     /// [`crate::Error::Argument`] and [`crate::Error::Driver`] where there is no memory for them.
+    #[doc(hidden)]
     #[inline]
     fn make(&self, _device: Option<Device>) -> Result<()> {
         Ok(())
     }
 
     /// Writes everything that the compiled code depends on; constants write a hash. No allocation.
+    #[doc(hidden)]
     fn key(&self, key: &mut WordWriter);
 
     /// Appends clones of the constants of this argument.
+    #[doc(hidden)]
     fn store_constants(&self, _out: &mut Vec<StoredConstant>) {}
 
     /// Compares the constants of this argument with stored ones, in order.
+    #[doc(hidden)]
     fn same_constants(&self, _stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
         true
     }
 
     /// Appends the forms of this argument, or of its parts: what another program may know it by.
-    fn forms(&self, out: &mut Vec<ArgForm>);
+    #[doc(hidden)]
+    fn forms(&self, out: &mut Vec<ArgSignature>);
 
     /// Declares the entry parameters of this argument and gives the traced value.
+    #[doc(hidden)]
     fn trace(&self, tracer: &mut crate::tile::Tracer) -> Self::Traced;
 
     /// Visits the memory behind the arrays of this argument: what a launch checks for its device and orders
     /// on its stream.
+    #[doc(hidden)]
     fn memory(&self, _visit: &mut dyn FnMut(MemoryUse<'_>)) {}
 
     /// Writes the parameter words, in the order in which [`LaunchArg::trace`] declares them.
+    #[doc(hidden)]
     fn pack(&self, params: &mut dyn FnMut(ParamWord));
 }
 
@@ -91,8 +99,8 @@ macro_rules! scalar_argument {
             #[inline]
             fn key(&self, _key: &mut WordWriter) {}
 
-            fn forms(&self, out: &mut Vec<ArgForm>) {
-                out.push(ArgForm::Number(<$name as Element>::NAME.into()));
+            fn forms(&self, out: &mut Vec<ArgSignature>) {
+                out.push(ArgSignature::Number(<$name as Element>::NAME.into()));
             }
 
             fn trace(&self, tracer: &mut Tracer) -> Scalar<$name> {
@@ -164,8 +172,8 @@ impl<X: ConstantValue> LaunchArg for Constant<X> {
         stored.next().and_then(|other| other.downcast_ref::<X>()) == Some(&self.0)
     }
 
-    fn forms(&self, out: &mut Vec<ArgForm>) {
-        out.push(ArgForm::of_constant(&self.0));
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
+        out.push(ArgSignature::of_constant(&self.0));
     }
 
     fn trace(&self, _tracer: &mut Tracer) -> X {
@@ -190,7 +198,7 @@ macro_rules! list_methods {
         fn same_constants(&self, stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
             self.iter().all(|arg| arg.same_constants(stored))
         }
-        fn forms(&self, out: &mut Vec<ArgForm>) {
+        fn forms(&self, out: &mut Vec<ArgSignature>) {
             self.iter().for_each(|arg| arg.forms(out));
         }
         fn memory(&self, visit: &mut dyn FnMut(MemoryUse<'_>)) {
@@ -296,7 +304,7 @@ macro_rules! tuples {
             fn same_constants(&self, _stored: &mut std::slice::Iter<'_, StoredConstant>) -> bool {
                 true $(&& self.$index.same_constants(_stored))*
             }
-            fn forms(&self, _out: &mut Vec<ArgForm>) {
+            fn forms(&self, _out: &mut Vec<ArgSignature>) {
                 $(self.$index.forms(_out);)*
             }
             fn trace(&self, _tracer: &mut Tracer) -> Self::Traced {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::arg_signature::ArgForm;
+use super::arg_signature::ArgSignature;
 use super::kernel_arg::arrives_as_it_is;
 use super::launch_arg::LaunchArg;
 use super::launch_arg::sealed::Sealed;
@@ -80,8 +80,8 @@ impl<T: ByteSized> LaunchArg for RawPtr<T> {
     #[inline]
     fn key(&self, _key: &mut WordWriter) {}
 
-    fn forms(&self, out: &mut Vec<ArgForm>) {
-        out.push(ArgForm::Pointer(T::NAME.into()));
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
+        out.push(ArgSignature::Pointer(T::NAME.into()));
     }
 
     fn trace(&self, tracer: &mut Tracer) -> Ptr<T> {

@@ -112,9 +112,9 @@ impl<'s> Launch<'s> {
         self
     }
 
-    /// Permits arrays of other GPUs (peer access): the kernel accesses their memory through the connection between the
-    /// GPUs. Without this call such arrays are an error. The launch runs on the device of its stream, or else
-    /// on that of its first array.
+    /// Permits arrays of other GPUs (peer access): the kernel accesses their memory through the
+    /// connection between the GPUs. Without this call such arrays are an error. The launch runs on
+    /// the device of its stream, or else on that of its first array.
     ///
     /// It comes behind other work on these arrays, and other work on them behind it, on whichever GPU that is queued.
     /// Whether GPUs reach each other says [`Device::can_access`]; if not, the launch is an error. Arrays of other

@@ -26,6 +26,7 @@
 //! ```
 
 mod convert;
+#[doc(hidden)]
 pub mod f2_matrix;
 mod inverse;
 mod linear_layout;
@@ -41,10 +42,15 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
 pub use convert::{Conversion, Round, SharedPlan, ShufflePlan, SumPlan, SumSide};
+#[doc(hidden)]
 pub use inverse::Inverse;
 pub use linear_layout::Layout;
-pub use mma_fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};
+#[doc(hidden)]
+pub use mma_fragments::{Instruction, Tiling};
+pub use mma_fragments::{wgmma_accumulator, wgmma_left};
 pub use modes::{Modes, SpatialMode, column_local, column_spatial, local, spatial};
 pub use modes_algebra::auto_local_spatial;
+#[doc(hidden)]
 pub use shared_layout::{Access, SharedLayout, Side};

@@ -14,7 +14,7 @@ use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// fn product<const R: usize>(a: Tile<f32, R>, b: Tile<f32, R>) -> Tile<f32, R>
 /// where
-///     ct::Rank<R>: ct::MatrixRank,
+///     ct::ops::Rank<R>: ct::ops::MatrixRank,
 /// {
 ///     ct::matmul(a, b)
 /// }
@@ -33,7 +33,7 @@ pub struct Rank<const R: usize>;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// fn square<const R: usize>(a: Tile<f32, R>) -> Tile<f32, R>
 /// where
-///     ct::Rank<R>: ct::MatrixRank,
+///     ct::ops::Rank<R>: ct::ops::MatrixRank,
 /// {
 ///     ct::matmul(a, a)
 /// }

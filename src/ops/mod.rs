@@ -27,7 +27,9 @@ pub use complex::{ComplexArray, ComplexArrayMut, FftElement, fft, ifft};
 pub use control::early_exit::{LoopControl, fold_with_control, loop_with_control, return_if};
 pub use control::grid::{bid, num_blocks, swizzle_2d};
 pub use control::loop_range::{Count, Ends, HostCount, HostIndex, LoopRange, LoopStep, StepRange, range};
-pub use control::loop_state::{LoopState, Values};
+pub use control::loop_state::LoopState;
+#[doc(hidden)]
+pub use control::loop_state::Values;
 pub use control::loops::{fold, fold_while, if_else, if_then, while_loop};
 pub use control::programmatic_launch::{grid_dependency_control_launch_dependents, grid_dependency_control_wait};
 pub use create::construct::{arange, full, indices, ones, scalar, zeros};

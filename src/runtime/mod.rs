@@ -7,6 +7,7 @@ mod args;
 mod array;
 mod code;
 mod device;
+#[doc(hidden)]
 pub mod driver;
 pub mod foreign;
 pub(crate) mod graph;

@@ -6,11 +6,11 @@ use super::array_table::TableHandle;
 use super::trace::Trace;
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Predicate, Type, Value};
-use crate::kernel::ArrayFacts;
+use crate::kernel::ArrayInfo;
 
 impl Trace {
     /// Declares the parameters of an array and states what is known about them.
-    pub fn declare_array(&mut self, dtype: DType, rank: usize, facts: ArrayFacts) -> ArrayHandle {
+    pub fn declare_array(&mut self, dtype: DType, rank: usize, facts: ArrayInfo) -> ArrayHandle {
         let index = Type::scalar(if facts.index64 { DType::I64 } else { DType::I32 });
         let base = self.param(Type::ptr(dtype));
         let extents: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect();
@@ -19,7 +19,7 @@ impl Trace {
     }
 
     /// Declares the parameters of a table of arrays.
-    pub fn declare_table(&mut self, dtype: DType, facts: ArrayFacts) -> TableHandle {
+    pub fn declare_table(&mut self, dtype: DType, facts: ArrayInfo) -> TableHandle {
         let words = self.param(Type::ptr(DType::I64));
         let first = self.param(Type::ptr(dtype));
         let count = self.param(Type::scalar(DType::I32));
@@ -40,7 +40,7 @@ impl Trace {
         base: Value,
         extents: Vec<Value>,
         strides: Vec<Value>,
-        facts: ArrayFacts,
+        facts: ArrayInfo,
     ) -> ArrayHandle {
         let rank = extents.len();
         let bit = |mask: u32, d: usize| mask >> d & 1 != 0;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::trace::Raw;
-use crate::kernel::ArrayFacts;
+use crate::kernel::ArrayInfo;
 
 /// Arrays in device memory with elements of type `T` and `R` dimensions each, to be chosen from when the kernel runs;
 /// read only. Made by the launch from an [`ArrayTable`](crate::ArrayTable). `Copy`: a handle.
@@ -57,7 +57,7 @@ pub(crate) struct TableHandle {
     /// The number of arrays, as i32.
     pub count: Raw,
     /// What the launch knows of all of them.
-    pub facts: ArrayFacts,
+    pub facts: ArrayInfo,
 }
 
 macro_rules! table_handle {

@@ -25,5 +25,6 @@ pub use handle::{Scalar, Tile, TileLike};
 pub use pointer::{Ptr, PtrTile};
 pub use trace::is_tracing;
 pub(crate) use trace::{Place, Raw, Region, Source, Trace, at_place, here, in_region, is_part, record};
+#[doc(hidden)]
 pub use trace_kernel::Tracer;
 pub(crate) use trace_kernel::{refuse_nested, trace_into_module};

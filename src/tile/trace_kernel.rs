@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element};
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::ir::{Module, Opcode, Type};
-use crate::kernel::ArrayFacts;
+use crate::kernel::ArrayInfo;
 
 /// Declares the parameters of the entry that is being traced; handed to [`crate::kernel::LaunchArg::trace`].
 ///
@@ -38,22 +38,22 @@ impl Tracer {
     }
 
     /// The parameters of a read-only array: base pointer, `R` extents, `R` strides.
-    pub(crate) fn array<T: Element, const R: usize>(&mut self, facts: ArrayFacts) -> Array<T, R> {
+    pub(crate) fn array<T: Element, const R: usize>(&mut self, facts: ArrayInfo) -> Array<T, R> {
         Array::from_handle(record(|t| t.declare_array(T::DTYPE, R, facts)))
     }
 
     /// The parameters of a table of arrays to read: where its words are, the first array, the number of arrays.
-    pub(crate) fn arrays<T: Element + ByteSized, const R: usize>(&mut self, facts: ArrayFacts) -> Arrays<T, R> {
+    pub(crate) fn arrays<T: Element + ByteSized, const R: usize>(&mut self, facts: ArrayInfo) -> Arrays<T, R> {
         Arrays::from_handle(record(|t| t.declare_table(T::DTYPE, facts)))
     }
 
     /// The parameters of a table of writable arrays, as of others.
-    pub(crate) fn arrays_mut<T: Element + ByteSized, const R: usize>(&mut self, facts: ArrayFacts) -> ArraysMut<T, R> {
+    pub(crate) fn arrays_mut<T: Element + ByteSized, const R: usize>(&mut self, facts: ArrayInfo) -> ArraysMut<T, R> {
         ArraysMut::from_handle(record(|t| t.declare_table(T::DTYPE, facts)))
     }
 
     /// The parameters of a writable array: base pointer, `R` extents, `R` strides.
-    pub(crate) fn array_mut<T: Element, const R: usize>(&mut self, facts: ArrayFacts) -> ArrayMut<T, R> {
+    pub(crate) fn array_mut<T: Element, const R: usize>(&mut self, facts: ArrayInfo) -> ArrayMut<T, R> {
         ArrayMut::from_handle(record(|t| t.declare_array(T::DTYPE, R, facts)))
     }
 }

@@ -8,7 +8,7 @@ use crate::source::{is_name, is_test, sources, tokens};
 
 /// Rooms of operations, and the files whose `pub use` say which of their names are public.
 const ROOMS: [(&str, &[&str]); 3] = [
-    ("ops", &["ops/mod.rs", "lib.rs", "ops/pointer/mod.rs"]),
+    ("ops", &["ops/mod.rs", "lib.rs", "prelude.rs", "ops/pointer/mod.rs"]),
     ("tile", &["lib.rs", "prelude.rs"]),
     ("layout", &["layout/mod.rs"]),
 ];
@@ -157,8 +157,9 @@ fn self_type(text: &str) -> String {
 /// Names in the `pub use` of a file.
 fn exported(text: &str) -> HashSet<String> {
     let uses = text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
-    // Operations have a private type of a name that is public there.
-    let uses = uses.filter(|list| !list.starts_with("target::"));
+    // Operations have a private type of a name that is public there, and the host has private functions of names of operations.
+    let others = ["target::", "ops::", "crate::ops::", "crate::element::"];
+    let uses = uses.filter(|list| !others.iter().any(|other| list.starts_with(other)));
     uses.flat_map(|list| tokens(list)).filter(|word| is_name(word)).map(str::to_owned).collect()
 }
 

@@ -340,12 +340,12 @@ fn pointers_do_not_fit() {
 
 #[test]
 fn tiles_of_packed_arrays_hold_whole_bytes_and_are_counted() {
-    fn kernel(x: ct::PackedArray<ct::u3, 2>, y: ct::PackedArrayMut<ct::i4, 2>) {
+    fn kernel(x: ct::packed::PackedArray<ct::packed::u3, 2>, y: ct::packed::PackedArrayMut<ct::packed::i4, 2>) {
         let _ = x.load((0, 0), [4, 4]).cast::<f16>();
         let _ = x.load((ct::at(3), ct::at(8)), [4, 32]).cast::<f16>();
         y.store((0, 0), ct::zeros::<f32, 2>([4, 1]).cast_narrow());
     }
-    let (x, y) = (ct::PackedSpec::new([64, 64]), ct::PackedSpec::new([64, 64]).mutable());
+    let (x, y) = (ct::packed::PackedSpec::new([64, 64]), ct::packed::PackedSpec::new([64, 64]).mutable());
     let text = with_source(&traced::problems(kernel, (x, y)));
     assert_eq!(
         text,

@@ -79,7 +79,7 @@ fn host_number_does_not_fit() {
 #[test]
 fn random_numbers_of_too_many_axes() {
     let text = problems(|| {
-        let random = ct::Philox::new(1, 2);
+        let random = ct::random::Philox::new(1, 2);
         let _ = random.bits([0, 0, 0, 0], [2, 2, 2, 4]);
         let _ = random.bits((ct::at(ct::arange(8, 0, 1)), 0), [4, 16]);
     });
@@ -119,22 +119,22 @@ fn sorting_and_looking_up() {
 fn complex_numbers() {
     let text = problems_with_arrays::<f32>(|x, y| {
         let z = x.complex().load((0, 0), [4, 6]);
-        let _ = ct::fft(z, 1);
-        let _ = ct::ifft(z, 2);
-        let _ = ct::fft(ct::Complex { re: tile(4, 8), im: tile(4, 2) }, 1);
-        let _ = z + ct::Complex { re: tile(4, 6), im: tile(3, 6) };
+        let _ = ct::math::fft(z, 1);
+        let _ = ct::math::ifft(z, 2);
+        let _ = ct::math::fft(ct::math::Complex { re: tile(4, 8), im: tile(4, 2) }, 1);
+        let _ = z + ct::math::Complex { re: tile(4, 6), im: tile(3, 6) };
         y.complex().store((0, ct::at(ct::arange(6, 0, 1))), z);
     });
     assert_eq!(
         text,
         "\
-<ct::fft(z, 1)>: `fft` along axis 1 of a tile of shape [4, 6]
+<ct::math::fft(z, 1)>: `fft` along axis 1 of a tile of shape [4, 6]
   the extent there has to be a power of two: make it 8 by a larger tile or `ct::cat`
-<ct::ifft(z, 2)>: `ifft` along axis 2 of a tile of shape [4, 6]
+<ct::math::ifft(z, 2)>: `ifft` along axis 2 of a tile of shape [4, 6]
   axes are counted from 0
-<ct::fft(ct::Complex { re: tile(4, 8), im: tile(4, 2) }, 1)>: `fft` of real parts of shape [4, 8] and imaginary parts of shape [4, 2]
+<ct::math::fft(ct::math::Complex { re: tile(4, 8), im: tile(4, 2) }, 1)>: `fft` of real parts of shape [4, 8] and imaginary parts of shape [4, 2]
   the shapes must be equal: use `broadcast_to`
-<z + ct::Complex { re: tile(4, 6), im: tile(3, 6) }>: `+` of tiles f32 [4, 6] and f32 [3, 6]
+<z + ct::math::Complex { re: tile(4, 6), im: tile(3, 6) }>: `+` of tiles f32 [4, 6] and f32 [3, 6]
   extents must be equal or 1: use `reshape`, `permute` or `broadcast_to`
 <store((0, ct::at(ct::arange(6, 0, 1))), z)>: `store`: the last component of the index of complex numbers is a list of positions
   a list goes along another axis; single numbers: `.reals()` and `gather`"

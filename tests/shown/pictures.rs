@@ -101,7 +101,7 @@ fn points() -> ct::Result<Vec<Point>> {
         ("matmul 8192³", "matrix product, f16, 8192³", product(8192)?),
         ("attention", "attention, f16", attention),
     ];
-    let point = |(name, row, work): (&'static str, &str, ct::Work)| {
+    let point = |(name, row, work): (&'static str, &str, ct::inspect::Work)| {
         let operations = work.elementwise + work.product_flops();
         // Rates of products are operations a second already.
         let rate = match work.products.is_empty() {

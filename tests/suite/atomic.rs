@@ -40,14 +40,14 @@ fn bins(seed: u64) -> Vec<i32> {
     random::<i32>(seed, COUNT, Spread::Between(-3.0, BINS as f64 + 3.0))
 }
 
-fn add_kernel<T: ct::AtomicAdd>(x: Array<T, 1>, at: Array<i32, 1>, up: ArrayMut<T, 1>, down: ArrayMut<T, 1>) {
+fn add_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 1>, at: Array<i32, 1>, up: ArrayMut<T, 1>, down: ArrayMut<T, 1>) {
     let (x, at) = (x.load([ct::bid(0)], [256]), at.load([ct::bid(0)], [256]));
     up.atomic_add(at, x);
     down.atomic_sub_with(at, x, AtomicOptions::new().relaxed(Scope::Device).mask(x.ne(T::from_f64(1.0))));
 }
 
 /// Whole numbers: sums are exact, in whatever order.
-fn additions<T: ct::AtomicAdd>(session: Session) -> Result<()> {
+fn additions<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let limit = if matches!(T::NAME, "f16" | "bf16") { 1 } else { 100 };
     let (data, at) = (random::<T>(1, COUNT, Spread::Whole(limit)), bins(2));
     let (x, index) = (session.array(&data, [COUNT])?, session.array(&at, [COUNT])?);
@@ -82,7 +82,12 @@ pub fn order_key<T: Number>(x: T) -> i128 {
     }
 }
 
-fn extrema_kernel<T: ct::AtomicMinMax>(x: Array<T, 1>, at: Array<i32, 1>, high: ArrayMut<T, 1>, low: ArrayMut<T, 1>) {
+fn extrema_kernel<T: ct::ops::AtomicMinMax>(
+    x: Array<T, 1>,
+    at: Array<i32, 1>,
+    high: ArrayMut<T, 1>,
+    low: ArrayMut<T, 1>,
+) {
     let (x, at) = (x.load([ct::bid(0)], [256]), at.load([ct::bid(0)], [256]));
     let inside = (ct::bid(0) * 256 + ct::arange(256, 0, 1)).lt(COUNT);
     high.atomic_max_with(at, x, AtomicOptions::new().mask(inside));
@@ -90,7 +95,7 @@ fn extrema_kernel<T: ct::AtomicMinMax>(x: Array<T, 1>, at: Array<i32, 1>, high: 
 }
 
 /// All patterns: NaNs change nothing, -0 is below +0.
-fn extrema<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
+fn extrema<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let (data, at) = (random::<T>(4, COUNT, Spread::Any), bins(5));
     let (x, index) = (session.array(&data, [COUNT])?, session.array(&at, [COUNT])?);
     let start = random::<T>(6, BINS, Spread::Moderate);
@@ -117,7 +122,7 @@ pub fn patterns<T: Element>() -> Vec<T> {
     sizes.iter().flat_map(|&bits| [bits, bits | (last + 1)]).map(T::from_bits).collect()
 }
 
-fn pairs_kernel<T: ct::AtomicMinMax>(
+fn pairs_kernel<T: ct::ops::AtomicMinMax>(
     x: Array<T, 1>,
     (high, low): (ArrayMut<T, 1>, ArrayMut<T, 1>),
     (before, fixed): (ArrayMut<T, 1>, ArrayMut<T, 1>),
@@ -131,7 +136,7 @@ fn pairs_kernel<T: ct::AtomicMinMax>(
 }
 
 /// Each pattern in memory with each as a value: a value that is NaN changes no pattern, and all others are in order.
-fn extrema_of_patterns<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
+fn extrema_of_patterns<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let all = patterns::<T>();
     let (count, n) = (all.len() * all.len(), all.len());
     let old: Vec<T> = (0..count).map(|i| all[i / n]).collect();
@@ -152,7 +157,7 @@ fn extrema_of_patterns<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
     session.check("with NaN", &fixed, &|[i]| Want::SameBits(old[i].to_bits()))
 }
 
-fn small_sums_kernel<T: ct::AtomicAdd>(
+fn small_sums_kernel<T: ct::ops::AtomicAdd>(
     (x, first): (Array<T, 1>, Array<T, 1>),
     (y, z): (ArrayMut<T, 1>, ArrayMut<T, 1>),
     own: ArrayMut<T, 1>,
@@ -168,7 +173,7 @@ fn small_sums_kernel<T: ct::AtomicAdd>(
 }
 
 /// Subnormal numbers in memory, as values and as sums: of f32 they are zeros, but in memory of the tile block's own.
-fn small_sums<T: ct::AtomicAdd>(session: Session) -> Result<()> {
+fn small_sums<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let all: Vec<T> = patterns::<T>().into_iter().filter(|x| x.to_f64().abs() <= 1.0).collect();
     let (count, n) = (all.len() * all.len(), all.len());
     let old: Vec<T> = (0..count).map(|i| all[i / n]).collect();
@@ -190,7 +195,7 @@ fn small_sums<T: ct::AtomicAdd>(session: Session) -> Result<()> {
     session.check("own", &own, &|[i]| if session.through_tile_ir() { Want::Open } else { sum(i, &|x| x) })
 }
 
-fn climb_kernel<T: ct::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<T, 2>) {
+fn climb_kernel<T: ct::ops::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<T, 2>) {
     let at = ct::arange(64, 0, 1);
     let steps = (at % 4 + ct::bid(0) * 4).cast::<T>();
     let inside = at.lt(61);
@@ -200,7 +205,7 @@ fn climb_kernel<T: ct::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<T, 2>
 
 /// Values before: no greater than what was there afterwards, never again less; 0 where nothing was looked at. Neighbours
 /// that share a word do not disturb each other.
-fn extrema_before<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
+fn extrema_before<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let blocks = 6;
     let mut top = session.device().zeros::<T, 1>([16])?;
     let mut before = session.unwritten::<T, 2>([blocks, 64])?;
@@ -218,7 +223,7 @@ fn extrema_before<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
     Ok(())
 }
 
-fn bits_kernel<T: ct::AtomicBits>(
+fn bits_kernel<T: ct::ops::AtomicBits>(
     x: Array<T, 1>,
     at: Array<i32, 1>,
     (and, or, xor): (ArrayMut<T, 1>, ArrayMut<T, 1>, ArrayMut<T, 1>),
@@ -231,7 +236,7 @@ fn bits_kernel<T: ct::AtomicBits>(
     xor.atomic_xor_with(at, x, options);
 }
 
-fn bits<T: ct::AtomicBits>(session: Session) -> Result<()> {
+fn bits<T: ct::ops::AtomicBits>(session: Session) -> Result<()> {
     let (data, at) = (random::<T>(7, COUNT, Spread::Any), bins(8));
     let (x, index) = (session.array(&data, [COUNT])?, session.array(&at, [COUNT])?);
     let start = random::<T>(9, BINS, Spread::Any);
@@ -248,7 +253,12 @@ fn bits<T: ct::AtomicBits>(session: Session) -> Result<()> {
     session.check("xor", &xor, &|[i]| fold(i, |a, b| a ^ b))
 }
 
-fn exchange_kernel<T: ct::AtomicXchg>(x: Array<T, 1>, y: ArrayMut<T, 1>, old: ArrayMut<T, 1>, kept: ArrayMut<T, 1>) {
+fn exchange_kernel<T: ct::ops::AtomicXchg>(
+    x: Array<T, 1>,
+    y: ArrayMut<T, 1>,
+    old: ArrayMut<T, 1>,
+    kept: ArrayMut<T, 1>,
+) {
     let at = ct::bid(0) * 128 + ct::arange(128, 0, 1);
     let x = x.gather(at);
     let options = AtomicOptions::new().relaxed(Scope::Device);
@@ -260,7 +270,7 @@ fn exchange_kernel<T: ct::AtomicXchg>(x: Array<T, 1>, y: ArrayMut<T, 1>, old: Ar
 }
 
 /// Each element once, so that the results are defined.
-fn exchanges<T: ct::AtomicXchg>(session: Session) -> Result<()> {
+fn exchanges<T: ct::ops::AtomicXchg>(session: Session) -> Result<()> {
     let count = 500;
     // Numbers that differ, by their bits.
     let data: Vec<T> = (0..count).map(|i| T::from_f64(i as f64 + 1.0)).collect();
@@ -273,14 +283,14 @@ fn exchanges<T: ct::AtomicXchg>(session: Session) -> Result<()> {
     session.check("at last", &y, &|[i]| Want::exactly(if i % 2 == 0 { start[i] } else { data[i] }))
 }
 
-fn neighbours_kernel<T: ct::AtomicAdd>(x: Array<T, 2>, y: ArrayMut<T, 2>) {
+fn neighbours_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 2>, y: ArrayMut<T, 2>) {
     let tile = x.load((ct::bid(0), ct::bid(1)), [16, 64]);
     let rows = ct::arange(16, 0, 1).unsqueeze(1);
     y.atomic_add((rows, ct::span(ct::bid(1) * 64, 64)), tile);
 }
 
 /// Additions to neighbours: several at once where the target can.
-fn neighbours<T: ct::AtomicAdd>(session: Session) -> Result<()> {
+fn neighbours<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     for width in [128, 121] {
         let data = random::<T>(10, 80 * width, Spread::Whole(4));
         let x = session.array(&data, [80, width])?;

@@ -31,7 +31,7 @@ pub fn register(suite: &mut Suite) {
 
 const TILE: [usize; 2] = [8, 32];
 
-fn additions_kernel<T: ct::AtomicAdd>(x: Array<T, 2>, sums: ArrayMut<T, 2>, turned: ArrayMut<T, 2>) {
+fn additions_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 2>, sums: ArrayMut<T, 2>, turned: ArrayMut<T, 2>) {
     let tile = x.load((ct::bid(0), ct::bid(1)), TILE);
     sums.atomic_store_add((0, ct::bid(1)), tile);
     let view = turned.tiled([TILE[0], TILE[1]]).order([1, 0]);
@@ -39,7 +39,7 @@ fn additions_kernel<T: ct::AtomicAdd>(x: Array<T, 2>, sums: ArrayMut<T, 2>, turn
 }
 
 /// Ten blocks add to each tile; whole numbers, so that sums are exact in whatever order.
-fn additions<T: ct::AtomicAdd>(session: Session) -> Result<()> {
+fn additions<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     for width in [128, 121, 96] {
         let data = random::<T>(21, 80 * width, Spread::Whole(4));
         let start = random::<T>(22, 7 * width, Spread::Whole(4));
@@ -64,7 +64,7 @@ fn additions<T: ct::AtomicAdd>(session: Session) -> Result<()> {
 const SUMS: [usize; 2] = [128, 64];
 const DEPTH: usize = 16;
 
-fn products_kernel<T: ct::AtomicAdd>(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<T, 2>, twice: Scalar<bool>)
+fn products_kernel<T: ct::ops::AtomicAdd>(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<T, 2>, twice: Scalar<bool>)
 where
     f32: CastTo<T>,
 {
@@ -79,7 +79,7 @@ where
 }
 
 /// Products that four blocks add to two columns of tiles, which the copy engine can do where rows are whole grains of 16 bytes.
-fn products<T: ct::AtomicAdd>(session: Session) -> Result<()>
+fn products<T: ct::ops::AtomicAdd>(session: Session) -> Result<()>
 where
     f32: CastTo<T>,
 {
@@ -102,7 +102,7 @@ where
 
 type Sums<T> = (ArrayMut<T, 2>, ArrayMut<T, 2>, ArrayMut<T, 2>);
 
-fn places_kernel<T: ct::AtomicAdd>(
+fn places_kernel<T: ct::ops::AtomicAdd>(
     x: Array<T, 2>,
     rows: Array<i32, 1>,
     by: Scalar<i32>,
@@ -116,7 +116,7 @@ fn places_kernel<T: ct::AtomicAdd>(
 }
 
 /// Tiles that overlap, at element offsets before and beyond the array, and in listed rows, some of them twice.
-fn places<T: ct::AtomicAdd>(session: Session) -> Result<()> {
+fn places<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let (rows, width) = (40, 75);
     let data = random::<T>(23, rows * width, Spread::Whole(4));
     let list = random::<i32>(24, rows, Spread::Between(-2.0, 11.0));
@@ -142,14 +142,14 @@ fn places<T: ct::AtomicAdd>(session: Session) -> Result<()> {
     Ok(())
 }
 
-fn extrema_kernel<T: ct::AtomicMinMax>(x: Array<T, 2>, high: ArrayMut<T, 2>, low: ArrayMut<T, 2>) {
+fn extrema_kernel<T: ct::ops::AtomicMinMax>(x: Array<T, 2>, high: ArrayMut<T, 2>, low: ArrayMut<T, 2>) {
     let tile = x.load((ct::bid(0), ct::bid(1)), TILE);
     high.atomic_store_max((0, ct::bid(1)), tile);
     low.tiled(TILE).atomic_store_min((0, ct::bid(1)), tile);
 }
 
 /// All patterns: NaNs change nothing, -0 is below +0.
-fn extrema<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
+fn extrema<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let width = 45;
     let (data, start) = (random::<T>(25, 48 * width, Spread::Any), random::<T>(26, 8 * width, Spread::Moderate));
     let x = session.array(&data, [48, width])?;
@@ -165,7 +165,7 @@ fn extrema<T: ct::AtomicMinMax>(session: Session) -> Result<()> {
     session.check("smallest", &low, &|[i, j]| Want::SameBits(smallest(i, j).to_bits()))
 }
 
-fn bits_kernel<T: ct::AtomicBits>(x: Array<T, 1>, all: (ArrayMut<T, 1>, ArrayMut<T, 1>, ArrayMut<T, 1>)) {
+fn bits_kernel<T: ct::ops::AtomicBits>(x: Array<T, 1>, all: (ArrayMut<T, 1>, ArrayMut<T, 1>, ArrayMut<T, 1>)) {
     let tile = x.load(ct::bid(0), [128]);
     let (and, or, xor) = (all.0.tiled([128]), all.1, all.2.tiled([128]).step([1]));
     and.atomic_store_and(0, tile);
@@ -173,7 +173,7 @@ fn bits_kernel<T: ct::AtomicBits>(x: Array<T, 1>, all: (ArrayMut<T, 1>, ArrayMut
     xor.atomic_store_xor(ct::bid(0), tile);
 }
 
-fn bits<T: ct::AtomicBits>(session: Session) -> Result<()> {
+fn bits<T: ct::ops::AtomicBits>(session: Session) -> Result<()> {
     let (data, start) = (random::<T>(27, 128 * 5, Spread::Any), random::<T>(28, 113, Spread::Any));
     let x = session.array(&data, [data.len()])?;
     let [mut and, mut or, mut xor] =

@@ -187,10 +187,10 @@ fn promoted(session: Session) -> Result<()> {
         (y, z): (ArrayMut<f16, 1>, ArrayMut<i64, 1>),
     ) {
         let i = ct::bid(0);
-        let (x, n) = ct::promote(x.load(i, [32]), n.load(i, [32]));
+        let (x, n) = ct::math::promote(x.load(i, [32]), n.load(i, [32]));
         y.store(i, x * n);
-        let (flag, b) = ct::promote(ct::bid(0).eq(1), b.load(i, [32]));
-        let (a, b) = ct::promote(a.load(i, [32]), b + flag);
+        let (flag, b) = ct::math::promote(ct::bid(0).eq(1), b.load(i, [32]));
+        let (a, b) = ct::math::promote(a.load(i, [32]), b + flag);
         z.store(i, a - b);
     }
     let count = 50;

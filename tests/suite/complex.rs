@@ -3,8 +3,8 @@
 use anyhow::Result;
 use cutlet as ct;
 use cutlet::element::Float;
+use cutlet::math::{Complex, ComplexArray, ComplexArrayMut, Interleaved};
 use cutlet::prelude::*;
-use cutlet::{Complex, ComplexArray, ComplexArrayMut, Interleaved};
 
 use crate::data::{Spread, format_of, random};
 use crate::format::{Real, Round};
@@ -277,18 +277,18 @@ fn dft(x: &[[f64; 2]], k: usize, sign: f64) -> [f64; 2] {
 }
 
 /// Rows that lie apart in memory, one more than blocks have; short ones forth and back.
-fn fft<T: ct::FftElement>(session: Session, n: usize) -> Result<()> {
-    fn kernel<T: ct::FftElement>(
+fn fft<T: ct::math::FftElement>(session: Session, n: usize) -> Result<()> {
+    fn kernel<T: ct::math::FftElement>(
         x: ComplexArray<T, 2>,
         y: ComplexArrayMut<T, 2>,
         back: ComplexArrayMut<T, 2>,
         shape: [usize; 2],
     ) {
         let at = (ct::bid(0), 0);
-        let transformed = ct::fft(x.load(at, shape), 1);
+        let transformed = ct::math::fft(x.load(at, shape), 1);
         y.store(at, transformed);
         if shape[1] <= 256 {
-            back.store(at, ct::ifft(transformed, 1));
+            back.store(at, ct::math::ifft(transformed, 1));
         }
     }
     let rows = (256 / n).max(1);
@@ -327,7 +327,7 @@ fn fft<T: ct::FftElement>(session: Session, n: usize) -> Result<()> {
 fn columns(session: Session) -> Result<()> {
     fn kernel(x: ComplexArray<f32, 3>, y: ComplexArrayMut<f32, 3>) {
         let at = (ct::bid(0), 0, 0);
-        y.store(at, ct::fft(x.load(at, [2, 32, 4]), 1));
+        y.store(at, ct::math::fft(x.load(at, [2, 32, 4]), 1));
     }
     let shape = [3, 32, 6];
     let data = random::<f32>(12, 3 * 32 * 6, Spread::Moderate);

@@ -4,7 +4,8 @@
 use anyhow::Result;
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::{AtomicOptions, GatherOptions, Philox, ScanOptions, ScatterOptions};
+use cutlet::random::Philox;
+use cutlet::{AtomicOptions, GatherOptions, ScanOptions, ScatterOptions};
 
 use crate::data::{Spread, random};
 use crate::elementwise::Named;

@@ -160,7 +160,7 @@ impl Session {
             }
             Session::InterpretTileIr(target) => {
                 let (words, memory) = words_and_memory(call.args());
-                interpret(&launch.exported_call(call, target, ct::Format::TileIr(None))?, grid, &words, &memory)
+                interpret(&launch.exported_call(call, target, ct::aot::Format::TileIr(None))?, grid, &words, &memory)
             }
             Session::Interpret(stage) => {
                 let (words, memory) = words_and_memory(call.args());
@@ -178,7 +178,7 @@ impl Session {
                 }
             }
             Session::AssembleTileIr(target) => {
-                let code = launch.exported_call(call, target, ct::Format::TileIr(None))?;
+                let code = launch.exported_call(call, target, ct::aot::Format::TileIr(None))?;
                 check_tile_ir(&code, target)?;
                 match target.arch {
                     // What runs when the launch does not keep the kernel's promises; guards are alike for all targets.
@@ -273,7 +273,7 @@ fn to_blocks(grid: &[usize]) -> Result<[u32; 3]> {
 
 /// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and the guarded one
 /// if not.
-fn interpret(code: &ct::ExportedKernel, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
+fn interpret(code: &ct::aot::ExportedKernel, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
     let extents = to_blocks(grid)?;
     let guarded;
     let code = match code.fits(extents, words) {
@@ -287,7 +287,7 @@ fn interpret(code: &ct::ExportedKernel, grid: &[usize], words: &[u64], memory: &
     interpret_module(&read(&code.bytes)?, grid, words, memory)
 }
 
-fn check_tile_ir(code: &ct::ExportedKernel, target: Target) -> Result<()> {
+fn check_tile_ir(code: &ct::aot::ExportedKernel, target: Target) -> Result<()> {
     tileiras::check(&code.bytes, target, &|assembler| match tileiras::keeps_cubins() {
         true => Ok(code.assemble(target)?),
         false => Ok(assembler.assemble(&code.entry, &code.bytes, target)?),

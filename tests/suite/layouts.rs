@@ -173,7 +173,7 @@ fn moves<T: ByteSized>(session: Session) -> Result<()> {
     })
 }
 
-fn looked_up<T: Number + ct::Sorted>(
+fn looked_up<T: Number + ct::ops::Sorted>(
     x: Array<T, 2>,
     at: Array<i32, 2>,
     y: ArrayMut<T, 2>,
@@ -189,7 +189,7 @@ fn looked_up<T: Number + ct::Sorted>(
 }
 
 /// Elements by positions, sorted rows, counts.
-fn lookups<T: Number + ct::Sorted>(session: Session) -> Result<()> {
+fn lookups<T: Number + ct::ops::Sorted>(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<T>(draw.1, ROWS * COLUMNS, Spread::Whole(99));
         let places = random::<i32>(draw.1 + 1, ROWS * COLUMNS, Spread::Between(0.0, 63.0));

@@ -21,8 +21,8 @@ pub fn register(suite: &mut Suite) {
 }
 
 /// There and back, by memory on one side: little-endian, 4-bit elements two a byte.
-fn bytes<T: ct::Packed>(session: Session) -> Result<()> {
-    fn kernel<T: ct::Packed>(x: Array<T, 1>, y: ArrayMut<u8, 1>, z: ArrayMut<T, 1>, [n, bytes]: [usize; 2]) {
+fn bytes<T: ct::packed::Packed>(session: Session) -> Result<()> {
+    fn kernel<T: ct::packed::Packed>(x: Array<T, 1>, y: ArrayMut<u8, 1>, z: ArrayMut<T, 1>, [n, bytes]: [usize; 2]) {
         let packed = x.load(0, [n]).pack_to_bytes();
         y.store(0, packed);
         z.store(0, packed.reshape([bytes]).unpack_from_bytes::<T>());

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
+use cutlet::packed::{Narrow, PackedArray, PackedArrayMut};
 use cutlet::prelude::*;
-use cutlet::{Narrow, PackedArray, PackedArrayMut};
 
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want};
@@ -11,9 +11,9 @@ use crate::harness::{Session, Suite, Want};
 /// Runs a generic test for each of these formats; where nothing runs, for those that stand before the bar.
 macro_rules! formats {
     ($session:ident $test:ident: $($some:ident)+ | $($name:ident)+) => {{
-        $($test::<ct::$some>($session)?;)+
+        $($test::<ct::packed::$some>($session)?;)+
         if !$session.only_compiles() {
-            $($test::<ct::$name>($session)?;)+
+            $($test::<ct::packed::$name>($session)?;)+
         }
         Ok(())
     }};
@@ -126,7 +126,7 @@ fn probes<F: Narrow>() -> Vec<f32> {
 fn check_codes<F: Narrow, const R: usize>(
     session: Session,
     what: &str,
-    got: &ct::PackedDeviceArray<F, R>,
+    got: &ct::packed::PackedDeviceArray<F, R>,
     want: &dyn Fn(usize) -> F,
 ) -> Result<()> {
     if session.only_compiles() {
@@ -166,17 +166,17 @@ fn store<F: Narrow>(session: Session) -> Result<()> {
 
 /// Words that lie in an array of their own, as the last columns of a larger one.
 fn words(session: Session) -> Result<()> {
-    fn kernel(x: PackedArray<ct::i4, 2>, y: ArrayMut<i32, 2>) {
+    fn kernel(x: PackedArray<ct::packed::i4, 2>, y: ArrayMut<i32, 2>) {
         let at = (0, ct::bid(0));
         y.store(at, x.load(at, [4, 64]).cast::<i32>());
     }
     let (shape, lead) = ([3, 201], 4);
-    let all = ct::PackedView::<ct::i4, 2>::words(shape)[1];
+    let all = ct::packed::PackedView::<ct::packed::i4, 2>::words(shape)[1];
     let word = |i: usize, j: usize| (i as u32 * 97 + j as u32).wrapping_mul(0x9e37_79b9);
     let data: Vec<u32> = (0..3 * (lead + all)).map(|k| word(k / (lead + all), k % (lead + all))).collect();
     let x = session.array(&data, [3, lead + all])?;
     let mut y = session.unwritten(shape)?;
-    let view = ct::PackedView::new(x.slice(1, lead..)?, shape)?;
+    let view = ct::packed::PackedView::new(x.slice(1, lead..)?, shape)?;
     session.launch(kernel, [4, 1], (view, &mut y))?;
     session.check("of words", &y, &|[i, j]| {
         let code = (word(i, lead + j / 8) >> (j % 8 * 4)) as i32;
@@ -188,15 +188,15 @@ fn words(session: Session) -> Result<()> {
 fn from<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(
         x: Array<T, 1>,
-        a: PackedArrayMut<ct::i4, 1>,
-        b: PackedArrayMut<ct::u5, 1>,
-        c: PackedArrayMut<ct::f6e3m2, 1>,
-        d: PackedArrayMut<ct::u2, 1>,
+        a: PackedArrayMut<ct::packed::i4, 1>,
+        b: PackedArrayMut<ct::packed::u5, 1>,
+        c: PackedArrayMut<ct::packed::f6e3m2, 1>,
+        d: PackedArrayMut<ct::packed::u2, 1>,
     ) {
         let x = x.load(0, [256]);
         a.store(0, x.cast_narrow());
         b.store(0, x.cast_narrow());
-        let float = x.cast_narrow::<ct::f6e3m2>();
+        let float = x.cast_narrow::<ct::packed::f6e3m2>();
         c.store(0, float);
         d.store(0, float.cast_narrow());
     }
@@ -211,7 +211,7 @@ fn from<T: Element>(session: Session) -> Result<()> {
     check_codes(session, T::NAME, &a, &|i| Narrow::from_value(value(i)))?;
     check_codes(session, T::NAME, &b, &|i| Narrow::from_value(value(i)))?;
     check_codes(session, T::NAME, &c, &|i| Narrow::from_value(value(i)))?;
-    check_codes(session, T::NAME, &d, &|i| Narrow::from_value(ct::f6e3m2::from_value(value(i)).to_value()))
+    check_codes(session, T::NAME, &d, &|i| Narrow::from_value(ct::packed::f6e3m2::from_value(value(i)).to_value()))
 }
 
 /// Tiles that are narrower than a word of each element, and their stores beside each other.
@@ -246,14 +246,14 @@ fn extents<F: Narrow>(session: Session) -> Result<()> {
 
 /// Three axes; rows by a list of numbers.
 fn rows(session: Session) -> Result<()> {
-    fn kernel(x: PackedArray<ct::u3, 3>, ids: Array<i32, 1>, y: ArrayMut<f32, 3>, z: ArrayMut<i32, 3>) {
+    fn kernel(x: PackedArray<ct::packed::u3, 3>, ids: Array<i32, 1>, y: ArrayMut<f32, 3>, z: ArrayMut<i32, 3>) {
         let part = ct::bid(0);
         y.store((part, 0, 0), x.load_as((part, 0, 0), [1, 4, 128]));
         let ids = ids.load(0, [4]);
         z.store((part, 0, 0), x.load_as((part, ct::at(ids), 1), [1, 4, 32]));
     }
     let shape = [2, 5, 100];
-    let data = codes::<ct::u3>(1000);
+    let data = codes::<ct::packed::u3>(1000);
     let x = session.device().packed(&data, shape)?;
     let ids = [4, 0, 7, 2];
     let (mut y, mut z) = (session.unwritten([2, 4, 100])?, session.unwritten([2, 4, 32])?);
@@ -267,7 +267,7 @@ fn rows(session: Session) -> Result<()> {
 
 /// Weights of 4 bits with a scale for 32 of them, multiplied.
 fn product(session: Session) -> Result<()> {
-    fn kernel(x: Array<f16, 2>, w: PackedArray<ct::i4, 2>, scales: Array<f16, 2>, y: ArrayMut<f32, 2>) {
+    fn kernel(x: Array<f16, 2>, w: PackedArray<ct::packed::i4, 2>, scales: Array<f16, 2>, y: ArrayMut<f32, 2>) {
         let j = ct::bid(0);
         let sum = ct::fold(..x.num_tiles(1, [32, 32]), ct::zeros::<f32, 2>([32, 64]), |sum, k| {
             let w = w.load((j, k), [64, 32]).cast::<f16>() * scales.load((j, k), [64, 1]);
@@ -277,7 +277,7 @@ fn product(session: Session) -> Result<()> {
     }
     let (m, n, k) = (30, 70, 96);
     let x = random::<f16>(6, m * k, Spread::Whole(3));
-    let weights: Vec<ct::i4> = codes(n * k);
+    let weights: Vec<ct::packed::i4> = codes(n * k);
     let scales = random::<f16>(7, n * k / 32, Spread::Whole(2));
     let (xs, w) = (session.array(&x, [m, k])?, session.device().packed(&weights, [n, k])?);
     let mut y = session.unwritten([m, n])?;

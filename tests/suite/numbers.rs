@@ -230,10 +230,10 @@ fn gelu<T: Float>(session: Session) -> Result<()> {
     check_unary(session, "gelu_tanh", |a| a.gelu_tanh(), &a, |x| within(x, close(x.to_f64())))
 }
 
-fn divisor<T: ct::Divides>(session: Session) -> Result<()> {
-    fn kernel<T: ct::Divides>(x: Array<T, 1>, q: ArrayMut<T, 1>, r: ArrayMut<T, 1>, y: Array<T, 1>) {
+fn divisor<T: ct::math::Divides>(session: Session) -> Result<()> {
+    fn kernel<T: ct::math::Divides>(x: Array<T, 1>, q: ArrayMut<T, 1>, r: ArrayMut<T, 1>, y: Array<T, 1>) {
         let i = ct::bid(0);
-        let divisor = ct::Divisor::new(y.load_scalar(ct::bid(1)));
+        let divisor = ct::math::Divisor::new(y.load_scalar(ct::bid(1)));
         let x = x.load(i, [256]);
         let at = ct::bid(1) * ct::num_blocks(0) + i;
         q.store(at, x / divisor);

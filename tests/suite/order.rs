@@ -27,7 +27,7 @@ pub fn register(suite: &mut Suite) {
 }
 
 /// Waits until the element has this value or a higher one.
-fn wait_for(flag: ct::EntryMut<i32, 1>, value: Scalar<i32>) {
+fn wait_for(flag: ct::ops::EntryMut<i32, 1>, value: Scalar<i32>) {
     let acquire = GatherOptions::new().acquire(Scope::Device);
     ct::while_loop((), |()| flag.load_with(acquire).lt(value), |()| ());
 }

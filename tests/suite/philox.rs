@@ -39,7 +39,7 @@ pub fn instructions() -> Trial {
         macro_rules! counted {
             ($($name:ident $mode:ident $most:literal)+) => {$({
                 let kernel = |y: ArrayMut<f32, 1>, seed: Scalar<u64>| {
-                    ct::with_mode($mode, || y.store(ct::bid(0), ct::Philox::new(seed, 0).$name::<f32, 1>(ct::bid(0), [2048])));
+                    ct::with_mode($mode, || y.store(ct::bid(0), ct::random::Philox::new(seed, 0).$name::<f32, 1>(ct::bid(0), [2048])));
                 };
                 let args = (ct::ArraySpec::<f32, 1>::new([1 << 27]).mutable(), 42u64);
                 let Some(count) = count(ct::inspect(kernel, args).target(ct::Target::SM_90A).ptx())? else {
@@ -76,7 +76,7 @@ fn word(seed: u64, offset: u64, row: u64, column: u64) -> u32 {
 /// Of the authors' file of known answers (Random123, `kat_vectors`).
 fn known_answers(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<u32, 2>, key: (Scalar<u64>, Scalar<u64>), row: Scalar<i64>, column: Scalar<i64>, at: i32) {
-        y.store((at, 0), ct::Philox::new(key.0, key.1).bits((row, column), [1, 4]));
+        y.store((at, 0), ct::random::Philox::new(key.0, key.1).bits((row, column), [1, 4]));
     }
     let answers = [
         ([0; 4], 0, [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]),
@@ -106,7 +106,7 @@ fn tiles(session: Session) -> Result<()> {
         Rows,
     }
     fn kernel(y: ArrayMut<u32, 2>, seed: Scalar<u64>, (shape, how): ([usize; 2], How)) {
-        let random = ct::Philox::new(seed, 7);
+        let random = ct::random::Philox::new(seed, 7);
         let (i, j) = (ct::bid(0), ct::bid(1));
         let words = match how {
             How::Tiles => random.bits((i, j), shape),
@@ -139,11 +139,11 @@ fn tiles(session: Session) -> Result<()> {
 /// One axis, and three, of which the first counts as offset; beyond 2^32 as well.
 fn planes(session: Session) -> Result<()> {
     fn line(y: ArrayMut<u32, 1>, offset: Scalar<u64>) {
-        y.store(ct::bid(0), ct::Philox::new(1, offset).bits(ct::bid(0), [64]));
+        y.store(ct::bid(0), ct::random::Philox::new(1, offset).bits(ct::bid(0), [64]));
     }
     fn planes(y: ArrayMut<u32, 3>, offset: Scalar<u64>) {
         let at = [ct::bid(0), ct::bid(1), ct::bid(2)];
-        y.store(at, ct::Philox::new(1, offset).bits(at, [2, 4, 16]));
+        y.store(at, ct::random::Philox::new(1, offset).bits(at, [2, 4, 16]));
     }
     let offset = (1u64 << 32) - 3;
     let mut y = session.unwritten::<u32, 1>([150])?;
@@ -161,7 +161,7 @@ const COUNT: usize = SHAPE[0] * SHAPE[1];
 fn integers(session: Session) -> Result<()> {
     fn kernel(dice: ArrayMut<i32, 2>, coins: ArrayMut<bool, 2>, end: Scalar<i32>, p: Scalar<f32>) {
         let at = [ct::bid(0), ct::bid(1)];
-        let random = ct::Philox::new(3, 4);
+        let random = ct::random::Philox::new(3, 4);
         dice.store(at, random.range(at, [8, 64], ct::scalar(-2)..end));
         coins.store(at, random.bernoulli(at, [8, 64], p));
     }
@@ -228,10 +228,10 @@ fn minus_log<T: Element>(at: [usize; 2]) -> f64 {
     if T::DTYPE == DType::F64 || log > 1e-3 { log } else { log + 2f64.powi(-26) }
 }
 
-fn floats<T: ct::RandomFloat>(session: Session) -> Result<()> {
-    fn kernel<T: ct::RandomFloat>(u: ArrayMut<T, 2>, n: ArrayMut<T, 2>, e: ArrayMut<T, 2>) {
+fn floats<T: ct::random::RandomFloat>(session: Session) -> Result<()> {
+    fn kernel<T: ct::random::RandomFloat>(u: ArrayMut<T, 2>, n: ArrayMut<T, 2>, e: ArrayMut<T, 2>) {
         let at = [ct::bid(0), ct::bid(1)];
-        let random = ct::Philox::new(5, 6);
+        let random = ct::random::Philox::new(5, 6);
         u.store(at, random.uniform(at, [8, 32]));
         n.store(at, random.normal(at, [8, 32]));
         e.store(at, random.exponential(at, [8, 32]));
@@ -285,24 +285,24 @@ fn arrays(session: Session) -> Result<()> {
     let device = session.device();
     let shape = [33, 47];
     let number = |at| word(9, 0, 0, ravel(at, shape) as u64);
-    let floats = device.random::<f32, 2>(shape, ct::Random::Uniform, 9)?;
+    let floats = device.random::<f32, 2>(shape, ct::random::Random::Uniform, 9)?;
     session.check("uniform", &floats, &|at| Want::nearest(f64::from(number(at) >> 8) * 2f64.powi(-24)))?;
-    let integers = device.random::<u8, 2>(shape, ct::Random::Range(10, 200), 9)?;
+    let integers = device.random::<u8, 2>(shape, ct::random::Random::Range(10, 200), 9)?;
     session.check("range", &integers, &|at| Want::exactly(((u64::from(number(at)) * 190) >> 32) as u8 + 10))?;
-    let coins = device.random::<bool, 2>(shape, ct::Random::Bernoulli(1.0), 9)?;
+    let coins = device.random::<bool, 2>(shape, ct::random::Random::Bernoulli(1.0), 9)?;
     session.check("bernoulli", &coins, &|_| Want::exactly(true))?;
-    device.random::<f16, 1>([0], ct::Random::Normal, 9)?;
-    for refused in [ct::Random::Range(0, 2), ct::Random::Bernoulli(0.5)] {
+    device.random::<f16, 1>([0], ct::random::Random::Normal, 9)?;
+    for refused in [ct::random::Random::Range(0, 2), ct::random::Random::Bernoulli(0.5)] {
         ensure!(device.random::<f64, 1>([4], refused, 9).is_err(), "{refused:?}");
     }
-    ensure!(device.random::<i32, 1>([4], ct::Random::Range(3, 3), 9).is_err(), "an empty range");
+    ensure!(device.random::<i32, 1>([4], ct::random::Random::Range(3, 3), 9).is_err(), "an empty range");
     Ok(())
 }
 
 /// Floats, too, are the same everywhere.
 fn to_the_bit(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<f32, 2>) {
-        let random = ct::Philox::new(11, 12);
+        let random = ct::random::Philox::new(11, 12);
         y.store((0, 0), random.normal((0, 0), [1, 8]));
         y.store((1, 0), random.exponential((0, 0), [1, 8]));
     }
@@ -320,7 +320,7 @@ fn to_the_bit(session: Session) -> Result<()> {
 fn fast(session: Session) -> Result<()> {
     fn kernel(exact: ArrayMut<f32, 3>, near: ArrayMut<f32, 3>) {
         let at = [ct::bid(0), ct::bid(1)];
-        let random = ct::Philox::new(13, 14);
+        let random = ct::random::Philox::new(13, 14);
         let numbers = || (random.normal(at, [8, 64]), random.exponential(at, [8, 64]));
         for (array, (normal, exponential)) in
             [(exact, numbers()), (near, ct::with_mode(ct::FloatMode::new().approx(), numbers))]

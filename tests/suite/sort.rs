@@ -45,8 +45,8 @@ fn data<T: Element>(seed: u64, count: usize) -> Vec<T> {
 }
 
 /// Rows and columns of tiles.
-fn sort<T: ct::Sorted>(session: Session) -> Result<()> {
-    fn kernel<T: ct::Sorted>(x: Array<T, 2>, rows: ArrayMut<T, 2>, back: ArrayMut<T, 2>, columns: ArrayMut<T, 2>) {
+fn sort<T: ct::ops::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::ops::Sorted>(x: Array<T, 2>, rows: ArrayMut<T, 2>, back: ArrayMut<T, 2>, columns: ArrayMut<T, 2>) {
         let at = [ct::bid(0), ct::bid(1)];
         let x = x.load(at, [8, 32]);
         rows.store(at, x.sort(1));
@@ -78,8 +78,8 @@ fn sort<T: ct::Sorted>(session: Session) -> Result<()> {
 
 /// Rows of which a thread holds as many elements as it can, other ones from step to step. The assembler of Tile IR takes
 /// minutes for long ones.
-fn long<T: ct::Sorted>(session: Session) -> Result<()> {
-    fn kernel<T: ct::Sorted>(x: Array<T, 2>, y: ArrayMut<T, 2>, n: usize) {
+fn long<T: ct::ops::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::ops::Sorted>(x: Array<T, 2>, y: ArrayMut<T, 2>, n: usize) {
         y.store((ct::bid(0), 0), x.load((ct::bid(0), 0), [1, n]).sort(1));
     }
     let n = if session.through_tile_ir() { 256 } else { 4096 };
@@ -93,8 +93,8 @@ fn long<T: ct::Sorted>(session: Session) -> Result<()> {
 }
 
 /// Stable in both directions, of a line that many warps share.
-fn positions<T: ct::Sorted>(session: Session) -> Result<()> {
-    fn kernel<T: ct::Sorted>(x: Array<T, 1>, up: ArrayMut<i32, 1>, down: ArrayMut<i32, 1>) {
+fn positions<T: ct::ops::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::ops::Sorted>(x: Array<T, 1>, up: ArrayMut<i32, 1>, down: ArrayMut<i32, 1>) {
         let i = ct::bid(0);
         let x = x.load(i, [256]);
         up.store(i, x.argsort(0));
@@ -118,8 +118,8 @@ fn positions<T: ct::Sorted>(session: Session) -> Result<()> {
 }
 
 /// Rows with values of several widths, one of them a mask; columns with one.
-fn by_key<T: ct::Sorted>(session: Session) -> Result<()> {
-    fn kernel<T: ct::Sorted>(
+fn by_key<T: ct::ops::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::ops::Sorted>(
         keys: Array<T, 2>,
         (wide, half, mask): (Array<f64, 2>, Array<f16, 2>, Array<bool, 2>),
         rows: (ArrayMut<T, 2>, ArrayMut<f64, 2>, ArrayMut<f16, 2>, ArrayMut<bool, 2>),
@@ -164,8 +164,8 @@ fn by_key<T: ct::Sorted>(session: Session) -> Result<()> {
     })
 }
 
-fn top<T: ct::Sorted>(session: Session) -> Result<()> {
-    fn kernel<T: ct::Sorted>(x: Array<T, 2>, y: ArrayMut<T, 2>, at: ArrayMut<i32, 2>) {
+fn top<T: ct::ops::Sorted>(session: Session) -> Result<()> {
+    fn kernel<T: ct::ops::Sorted>(x: Array<T, 2>, y: ArrayMut<T, 2>, at: ArrayMut<i32, 2>) {
         let (largest, positions) = x.load((ct::bid(0), 0), [8, 32]).top_k(1, 4);
         y.store((ct::bid(0), 0), largest);
         at.store((ct::bid(0), 0), positions);

@@ -82,7 +82,7 @@ fn wanted_pieces(i: usize) -> Vec<i32> {
 }
 
 /// Parts of arrays.
-fn parts<I: ct::Count>(x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<I>) {
+fn parts<I: ct::ops::Count>(x: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<I>) {
     let sum = |x: Array<i32, 1>| x.load(0, [EXTENT]).sum(0);
     y.store_scalar(0, sum(x.slice(0, i..)));
     y.store_scalar(1, sum(x.slice(0, ..i)));
@@ -217,7 +217,7 @@ fn tables(session: Session) -> Result<()> {
 /// Positions of random numbers are modulo their period of 2^34, and so without an end.
 fn random(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<u32, 1>, i: Scalar<u64>) {
-        let numbers = ct::Philox::new(1, 2);
+        let numbers = ct::random::Philox::new(1, 2);
         let low = i & ((1 << 34) - 1);
         y.store(0, numbers.bits(ct::at(i), [8]) ^ numbers.bits(ct::at(low), [8]));
         y.store(1, numbers.bits(i, [8]) ^ numbers.bits(low, [8]));

@@ -412,7 +412,7 @@ fn refused(_: Session, device: ct::Device) -> Result<()> {
 /// Numbers in a row, and the unit matrix.
 fn made<T>(session: Session, device: ct::Device) -> Result<()>
 where
-    T: Number + cutlet::IntoKernelArg<Scalar<T>>,
+    T: Number + cutlet::kernel::IntoKernelArg<Scalar<T>>,
     f64: cutlet::element::CastTo<T>,
     i64: cutlet::element::CastTo<T>,
 {

@@ -5,8 +5,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use cutlet as ct;
+use cutlet::aot::{ExportedKernel, Format};
 use cutlet::kernel::{IntoKernelArg, Kernel};
-use cutlet::{Backend, Device, ExportedKernel, Format, Hints, Target};
+use cutlet::{Backend, Device, Hints, Target};
 
 use super::fill::Fill;
 use super::tuning::Tune;
@@ -20,7 +21,7 @@ pub enum Step<'a> {
     /// Only compile, and report on each kernel.
     Compile(&'a mut Vec<String>),
     /// Only name the kernels, to be compiled ahead.
-    CompileSummary(&'a mut Option<ct::Kernels>),
+    CompileSummary(&'a mut Option<ct::aot::Kernels>),
     /// Only ask for plans, and what the cost model says of them for a target's GPU.
     Plans {
         /// The target.

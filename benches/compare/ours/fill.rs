@@ -4,8 +4,8 @@
 use std::any::Any;
 
 use cutlet as ct;
-use cutlet::Narrow;
 use cutlet::element::{CastTo, Element};
+use cutlet::packed::Narrow;
 use cutlet::prelude::*;
 
 /// Arrays that can be filled.
@@ -23,17 +23,17 @@ where
     f32: CastTo<T>,
 {
     let i = ct::bid(0);
-    y.store(i, ct::Philox::new(seed, 0).normal::<f32, 1>(i, [TILE]).cast::<T>());
+    y.store(i, ct::random::Philox::new(seed, 0).normal::<f32, 1>(i, [TILE]).cast::<T>());
 }
 
 fn places(y: ArrayMut<i32, 1>, seed: Scalar<u64>, count: Scalar<i32>) {
     let i = ct::bid(0);
-    y.store(i, ct::Philox::new(seed, 0).range(i, [TILE], ct::scalar(0)..count));
+    y.store(i, ct::random::Philox::new(seed, 0).range(i, [TILE], ct::scalar(0)..count));
 }
 
 fn bytes(y: ArrayMut<u8, 1>, seed: Scalar<u64>) {
     let i = ct::bid(0);
-    y.store(i, ct::Philox::new(seed, 0).bits(i, [TILE]).cast::<u8>());
+    y.store(i, ct::random::Philox::new(seed, 0).bits(i, [TILE]).cast::<u8>());
 }
 
 /// True where the array has elements of this type.
@@ -71,9 +71,10 @@ impl<T: Element, const R: usize> Fill for ct::DeviceArray<T, R> {
     }
 }
 
-impl<const R: usize> Fill for ct::PackedDeviceArray<ct::u4, R> {
+impl<const R: usize> Fill for ct::packed::PackedDeviceArray<ct::packed::u4, R> {
     fn fill(&mut self, _: &mut u64) -> ct::Result<()> {
-        let codes: Vec<ct::u4> = (0..self.len()).map(|i| ct::u4::from_code((i * 7 % 16) as u8)).collect();
+        let codes: Vec<ct::packed::u4> =
+            (0..self.len()).map(|i| ct::packed::u4::from_code((i * 7 % 16) as u8)).collect();
         self.copy_from(&codes)
     }
 }

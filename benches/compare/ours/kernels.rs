@@ -1,8 +1,8 @@
 //! Compared kernels that are no example of their own.
 
 use cutlet as ct;
-use cutlet::PackedArray;
 use cutlet::element::CastTo;
+use cutlet::packed::PackedArray;
 use cutlet::prelude::*;
 
 use super::examples::quantized_matmul::{Extents, unpacked};
@@ -40,13 +40,13 @@ pub fn zero(counts: ArrayMut<i32, 1>, tile: usize) {
 pub fn normals(y: ArrayMut<f32, 1>, seed: Scalar<u64>, tile: usize) {
     let i = ct::bid(0);
     let fast = ct::FloatMode::new().approx();
-    y.store(i, ct::with_mode(fast, || ct::Philox::new(seed, 0).normal::<f32, 1>(i, [tile])));
+    y.store(i, ct::with_mode(fast, || ct::random::Philox::new(seed, 0).normal::<f32, 1>(i, [tile])));
 }
 
 /// Random numbers from 0 to below 1.
 pub fn uniforms(y: ArrayMut<f32, 1>, seed: Scalar<u64>, tile: usize) {
     let i = ct::bid(0);
-    y.store(i, ct::Philox::new(seed, 0).uniform::<f32, 1>(i, [tile]));
+    y.store(i, ct::random::Philox::new(seed, 0).uniform::<f32, 1>(i, [tile]));
 }
 
 /// What a block adds up: tiles at a distance of the number of blocks.
@@ -97,7 +97,7 @@ pub fn top_k(
 /// `quantized_matmul` for few rows: a block has a part of the sums of its tile. Parts lie in the first of three axes.
 pub fn quantized_parts(
     x: Array<f16, 2>,
-    weights: PackedArray<ct::u4, 2>,
+    weights: PackedArray<ct::packed::u4, 2>,
     scales: Array<f16, 2>,
     parts: ArrayMut<f32, 3>,
     extents: Extents,

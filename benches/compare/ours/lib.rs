@@ -31,7 +31,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use configuration::{Place, Row, Step};
-use cutlet::{Backend, Device, Format, Target};
+use cutlet::aot::Format;
+use cutlet::{Backend, Device, Target};
 
 thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();

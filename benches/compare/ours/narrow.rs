@@ -13,8 +13,12 @@ const GROUP: usize = 128;
 const PARTS: usize = 16;
 
 /// x, weights, scales, y; parts of sums of few rows.
-type Set =
-    (ct::DeviceArray<f16, 2>, ct::PackedDeviceArray<ct::u4, 2>, [ct::DeviceArray<f16, 2>; 2], ct::DeviceArray<f32, 3>);
+type Set = (
+    ct::DeviceArray<f16, 2>,
+    ct::packed::PackedDeviceArray<ct::packed::u4, 2>,
+    [ct::DeviceArray<f16, 2>; 2],
+    ct::DeviceArray<f32, 3>,
+);
 
 pub fn quantized_matmul(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<dyn Row>> {
     use examples::quantized_matmul::quantized_matmul;
@@ -41,7 +45,7 @@ pub fn quantized_matmul(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<d
             hints.num_warps = num_warps;
             row = row.with(label.clone(), hints, move |(x, weights, [scales, y], _): &mut Set, call| {
                 let arguments = (&*x, &*weights, &*scales, y, Constant((tile, GROUP)));
-                call.run(grid, quantized_matmul::<ct::u4>, arguments)
+                call.run(grid, quantized_matmul::<ct::packed::u4>, arguments)
             });
             for count in [4, 8, PARTS].into_iter().filter(|_| is_small) {
                 let label = format!("{label} in {count} parts");

@@ -85,7 +85,8 @@ pub fn fft(place: Place, m: usize, n: usize) -> ct::Result<Box<dyn Row>> {
             let mut hints = NO_HINTS;
             hints.num_warps = num_warps;
             row = row.with(label, hints, move |[x, y]: &mut Set, call| {
-                let arguments = (ct::Interleaved(&*x), ct::Interleaved(&mut *y), Constant([rows, n]), Constant(false));
+                let arguments =
+                    (ct::math::Interleaved(&*x), ct::math::Interleaved(&mut *y), Constant([rows, n]), Constant(false));
                 call.run(m.div_ceil(rows), examples::fft::fft, arguments)
             });
         }

@@ -45,11 +45,21 @@ pub struct Tuning {
 pub trait Tune {
     /// Tries all configurations of the row of this name. `plain` is the default: a label, or what stands in it before a
     /// comma; where there is no such one, the first.
-    fn tune(self: Box<Self>, name: &str, plain: &str, how: &Tuning) -> ct::Result<(Choice, ct::TuningResult<Choice>)>;
+    fn tune(
+        self: Box<Self>,
+        name: &str,
+        plain: &str,
+        how: &Tuning,
+    ) -> ct::Result<(Choice, ct::tune::TuningResult<Choice>)>;
 }
 
 impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
-    fn tune(self: Box<Self>, name: &str, plain: &str, how: &Tuning) -> ct::Result<(Choice, ct::TuningResult<Choice>)> {
+    fn tune(
+        self: Box<Self>,
+        name: &str,
+        plain: &str,
+        how: &Tuning,
+    ) -> ct::Result<(Choice, ct::tune::TuningResult<Choice>)> {
         let Configurations { sets, list, .. } = *self;
         let set = sets.into_iter().next().expect("a row has a set of arrays");
         let mut arrays = set.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +85,7 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
                 let mut call = Call::new(backend, *hints, Step::CompileSummary(&mut held));
                 // What fails here fails again when it is run.
                 let _ = body(arrays, &mut call);
-                held.unwrap_or_else(|| ct::Kernels::on(ct::Device::cpu()))
+                held.unwrap_or_else(|| ct::aot::Kernels::on(ct::Device::cpu()))
             });
         if let Some(path) = &how.record {
             tuner = tuner.record(path);

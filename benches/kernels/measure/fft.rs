@@ -5,8 +5,8 @@
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
+use cutlet::math::{Interleaved, c64};
 use cutlet::prelude::*;
-use cutlet::{Interleaved, c64};
 use rayon::prelude::*;
 
 use super::examples::fft::fft;

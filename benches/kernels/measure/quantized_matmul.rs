@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail, ensure};
 use cutlet as ct;
+use cutlet::packed::{Narrow, NarrowFormat, PackedSpec};
 use cutlet::prelude::*;
-use cutlet::{Narrow, NarrowFormat, PackedSpec};
 use rayon::prelude::*;
 
 use super::examples::quantized_matmul::{center, quantized_matmul};
@@ -104,7 +104,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     macro_rules! by_name {
         ($($name:ident)+) => {
             match cli.element.as_str() {
-                $(stringify!($name) => run_as::<ct::$name>(cli),)+
+                $(stringify!($name) => run_as::<ct::packed::$name>(cli),)+
                 "i8" => run_as::<i8>(cli),
                 other => bail!("there are no weights of type {other} here"),
             }

@@ -246,7 +246,9 @@ mod tests {
             let [q, k] = [q, k].map(ct::ArraySpec::<T, 4>::new);
             for target in [ct::Target::SM_80, ct::Target::SM_90A] {
                 let form = plan.form::<T>(Some(target));
-                ct::inspect(kernel::<T>, (q, k, k, q.mutable(), 0.1f32, ct::Constant(form))).target(target).ptx()
+                ct::inspect(kernel::<T>, (q, k, k, q.mutable(), 0.1f32, ct::Constant(form)))
+                    .target(target)
+                    .ptx()
                     .map_err(candle_core::Error::wrap)?;
             }
         }

@@ -1,4 +1,5 @@
-//! Compilation remarks: data paths of tiles, instructions of matrix products, and register use of a kernel.
+//! Compilation remarks: data paths of tiles, instructions of matrix products, and register use of a
+//! kernel.
 //!
 //! Lowering adds them op by op. No pass reads them.
 
@@ -89,7 +90,8 @@ pub struct CodeRemarks {
     pub data_partitions: Option<u32>,
     /// Reason against the data partitions that the requested number of warps implies.
     pub data_partition_rejected: Option<String>,
-    /// Loop hints that are not met, and loops with matrix products and without a producer: place and reason.
+    /// Loop hints that are not met, and loops with matrix products and without a producer: place
+    /// and reason.
     pub unmet_loop_hints: Vec<(Option<Location>, String)>,
     /// Considered plans, one line each: cost, and difference from the selected plan.
     pub plans_considered: Vec<String>,
@@ -178,8 +180,8 @@ impl CodeRemarks {
         ))
     }
 
-    /// Adds the instructions of a matrix product: those of `lines` that multiply matrices. `shapes`: extents of the operands and
-    /// the result.
+    /// Adds the instructions of a matrix product: those of `lines` that multiply matrices.
+    /// `shapes`: extents of the operands and the result.
     pub(super) fn product(&mut self, module: &Module, id: OpId, shapes: [Vec<i64>; 3], lines: &[Line]) {
         if self.products.iter().any(|(known, _)| *known == id) {
             return;

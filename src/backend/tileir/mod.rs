@@ -1,6 +1,6 @@
 //! The Tile IR back end: NVIDIA's bytecode, for the driver or for `tileiras`.
 //!
-//! * [`write()`] and [`read`]: bytecode 13.1 to 13.5 from and to a [`crate::ir::Module`];
+//! * [`write()`] and `read`: bytecode 13.1 to 13.5 from and to a [`crate::ir::Module`];
 //! * [`Version`]: which version a module needs;
 //! * [`legalize()`] and [`order_memory`]: from our semantics to Tile IR's, on a copy of the module;
 //! * [`compile()`]: all of it for a kernel; [`Assembler`]: `tileiras`, which makes machine code of it.

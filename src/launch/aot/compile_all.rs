@@ -24,7 +24,7 @@ use crate::runtime::{Device, limited};
 /// }
 ///
 /// let x = ct::ArraySpec::<f32, 1>::new([1024]).mutable();
-/// let kernels = ct::Kernels::on(ct::Device::cpu())
+/// let kernels = ct::aot::Kernels::on(ct::Device::cpu())
 ///     .add(fill, (x, ct::Constant(64)))
 ///     .add(fill, (x, ct::Constant(128)))
 ///     .add(fill, (x, ct::Constant(64)));
@@ -64,7 +64,7 @@ impl Kernels {
     ///
     /// ```
     /// # use cutlet as ct;
-    /// assert!(ct::Kernels::on(ct::Device::cpu()).is_empty());
+    /// assert!(ct::aot::Kernels::on(ct::Device::cpu()).is_empty());
     /// ```
     #[must_use]
     pub fn on(device: Device) -> Kernels {
@@ -107,7 +107,7 @@ impl Kernels {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let x = ct::Device::cpu().zeros::<f32, 1>([100])?;
-    /// let kernels = ct::Kernels::on(ct::Device::cpu()).add(|x: Array<f32, 1>| ct::println!("{}", x.extent(0)), (&x,));
+    /// let kernels = ct::aot::Kernels::on(ct::Device::cpu()).add(|x: Array<f32, 1>| ct::println!("{}", x.extent(0)), (&x,));
     /// assert_eq!(kernels.len(), 1);
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -129,7 +129,7 @@ impl Kernels {
     /// let x = ct::ArraySpec::<f32, 1>::new([1024]).mutable();
     /// let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(8));
     /// let kernels =
-    ///     ct::Kernels::on(ct::Device::cpu()).add_with(&launch, |x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x,));
+    ///     ct::aot::Kernels::on(ct::Device::cpu()).add_with(&launch, |x: ArrayMut<f32, 1>| x.store(0, ct::zeros([64])), (x,));
     /// assert_eq!(kernels.len(), 1);
     /// ```
     #[must_use]
@@ -175,7 +175,7 @@ impl Kernels {
     /// use cutlet as ct;
     ///
     /// let fill = |x: ct::ArrayMut<i32, 1>| x.store(ct::bid(0), ct::ones([256]));
-    /// let kernels = ct::Kernels::on(ct::Device::cpu());
+    /// let kernels = ct::aot::Kernels::on(ct::Device::cpu());
     /// assert!(kernels.is_empty());
     /// let kernels = kernels.add(fill, (ct::ArraySpec::new([1 << 20]).mutable(),));
     /// assert_eq!(kernels.len(), 1);
@@ -192,7 +192,7 @@ impl Kernels {
     /// use cutlet as ct;
     ///
     /// let fill = |x: ct::ArrayMut<i32, 1>| x.store(ct::bid(0), ct::ones([512]));
-    /// let kernels = ct::Kernels::on(ct::Device::cpu());
+    /// let kernels = ct::aot::Kernels::on(ct::Device::cpu());
     /// assert!(kernels.is_empty());
     /// let kernels = kernels.add(fill, (ct::ArraySpec::new([1 << 20]).mutable(),));
     /// assert_eq!(kernels.len(), 1);
@@ -278,7 +278,7 @@ impl CompileSummary {
     /// use cutlet as ct;
     ///
     /// let fill = |x: ct::ArrayMut<i32, 1>| x.store(ct::bid(0), ct::ones([128]));
-    /// let kernels = ct::Kernels::on(ct::Device::cpu());
+    /// let kernels = ct::aot::Kernels::on(ct::Device::cpu());
     /// let kernels = kernels.add(fill, (ct::ArraySpec::new([1 << 20]).mutable(),));
     /// ct::compile_all(kernels, |_| ()).ok()?;
     /// # Ok::<(), cutlet::Error>(())
@@ -300,7 +300,7 @@ impl CompileSummary {
 ///
 /// let device = ct::Device::cpu();
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let kernels = [64, 128, 256].iter().fold(ct::Kernels::on(device), |kernels, &tile| {
+/// let kernels = [64, 128, 256].iter().fold(ct::aot::Kernels::on(device), |kernels, &tile| {
 ///     kernels.add(scale, (x, x.mutable(), ct::Constant(tile)))
 /// });
 /// let ahead = ct::compile_all(kernels, |step| println!("{} of {}: {} in {:?}", step.done, step.total, step.kernel, step.time));

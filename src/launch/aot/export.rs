@@ -28,7 +28,7 @@ use crate::target::Target;
 /// # use cutlet::prelude::*;
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
 /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
-/// let exported = ct::export(fill, (x.mutable(),), ct::Target::SM_90A, ct::Format::Ptx)?;
+/// let exported = ct::export(fill, (x.mutable(),), ct::Target::SM_90A, ct::aot::Format::Ptx)?;
 /// assert!(String::from_utf8_lossy(&exported.bytes).contains(".entry"));
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -124,7 +124,7 @@ impl ExportedKernel {
     /// let fill = |x: ct::ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([128]));
     /// let x = ct::ArraySpec::<f32, 1>::new([1024]).mutable();
     /// let target = ct::Target::SM_90A;
-    /// let file = ct::export(fill, (x,), target, ct::Format::TileIr(None))?;
+    /// let file = ct::export(fill, (x,), target, ct::aot::Format::TileIr(None))?;
     /// match file.assemble("sm_90".parse().unwrap()) {
     ///     Ok(cubin) => assert_eq!(&cubin[1..4], b"ELF"),
     ///     Err(error) => println!("{error}"), // no `tileiras` here
@@ -151,7 +151,7 @@ impl ExportedKernel {
     /// }
     ///
     /// let x = ct::ArraySpec::<f32, 1>::new([1000]);
-    /// let file = ct::export(copy, (x, x.mutable()), "sm_100".parse().unwrap(), ct::Format::TileIr(None))?;
+    /// let file = ct::export(copy, (x, x.mutable()), "sm_100".parse().unwrap(), ct::aot::Format::TileIr(None))?;
     /// let params = [0, 1000, 1, 0, 1000, 1];
     /// assert!(file.fits(8, &params) && !file.fits(9, &params));
     /// assert!(file.guarded()?.fits(9, &params));
@@ -180,7 +180,7 @@ impl ExportedKernel {
     ///
     /// let fill = |x: ct::ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([128]));
     /// let x = ct::ArraySpec::<f32, 1>::new([1000]).mutable();
-    /// let file = ct::export(fill, (x,), ct::Target::SM_90A, ct::Format::TileIr(None))?;
+    /// let file = ct::export(fill, (x,), ct::Target::SM_90A, ct::aot::Format::TileIr(None))?;
     /// assert!(!file.fits(9, &[0, 1000, 1]) && file.guarded()?.fits(9, &[0, 1000, 1]));
     /// # Ok::<(), cutlet::Error>(())
     /// ```
@@ -200,7 +200,7 @@ impl ExportedKernel {
 /// }
 ///
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let file = ct::export(copy, (x, x.mutable()), "sm_100".parse().unwrap(), ct::Format::TileIr(None))?;
+/// let file = ct::export(copy, (x, x.mutable()), "sm_100".parse().unwrap(), ct::aot::Format::TileIr(None))?;
 /// assert_eq!(&file.bytes[..7], b"\x7FTileIR");
 /// assert_eq!((file.entry.as_str(), file.params.len()), ("copy", 6));
 /// # Ok::<(), ct::Error>(())
@@ -237,7 +237,7 @@ impl Launch<'_> {
     /// let fill = |x: ct::ArrayMut<f32, 1>| x.store(ct::bid(0), ct::zeros([1024]));
     /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]).mutable();
     /// let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(4));
-    /// assert_eq!(launch.export(fill, (x,), ct::Target::SM_90A, ct::Format::Ptx)?.threads, 128);
+    /// assert_eq!(launch.export(fill, (x,), ct::Target::SM_90A, ct::aot::Format::Ptx)?.threads, 128);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     #[track_caller]

@@ -133,9 +133,10 @@ impl Launch<'_> {
 impl LoadedKernel {
     /// Runs the kernel on the default stream of its device.
     ///
-    /// Arguments are those of [`crate::launch`], and stand for parameters as [`crate::ExportedKernel`] says: an array of R
-    /// dimensions for its address, R extents and R strides (i32, or i64 where offsets need it), a number for itself;
-    /// [`crate::ByPointer`] is the address of an array alone.
+    /// Arguments are those of [`crate::launch`], and stand for parameters as
+    /// [`crate::aot::ExportedKernel`] says: an array of R dimensions for its address, R extents and
+    /// R strides (i32, or i64 where offsets need it), a number for itself; [`crate::ByPointer`] is
+    /// the address of an array alone.
     ///
     /// # Safety
     /// A module can do anything with the memory that it gets, and with addresses that it makes up: it has to access its

@@ -10,8 +10,8 @@ use crate::kernel::IntoKernelArg;
 use crate::runtime::{DeviceArray, DeviceView};
 use crate::tile::{Array, Scalar, Tile};
 
-/// Fused expression over arrays of one shape: an array, or functions of the elements of arrays. Its methods are those of
-/// [`ArrayExpr`](crate::ArrayExpr).
+/// Fused expression over arrays of one shape: an array, or functions of the elements of arrays. Its
+/// methods are those of [`ArrayExpr`](crate::ArrayExpr).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an expression over arrays of {R} axes",
     note = "begin with `array.expr()` or `&array`; arrays of one shape can be zipped; elements are integers, bool, f16, \

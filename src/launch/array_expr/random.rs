@@ -13,7 +13,7 @@ use crate::tile::{ArrayMut, Scalar, Tile};
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// let x = ct::Device::cpu().random::<f32, 1>([1000], ct::Random::Uniform, 42)?.to_vec()?;
+/// let x = ct::Device::cpu().random::<f32, 1>([1000], ct::random::Random::Uniform, 42)?.to_vec()?;
 /// assert!(x.iter().all(|x| (0.0..1.0).contains(x)));
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -67,8 +67,8 @@ type Params = (Scalar<i32>, Scalar<i32>, Scalar<f32>);
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn noise<T: ct::RandomElement>(device: ct::Device) -> ct::Result<ct::DeviceArray<T, 1>> {
-///     device.random([100], ct::Random::Uniform, 7)
+/// fn noise<T: ct::random::RandomElement>(device: ct::Device) -> ct::Result<ct::DeviceArray<T, 1>> {
+///     device.random([100], ct::random::Random::Uniform, 7)
 /// }
 /// assert_eq!(noise::<f32>(ct::Device::cpu())?.len(), 100);
 /// # Ok::<(), ct::Error>(())
@@ -129,16 +129,16 @@ fn fill<T: RandomElement>(out: ArrayMut<T, 1>, seed: Scalar<u64>, params: Params
 
 impl Device {
     /// An array of random numbers, made on the device. Element k of it, in row-major order, is number k of
-    /// [`Philox::new`](crate::Philox::new)`(seed, 0)` along one axis.
+    /// [`Philox::new`](crate::random::Philox::new)`(seed, 0)` along one axis.
     ///
     /// ```
     /// use cutlet as ct;
     ///
     /// let device = ct::Device::cpu();
-    /// let dice = device.random::<i32, 2>([100, 100], ct::Random::Range(1, 7), 42)?.to_vec()?;
+    /// let dice = device.random::<i32, 2>([100, 100], ct::random::Random::Range(1, 7), 42)?.to_vec()?;
     /// assert!(dice.iter().all(|n| (1..=6).contains(n)));
     /// assert!((1..=6).all(|n| dice.iter().filter(|&&m| m == n).count() > 1500));
-    /// let noise = device.random::<f32, 1>([1000], ct::Random::Normal, 42)?.to_vec()?;
+    /// let noise = device.random::<f32, 1>([1000], ct::random::Random::Normal, 42)?.to_vec()?;
     /// assert!(noise.iter().sum::<f32>().abs() < 100.0);
     /// # Ok::<(), ct::Error>(())
     /// ```

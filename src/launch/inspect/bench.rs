@@ -112,7 +112,8 @@ impl Launch<'_> {
     }
 }
 
-/// Measurement of a launch: times and rates, made by [`bench()`] and [`Launch::bench`]. Rates are those of the median.
+/// Measurement of a launch: times and rates, made by [`bench()`] and [`Launch::bench`]. Rates are
+/// those of the median.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -26,7 +26,8 @@ const VARIABLES: [&str; 10] = [
     "CUTLET_TILEIRAS",
 ];
 
-/// Report of [`doctor`] on driver, devices, tools and cache. Its `Display` is the report, of about a dozen lines.
+/// Report of [`doctor`] on driver, devices, tools and cache. Its `Display` is the report, of about
+/// a dozen lines.
 ///
 /// What is not there is an `Err` with the reason, and the way out where there is one.
 #[derive(Clone, Debug)]

@@ -15,7 +15,8 @@ impl Launch<'_> {
     /// each would take by the cost model, and how it is taken. For measurements of the model.
     ///
     /// # Errors
-    /// As for [`Inspection`](crate::Inspection); [`crate::Error::Argument`] for a grid beyond the limits.
+    /// As for [`Inspection`](crate::Inspection); [`crate::Error::Argument`] for a grid beyond the
+    /// limits.
     #[doc(hidden)]
     #[track_caller]
     pub fn plans<K, A, P>(&self, kernel: K, args: A, target: Target, all: bool) -> Result<Vec<Plan>>

@@ -10,8 +10,8 @@ use crate::backend::ptx::{self, remarks::CodeRemarks};
 use crate::error::Result;
 use crate::runtime::{Gpu, GpuKernel};
 
-/// Compilation remarks: data paths, instructions, register and memory use of a kernel, and notes of the assembler. `Display`
-/// writes a report of several lines.
+/// Compilation remarks: data paths, instructions, register and memory use of a kernel, and notes of
+/// the assembler. `Display` writes a report of several lines.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -246,8 +246,8 @@ impl fmt::Display for Remarks {
     }
 }
 
-/// Writes the remarks of code that is not loaded to standard error, if `CUTLET_REMARKS` is set. `open`: no assembler has
-/// confirmed that the registers suffice for the planned occupancy.
+/// Writes the remarks of code that is not loaded to standard error, if `CUTLET_REMARKS` is set.
+/// `open`: no assembler has confirmed that the registers suffice for the planned occupancy.
 pub(crate) fn say_code(code: &ptx::Compiled, open: bool) {
     if wanted() {
         let ptx::Compiled { entry, threads, shared_bytes, min_blocks, remarks, .. } = code;

@@ -18,7 +18,8 @@ use crate::target::Target;
 
 /// Traces a kernel and returns its [`Inspection`], for the code of each stage of the compiler as text.
 ///
-/// `args` are the arguments of a launch. [`ArraySpec`](crate::ArraySpec) describes arrays that do not exist.
+/// `args` are the arguments of a launch. [`ArraySpec`](crate::ArraySpec) describes arrays that do
+/// not exist.
 ///
 /// ```
 /// use cutlet as ct;
@@ -45,7 +46,8 @@ where
     Inspection::of_call(&Bound::new(&kernel, &Arguments::of(args)).call())
 }
 
-/// Code of a kernel at each stage of the compiler, made by [`inspect`]. Each accessor compiles as far as its stage.
+/// Code of a kernel at each stage of the compiler, made by [`inspect`]. Each accessor compiles as
+/// far as its stage.
 ///
 /// Without further choices the target is [`Target::SM_90A`], and there are no hints.
 ///
@@ -60,9 +62,9 @@ where
 /// ```
 ///
 /// # Errors
-/// Each accessor returns [`Error::Kernel`] with all problems of an ill-formed kernel. Accessors of a stage for a target
-/// return [`Error::Unsupported`] with all ops that the target cannot run, and [`Error::Argument`] for hints outside their
-/// ranges.
+/// Each accessor returns [`Error::Kernel`] with all problems of an ill-formed kernel. Accessors of
+/// a stage for a target return [`Error::Unsupported`] with all ops that the target cannot run, and
+/// [`Error::Argument`] for hints outside their ranges.
 pub struct Inspection {
     name: String,
     trace: Result<Module>,
@@ -121,9 +123,9 @@ impl Inspection {
         self
     }
 
-    /// Sets the checks of generated PTX, as [`Launch::checks`](crate::Launch::checks) does. Without this call they are those of
-    /// the environment variable `CUTLET_CHECK`. [`ir`](Inspection::ir), [`passes`](Inspection::passes) and
-    /// [`tile_ir`](Inspection::tile_ir) have no checks.
+    /// Sets the checks of generated PTX, as [`Launch::checks`](crate::Launch::checks) does. Without
+    /// this call they are those of the environment variable `CUTLET_CHECK`. [`ir`](Inspection::ir),
+    /// [`passes`](Inspection::passes) and [`tile_ir`](Inspection::tile_ir) have no checks.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -134,7 +136,7 @@ impl Inspection {
     ///     let n = unsafe { n.assume_bounds(0..1024) };
     ///     x.store(n, ct::zeros([1024]));
     /// };
-    /// let code = ct::inspect(fill, (x.mutable(), 3)).checks("bounds".parse()?);
+    /// let code = ct::inspect(fill, (x.mutable(), 3)).checks(ct::Checks { bounds: true, ..ct::Checks::none() });
     /// assert!(code.ptx()?.contains("atom."));
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -161,8 +163,9 @@ impl Inspection {
         Ok(self.module(Form::Plain)?.to_text(PrintOptions::default()))
     }
 
-    /// Returns the Tile IR of the trace (`trace`) and after each pass that changed it, with the name of the pass. Values keep
-    /// their names, so that a comparison of two texts shows the effect of a pass.
+    /// Returns the Tile IR of the trace (`trace`) and after each pass that changed it, with the
+    /// name of the pass. Values keep their names, so that a comparison of two texts shows the
+    /// effect of a pass.
     ///
     /// ```
     /// use cutlet as ct;
@@ -237,9 +240,9 @@ impl Inspection {
 
     /// Returns the schedule of the ptx back end: the steps of each warp role before they become PTX (`docs/schedule.md`).
     ///
-    /// A header names the warps, the pipelines, and the user's line of each load, MMA and store. Values without
-    /// instructions of their own are left out; [`full_schedule`](Inspection::full_schedule) has them. The text is for
-    /// readers and may change.
+    /// A header names the warps, the pipelines, and the user's line
+    /// of each load, MMA and store. Values without
+    /// instructions of their own are left out; [`full_schedule`](Inspection::full_schedule) has them. The text is for readers and may change.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -281,9 +284,9 @@ impl Inspection {
 
     /// Returns a timeline of the [schedule](Inspection::schedule) by the cost model, as an SVG file.
     ///
-    /// Each group of warps and each resource of a multiprocessor has a row; the unit of time is a cycle, and waits are hatched. The
-    /// interval is one steady iteration of the innermost loop with matrix products, or the whole tile block without such a
-    /// loop. Nothing is measured.
+    /// Each group of warps and each resource of a multiprocessor has a row; the unit of time is a
+    /// cycle, and waits are hatched. The interval is one steady iteration of the innermost loop
+    /// with matrix products, or the whole tile block without such a loop. Nothing is measured.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -199,9 +199,10 @@ impl<S, C> Tuner<S, C> {
         Tuner { name: name.into(), ..self }
     }
 
-    /// Caches the best configuration on the disk under this name, beside compiled kernels: another search of this name for the same device, driver,
-    /// kernels ([`Tuner::kernels`]) and configurations takes it from there, and tries nothing. The name says what else
-    /// the answer depends on, such as the kernel and the extents of its arrays.
+    /// Caches the best configuration on the disk under this name, beside compiled kernels: another
+    /// search of this name for the same device, driver, kernels ([`Tuner::kernels`]) and
+    /// configurations takes it from there, and tries nothing. The name says what else the answer
+    /// depends on, such as the kernel and the extents of its arrays.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -209,7 +210,7 @@ impl<S, C> Tuner<S, C> {
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).cache_as("one or two");
     /// let first = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
     /// let again = tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
-    /// assert!(!again.is_remembered() || again.best() == first.best()); // not, where nothing is kept on the disk
+    /// assert!(!again.is_cached() || again.best() == first.best()); // not, where nothing is kept on the disk
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
@@ -260,7 +261,7 @@ impl<S, C> Tuner<S, C> {
     /// let path = std::env::temp_dir().join(format!("cutlet-afresh-{}.tune", std::process::id()));
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1)).record(&path).ignore_cache();
     /// tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?;
-    /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.is_remembered());
+    /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [1, 2], |(), _| Ok(()))?.is_cached());
     /// # std::fs::remove_file(path).unwrap();
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -299,8 +300,9 @@ impl<S, C> Tuner<S, C> {
         Tuner { kernels: Some(Box::new(kernels)), ..self }
     }
 
-    /// Sets the maximum number of trials besides the first configuration: those that are estimated to be the fastest
-    /// ([`Tuner::kernels`]; by the work, the rates of the device, and how full the last round of tile blocks is).
+    /// Sets the maximum number of trials besides the first configuration: those that are estimated
+    /// to be the fastest ([`Tuner::kernels`]; by the work, the rates of the device, and how full
+    /// the last round of tile blocks is).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -385,8 +387,9 @@ impl<S: Scratch, C> Tuner<S, C> {
 }
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
-    /// Shows the progress on standard error, if that is a terminal: how far the search is, in one line that is written over, and what
-    /// was measured of each configuration, or why it has failed or was left out.
+    /// Shows the progress on standard error, if that is a terminal: how far the search is, in one
+    /// line that is written over, and what was measured of each configuration, or why it has failed
+    /// or was left out.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -49,7 +49,8 @@ pub enum Outcome<'a> {
     Measurement(&'a Times),
 }
 
-/// A step of a search, told to [`Tuner::on_progress`](crate::Tuner::on_progress); its `Display` is a line without its end.
+/// A step of a search, told to [`Tuner::on_progress`](crate::Tuner::on_progress); its `Display` is
+/// a line without its end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TuneStep<'a, C> {
@@ -191,10 +192,10 @@ impl<C> TuningResult<C> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(1));
-    /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [64usize], |(), _| Ok(()))?.is_remembered());
+    /// assert!(!tuner.run(ct::Device::cpu(), &mut (), [64usize], |(), _| Ok(()))?.is_cached());
     /// # Ok::<(), ct::Error>(())
     /// ```
-    pub fn is_remembered(&self) -> bool {
+    pub fn is_cached(&self) -> bool {
         self.known.is_some()
     }
 }

@@ -64,9 +64,9 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
     }
 
-    /// A configuration without a measurement: `explicit`, if there is one; else the winner of a record that is good
-    /// here, else that of the user's cache; else the one that is estimated to be the fastest, where [`Tuner::max_trials`]
-    /// wishes for estimates; else the first one.
+    /// A configuration without a measurement: `explicit`, if there is one; else the winner of a
+    /// record that is good here, else that of the user's cache; else the one that is estimated to
+    /// be the fastest, where [`Tuner::max_trials`] wishes for estimates; else the first one.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -19,7 +19,7 @@ use crate::tile::{ArrayMut, Handle, Place, Raw, Source, Tile, Trace, here, recor
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn add<T: ct::AtomicAdd>(x: Array<T, 1>, sums: ArrayMut<T, 1>) {
+/// fn add<T: ct::ops::AtomicAdd>(x: Array<T, 1>, sums: ArrayMut<T, 1>) {
 ///     sums.atomic_store_add(0, x.load(ct::bid(0), [4]));
 /// }
 ///
@@ -39,7 +39,7 @@ pub trait AtomicAdd: Number {}
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn largest<T: ct::AtomicMinMax>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
+/// fn largest<T: ct::ops::AtomicMinMax>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
 ///     y.atomic_store_max(0, x.load(ct::bid(0), [4]).reduce_max(0));
 /// }
 ///
@@ -59,7 +59,7 @@ pub trait AtomicMinMax: Number {}
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn seen<T: ct::AtomicBits>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
+/// fn seen<T: ct::ops::AtomicBits>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
 ///     y.atomic_store_or(0, x.load(ct::bid(0), [1]));
 /// }
 ///
@@ -79,7 +79,7 @@ pub trait AtomicBits: Int {}
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn swap<T: ct::AtomicXchg>(x: ArrayMut<T, 1>, y: ArrayMut<T, 1>) {
+/// fn swap<T: ct::ops::AtomicXchg>(x: ArrayMut<T, 1>, y: ArrayMut<T, 1>) {
 ///     let i = ct::bid(0);
 ///     y.entry(i).store(x.entry(0).atomic_xchg(y.entry(i).load()));
 /// }

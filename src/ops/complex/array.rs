@@ -9,20 +9,22 @@ use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here
 
 /// An array of complex numbers with parts of type `T` and `R` dimensions; read only.
 ///
-/// In memory it is an array of `T` whose last axis is twice as long: pairs of a real and an imaginary part. Made by the
-/// launch from a [`ComplexDeviceArray`](crate::ComplexDeviceArray), from any other array of such pairs by
-/// [`Interleaved`](crate::Interleaved), and in a kernel by [`Array::complex`]. `Copy`: a handle.
+/// In memory it is an array of `T` whose last axis is twice as long: pairs of a real and an
+/// imaginary part. Made by the launch from a
+/// [`ComplexDeviceArray`](crate::math::ComplexDeviceArray), from any other array of such pairs by
+/// [`Interleaved`](crate::math::Interleaved), and in a kernel by [`Array::complex`]. `Copy`: a
+/// handle.
 ///
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
 ///
-/// fn energy(x: ct::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
+/// fn energy(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
 ///     y.store(0, x.load(0, [4]).norm_sqr().sum(0));
 /// }
 ///
 /// let device = ct::Device::cpu();
-/// let (x, mut y) = (device.complex(&[ct::c64::new(3.0, 4.0); 3], [3])?, device.zeros([1])?);
+/// let (x, mut y) = (device.complex(&[ct::math::c64::new(3.0, 4.0); 3], [3])?, device.zeros([1])?);
 /// ct::launch(energy, 1, (&x, &mut y))?;
 /// assert_eq!(y.to_vec()?, [75.0]);
 /// # Ok::<(), ct::Error>(())
@@ -37,14 +39,14 @@ pub struct ComplexArray<T, const R: usize> {
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn conjugate(x: ct::ComplexArrayMut<f64, 1>) {
+/// fn conjugate(x: ct::math::ComplexArrayMut<f64, 1>) {
 ///     let i = ct::bid(0);
 ///     x.store(i, x.load(i, [2]).conj());
 /// }
 ///
-/// let mut x = ct::Device::cpu().complex(&[ct::c128::new(3.0, 4.0); 3], [3])?;
+/// let mut x = ct::Device::cpu().complex(&[ct::math::c128::new(3.0, 4.0); 3], [3])?;
 /// ct::launch(conjugate, 2, (&mut x,))?;
-/// assert_eq!(x.to_vec()?, [ct::c128::new(3.0, -4.0); 3]);
+/// assert_eq!(x.to_vec()?, [ct::math::c128::new(3.0, -4.0); 3]);
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Debug)]
@@ -158,12 +160,12 @@ macro_rules! complex_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn first(x: ct::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
+            /// fn first(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
             ///     y.store(0, x.reals().load(0, [2]));
             /// }
             ///
             /// let device = ct::Device::cpu();
-            /// let (x, mut y) = (device.complex(&[ct::c64::new(3.0, 4.0)], [1])?, device.zeros([2])?);
+            /// let (x, mut y) = (device.complex(&[ct::math::c64::new(3.0, 4.0)], [1])?, device.zeros([2])?);
             /// ct::launch(first, 1, (&x, &mut y))?;
             /// assert_eq!(y.to_vec()?, [3.0, 4.0]);
             /// # Ok::<(), ct::Error>(())
@@ -179,12 +181,12 @@ macro_rules! complex_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn kernel(x: ct::ComplexArray<f32, 2>, y: ct::ComplexArrayMut<f32, 2>) {
+            /// fn kernel(x: ct::math::ComplexArray<f32, 2>, y: ct::math::ComplexArrayMut<f32, 2>) {
             ///     y.store((0, 0), x.load((0, ct::at(1)), [2, 2]));
             /// }
             ///
             /// let device = ct::Device::cpu();
-            /// let host: Vec<ct::c64> = (0..6).map(|i| ct::c64::new(i as f32, -1.0)).collect();
+            /// let host: Vec<ct::math::c64> = (0..6).map(|i| ct::math::c64::new(i as f32, -1.0)).collect();
             /// let (x, mut y) = (device.complex(&host, [2, 3])?, device.complex_zeros([2, 2])?);
             /// ct::launch(kernel, 1, (&x, &mut y))?;
             /// assert_eq!(y.to_vec()?, [host[1], host[2], host[4], host[5]]);
@@ -201,13 +203,13 @@ macro_rules! complex_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn shortest(x: ct::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
+            /// fn shortest(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<f32, 1>) {
             ///     let options = ct::LoadOptions::new().padding(Padding::PosInf);
             ///     y.store(0, x.load_with(0, [4], options).abs().reduce_min(0));
             /// }
             ///
             /// let device = ct::Device::cpu();
-            /// let (x, mut y) = (device.complex(&[ct::c64::new(3.0, 4.0); 3], [3])?, device.zeros([1])?);
+            /// let (x, mut y) = (device.complex(&[ct::math::c64::new(3.0, 4.0); 3], [3])?, device.zeros([1])?);
             /// ct::launch(shortest, 1, (&x, &mut y))?;
             /// assert_eq!(y.to_vec()?, [5.0]);
             /// # Ok::<(), ct::Error>(())
@@ -231,7 +233,7 @@ macro_rules! complex_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn kernel(x: ct::ComplexArray<f32, 2>, y: ArrayMut<i32, 1>) {
+            /// fn kernel(x: ct::math::ComplexArray<f32, 2>, y: ArrayMut<i32, 1>) {
             ///     y.store_scalar(0, x.extent(0) * 10 + x.extent(1));
             /// }
             ///
@@ -252,7 +254,7 @@ macro_rules! complex_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn kernel(x: ct::ComplexArray<f32, 1>, y: ArrayMut<i32, 1>) {
+            /// fn kernel(x: ct::math::ComplexArray<f32, 1>, y: ArrayMut<i32, 1>) {
             ///     y.store_scalar(0, x.num_tiles(0, [4]));
             /// }
             ///
@@ -279,14 +281,14 @@ impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// fn fill(y: ct::ComplexArrayMut<f32, 1>) {
-    ///     let tile = ct::Complex::full([2], ct::c64::new(1.0, 2.0));
+    /// fn fill(y: ct::math::ComplexArrayMut<f32, 1>) {
+    ///     let tile = ct::math::Complex::full([2], ct::math::c64::new(1.0, 2.0));
     ///     y.store(ct::bid(0), tile);
     /// }
     ///
     /// let mut y = ct::Device::cpu().complex_zeros::<f32, 1>([3])?;
     /// ct::launch(fill, 2, (&mut y,))?;
-    /// assert_eq!(y.to_vec()?, [ct::c64::new(1.0, 2.0); 3]);
+    /// assert_eq!(y.to_vec()?, [ct::math::c64::new(1.0, 2.0); 3]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]
@@ -299,14 +301,14 @@ impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// fn fill(y: ct::ComplexArrayMut<f32, 1>) {
-    ///     let tile = ct::Complex::full([2], ct::c64::new(1.0, 2.0));
+    /// fn fill(y: ct::math::ComplexArrayMut<f32, 1>) {
+    ///     let tile = ct::math::Complex::full([2], ct::math::c64::new(1.0, 2.0));
     ///     y.store_with(ct::bid(0), tile, ct::StoreOptions::new().latency(2));
     /// }
     ///
     /// let mut y = ct::Device::cpu().complex_zeros::<f32, 1>([3])?;
     /// ct::launch(fill, 2, (&mut y,))?;
-    /// assert_eq!(y.to_vec()?, [ct::c64::new(1.0, 2.0); 3]);
+    /// assert_eq!(y.to_vec()?, [ct::math::c64::new(1.0, 2.0); 3]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]

@@ -14,10 +14,10 @@ use crate::tile::{Handle, Place, Tile, at_place, here, record};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn power<T: ct::FftElement>(z: ct::Complex<Tile<T, 1>>) -> Tile<T, 1> {
-///     ct::fft(z, 0).norm_sqr()
+/// fn power<T: ct::math::FftElement>(z: ct::math::Complex<Tile<T, 1>>) -> Tile<T, 1> {
+///     ct::math::fft(z, 0).norm_sqr()
 /// }
-/// let z = ct::Complex::full([4], ct::c64::new(1.0, 0.0));
+/// let z = ct::math::Complex::full([4], ct::math::c64::new(1.0, 0.0));
 /// ct::assert!(power(z).eq(ct::astile([16.0, 0.0, 0.0, 0.0])));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -39,12 +39,12 @@ impl FftElement for f64 {}
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
-/// use cutlet::{ComplexArray, ComplexArrayMut, c64};
+/// use cutlet::math::{ComplexArray, ComplexArrayMut, c64};
 ///
 /// /// Rows of 8 numbers, two a block.
 /// fn transform(x: ComplexArray<f32, 2>, y: ComplexArrayMut<f32, 2>) {
 ///     let rows = (ct::bid(0), 0);
-///     y.store(rows, ct::fft(x.load(rows, [2, 8]), 1));
+///     y.store(rows, ct::math::fft(x.load(rows, [2, 8]), 1));
 /// }
 ///
 /// let device = ct::Device::cpu();
@@ -72,8 +72,8 @@ pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let z = ct::Complex::new(ct::astile([1.0f64, 2.0, 3.0, 5.0]), ct::astile([0.0, -1.0, 0.5, 2.0]));
-/// let back = ct::ifft(ct::fft(z, 0), 0);
+/// let z = ct::math::Complex::new(ct::astile([1.0f64, 2.0, 3.0, 5.0]), ct::astile([0.0, -1.0, 0.5, 2.0]));
+/// let back = ct::math::ifft(ct::math::fft(z, 0), 0);
 /// ct::assert!((back - z).abs().lt(1e-14));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())

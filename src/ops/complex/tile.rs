@@ -61,7 +61,7 @@ impl<T: Float> Complex<Scalar<T>> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let z = ct::Complex::new(ct::scalar(1.0f32), ct::scalar(-2.0)).scale(0.5);
+    /// let z = ct::math::Complex::new(ct::scalar(1.0f32), ct::scalar(-2.0)).scale(0.5);
     /// ct::assert!(z.re.eq(0.5) & z.im.eq(-1.0));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -80,7 +80,7 @@ impl<T: Element, const R: usize> Complex<Tile<T, R>> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let z = ct::Complex::full([4], ct::c64::new(1.0, -2.0));
+    /// let z = ct::math::Complex::full([4], ct::math::c64::new(1.0, -2.0));
     /// ct::assert!(z.re.eq(1.0) & z.im.eq(-2.0));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -99,7 +99,7 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let z = ct::Complex::full([2], ct::c64::new(1.0, -2.0)).scale(0.5);
+    /// let z = ct::math::Complex::full([2], ct::math::c64::new(1.0, -2.0)).scale(0.5);
     /// ct::assert!(z.re.eq(0.5) & z.im.eq(-1.0));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -116,7 +116,7 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let z = ct::Complex::full([2, 4], ct::c64::new(1.0, -2.0)).sum([0, 1]);
+    /// let z = ct::math::Complex::full([2, 4], ct::math::c64::new(1.0, -2.0)).sum([0, 1]);
     /// ct::assert!(z.re.eq(8.0) & z.im.eq(-16.0));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -133,7 +133,7 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let z = ct::Complex::new(ct::astile([1.0f32, 2.0]), ct::astile([0.0, 3.0]));
+    /// let z = ct::math::Complex::new(ct::astile([1.0f32, 2.0]), ct::astile([0.0, 3.0]));
     /// ct::assert!(z.equals(z.conj()).eq(ct::astile([true, false])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -156,8 +156,8 @@ where
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let i = ct::Complex::full([2, 2], ct::c64::new(0.0, 1.0));
-    /// let z = i.mma(i, ct::Complex::full([2, 2], ct::c64::new(5.0, 1.0)));
+    /// let i = ct::math::Complex::full([2, 2], ct::math::c64::new(0.0, 1.0));
+    /// let z = i.mma(i, ct::math::Complex::full([2, 2], ct::math::c64::new(5.0, 1.0)));
     /// ct::assert!(z.re.eq(3.0) & z.im.eq(1.0));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -181,7 +181,7 @@ where
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let i = ct::Complex::full([2, 2], ct::c64::new(0.0, 1.0));
+    /// let i = ct::math::Complex::full([2, 2], ct::math::c64::new(0.0, 1.0));
     /// ct::assert!(i.matmul(i).re.eq(-2.0) & i.matmul(i).im.eq(0.0));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())

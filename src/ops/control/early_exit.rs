@@ -13,8 +13,8 @@ use crate::tile::{Place, here, in_region, record};
 /// Early exits of a loop: the third argument of the body of [`fold_with_control`] and the second one of
 /// [`loop_with_control`].
 ///
-/// [`break_if`](LoopControl::break_if) ends the loop and [`continue_if`](LoopControl::continue_if) the iteration, if a
-/// condition of the kernel's run time holds.
+/// [`break_if`](LoopControl::break_if) ends the loop and [`continue_if`](LoopControl::continue_if)
+/// the iteration, if a condition of the kernel's run time holds.
 ///
 /// What follows in the body runs where the condition did not hold. May be used in branches inside of the body, but not in
 /// the body of another loop.
@@ -145,7 +145,8 @@ impl<S: LoopState> LoopControl<S> {
     }
 }
 
-/// [`fold`](crate::fold) with a [`LoopControl`], by which `body` leaves the loop or ends an iteration early.
+/// [`fold`](crate::fold) with a [`LoopControl`], by which `body` leaves the loop or ends an
+/// iteration early.
 ///
 /// ```
 /// use cutlet as ct;

@@ -11,7 +11,7 @@ use crate::tile::{Handle, Raw, Scalar, here, record};
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn sum<C: ct::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
+/// fn sum<C: ct::ops::Count>(n: Scalar<C>, y: ArrayMut<C, 1>) {
 ///     let sum = ct::fold(..n, ct::zeros::<C, 1>([1]).item(), |sum, k| sum + k);
 ///     y.store_scalar(0, sum);
 /// }
@@ -205,7 +205,7 @@ impl Bounds {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn sum(range: impl ct::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
+/// fn sum(range: impl ct::ops::LoopRange<Item = Scalar<i32>>) -> Scalar<i32> {
 ///     ct::fold(range, ct::scalar(0), |sum, k| sum + k)
 /// }
 /// ct::assert!((sum(..4) + sum(ct::range(10, 0).step(-5))).eq(6 + 15));
@@ -326,11 +326,12 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// Hint: number of stages of the loop's pipeline in shared memory (`num_stages` of Triton's `tl.range`). With 1 no load runs
-    /// ahead.
+    /// Hint: number of stages of the loop's pipeline in shared memory (`num_stages` of Triton's
+    /// `tl.range`). With 1 no load runs ahead.
     ///
-    /// The hint is of this loop alone and not of loops in it, and precedes [`Hints::num_stages`](crate::Hints). If shared memory
-    /// has no space for the stages, there are fewer, and the [remarks](crate::Remarks) state it. The tileir and cpu back ends
+    /// The hint is of this loop alone and not of loops in it, and precedes
+    /// [`Hints::num_stages`](crate::Hints). If shared memory has no space for the stages, there are
+    /// fewer, and the [remarks](crate::inspect::Remarks) state it. The tileir and cpu back ends
     /// ignore the hint.
     ///
     /// ```
@@ -347,13 +348,15 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// Hint: warp specialization of the loop (`warp_specialize` of Triton's `tl.range`). With `true`, producer warps issue its loads
-    /// by TMA into the stages of a pipeline. With `false`, the warps that compute issue them.
+    /// Hint: warp specialization of the loop (`warp_specialize` of Triton's `tl.range`). With
+    /// `true`, producer warps issue its loads by TMA into the stages of a pipeline. With `false`,
+    /// the warps that compute issue them.
     ///
-    /// The hint is of this loop alone and not of loops in it. By default, the ptx back end specializes warps where this is possible:
-    /// for sm_90a, for loads whose tiles are operands of matrix products alone. If a loop with `true` has no producer, the
-    /// [remarks](crate::Remarks) state the reason. The cpu back end ignores the hint. The tileir back end returns an error, since Tile
-    /// IR leaves warp roles to its compiler.
+    /// The hint is of this loop alone and not of loops in it. By default, the ptx back end
+    /// specializes warps where this is possible: for sm_90a, for loads whose tiles are operands of
+    /// matrix products alone. If a loop with `true` has no producer, the
+    /// [remarks](crate::inspect::Remarks) state the reason. The cpu back end ignores the hint. The
+    /// tileir back end returns an error, since Tile IR leaves warp roles to its compiler.
     ///
     /// ```
     /// use cutlet as ct;
@@ -381,13 +384,16 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// Hint: ping-pong schedule over the iterations of the loop. Two groups of consumer warps alternate the iterations: one group stores
-    /// its tile while the other one multiplies. Each group has [`Hints::num_warps`](crate::Hints) warps.
+    /// Hint: ping-pong schedule over the iterations of the loop. Two groups of consumer warps
+    /// alternate the iterations: one group stores its tile while the other one multiplies. Each
+    /// group has [`Hints::num_warps`](crate::Hints) warps.
     ///
-    /// By default, the ptx back end selects this schedule where it is expected to be faster: for sm_90a, for the one persistent loop of
-    /// a kernel with 4 warps and [warp specialization](StepRange::warp_specialize), if no value is carried between iterations. `true`
-    /// selects it wherever it is possible, and the [remarks](crate::Remarks) state where it is not; `false` excludes it. The cpu back
-    /// end ignores the hint. The tileir back end returns an error, since Tile IR leaves warp roles to its compiler.
+    /// By default, the ptx back end selects this schedule where it is expected to be faster: for
+    /// sm_90a, for the one persistent loop of a kernel with 4 warps and [warp
+    /// specialization](StepRange::warp_specialize), if no value is carried between iterations.
+    /// `true` selects it wherever it is possible, and the [remarks](crate::inspect::Remarks) state
+    /// where it is not; `false` excludes it. The cpu back end ignores the hint. The tileir back end
+    /// returns an error, since Tile IR leaves warp roles to its compiler.
     ///
     /// ```
     /// use cutlet as ct;
@@ -418,11 +424,13 @@ impl<C: Count> StepRange<C> {
         self
     }
 
-    /// Hint: unroll factor of the loop (`loop_unroll_factor` of Triton's `tl.range`). `factor` iterations form one, with one test, and a
-    /// remainder loop executes the last ones. With 1 the assembler does not unroll the loop either.
+    /// Hint: unroll factor of the loop (`loop_unroll_factor` of Triton's `tl.range`). `factor`
+    /// iterations form one, with one test, and a remainder loop executes the last ones. With 1 the
+    /// assembler does not unroll the loop either.
     ///
-    /// The ptx back end unrolls loops of a constant step that have neither matrix products nor pipelined loads
-    /// ([`StepRange::num_stages`]: 1 excludes these). The tileir and cpu back ends ignore the hint.
+    /// The ptx back end unrolls loops of a constant step that have neither matrix products nor
+    /// pipelined loads ([`StepRange::num_stages`]: 1 excludes these). The tileir and cpu back ends
+    /// ignore the hint.
     ///
     /// ```
     /// use cutlet as ct;

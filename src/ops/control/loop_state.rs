@@ -1,11 +1,11 @@
-//! What goes through a loop or a branch: [`LoopState`], implemented for tiles, scalars, tuples, arrays, and
-//! for structs by the macro [`impl_loop_state!`](crate::impl_loop_state).
+//! What goes through a loop or a branch: [`LoopState`], implemented for tiles, scalars, tuples,
+//! arrays, and for structs by the macro [`impl_loop_state!`](crate::impl_loop_state).
 
 use crate::element::Element;
 use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 
-/// State of a loop or branch, which is an argument and the result of its body: tiles, scalars, pointers, and tuples, arrays, vectors and structs of
-/// these.
+/// State of a loop or branch, which is an argument and the result of its body: tiles, scalars,
+/// pointers, and tuples, arrays, vectors and structs of these.
 ///
 /// Arrays in memory are not state: a body simply uses them.
 ///
@@ -13,7 +13,7 @@ use crate::tile::{Handle, Ptr, PtrTile, Raw, Scalar, Tile};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn thrice<S: ct::LoopState>(start: S, step: impl Fn(S) -> S) -> S {
+/// fn thrice<S: ct::ops::LoopState>(start: S, step: impl Fn(S) -> S) -> S {
 ///     ct::fold(..3, start, |state, _| step(state))
 /// }
 /// let (n, x) = thrice((ct::scalar(0), ct::ones::<f32, 1>([4])), |(n, x)| (n + 1, x * 2.0));
@@ -154,7 +154,8 @@ tuple_state! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
 }
 
-/// Makes a struct a [`LoopState`](crate::ops::LoopState): name its type and all of its fields, each of which is one.
+/// Makes a struct a [`LoopState`](crate::ops::LoopState): name its type and all of its fields, each
+/// of which is one.
 ///
 /// ```
 /// use cutlet as ct;

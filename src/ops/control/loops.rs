@@ -10,12 +10,12 @@ use crate::ir::{BlockId, Opcode, Value};
 use crate::ops::support::region_builder::{Body, Condition};
 use crate::tile::{Raw, here, in_region, record};
 
-/// Loop over the numbers of a range, with the argument order of [`Iterator::fold`]. Returns the last state, or `init` if the
-/// range is empty.
+/// Loop over the numbers of a range, with the argument order of [`Iterator::fold`]. Returns the
+/// last state, or `init` if the range is empty.
 ///
-/// `body` maps the state and the next number to the next state. A loop without state has `init = ()` and a body
-/// `|(), k| ..`. The state keeps its element types and extents. No number of the range is beyond its end: where the next one would not
-/// fit its type, the loop ends.
+/// `body` maps the state and the next number to the next state. A loop without state has `init =
+/// ()` and a body `|(), k| ..`. The state keeps its element types and extents. No number of the
+/// range is beyond its end: where the next one would not fit its type, the loop ends.
 ///
 /// ```
 /// use cutlet as ct;
@@ -40,8 +40,8 @@ pub fn fold<L: LoopRange, S: LoopState>(range: L, init: S, body: impl Fn(S, L::I
     this.count(&range, init, |item, state, _| body(state, item))
 }
 
-/// [`fold`] with an early exit: `body` returns a condition and the next state. The loop ends with this state if the
-/// condition is false.
+/// [`fold`] with an early exit: `body` returns a condition and the next state. The loop ends with
+/// this state if the condition is false.
 ///
 /// ```
 /// use cutlet as ct;

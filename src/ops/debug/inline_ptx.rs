@@ -11,7 +11,7 @@ use crate::tile::{Place, Raw, Source, TileLike, here, record};
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn is_operands(_: impl ct::PtxOperands) {}
+/// fn is_operands(_: impl ct::ops::PtxOperands) {}
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
 /// is_operands((ct::zeros::<f32, 1>([4]), ct::scalar(1i32)));
 /// # }, ())?;

@@ -37,7 +37,8 @@ use crate::tile::{Handle, Place, Scalar, Trace, here, record};
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
-/// An exported kernel is launched by others: [`ExportedKernel::fits`](crate::ExportedKernel::fits) says whether conditions hold.
+/// An exported kernel is launched by others:
+/// [`ExportedKernel::fits`](crate::aot::ExportedKernel::fits) says whether conditions hold.
 #[track_caller]
 pub fn require(condition: Scalar<bool>, message: Arguments<'_>) {
     let (place, message) = (here(), Message::of(message));

@@ -442,7 +442,7 @@ impl Scalar<bool> {
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn first<B, O: ct::tile::TileLike<Elem = i32>>(a: impl ct::Choice<B, O>, b: B) -> O {
+/// fn first<B, O: ct::tile::TileLike<Elem = i32>>(a: impl ct::ops::Choice<B, O>, b: B) -> O {
 ///     ct::bid(0).eq(0).select(a, b)
 /// }
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {

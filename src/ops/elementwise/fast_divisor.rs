@@ -15,8 +15,8 @@ use crate::tile::{Handle, Scalar, Tile, at_place, here};
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn digits<T: ct::Divides>(y: ArrayMut<T, 1>, n: Scalar<T>) {
-///     let (tens, ones) = ct::Divisor::<T>::new(T::from_f64(10.0)).div_rem(n.to_tile::<1>());
+/// fn digits<T: ct::math::Divides>(y: ArrayMut<T, 1>, n: Scalar<T>) {
+///     let (tens, ones) = ct::math::Divisor::<T>::new(T::from_f64(10.0)).div_rem(n.to_tile::<1>());
 ///     y.store(0, ct::cat([tens, ones], 0));
 /// }
 ///
@@ -40,7 +40,7 @@ impl Divides for u32 {}
 /// use cutlet::prelude::*;
 ///
 /// fn places(y: ArrayMut<i32, 1>, columns: Scalar<i32>) {
-///     let columns = ct::Divisor::new(columns);
+///     let columns = ct::math::Divisor::new(columns);
 ///     let (row, column) = columns.div_rem(ct::arange(16, 0, 1));
 ///     y.store(0, 10 * row + column);
 /// }
@@ -71,7 +71,7 @@ impl<T: Divides> Divisor<T> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let six = ct::Divisor::new(ct::num_blocks(0) + 5);
+    /// let six = ct::math::Divisor::new(ct::num_blocks(0) + 5);
     /// ct::assert!((ct::astile([17, -17]) / six).eq(ct::astile([2, -2])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -103,7 +103,7 @@ impl<T: Divides> Divisor<T> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// ct::assert!(ct::Divisor::new(6i32).get().eq(6));
+    /// ct::assert!(ct::math::Divisor::new(6i32).get().eq(6));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -118,7 +118,7 @@ impl<T: Divides> Divisor<T> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let (quotient, rest) = ct::Divisor::new(6u32).div_rem(ct::astile([17, 6]));
+    /// let (quotient, rest) = ct::math::Divisor::new(6u32).div_rem(ct::astile([17, 6]));
     /// ct::assert!(quotient.eq(ct::astile([2, 1])) & rest.eq(ct::astile([5, 0])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())

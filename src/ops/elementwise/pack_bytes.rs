@@ -14,7 +14,7 @@ use crate::tile::{Handle, Place, Raw, Scalar, Tile, TileLike, Trace, here, recor
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn bytes<T: ct::Packed>(x: Array<T, 1>, y: ArrayMut<u8, 1>) {
+/// fn bytes<T: ct::packed::Packed>(x: Array<T, 1>, y: ArrayMut<u8, 1>) {
 ///     y.store(0, x.load(0, [2]).pack_to_bytes());
 /// }
 ///

@@ -16,7 +16,7 @@ use crate::tile::{Array, ArrayMut, Handle, Scalar, here, record};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn pick(x: Array<f32, 2>, y: ArrayMut<f32, 1>) {
-///     let entry: ct::Entry<f32, 2> = x.entry((1, ct::bid(0)));
+///     let entry: ct::ops::Entry<f32, 2> = x.entry((1, ct::bid(0)));
 ///     y.entry(ct::bid(0)).store(entry.load());
 /// }
 ///
@@ -38,7 +38,7 @@ pub struct Entry<T, const R: usize> {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn double(x: ArrayMut<f32, 1>) {
-///     let entry: ct::EntryMut<f32, 1> = x.entry(ct::bid(0));
+///     let entry: ct::ops::EntryMut<f32, 1> = x.entry(ct::bid(0));
 ///     entry.store(entry.load() * 2.0);
 /// }
 ///

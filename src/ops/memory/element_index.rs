@@ -62,7 +62,7 @@ impl Component {
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>, places: impl ct::AxisIndex<1>) {
+/// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>, places: impl ct::ops::AxisIndex<1>) {
 ///     y.store(0, x.gather([places]));
 /// }
 ///
@@ -109,7 +109,7 @@ numbers!(i32 i64 usize);
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn part(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-///     let columns: ct::Span = ct::span(ct::bid(0) + 1, 2);
+///     let columns: ct::ops::Span = ct::span(ct::bid(0) + 1, 2);
 ///     y.store(0, x.gather(columns));
 /// }
 ///
@@ -172,12 +172,12 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 /// An element index of an array with `R` axes whose result has `N`: a tuple or an array with one [`AxisIndex`] for each
 /// axis; for `R = 1` that component itself. A scalar or a number alone names one element (`N = 0`), a range alone several
 /// (`N = 1`); within a tuple or an array they are stretched, and `N` comes from the other components or from the value.
-/// One element of several axes is an [`Entry`](crate::Entry).
+/// One element of several axes is an [`Entry`](crate::ops::Entry).
 ///
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn pick<const N: usize>(x: Array<i32, 2>, at: impl ct::GatherIndex<2, N>) -> Tile<i32, N> {
+/// fn pick<const N: usize>(x: Array<i32, 2>, at: impl ct::ops::GatherIndex<2, N>) -> Tile<i32, N> {
 ///     x.gather(at)
 /// }
 /// fn kernel(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {

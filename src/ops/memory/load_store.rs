@@ -350,7 +350,7 @@ array_methods!(ArrayMut);
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn put<T: Element, V: ct::StoreValue<T, 1>>(y: ArrayMut<T, 1>, tile: V) {
+/// fn put<T: Element, V: ct::ops::StoreValue<T, 1>>(y: ArrayMut<T, 1>, tile: V) {
 ///     y.store(0, tile);
 /// }
 ///

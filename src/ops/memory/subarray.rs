@@ -14,7 +14,7 @@ use crate::tile::{Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, part: impl ct::ElementRange) {
+/// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, part: impl ct::ops::ElementRange) {
 ///     y.store(0, x.slice(0, part).load(0, [4]));
 /// }
 ///

@@ -254,7 +254,7 @@ impl<A, const R: usize> TiledView<A, R> {
 /// # use cutlet::prelude::*;
 /// fn total(x: Array<i32, 2>, y: ArrayMut<i32, 1>) {
 ///     let tiles = x.tiled([1, 2]);
-///     let indices: ct::Indices<2> = tiles.indices();
+///     let indices: ct::ops::Indices<2> = tiles.indices();
 ///     let sums = ct::fold(indices, ct::zeros([1, 2]), |sums, at| sums + tiles.load(at));
 ///     y.store_scalar(0, sums.sum(..).item());
 /// }
@@ -292,7 +292,8 @@ impl<const R: usize> LoopRange for Indices<R> {
 macro_rules! tiles_of {
     ($name:ident) => {
         impl<T: Element, const R: usize> $name<T, R> {
-            /// The tiles of this shape, to be accessed by tile index: side by side unless [`TiledView::step`] says otherwise.
+            /// The tiles of this shape, to be accessed by tile index: side by side unless
+            /// [`TiledView::step`] says otherwise.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -342,7 +343,8 @@ macro_rules! tiles_of {
                 Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
             }
 
-            /// Returns the range of tile indices along an axis, for a loop: from 0 to below [`Self::num_tiles`].
+            /// Returns the range of tile indices along an axis, for a loop: from 0 to below
+            /// [`Self::num_tiles`].
             ///
             /// ```
             /// # use cutlet as ct;

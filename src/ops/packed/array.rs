@@ -14,17 +14,18 @@ use crate::tile::{Array, ArrayMut, Scalar, Tile, at_place, here, record};
 
 /// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
 ///
-/// Made by the launch from a shared reference to a [`PackedDeviceArray`](crate::PackedDeviceArray). `Copy`: a handle.
+/// Made by the launch from a shared reference to a
+/// [`PackedDeviceArray`](crate::packed::PackedDeviceArray). `Copy`: a handle.
 ///
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn sum(x: ct::PackedArray<ct::u4, 1>, y: ArrayMut<i32, 1>) {
+/// fn sum(x: ct::packed::PackedArray<ct::packed::u4, 1>, y: ArrayMut<i32, 1>) {
 ///     y.store(0, x.load(0, [8]).cast::<i32>().sum(0));
 /// }
 ///
 /// let device = ct::Device::cpu();
-/// let (x, mut y) = (device.packed(&[1, 15, 3].map(ct::u4::saturating), [3])?, device.zeros([1])?);
+/// let (x, mut y) = (device.packed(&[1, 15, 3].map(ct::packed::u4::saturating), [3])?, device.zeros([1])?);
 /// ct::launch(sum, 1, (&x, &mut y))?;
 /// assert_eq!(y.to_vec()?, [19]);
 /// # Ok::<(), ct::Error>(())
@@ -42,11 +43,11 @@ pub struct PackedArray<F, const R: usize> {
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn count(y: ct::PackedArrayMut<ct::u4, 1>) {
-///     y.store(ct::bid(0), ct::arange(8, 0, 1).cast_narrow::<ct::u4>());
+/// fn count(y: ct::packed::PackedArrayMut<ct::packed::u4, 1>) {
+///     y.store(ct::bid(0), ct::arange(8, 0, 1).cast_narrow::<ct::packed::u4>());
 /// }
 ///
-/// let mut y = ct::Device::cpu().packed_zeros::<ct::u4, 1>([10])?;
+/// let mut y = ct::Device::cpu().packed_zeros::<ct::packed::u4, 1>([10])?;
 /// ct::launch(count, 2, (&mut y,))?;
 /// assert_eq!(y.to_vec()?.iter().map(|y| y.get()).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]);
 /// # Ok::<(), ct::Error>(())
@@ -100,7 +101,7 @@ macro_rules! packed_array {
             /// ```
             /// use cutlet as ct;
             /// use cutlet::prelude::*;
-            /// use cutlet::{Narrow, PackedArray, f6e3m2};
+            /// use cutlet::packed::{Narrow, PackedArray, f6e3m2};
             ///
             /// /// Generic over the type, so over its width.
             /// fn sums<F: Narrow>(x: PackedArray<F, 2>, y: ArrayMut<f32, 2>) {
@@ -131,12 +132,12 @@ macro_rules! packed_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn halves(x: ct::PackedArray<ct::i4, 1>, y: ArrayMut<f32, 1>) {
+            /// fn halves(x: ct::packed::PackedArray<ct::packed::i4, 1>, y: ArrayMut<f32, 1>) {
             ///     y.store(0, x.load_as::<f32>(0, [8]) * 0.5);
             /// }
             ///
             /// let device = ct::Device::cpu();
-            /// let (x, mut y) = (device.packed(&[-8, 1, 7].map(ct::i4::saturating), [3])?, device.zeros([3])?);
+            /// let (x, mut y) = (device.packed(&[-8, 1, 7].map(ct::packed::i4::saturating), [3])?, device.zeros([3])?);
             /// ct::launch(halves, 1, (&x, &mut y))?;
             /// assert_eq!(y.to_vec()?, [-4.0, 0.5, 3.5]);
             /// # Ok::<(), ct::Error>(())
@@ -152,12 +153,12 @@ macro_rules! packed_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn extents(x: ct::PackedArray<ct::u4, 2>, y: ArrayMut<i32, 1>) {
+            /// fn extents(x: ct::packed::PackedArray<ct::packed::u4, 2>, y: ArrayMut<i32, 1>) {
             ///     y.store_scalar(0, x.extent(0));
             ///     y.store_scalar(1, x.extent(1));
             /// }
             ///
-            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::u4, 2>([3, 5])?, ct::Device::cpu().zeros([2])?);
+            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 2>([3, 5])?, ct::Device::cpu().zeros([2])?);
             /// ct::launch(extents, 1, (&x, &mut y))?;
             /// assert_eq!(y.to_vec()?, [3, 5]);
             /// # Ok::<(), ct::Error>(())
@@ -173,12 +174,12 @@ macro_rules! packed_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn size(x: ct::PackedArray<ct::u4, 2>, y: ArrayMut<i32, 1>) {
+            /// fn size(x: ct::packed::PackedArray<ct::packed::u4, 2>, y: ArrayMut<i32, 1>) {
             ///     let [rows, columns] = x.shape();
             ///     y.store_scalar(0, rows * columns);
             /// }
             ///
-            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::u4, 2>([3, 5])?, ct::Device::cpu().zeros([1])?);
+            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 2>([3, 5])?, ct::Device::cpu().zeros([1])?);
             /// ct::launch(size, 1, (&x, &mut y))?;
             /// assert_eq!(y.to_vec()?, [15]);
             /// # Ok::<(), ct::Error>(())
@@ -194,11 +195,11 @@ macro_rules! packed_array {
             /// ```
             /// # use cutlet as ct;
             /// # use cutlet::prelude::*;
-            /// fn count(x: ct::PackedArray<ct::u4, 1>, y: ArrayMut<i32, 1>) {
+            /// fn count(x: ct::packed::PackedArray<ct::packed::u4, 1>, y: ArrayMut<i32, 1>) {
             ///     y.store_scalar(0, x.num_tiles(0, [8]));
             /// }
             ///
-            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::u4, 1>([17])?, ct::Device::cpu().zeros([1])?);
+            /// let (x, mut y) = (ct::Device::cpu().packed_zeros::<ct::packed::u4, 1>([17])?, ct::Device::cpu().zeros([1])?);
             /// ct::launch(count, 1, (&x, &mut y))?;
             /// assert_eq!(y.to_vec()?, [3]);
             /// # Ok::<(), ct::Error>(())
@@ -228,9 +229,9 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
-    /// use cutlet::{Narrow, i3};
+    /// use cutlet::packed::{Narrow, i3};
     ///
-    /// fn quantise(x: Array<f32, 1>, y: ct::PackedArrayMut<i3, 1>) {
+    /// fn quantise(x: Array<f32, 1>, y: ct::packed::PackedArrayMut<i3, 1>) {
     ///     let i = ct::bid(0);
     ///     y.store(i, x.load(i, [16]).round_ties_even().cast_narrow::<i3>());
     /// }
@@ -262,15 +263,15 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// fn first(x: ct::PackedArray<ct::u4, 1>) -> Scalar<i32> {
+    /// fn first(x: ct::packed::PackedArray<ct::packed::u4, 1>) -> Scalar<i32> {
     ///     x.load_as::<i32>(0, [8]).get(0)
     /// }
-    /// fn kernel(x: ct::PackedArrayMut<ct::u4, 1>, y: ArrayMut<i32, 1>) {
+    /// fn kernel(x: ct::packed::PackedArrayMut<ct::packed::u4, 1>, y: ArrayMut<i32, 1>) {
     ///     y.store_scalar(0, first(x.as_packed_array()));
     /// }
     ///
     /// let device = ct::Device::cpu();
-    /// let (mut x, mut y) = (device.packed(&[9, 1].map(ct::u4::saturating), [2])?, device.zeros([1])?);
+    /// let (mut x, mut y) = (device.packed(&[9, 1].map(ct::packed::u4::saturating), [2])?, device.zeros([1])?);
     /// ct::launch(kernel, 1, (&mut x, &mut y))?;
     /// assert_eq!(y.to_vec()?, [9]);
     /// # Ok::<(), ct::Error>(())

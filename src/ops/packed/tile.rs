@@ -19,7 +19,7 @@ use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// let x: ct::NarrowTile<ct::i4, 1> = ct::astile([-100, -3, 7, 100]).cast_narrow::<ct::i4>();
+/// let x: ct::packed::NarrowTile<ct::packed::i4, 1> = ct::astile([-100, -3, 7, 100]).cast_narrow::<ct::packed::i4>();
 /// ct::assert!(x.cast::<i32>().eq(ct::astile([-8, -3, 7, 7])));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -100,7 +100,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// assert_eq!(ct::zeros::<i32, 2>([2, 8]).cast_narrow::<ct::i4>().shape(), [2, 8]);
+    /// assert_eq!(ct::zeros::<i32, 2>([2, 8]).cast_narrow::<ct::packed::i4>().shape(), [2, 8]);
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -119,9 +119,9 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
-    /// use cutlet::{Narrow, i5};
+    /// use cutlet::packed::{Narrow, i5};
     ///
-    /// fn kernel(x: ct::PackedArray<i5, 1>, scale: Scalar<f32>, y: ArrayMut<f32, 1>) {
+    /// fn kernel(x: ct::packed::PackedArray<i5, 1>, scale: Scalar<f32>, y: ArrayMut<f32, 1>) {
     ///     y.store(0, x.load(0, [32]).cast::<f32>() * scale);
     /// }
     ///
@@ -147,8 +147,8 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let x = ct::astile([-8, -1, 3, 7]).cast_narrow::<ct::i4>();
-    /// ct::assert!(x.cast_narrow::<ct::u2>().cast::<i32>().eq(ct::astile([0, 0, 3, 3])));
+    /// let x = ct::astile([-8, -1, 3, 7]).cast_narrow::<ct::packed::i4>();
+    /// ct::assert!(x.cast_narrow::<ct::packed::u2>().cast::<i32>().eq(ct::astile([0, 0, 3, 3])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -167,7 +167,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// ct::assert!(ct::astile([-1, 5]).cast_narrow::<ct::i4>().codes().eq(ct::astile([15u8, 5])));
+    /// ct::assert!(ct::astile([-1, 5]).cast_narrow::<ct::packed::i4>().codes().eq(ct::astile([15u8, 5])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -188,7 +188,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
-    /// use cutlet::{NarrowTile, f4e2m1};
+    /// use cutlet::packed::{NarrowTile, f4e2m1};
     ///
     /// // All numbers of a type.
     /// fn table(y: ArrayMut<f32, 1>) {
@@ -223,7 +223,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// ```
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
-    /// use cutlet::{f6e2m3, i4};
+    /// use cutlet::packed::{f6e2m3, i4};
     ///
     /// fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>, z: ArrayMut<i32, 1>) {
     ///     let x = x.load(0, [4]);

@@ -45,7 +45,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).checks(ct::Checks::all()).launch(|| {
-/// let (numbers, period) = (ct::Philox::new(42, 7), 1i64 << 34);
+/// let (numbers, period) = (ct::random::Philox::new(42, 7), 1i64 << 34);
 /// ct::assert!(numbers.bits(ct::at(5), [8]).eq(numbers.bits(ct::at(5 + period), [8])));
 /// ct::assert!(numbers.bits(ct::at(-3), [8]).eq(numbers.bits(ct::at(period - 3), [8])));
 /// ct::assert!(!numbers.bits(ct::at(5), [8]).eq(numbers.bits(ct::at(5 + period / 2), [8])).any(0));
@@ -53,7 +53,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 /// ct::assert!(double(5).eq(double(5 + period / 2)));
 /// let row = |row: i64| numbers.bits((row, 0), [1, 8]);
 /// ct::assert!(row(3).eq(row(3 + (1 << 32))));
-/// let plane = |offset: u64, plane: i64| ct::Philox::new(42, offset).bits((plane, 0, 0), [1, 1, 8]);
+/// let plane = |offset: u64, plane: i64| ct::random::Philox::new(42, offset).bits((plane, 0, 0), [1, 1, 8]);
 /// ct::assert!(plane(7, 3).eq(plane(8, 2)) & plane(u64::MAX, 1).eq(plane(0, 0)));
 /// # }, ())?;
 /// # Ok::<(), ct::Error>(())
@@ -67,7 +67,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 /// fn dropout(x: Array<f32, 2>, y: ArrayMut<f32, 2>, keep: Scalar<f32>, seed: Scalar<u64>) {
 ///     let at = [ct::bid(0), ct::bid(1)];
 ///     let x = x.load(at, [16, 64]);
-///     let kept = ct::Philox::new(seed, 0).bernoulli(at, [16, 64], keep);
+///     let kept = ct::random::Philox::new(seed, 0).bernoulli(at, [16, 64], keep);
 ///     y.store(at, kept.select(x / keep, 0.0));
 /// }
 ///
@@ -101,8 +101,8 @@ mod sealed {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn noise<T: ct::RandomFloat>() -> Tile<T, 1> {
-///     ct::Philox::new(1, 0).uniform::<T, 1>(0, [8])
+/// fn noise<T: ct::random::RandomFloat>() -> Tile<T, 1> {
+///     ct::random::Philox::new(1, 0).uniform::<T, 1>(0, [8])
 /// }
 /// ct::assert!(noise::<f16>().lt(1.0) & noise::<f64>().lt(1.0));
 /// # }, ())?;
@@ -185,8 +185,8 @@ impl Philox {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let numbers = ct::Philox::new(42, 0);
-    /// ct::assert!(numbers.bits(0, [8]).eq(ct::Philox::new(42, 0).bits(0, [8])));
+    /// let numbers = ct::random::Philox::new(42, 0);
+    /// ct::assert!(numbers.bits(0, [8]).eq(ct::random::Philox::new(42, 0).bits(0, [8])));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -206,7 +206,7 @@ impl Philox {
     /// use cutlet::prelude::*;
     ///
     /// fn kernel(y: ArrayMut<u32, 1>) {
-    ///     y.store(0, ct::Philox::new(0, 0).bits(0, [4]));
+    ///     y.store(0, ct::random::Philox::new(0, 0).bits(0, [4]));
     /// }
     ///
     /// let mut y = ct::Device::cpu().zeros([4])?;
@@ -226,7 +226,7 @@ impl Philox {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let x = ct::Philox::new(42, 0).uniform::<f32, 1>(0, [64]);
+    /// let x = ct::random::Philox::new(42, 0).uniform::<f32, 1>(0, [64]);
     /// ct::assert!(x.ge(0.0) & x.lt(1.0));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -244,7 +244,7 @@ impl Philox {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let x = ct::Philox::new(42, 0).normal::<f32, 1>(0, [1024]);
+    /// let x = ct::random::Philox::new(42, 0).normal::<f32, 1>(0, [1024]);
     /// ct::assert!((x.sum(0) / 1024.0).abs().lt(0.1));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -261,7 +261,7 @@ impl Philox {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let x = ct::Philox::new(42, 0).exponential::<f32, 1>(0, [1024]);
+    /// let x = ct::random::Philox::new(42, 0).exponential::<f32, 1>(0, [1024]);
     /// ct::assert!((x.sum(0) / 1024.0 - 1.0).abs().lt(0.1));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -283,7 +283,7 @@ impl Philox {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let dice = ct::Philox::new(42, 0).range(0, [64], 1..7);
+    /// let dice = ct::random::Philox::new(42, 0).range(0, [64], 1..7);
     /// ct::assert!(dice.ge(1) & dice.le(6));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())
@@ -309,7 +309,7 @@ impl Philox {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-    /// let rare = ct::Philox::new(42, 0).bernoulli(0, [1024], 0.125);
+    /// let rare = ct::random::Philox::new(42, 0).bernoulli(0, [1024], 0.125);
     /// ct::assert!((rare.count(0) - 128).abs().lt(50));
     /// # }, ())?;
     /// # Ok::<(), ct::Error>(())

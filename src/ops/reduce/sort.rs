@@ -15,7 +15,7 @@ use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn median<T: ct::Sorted>(x: Tile<T, 1>) -> Scalar<T> {
+/// fn median<T: ct::ops::Sorted>(x: Tile<T, 1>) -> Scalar<T> {
 ///     x.sort(0).get(x.len() / 2)
 /// }
 /// ct::assert!(median(ct::astile([7, 1, 9, 3])).eq(7));

@@ -263,7 +263,7 @@ pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn twice<X: ct::Stack + Copy>(x: X) -> X::Stacked {
+/// fn twice<X: ct::ops::Stack + Copy>(x: X) -> X::Stacked {
 ///     ct::stack([x, x], 0)
 /// }
 /// fn kernel(y: ArrayMut<i32, 2>) {

@@ -16,7 +16,7 @@ const MOST_THREADS: i64 = 1024;
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
 ///
-/// fn doubled(x: Tile<f32, 1>, layout: impl ct::TileLayout) -> Tile<f32, 1> {
+/// fn doubled(x: Tile<f32, 1>, layout: impl ct::ops::TileLayout) -> Tile<f32, 1> {
 ///     x.with_layout(layout) * 2.0
 /// }
 ///
@@ -152,7 +152,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// reads memory in the layout, and a store of the tile writes in it: both are as wide as its `local` runs of neighbours.
     ///
     /// A layout is for as many threads as the tile block has, 32 to 1024, and so says how many warps it has; with
-    /// [`Hints::num_warps`](crate::Hints) it has to agree. (Warps that only load, and a second team, are not counted.) All layouts of a kernel are for the same number:
+    /// [`Hints::num_warps`](crate::Hints) it has to agree. (Producer warps and a second ping-pong group are not counted.) All layouts of a kernel are for the same number:
     /// [`Modes::replicate`] makes one for more. Extents are powers of two. The cpu back end holds tiles as it does; through
     /// tileir it is an error, for Tile IR leaves layouts to its compiler.
     ///

@@ -58,8 +58,8 @@ impl Trace {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// Returns the tile with another rank: axes of extent 1 are inserted in front, or removed. The number follows
-    /// from where the tile goes, as with `into()`.
+    /// Returns the tile with another rank: axes of extent 1 are inserted in front, or removed. The
+    /// number follows from where the tile goes, as with `into()`.
     ///
     /// It is an error if other axes would have to go, or if it is open which of extent 1 do (`[1, 4, 1]` as a matrix).
     ///

@@ -102,11 +102,12 @@ impl From<Rounding> for FloatMode {
     }
 }
 
-/// A part of a kernel in which float operations that state no mode take this one: `+ - * /`, `fma`, `sqrt`, `rsqrt`,
-/// `exp`, `exp2`, `tanh`, `log`, `log2`, `sin`, `cos`, `max` and `min`, also those of closures. What an operation does not have, or not for its type, it
-/// leaves out: a scope that flushes to zero changes nothing for f64. Of scopes in each other the inner one counts. Functions
-/// with bounds of their own that are put together of other operations (`erf`, `sort`) stay as they are; [`Philox`](crate::Philox)
-/// says what becomes of random numbers.
+/// A part of a kernel in which float operations that state no mode take this one: `+ - * /`, `fma`,
+/// `sqrt`, `rsqrt`, `exp`, `exp2`, `tanh`, `log`, `log2`, `sin`, `cos`, `max` and `min`, also those
+/// of closures. What an operation does not have, or not for its type, it leaves out: a scope that
+/// flushes to zero changes nothing for f64. Of scopes in each other the inner one counts. Functions
+/// with bounds of their own that are put together of other operations (`erf`, `sort`) stay as they
+/// are; [`Philox`](crate::random::Philox) says what becomes of random numbers.
 ///
 /// ```
 /// use cutlet as ct;

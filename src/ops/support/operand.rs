@@ -39,8 +39,8 @@ pub trait Operand<O>: Copy {
     fn source(self) -> Source;
 }
 
-/// Second operand of operators and methods of an `O`, with broadcasting: its [`Operand`]s, and tiles of a lower rank, which
-/// get axes of extent 1 in front (up to 4 axes).
+/// Second operand of operators and methods of an `O`, with broadcasting: its [`Operand`]s, and
+/// tiles of a lower rank, which get axes of extent 1 in front (up to 4 axes).
 ///
 /// ```
 /// use cutlet as ct;

@@ -15,8 +15,8 @@ use crate::tile::{TileLike, here};
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// # ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| {
-/// fn mean<T: Float + ct::Promote<U, Output = T>, U: Element>(x: Tile<T, 1>, y: Tile<U, 1>) -> Tile<T, 1> {
-///     let (x, y) = ct::promote(x, y);
+/// fn mean<T: Float + ct::math::Promote<U, Output = T>, U: Element>(x: Tile<T, 1>, y: Tile<U, 1>) -> Tile<T, 1> {
+///     let (x, y) = ct::math::promote(x, y);
 ///     (x + y) * T::from_f64(0.5)
 /// }
 /// ct::assert!(mean(ct::astile([1.0f32, 2.0]), ct::astile([2i8, 2])).eq(ct::astile([1.5, 2.0])));
@@ -71,7 +71,7 @@ promotions! {
 /// use cutlet::prelude::*;
 ///
 /// fn kernel(x: Array<f16, 1>, n: Array<u8, 1>, y: ArrayMut<f16, 1>) {
-///     let (x, n) = ct::promote(x.load(0, [4]), n.load(0, [4]));
+///     let (x, n) = ct::math::promote(x.load(0, [4]), n.load(0, [4]));
 ///     y.store(0, x * n);
 /// }
 ///

@@ -85,7 +85,7 @@ impl Number {
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, from: impl ct::IntoIndex) {
+/// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, from: impl ct::ops::IntoIndex) {
 ///     y.store(0, x.load([from], [2]));
 /// }
 ///
@@ -144,7 +144,7 @@ impl IntoIndex for At {
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// fn shifted(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-///     let from: ct::At = ct::at(1);
+///     let from: ct::ops::At = ct::at(1);
 ///     y.store(0, x.load(from, [2]));
 /// }
 ///
@@ -201,7 +201,7 @@ pub fn at(position: impl Position) -> At {
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn from(x: Array<i32, 1>, y: ArrayMut<i32, 1>, position: impl ct::Position) {
+/// fn from(x: Array<i32, 1>, y: ArrayMut<i32, 1>, position: impl ct::ops::Position) {
 ///     y.store(0, x.load(ct::at(position), [2]));
 /// }
 ///
@@ -255,7 +255,7 @@ impl<I: Int> Position for Tile<I, 1> {
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
-/// fn copy(x: Array<i32, 2>, y: ArrayMut<i32, 2>, from: impl ct::TileIndex<2>) {
+/// fn copy(x: Array<i32, 2>, y: ArrayMut<i32, 2>, from: impl ct::ops::TileIndex<2>) {
 ///     y.store((0, 0), x.load(from, [1, 2]));
 /// }
 ///

@@ -10,7 +10,7 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, ArrayInfo, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::memory::{Memory, MemoryUse};
 use crate::runtime::array::pack_host;
@@ -26,12 +26,12 @@ const LARGEST_EXTENT: usize = i32::MAX as usize - MAX_TILE_ELEMENTS as usize;
 
 /// What the launch knows about an array of this form.
 #[inline]
-fn facts<T: Element, const R: usize>(address: u64, layout: &Strided<R>) -> ArrayFacts {
+fn facts<T: Element, const R: usize>(address: u64, layout: &Strided<R>) -> ArrayInfo {
     const { assert!(R <= 16, "an array of a kernel has at most 16 dimensions") };
     let wide = address.is_multiple_of(u64::from(WIDE_ALIGNMENT));
-    let mut facts = ArrayFacts {
+    let mut facts = ArrayInfo {
         base_align: if wide { WIDE_ALIGNMENT } else { T::DTYPE.storage_bits().div_ceil(8) },
-        ..ArrayFacts::default()
+        ..ArrayInfo::default()
     };
     let mut last = 0usize;
     for d in 0..R {
@@ -82,7 +82,7 @@ const fn index64_is_forced() -> bool {
 pub(crate) struct Form<const R: usize> {
     pub address: u64,
     pub layout: Strided<R>,
-    pub facts: ArrayFacts,
+    pub facts: ArrayInfo,
 }
 
 /// The form of the part of an allocation that a view shows.
@@ -92,7 +92,7 @@ pub(crate) fn form<T: Element, const R: usize>(memory: &Memory, layout: &Strided
 }
 
 /// What a launch knows about an array that it makes itself.
-pub(crate) fn facts_of_new<T: Element, const R: usize>(shape: [usize; R]) -> ArrayFacts {
+pub(crate) fn facts_of_new<T: Element, const R: usize>(shape: [usize; R]) -> ArrayInfo {
     ArraySpec::<T, R>::new(shape).facts()
 }
 
@@ -107,14 +107,14 @@ pub(crate) fn pack_new<T: Element, const R: usize>(shape: [usize; R], params: &m
 }
 
 /// The form of an array that a kernel reads, or `writes`.
-pub(crate) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayFacts) -> ArgForm {
-    ArgForm::Array { element: T::NAME.into(), rank: R as u32, writes, table: false, facts }
+pub(crate) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayInfo) -> ArgSignature {
+    ArgSignature::Array { element: T::NAME.into(), rank: R as u32, writes, table: false, facts }
 }
 
 /// The facts in one word: 2 bits of widths, 8 bits alignment, 3 * 16 bits of dimensions.
 #[inline]
-pub(crate) fn facts_word(facts: ArrayFacts) -> u64 {
-    let ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = facts;
+pub(crate) fn facts_word(facts: ArrayInfo) -> u64 {
+    let ArrayInfo { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = facts;
     u64::from(index64)
         | u64::from(extent64) << 1
         | u64::from(base_align) << 8
@@ -150,7 +150,7 @@ macro_rules! array_argument {
                 key.push(facts_word(facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout)));
             }
 
-            fn forms(&self, out: &mut Vec<ArgForm>) {
+            fn forms(&self, out: &mut Vec<ArgSignature>) {
                 let facts = facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout);
                 out.push(array_form::<T, R>($writes, facts));
             }
@@ -183,7 +183,8 @@ array_argument! {
     DeviceViewMut<'_, T, R> => ArrayMut by array_mut, writes true;
 }
 
-/// An array that does not exist: an argument of [`inspect`](crate::inspect) and [`export`](crate::export).
+/// An array that does not exist: an argument of [`inspect`](crate::inspect()) and
+/// [`export`](crate::export).
 ///
 /// Row-major and aligned, unless said otherwise. Launching with it is an error.
 ///
@@ -283,7 +284,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
         ArraySpecMut(self)
     }
 
-    fn facts(&self) -> ArrayFacts {
+    fn facts(&self) -> ArrayInfo {
         facts::<T, R>(self.address, &self.layout)
     }
 
@@ -304,7 +305,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
         key.push(facts_word(self.facts()));
     }
 
-    fn forms(&self, out: &mut Vec<ArgForm>) {
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
         out.push(array_form::<T, R>(false, self.facts()));
     }
 
@@ -344,7 +345,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
         self.0.key(key);
     }
 
-    fn forms(&self, out: &mut Vec<ArgForm>) {
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
         out.push(array_form::<T, R>(true, self.0.facts()));
     }
 

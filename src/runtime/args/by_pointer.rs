@@ -4,7 +4,7 @@ use super::array_arg::address_of;
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgForm, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::memory::MemoryUse;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
@@ -57,7 +57,7 @@ macro_rules! by_pointer {
                 self.pointer().key(key);
             }
 
-            fn forms(&self, out: &mut Vec<ArgForm>) {
+            fn forms(&self, out: &mut Vec<ArgSignature>) {
                 self.pointer().forms(out);
             }
 

@@ -9,7 +9,7 @@ use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, ArrayInfo, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::args::array_arg::{Form, facts_word, form};
 use crate::runtime::device::device::Device;
 use crate::runtime::graph::GraphResource;
@@ -75,7 +75,7 @@ struct List {
     words: DeviceArray<i64, 2>,
     first: u64,
     count: usize,
-    facts: ArrayFacts,
+    facts: ArrayInfo,
 }
 
 impl List {
@@ -196,9 +196,9 @@ macro_rules! table_argument {
                 key.push(facts_word(self.list.facts));
             }
 
-            fn forms(&self, out: &mut Vec<ArgForm>) {
+            fn forms(&self, out: &mut Vec<ArgSignature>) {
                 let (element, facts) = (T::NAME.into(), self.list.facts);
-                out.push(ArgForm::Array { element, rank: R as u32, writes: $writes, table: true, facts });
+                out.push(ArgSignature::Array { element, rank: R as u32, writes: $writes, table: true, facts });
             }
 
             fn trace(&self, tracer: &mut Tracer) -> Self::Traced {

@@ -24,12 +24,12 @@ use crate::tile::{Array, ArrayMut};
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
 ///
-/// fn phase(x: ct::ComplexArray<f64, 1>, y: ArrayMut<f64, 1>) {
+/// fn phase(x: ct::math::ComplexArray<f64, 1>, y: ArrayMut<f64, 1>) {
 ///     y.store(0, x.load(0, [2]).arg());
 /// }
 ///
 /// let device = ct::Device::cpu();
-/// let (x, mut y) = (device.complex(&[ct::c128::new(0.0, 1.0), ct::c128::new(-1.0, 0.0)], [2])?, device.zeros([2])?);
+/// let (x, mut y) = (device.complex(&[ct::math::c128::new(0.0, 1.0), ct::math::c128::new(-1.0, 0.0)], [2])?, device.zeros([2])?);
 /// ct::launch(phase, 1, (&x, &mut y))?;
 /// assert_eq!(y.to_vec()?, [std::f64::consts::FRAC_PI_2, std::f64::consts::PI]);
 /// # Ok::<(), ct::Error>(())
@@ -45,7 +45,7 @@ pub struct ComplexDeviceArray<T, const R: usize> {
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
 ///
-/// fn turned(x: ct::ComplexArray<f32, 2>, y: ct::ComplexArrayMut<f32, 2>) {
+/// fn turned(x: ct::math::ComplexArray<f32, 2>, y: ct::math::ComplexArrayMut<f32, 2>) {
 ///     y.store((0, 0), x.load((0, 0), [2, 1]).mul_i());
 /// }
 ///
@@ -53,7 +53,7 @@ pub struct ComplexDeviceArray<T, const R: usize> {
 /// let x = device.array(&[1.0, 2.0, 9.0, 9.0, 3.0, 4.0, 9.0, 9.0], [2, 4])?;
 /// let mut y = device.zeros::<f32, 2>([2, 2])?;
 /// let columns = x.slice(1, ..2)?; // the first number of each row
-/// ct::launch(turned, 1, (ct::Interleaved(columns), ct::Interleaved(&mut y)))?;
+/// ct::launch(turned, 1, (ct::math::Interleaved(columns), ct::math::Interleaved(&mut y)))?;
 /// assert_eq!(y.to_vec()?, [-2.0, 1.0, -4.0, 3.0]);
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -150,7 +150,8 @@ impl Device {
     /// An array of these complex numbers, in row-major order.
     ///
     /// ```
-    /// use cutlet::{Device, c64};
+    /// use cutlet::math::c64;
+    /// use cutlet::Device;
     /// let a = Device::cpu().complex(&[c64::new(1.0, 2.0), c64::new(3.0, 4.0)], [2])?;
     /// assert_eq!(a.reals().to_vec()?, [1.0, 2.0, 3.0, 4.0]);
     /// # Ok::<(), cutlet::Error>(())
@@ -176,7 +177,7 @@ impl Device {
     ///
     /// ```
     /// let a = cutlet::Device::cpu().complex_zeros::<f32, 1>([3])?;
-    /// assert_eq!(a.to_vec()?, [cutlet::c64::new(0.0, 0.0); 3]);
+    /// assert_eq!(a.to_vec()?, [cutlet::math::c64::new(0.0, 0.0); 3]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     #[track_caller]
@@ -233,7 +234,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     /// The parts: an array whose last axis is twice as long.
     ///
     /// ```
-    /// let a = cutlet::Device::cpu().complex(&[cutlet::c64::new(1.0, 2.0)], [1])?;
+    /// let a = cutlet::Device::cpu().complex(&[cutlet::math::c64::new(1.0, 2.0)], [1])?;
     /// assert_eq!(a.reals().to_vec()?, [1.0, 2.0]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
@@ -246,7 +247,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     /// ```
     /// let mut a = cutlet::Device::cpu().complex_zeros::<f32, 1>([1])?;
     /// a.reals_mut().copy_from(&[1.0, 2.0])?;
-    /// assert_eq!(a.to_vec()?, [cutlet::c64::new(1.0, 2.0)]);
+    /// assert_eq!(a.to_vec()?, [cutlet::math::c64::new(1.0, 2.0)]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn reals_mut(&mut self) -> &mut DeviceArray<T, R> {
@@ -259,7 +260,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
     ///
     /// ```
-    /// let numbers = [cutlet::c64::new(1.0, 2.0), cutlet::c64::new(3.0, 4.0)];
+    /// let numbers = [cutlet::math::c64::new(1.0, 2.0), cutlet::math::c64::new(3.0, 4.0)];
     /// assert_eq!(cutlet::Device::cpu().complex(&numbers, [2])?.to_vec()?, numbers);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
@@ -278,7 +279,7 @@ impl<T: Float, const R: usize> ComplexDeviceArray<T, R> {
     ///
     /// ```
     /// let mut a = cutlet::Device::cpu().complex_zeros::<f64, 1>([1])?;
-    /// a.copy_from(&[cutlet::c128::new(1.0, 2.0)])?;
+    /// a.copy_from(&[cutlet::math::c128::new(1.0, 2.0)])?;
     /// assert_eq!(a.reals().to_vec()?, [1.0, 2.0]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```

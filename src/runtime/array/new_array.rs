@@ -9,7 +9,7 @@ use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgForm, ArrayFacts, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, ArrayInfo, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::device::device::Device;
 use crate::tile::{ArrayMut, Tracer};
 
@@ -77,7 +77,7 @@ impl<T: Element, const R: usize> NewArray<T, R> {
     }
 
     /// What the launch knows about it: row-major, and at a wide address.
-    fn facts(&self) -> ArrayFacts {
+    fn facts(&self) -> ArrayInfo {
         crate::runtime::args::array_arg::facts_of_new::<T, R>(self.shape)
     }
 }
@@ -98,7 +98,7 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
         key.push(crate::runtime::args::array_arg::facts_word(self.facts()));
     }
 
-    fn forms(&self, out: &mut Vec<ArgForm>) {
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
         out.push(crate::runtime::args::array_arg::array_form::<T, R>(true, self.facts()));
     }
 

@@ -42,9 +42,9 @@ pub(super) fn shape_of_words<F: Narrow, const R: usize>(mut shape: [usize; R]) -
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
-/// use cutlet::{Narrow, u4};
+/// use cutlet::packed::{Narrow, u4};
 ///
-/// fn kernel(x: ct::PackedArray<u4, 2>, y: ArrayMut<f16, 2>, z: ct::PackedArrayMut<u4, 2>) {
+/// fn kernel(x: ct::packed::PackedArray<u4, 2>, y: ArrayMut<f16, 2>, z: ct::packed::PackedArrayMut<u4, 2>) {
 ///     let x = x.load((0, 0), [2, 8]).cast::<f16>();
 ///     y.store((0, 0), x);
 ///     z.store((0, 0), (x + 10.0).cast_narrow::<u4>());
@@ -120,7 +120,8 @@ impl Device {
     /// A packed array with these elements, in row-major order.
     ///
     /// ```
-    /// use cutlet::{Device, Narrow, f6e3m2};
+    /// use cutlet::packed::{Narrow, f6e3m2};
+    /// use cutlet::Device;
     /// let values = [0.25, -1.0, 28.0].map(f6e3m2::from_value);
     /// let a = Device::cpu().packed(&values, [3])?;
     /// assert_eq!(a.to_vec()?, values);
@@ -144,7 +145,7 @@ impl Device {
     /// As [`Device::packed`].
     ///
     /// ```
-    /// let a = cutlet::Device::cpu().packed_zeros::<cutlet::u4, 1>([5])?;
+    /// let a = cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 1>([5])?;
     /// assert_eq!(a.to_bytes()?, [0; 3]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
@@ -159,7 +160,8 @@ impl Device {
     /// element in the low bits.
     ///
     /// ```
-    /// use cutlet::{Device, PackedDeviceArray, u4};
+    /// use cutlet::packed::{PackedDeviceArray, u4};
+    /// use cutlet::Device;
     /// let a: PackedDeviceArray<u4, 2> = Device::cpu().packed_from_bytes(&[0x21, 0x03, 0x54, 0x06], [2, 3])?;
     /// assert_eq!(a.to_vec()?.iter().map(|x| x.get()).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
     /// assert_eq!(a.to_bytes()?, [0x21, 0x03, 0x54, 0x06]);
@@ -211,7 +213,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// The device it is on.
     ///
     /// ```
-    /// let a = cutlet::Device::cpu().packed_zeros::<cutlet::u4, 1>([5])?;
+    /// let a = cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 1>([5])?;
     /// assert_eq!(a.device(), cutlet::Device::cpu());
     /// # Ok::<(), cutlet::Error>(())
     /// ```
@@ -222,7 +224,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// Extents in elements.
     ///
     /// ```
-    /// assert_eq!(cutlet::Device::cpu().packed_zeros::<cutlet::u4, 2>([2, 5])?.shape(), [2, 5]);
+    /// assert_eq!(cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 2>([2, 5])?.shape(), [2, 5]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn shape(&self) -> [usize; R] {
@@ -232,7 +234,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// Where the first word lies on the device, for code that takes addresses: rows as [`PackedDeviceArray`] has them.
     ///
     /// ```
-    /// let x = cutlet::Device::cpu().packed_zeros::<cutlet::u4, 1>([300])?;
+    /// let x = cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 1>([300])?;
     /// assert_eq!(x.address() % 16, 0);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
@@ -243,7 +245,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// Number of elements.
     ///
     /// ```
-    /// assert_eq!(cutlet::Device::cpu().packed_zeros::<cutlet::u4, 2>([2, 5])?.len(), 10);
+    /// assert_eq!(cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 2>([2, 5])?.len(), 10);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn len(&self) -> usize {
@@ -253,7 +255,7 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// Has it no elements?
     ///
     /// ```
-    /// assert!(cutlet::Device::cpu().packed_zeros::<cutlet::u4, 2>([2, 0])?.is_empty());
+    /// assert!(cutlet::Device::cpu().packed_zeros::<cutlet::packed::u4, 2>([2, 0])?.is_empty());
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn is_empty(&self) -> bool {
@@ -266,7 +268,8 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// [`Error::Driver`] when this work failed, [`Error::Argument`] when the host has no room for them.
     ///
     /// ```
-    /// use cutlet::{Device, Narrow, i3};
+    /// use cutlet::packed::{Narrow, i3};
+    /// use cutlet::Device;
     /// let values = [-4.0, 0.0, 3.0].map(i3::from_value);
     /// assert_eq!(Device::cpu().packed(&values, [3])?.to_vec()?, values);
     /// # Ok::<(), cutlet::Error>(())
@@ -288,7 +291,8 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// As [`PackedDeviceArray::to_vec`].
     ///
     /// ```
-    /// use cutlet::{Device, Narrow, u4};
+    /// use cutlet::packed::{Narrow, u4};
+    /// use cutlet::Device;
     /// let a = Device::cpu().packed(&[1, 2, 3].map(u4::from_code), [3])?;
     /// assert_eq!(a.to_bytes()?, [0x21, 0x03]);
     /// # Ok::<(), cutlet::Error>(())
@@ -309,7 +313,8 @@ impl<F: Narrow, const R: usize> PackedDeviceArray<F, R> {
     /// [`Error::Argument`] for another number of values, [`Error::Driver`] when earlier work failed.
     ///
     /// ```
-    /// use cutlet::{Device, Narrow, u4};
+    /// use cutlet::packed::{Narrow, u4};
+    /// use cutlet::Device;
     /// let mut a = Device::cpu().packed_zeros::<u4, 1>([3])?;
     /// a.copy_from(&[1, 2, 3].map(u4::from_code))?;
     /// assert_eq!(a.to_bytes()?, [0x21, 0x03]);
@@ -331,7 +336,8 @@ impl<F: Narrow, const R: usize> fmt::Debug for PackedDeviceArray<F, R> {
     }
 }
 
-/// A packed array that does not exist: an argument of [`inspect`](crate::inspect) and [`export`](crate::export).
+/// A packed array that does not exist: an argument of [`inspect`](crate::inspect()) and
+/// [`export`](crate::export).
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSpec<F, const R: usize> {
     shape: [usize; R],
@@ -349,12 +355,12 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
     ///
-    /// fn unpack(x: ct::PackedArray<ct::u4, 1>, y: ArrayMut<f32, 1>) {
+    /// fn unpack(x: ct::packed::PackedArray<ct::packed::u4, 1>, y: ArrayMut<f32, 1>) {
     ///     y.store(ct::bid(0), x.load(ct::bid(0), [128]).cast::<f32>());
     /// }
     ///
     /// let y = ct::ArraySpec::new([1024]).mutable();
-    /// assert!(ct::inspect(unpack, (ct::PackedSpec::new([1024]), y)).ir()?.contains("store_view_tko"));
+    /// assert!(ct::inspect(unpack, (ct::packed::PackedSpec::new([1024]), y)).ir()?.contains("store_view_tko"));
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     pub fn new(shape: [usize; R]) -> PackedSpec<F, R> {
@@ -367,11 +373,11 @@ impl<F: Narrow, const R: usize> PackedSpec<F, R> {
     /// use cutlet as ct;
     /// use cutlet::prelude::*;
     ///
-    /// fn pack(x: Array<f32, 1>, y: ct::PackedArrayMut<ct::u4, 1>) {
-    ///     y.store(ct::bid(0), x.load(ct::bid(0), [128]).cast_narrow::<ct::u4>());
+    /// fn pack(x: Array<f32, 1>, y: ct::packed::PackedArrayMut<ct::packed::u4, 1>) {
+    ///     y.store(ct::bid(0), x.load(ct::bid(0), [128]).cast_narrow::<ct::packed::u4>());
     /// }
     ///
-    /// let y = ct::PackedSpec::new([1024]).mutable();
+    /// let y = ct::packed::PackedSpec::new([1024]).mutable();
     /// assert!(ct::inspect(pack, (ct::ArraySpec::new([1024]), y)).ir()?.contains("store_view_tko"));
     /// # Ok::<(), cutlet::Error>(())
     /// ```

@@ -12,26 +12,27 @@ use crate::ops::{PackedArray, PackedFacts};
 
 /// The words of an array as a packed array of rank `R`: in a kernel, [`PackedArray`].
 ///
-/// It reads weights that another library holds as an array of u32 (a tensor of candle, say). The words are as a
-/// [`PackedDeviceArray`](crate::PackedDeviceArray) has them: along a row, element `k` has the bits from `k * F::BITS` on,
-/// the lowest first, and rows are padded to whole multiples of 128 elements.
+/// It reads weights that another library holds as an array of u32 (a tensor of candle, say). The
+/// words are as a [`PackedDeviceArray`](crate::packed::PackedDeviceArray) has them: along a row,
+/// element `k` has the bits from `k * F::BITS` on, the lowest first, and rows are padded to whole
+/// multiples of 128 elements.
 ///
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
-/// use cutlet::u4;
+/// use cutlet::packed::u4;
 ///
-/// fn kernel(x: ct::PackedArray<u4, 2>, y: ArrayMut<f32, 2>) {
+/// fn kernel(x: ct::packed::PackedArray<u4, 2>, y: ArrayMut<f32, 2>) {
 ///     y.store((0, 0), x.load((0, 0), [2, 8]).cast::<f32>());
 /// }
 ///
 /// let device = ct::Device::cpu();
 /// let shape = [2, 5];
-/// let mut words = vec![0u32; ct::PackedView::<u4, 2>::words(shape).iter().product()];
+/// let mut words = vec![0u32; ct::packed::PackedView::<u4, 2>::words(shape).iter().product()];
 /// (words[0], words[16]) = (0x54321, 0x98765);
-/// let words = device.array(&words, ct::PackedView::<u4, 2>::words(shape))?;
+/// let words = device.array(&words, ct::packed::PackedView::<u4, 2>::words(shape))?;
 /// let mut y = device.zeros(shape)?;
-/// ct::launch(kernel, 1, (ct::PackedView::<u4, 2>::new(words.view(), shape)?, &mut y))?;
+/// ct::launch(kernel, 1, (ct::packed::PackedView::<u4, 2>::new(words.view(), shape)?, &mut y))?;
 /// assert_eq!(y.to_vec()?, [1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
 /// # Ok::<(), ct::Error>(())
 /// ```
@@ -54,10 +55,10 @@ impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
     ///
     /// ```
     /// # use cutlet as ct;
-    /// let shape = ct::PackedView::<ct::u4, 2>::words([2, 8]);
+    /// let shape = ct::packed::PackedView::<ct::packed::u4, 2>::words([2, 8]);
     /// let words = ct::Device::cpu().zeros::<u32, 2>(shape)?;
-    /// assert!(ct::PackedView::<ct::u4, 2>::new(words.view(), [2, 8]).is_ok());
-    /// assert!(ct::PackedView::<ct::u4, 2>::new(words.view(), [3, 8]).is_err());
+    /// assert!(ct::packed::PackedView::<ct::packed::u4, 2>::new(words.view(), [2, 8]).is_ok());
+    /// assert!(ct::packed::PackedView::<ct::packed::u4, 2>::new(words.view(), [3, 8]).is_err());
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
@@ -83,7 +84,7 @@ impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
     /// The shape in words of a packed array with this shape in elements: the last extent is that of the words of a row.
     ///
     /// ```
-    /// assert_eq!(cutlet::PackedView::<cutlet::i4, 2>::words([10, 200]), [10, 32]);
+    /// assert_eq!(cutlet::packed::PackedView::<cutlet::packed::i4, 2>::words([10, 200]), [10, 32]);
     /// ```
     #[must_use]
     pub fn words(shape: [usize; R]) -> [usize; R] {
@@ -94,7 +95,7 @@ impl<'a, F: Narrow, const R: usize> PackedView<'a, F, R> {
     ///
     /// ```
     /// let words = cutlet::Device::cpu().zeros([3, 16])?;
-    /// assert_eq!(cutlet::PackedView::<cutlet::u4, 2>::new(words.view(), [3, 99])?.shape(), [3, 99]);
+    /// assert_eq!(cutlet::packed::PackedView::<cutlet::packed::u4, 2>::new(words.view(), [3, 99])?.shape(), [3, 99]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
     #[must_use]

@@ -7,15 +7,16 @@ use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::sealed::Sealed;
-use crate::kernel::{ArgForm, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::ops::TiledView;
 use crate::tile::{Array, ArrayMut, Tracer};
 
-/// Partition of an array into tiles of one shape, of which the last ones along an axis may extend beyond the array; made by [`DeviceArray::partition`] and
-/// [`DeviceArray::partition_mut`], and by those of views.
+/// Partition of an array into tiles of one shape, of which the last ones along an axis may extend
+/// beyond the array; made by [`DeviceArray::partition`] and [`DeviceArray::partition_mut`], and by
+/// those of views.
 ///
-/// [`Partition::grid`] is the grid with one tile block for each tile. As an argument of a launch it arrives as
-/// [`TiledView`] of that shape, which is compiled in.
+/// [`Partition::grid`] is the grid with one tile block for each tile. As an argument of a launch it
+/// arrives as [`TiledView`] of that shape, which is compiled in.
 ///
 /// ```
 /// use cutlet as ct;
@@ -127,9 +128,9 @@ macro_rules! partition_of {
                 self.tile.iter().for_each(|&extent| key.push(extent as u64));
             }
 
-            fn forms(&self, out: &mut Vec<ArgForm>) {
+            fn forms(&self, out: &mut Vec<ArgSignature>) {
                 self.array.forms(out);
-                out.push(ArgForm::of_constant(&self.tile));
+                out.push(ArgSignature::of_constant(&self.tile));
             }
 
             fn trace(&self, tracer: &mut Tracer) -> Self::Traced {

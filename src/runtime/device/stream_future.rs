@@ -93,11 +93,13 @@ fn ask(stream: &GpuStream, shared: &Arc<Shared>) -> Result<()> {
     asked
 }
 
-/// Future of the work that a stream had when the future was made. It is ready when this work has completed.
+/// Future of the work that a stream had when the future was made. It is ready when this work has
+/// completed.
 ///
-/// Made by [`Stream::completion`], [`Stream::completion_with`], and by awaiting an [`Event`]. It needs no runtime: any executor
-/// (tokio, smol, a loop) can poll it. One thread of this crate wakes all futures of the process, so a waker may call the
-/// driver, and should not block. To drop a future waits for nothing and stops nothing.
+/// Made by [`Stream::completion`], [`Stream::completion_with`], and by awaiting an [`Event`]. It
+/// needs no runtime: any executor (tokio, smol, a loop) can poll it. One thread of this crate wakes
+/// all futures of the process, so a waker may call the driver, and should not block. To drop a
+/// future waits for nothing and stops nothing.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct StreamFuture<T> {
     wait: Result<Wait>,
@@ -141,7 +143,8 @@ impl<T> Future for StreamFuture<T> {
 }
 
 impl Stream {
-    /// Returns a future of the present work of this stream: [`Stream::synchronize`] without a blocked thread.
+    /// Returns a future of the present work of this stream: [`Stream::synchronize`] without a
+    /// blocked thread.
     ///
     /// # Errors
     /// When it is awaited: [`crate::Error::Driver`] when this work, or earlier work on the device, failed; [`crate::Error::Execution`]
@@ -172,8 +175,8 @@ impl Stream {
         self.completion_with(())
     }
 
-    /// As [`Stream::completion`], with a value that it keeps and gives back: the arrays that the work uses, say. (An array
-    /// that is dropped earlier is freed behind the work.)
+    /// As [`Stream::completion`], with a value that it keeps and gives back: the arrays that the
+    /// work uses, say. (An array that is dropped earlier is freed behind the work.)
     ///
     /// # Errors
     /// As [`Stream::completion`].

@@ -5,8 +5,8 @@ use crate::narrow::Narrow;
 use crate::runtime::array::packed::PackedDeviceArray;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 
-/// Resource that a [`Graph`](crate::Graph) owns or borrows: arrays, owned or borrowed, views, numbers, and tuples, lists, options and boxes of
-/// such.
+/// Resource that a [`Graph`](crate::Graph) owns or borrows: arrays, owned or borrowed, views,
+/// numbers, and tuples, lists, options and boxes of such.
 ///
 /// # Safety
 /// For as long as the value is held or borrowed, every allocation that is shown is there, nobody else writes it, and
@@ -23,7 +23,7 @@ use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 /// }
 ///
 /// // SAFETY: shows its own arrays.
-/// unsafe impl ct::GraphResource for Layer {
+/// unsafe impl ct::runtime::GraphResource for Layer {
 ///     fn arrays(&self, visit: &mut dyn FnMut(&Memory, bool)) {
 ///         self.weight.arrays(visit);
 ///         self.bias.arrays(visit);
@@ -33,7 +33,7 @@ use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut, Memory};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be held by a graph",
     note = "arrays, borrows of arrays, views, numbers, and tuples, lists and options of such can; a struct of them \
-            by `unsafe impl ct::GraphResource`"
+            by `unsafe impl ct::runtime::GraphResource`"
 )]
 pub unsafe trait GraphResource {
     /// Shows each allocation, and whether it may be written.

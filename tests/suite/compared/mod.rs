@@ -37,8 +37,9 @@ mod tuning;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use cutlet::aot::Format;
 use cutlet::tune::Records;
-use cutlet::{Backend, Device, Format};
+use cutlet::{Backend, Device};
 
 use self::configuration::{Place, Step};
 use self::rows::open;

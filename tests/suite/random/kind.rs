@@ -69,15 +69,15 @@ macro_rules! kinds {
             F4(Tile<f4e2m1fn, 2>),
         }
 
-        impl ct::LoopState for Value {
-            fn flatten(&self, out: &mut ct::Values) {
+        impl ct::ops::LoopState for Value {
+            fn flatten(&self, out: &mut ct::ops::Values) {
                 match self {
                     $(Value::$float(tile) => tile.flatten(out),)+
                     $(Value::$int(tile) => tile.flatten(out),)+
                     Value::F4(tile) => tile.flatten(out),
                 }
             }
-            fn unflatten(&self, from: &mut ct::Values) -> Value {
+            fn unflatten(&self, from: &mut ct::ops::Values) -> Value {
                 match self {
                     $(Value::$float(tile) => Value::$float(tile.unflatten(from)),)+
                     $(Value::$int(tile) => Value::$int(tile.unflatten(from)),)+

@@ -27,8 +27,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use cutlet as ct;
+use cutlet::DeviceArray;
+use cutlet::packed::{Narrow, PackedDeviceArray};
 use cutlet::prelude::*;
-use cutlet::{DeviceArray, Narrow, PackedDeviceArray};
 
 use self::kind::{Kind, Number, each_kind};
 use self::packed::{Packed, each_packed};
@@ -221,7 +222,7 @@ macro_rules! packed_arrays {
     ($($variant:ident $name:ident $narrow:expr),+) => {
         /// Packed arrays: of each type one or none.
         struct PackedLists {
-            $($name: Vec<PackedDeviceArray<ct::$name, 2>>,)+
+            $($name: Vec<PackedDeviceArray<ct::packed::$name, 2>>,)+
         }
 
         impl PackedLists {
@@ -229,11 +230,11 @@ macro_rules! packed_arrays {
                 Ok(PackedLists { $($name: packed_list(session, shape, Packed::$variant, contents)?,)+ })
             }
 
-            fn read(&self) -> ($(Vec<&PackedDeviceArray<ct::$name, 2>>,)+) {
+            fn read(&self) -> ($(Vec<&PackedDeviceArray<ct::packed::$name, 2>>,)+) {
                 ($(self.$name.iter().collect(),)+)
             }
 
-            fn written(&mut self) -> ($(Vec<&mut PackedDeviceArray<ct::$name, 2>>,)+) {
+            fn written(&mut self) -> ($(Vec<&mut PackedDeviceArray<ct::packed::$name, 2>>,)+) {
                 ($(self.$name.iter_mut().collect(),)+)
             }
 

@@ -1,7 +1,7 @@
 //! Packed arrays of random kernels.
 
 use cutlet as ct;
-use cutlet::{PackedArray, PackedArrayMut};
+use cutlet::packed::{PackedArray, PackedArrayMut};
 
 use super::ops::Narrow;
 use super::program::Step;
@@ -43,13 +43,13 @@ macro_rules! packed {
         }
 
         /// The arrays that are read: of each type one or none.
-        pub type Reads = ($(Vec<PackedArray<ct::$name, 2>>,)+);
+        pub type Reads = ($(Vec<PackedArray<ct::packed::$name, 2>>,)+);
         /// The arrays that are written.
-        pub type Writes = ($(Vec<PackedArrayMut<ct::$name, 2>>,)+);
+        pub type Writes = ($(Vec<PackedArrayMut<ct::packed::$name, 2>>,)+);
 
         /// All packed arrays.
         pub struct All {
-            $($name: (Vec<PackedArray<ct::$name, 2>>, Vec<PackedArrayMut<ct::$name, 2>>),)+
+            $($name: (Vec<PackedArray<ct::packed::$name, 2>>, Vec<PackedArrayMut<ct::packed::$name, 2>>),)+
         }
 
         impl From<(Reads, Writes)> for All {
@@ -62,12 +62,12 @@ macro_rules! packed {
         }
 
         $(
-            impl Given for PackedArray<ct::$name, 2> {
+            impl Given for PackedArray<ct::packed::$name, 2> {
                 fn given(tracer: &Tracer<'_>, _: &Step) -> Self {
                     tracer.packed.$name.0[0]
                 }
             }
-            impl Given for PackedArrayMut<ct::$name, 2> {
+            impl Given for PackedArrayMut<ct::packed::$name, 2> {
                 fn given(tracer: &Tracer<'_>, _: &Step) -> Self {
                     tracer.packed.$name.1[0]
                 }
@@ -81,7 +81,8 @@ impl Packed {
     /// Of the type of an array, as it is written in a form.
     pub fn of(ty: &str) -> Option<Packed> {
         let ty = ty.replace(' ', "");
-        let name = ty.strip_prefix("PackedArrayMut<ct::").or_else(|| ty.strip_prefix("PackedArray<ct::"))?;
+        let name =
+            ty.strip_prefix("PackedArrayMut<ct::packed::").or_else(|| ty.strip_prefix("PackedArray<ct::packed::"))?;
         Packed::ALL.iter().copied().find(|packed| name.split(',').next() == Some(packed.name()))
     }
 

@@ -183,7 +183,8 @@ pub fn kernel(program: &Program) -> String {
             continue;
         }
         let names: Vec<_> = types.iter().map(|packed| format!("packed_{direction}_{}", packed.name())).collect();
-        let types: Vec<_> = types.iter().map(|packed| format!("ct::{ty}<ct::{}, 2>", packed.name())).collect();
+        let types: Vec<_> =
+            types.iter().map(|packed| format!("ct::packed::{ty}<ct::packed::{}, 2>", packed.name())).collect();
         params.push(format!("{}: {}", tuple(&names), tuple(&types)));
     }
     printer.line(&format!("fn kernel({}) {{", params.join(", ")));
@@ -249,7 +250,7 @@ pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &
             let _ = writeln!(text, "    let codes: &[u8] = &{list};");
             let _ = writeln!(
                 text,
-                "    let data: Vec<ct::{name}> = codes.iter().map(|&code| ct::Narrow::from_code(code)).collect();"
+                "    let data: Vec<ct::packed::{name}> = codes.iter().map(|&code| ct::packed::Narrow::from_code(code)).collect();"
             );
             let _ = writeln!(
                 text,
@@ -274,7 +275,7 @@ pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &
     let _ = writeln!(text, "    ct::launch(kernel, {:?}, {})?;", program.grid(), tuple(&given));
     let codes = packed[1].iter().map(|content| {
         let name = content.packed.name();
-        format!("packed_output_{name}.to_vec()?.iter().map(|&x| ct::Narrow::code(x).into()).collect()")
+        format!("packed_output_{name}.to_vec()?.iter().map(|&x| ct::packed::Narrow::code(x).into()).collect()")
     });
     let stored: Vec<_> = outputs
         .iter()

@@ -5,9 +5,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use cutlet::aot::Format;
 use cutlet::backend::tileir::Version;
 use cutlet::kernel::{IntoKernelArg, Kernel};
-use cutlet::{Backend, Checks, Device, Format, Grid, Hints, Inspection, Launch, Target};
+use cutlet::{Backend, Checks, Device, Grid, Hints, Inspection, Launch, Target};
 
 use similar::TextDiff;
 

@@ -1,8 +1,8 @@
 //! The kernels: a product of one piece, and one of parts, whose sums another kernel adds up.
 
 use cutlet as ct;
+use cutlet::packed::{Narrow, PackedArray};
 use cutlet::prelude::*;
-use cutlet::{Narrow, PackedArray};
 
 use crate::number::Number;
 

@@ -7,7 +7,8 @@ use candle_core::{CpuStorage, CustomOp3, DType, Error, Layout, Result, Shape, ba
 use cutlet as ct;
 #[cfg(feature = "cuda")]
 use cutlet::foreign::cudarc::{with, write};
-use cutlet::{DeviceView, DeviceViewMut, Narrow, PackedView, Stream, i4};
+use cutlet::packed::{Narrow, PackedView, i4};
+use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::kernels::{Extents, part, sum_of_parts, whole};
 use super::weight::Bits;
@@ -227,8 +228,8 @@ impl CustomOp3 for QuantizedMatmul {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutlet::PackedSpec;
     use cutlet::element::{bf16, f16};
+    use cutlet::packed::PackedSpec;
 
     fn generates<T: Number, F: Narrow>(tile: [usize; 3], group: usize) -> ct::Result<()> {
         let [x, scales, y] = [[100, 640], [640 / group, 384], [100, 384]].map(ct::ArraySpec::<T, 2>::new);

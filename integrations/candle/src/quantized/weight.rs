@@ -1,7 +1,7 @@
 //! Weights of 4 or 8 bits with a scale for each group.
 
 use candle_core::{DType, Device, Module, Result, Tensor, bail};
-use cutlet::{PackedView, i4};
+use cutlet::packed::{PackedView, i4};
 
 use super::matmul::QuantizedMatmul;
 use crate::place::{Place, reachable};

@@ -122,7 +122,7 @@ fn blocks_of_a_pair_share_the_columns() {
     assert!(arrivals("cluster") > 0 && arrivals("cluster") == arrivals("cta"), "{text}");
     assert!(!text.contains("arrive.release.cluster.shared"), "a fence of the device: {text}");
     let report = compiled.remarks.to_string();
-    assert_eq!(count(&report, "multicast over 2 blocks"), 1, "{report}");
+    assert_eq!(count(&report, "multicast to 2 blocks"), 1, "{report}");
 }
 
 /// The register of the full barrier that bytes are announced at.
@@ -149,7 +149,7 @@ fn indices_are_compared_where_they_may_be_the_same() {
         assert_eq!(compiled.cluster, 2);
         assert!(text.contains("multicast::cluster"), "{text}");
         let report = compiled.remarks.to_string();
-        assert_eq!(count(&report, "multicast over 2 blocks"), 2, "{report}");
+        assert_eq!(count(&report, "multicast to 2 blocks"), 2, "{report}");
         // The rows are one box, and so are the columns that lie so: cut in halves.
         assert_eq!(count(&report, "boxes: 2"), 2, "{report}");
         // Before the loop, once for each tile.
@@ -188,7 +188,7 @@ fn blocks_that_take_tile_after_tile_count_their_iterations() {
     let text = &compiled.text;
     assert_eq!(compiled.cluster, 2);
     let report = compiled.remarks.to_string();
-    assert_eq!(count(&report, "multicast over 2 blocks"), 2, "{report}");
+    assert_eq!(count(&report, "multicast to 2 blocks"), 2, "{report}");
     // Who comes to say that a stage is free is only known at run time.
     let inits: Vec<&str> = text.lines().filter(|line| line.contains("mbarrier.init.shared")).collect();
     let counts: Vec<bool> = inits.iter().map(|line| line.rsplit(", ").next().unwrap().starts_with("%r")).collect();

@@ -152,7 +152,9 @@ fn wishes_are_met_as_far_as_possible_and_the_rest_is_said() {
             assert_eq!(stages, free, "one block has all of the shared memory");
             let report = code.remarks.to_string();
             assert!(
-                report.contains(&format!("occupancy: 1, for registers and shared memory do not allow {occupancy}"))
+                report.contains(&format!(
+                    "occupancy: 1, limited by registers and shared memory (requested: {occupancy})"
+                ))
             );
         }
     }

@@ -2,33 +2,33 @@
 
 use super::wire::{Read, Reader, Writer};
 use crate::backend::{Hints, PlanOverride};
-use crate::kernel::{ArgForm, ArrayFacts};
+use crate::kernel::{ArgSignature, ArrayInfo};
 use crate::launch::compile::check_hints::check_hints;
 
-pub(super) fn write_form(to: &mut Writer, form: &ArgForm) {
+pub(super) fn write_form(to: &mut Writer, form: &ArgSignature) {
     match form {
-        ArgForm::Array { element, rank, writes, table, facts } => {
+        ArgSignature::Array { element, rank, writes, table, facts } => {
             to.u8(0);
             to.text(element);
             to.u32(*rank);
             to.flag(*writes);
             to.flag(*table);
-            let ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = *facts;
+            let ArrayInfo { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = *facts;
             to.flag(index64);
             to.flag(extent64);
             for word in [base_align, unit_stride, extent_div16, stride_div16] {
                 to.u32(word);
             }
         }
-        ArgForm::Number(ty) => {
+        ArgSignature::Number(ty) => {
             to.u8(1);
             to.text(ty);
         }
-        ArgForm::Pointer(ty) => {
+        ArgSignature::Pointer(ty) => {
             to.u8(2);
             to.text(ty);
         }
-        ArgForm::Constant { ty, hash, text } => {
+        ArgSignature::Constant { ty, hash, text } => {
             to.u8(3);
             to.text(ty);
             to.0.extend(hash);
@@ -37,7 +37,7 @@ pub(super) fn write_form(to: &mut Writer, form: &ArgForm) {
     }
 }
 
-pub(super) fn read_form(from: &mut Reader<'_>) -> Read<ArgForm> {
+pub(super) fn read_form(from: &mut Reader<'_>) -> Read<ArgSignature> {
     Ok(match from.u8()? {
         0 => {
             let (element, rank) = (from.text()?, from.u32()?);
@@ -47,12 +47,12 @@ pub(super) fn read_form(from: &mut Reader<'_>) -> Read<ArgForm> {
             let (writes, table, index64, extent64) = (from.flag()?, from.flag()?, from.flag()?, from.flag()?);
             let [base_align, unit_stride, extent_div16, stride_div16] =
                 [from.u32()?, from.u32()?, from.u32()?, from.u32()?];
-            let facts = ArrayFacts { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 };
-            ArgForm::Array { element, rank, writes, table, facts }
+            let facts = ArrayInfo { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 };
+            ArgSignature::Array { element, rank, writes, table, facts }
         }
-        1 => ArgForm::Number(from.text()?),
-        2 => ArgForm::Pointer(from.text()?),
-        3 => ArgForm::Constant { ty: from.text()?, hash: from.array()?, text: from.text()? },
+        1 => ArgSignature::Number(from.text()?),
+        2 => ArgSignature::Pointer(from.text()?),
+        3 => ArgSignature::Constant { ty: from.text()?, hash: from.array()?, text: from.text()? },
         other => return Err(format!("an argument of kind {other}")),
     })
 }

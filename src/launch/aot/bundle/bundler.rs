@@ -11,7 +11,7 @@ use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Guards};
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::kernel::{ArgForm, Arguments, Bound, Call, IntoKernelArg, Kernel, name_of};
+use crate::kernel::{ArgSignature, Arguments, Bound, Call, IntoKernelArg, Kernel, name_of};
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::ptx::Maps;
@@ -39,7 +39,7 @@ const FIRST_TILE_IR: u32 = 100;
 ///
 /// let any = ct::ArraySpec::<f32, 1>::new([1001]).unaligned().mutable();
 /// let aligned = ct::ArraySpec::<f32, 1>::new([1024]).mutable();
-/// let mut bundler = ct::Bundler::new([ct::Target::SM_80, "sm_100".parse().unwrap()]);
+/// let mut bundler = ct::aot::Bundler::new([ct::Target::SM_80, "sm_100".parse().unwrap()]);
 /// for tile in [64, 256] {
 ///     bundler.add(fill, (any, ct::Constant(tile)))?.add(fill, (aligned, ct::Constant(tile)))?;
 /// }
@@ -59,7 +59,7 @@ pub struct Bundler {
 #[derive(Clone)]
 struct Job {
     name: String,
-    forms: Vec<ArgForm>,
+    forms: Vec<ArgSignature>,
     hints: Hints,
     module: Module,
     required: Option<Module>,
@@ -71,7 +71,7 @@ impl Bundler {
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// assert!(ct::Bundler::new([ct::Target::SM_80]).finish()?.kernels().is_empty());
+    /// assert!(ct::aot::Bundler::new([ct::Target::SM_80]).finish()?.kernels().is_empty());
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
@@ -93,7 +93,7 @@ impl Bundler {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// let mut bundler = ct::Bundler::new([ct::Target::SM_80]).with_machine_code();
+    /// let mut bundler = ct::aot::Bundler::new([ct::Target::SM_80]).with_machine_code();
     /// match bundler.add_as("fill", fill, (x,))?.finish() {
     ///     Ok(bundle) => assert!(bundle.to_string().contains("machine code")),
     ///     Err(error) => assert!(matches!(error, ct::Error::NoDevice(_))), // no `ptxas` here
@@ -114,7 +114,7 @@ impl Bundler {
     ///     x.store(ct::bid(0), ct::ones([64]));
     /// }
     ///
-    /// let mut bundler = ct::Bundler::new([]);
+    /// let mut bundler = ct::aot::Bundler::new([]);
     /// bundler.add(fill, (ct::ArraySpec::new([64]).mutable(),))?;
     /// assert_eq!(bundler.finish()?.kernels()[0].name(), "fill");
     /// # Ok::<(), ct::Error>(())
@@ -142,7 +142,7 @@ impl Bundler {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
+    /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
@@ -168,7 +168,7 @@ impl Bundler {
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let launch = ct::Launch::new(1).hints(ct::Hints::new().num_warps(8));
-    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_with(&launch, "fill", fill, (x,))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_with(&launch, "fill", fill, (x,))?.finish()?;
     /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_80).unwrap().contains("256"));
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -211,7 +211,7 @@ impl Bundler {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
     /// assert_eq!(bundle.kernels()[0].targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
     /// # Ok::<(), ct::Error>(())
     /// ```

@@ -10,7 +10,7 @@ use crate::backend::{Hints, cpu, tileir};
 use crate::cache::kernel_cache::Slot;
 use crate::error::{Error, Result};
 use crate::ir::{Module, verify};
-use crate::kernel::ArgForm;
+use crate::kernel::ArgSignature;
 use crate::launch::compile::check_hints::assembly;
 use crate::launch::compile::executable::{Code, Executable, GpuCode};
 use crate::launch::compile::preconditions::Requirements;
@@ -22,13 +22,13 @@ use crate::launch::specialize::Specialised;
 use crate::runtime::{Backend, Device, Gpu};
 use crate::target::Target;
 
-/// A kernel of a [`Bundle`](crate::Bundle), for one form of its arguments.
+/// A kernel of a [`Bundle`](crate::aot::Bundle), for one form of its arguments.
 ///
 /// ```
 /// # use cutlet as ct;
 /// # use cutlet::prelude::*;
 /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
-/// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
+/// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
 /// let kernel = &bundle.kernels()[0];
 /// assert_eq!((kernel.name(), kernel.args().len()), ("fill", 1));
 /// assert_eq!(kernel.targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
@@ -36,7 +36,7 @@ use crate::target::Target;
 /// ```
 pub struct BundledKernel {
     pub(super) name: String,
-    pub(super) forms: Vec<ArgForm>,
+    pub(super) forms: Vec<ArgSignature>,
     pub(super) hints: Hints,
     /// What the code was made of: for the cpu device, and for arrays that have no tensor maps.
     pub(super) module: Module,
@@ -55,7 +55,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
+    /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].name(), "fill");
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
@@ -70,12 +70,12 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
     /// assert!(bundle.kernels()[0].args()[0].to_string().starts_with("ArrayMut<f32, 1> (address / 16"));
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
-    pub fn args(&self) -> &[ArgForm] {
+    pub fn args(&self) -> &[ArgSignature] {
         &self.forms
     }
 
@@ -86,7 +86,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].hints(), ct::Hints::new());
+    /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].hints(), ct::Hints::new());
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
@@ -101,7 +101,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// assert_eq!(ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].targets().count(), 1);
+    /// assert_eq!(ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.kernels()[0].targets().count(), 1);
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn targets(&self) -> impl Iterator<Item = Target> {
@@ -116,7 +116,7 @@ impl BundledKernel {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
     /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_80).unwrap().contains(".entry"));
     /// assert!(bundle.kernels()[0].ptx(ct::Target::SM_90A).is_none());
     /// # Ok::<(), ct::Error>(())
@@ -140,7 +140,7 @@ impl BundledKernel {
     pub(super) fn read(from: &mut Reader<'_>) -> Read<BundledKernel> {
         let name = from.text()?;
         let forms = from.list(read_form)?;
-        let words = forms.iter().map(ArgForm::words).sum();
+        let words = forms.iter().map(ArgSignature::words).sum();
         let hints = read_hints(from)?;
         let module = read_module(&from.text()?, words)?;
         // Conditions have the grid as three more parameters.

@@ -8,7 +8,7 @@ use hmac_sha256::Hash as Sha256;
 use super::entry::BundledKernel;
 use super::wire::{Read, Reader, Writer};
 use crate::error::{Diagnostic, Error, Location, Result};
-use crate::kernel::ArgForm;
+use crate::kernel::ArgSignature;
 use crate::launch::file::replace;
 
 /// First bytes of a file; the digit is the version of the format.
@@ -20,9 +20,10 @@ const CHECKSUM_BYTES: usize = 32;
 /// The crate that makes and reads bundles.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Compiled kernels for several targets and forms of arguments, made by a [`Bundler`](crate::Bundler), mostly in a
-/// build script, and carried in the program ([`include_bundle!`](crate::include_bundle)). A launch from it traces
-/// nothing and needs no source of the kernel.
+/// Compiled kernels for several targets and forms of arguments, made by a
+/// [`Bundler`](crate::aot::Bundler), mostly in a build script, and carried in the program
+/// ([`include_bundle!`](crate::include_bundle)). A launch from it traces nothing and needs no
+/// source of the kernel.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -33,13 +34,13 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 ///
 /// // In a build script:
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);
-/// let mut bundler = ct::Bundler::new([ct::Target::SM_80, ct::Target::SM_90A]);
+/// let mut bundler = ct::aot::Bundler::new([ct::Target::SM_80, ct::Target::SM_90A]);
 /// bundler.add(scale, (x, x.mutable(), 1.0f32, ct::Constant(64)))?;
 /// let bytes = bundler.finish()?.to_bytes();
 ///
 /// // In the program, which has the bytes by `include_bundle!`:
 /// // SAFETY: they are the bytes of a bundle that this program made.
-/// let bundle = unsafe { ct::Bundle::from_bytes(&bytes) }?;
+/// let bundle = unsafe { ct::aot::Bundle::from_bytes(&bytes) }?;
 /// let device = ct::Device::cpu();
 /// let (x, mut y) = (device.full([1024], 1.5f32)?, device.zeros::<f32, 1>([1024])?);
 /// bundle.launch("scale", 16, (&x, &mut y, 2.0f32, ct::Constant(64usize)))?;
@@ -73,11 +74,11 @@ impl Bundle {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// let bytes = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.to_bytes();
+    /// let bytes = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?.to_bytes();
     /// // SAFETY: a bundle's own bytes.
-    /// assert_eq!(unsafe { ct::Bundle::from_bytes(&bytes) }?.kernels().len(), 1);
+    /// assert_eq!(unsafe { ct::aot::Bundle::from_bytes(&bytes) }?.kernels().len(), 1);
     /// // SAFETY: these are changed by accident at most.
-    /// assert!(unsafe { ct::Bundle::from_bytes(&bytes[1..]) }.is_err());
+    /// assert!(unsafe { ct::aot::Bundle::from_bytes(&bytes[1..]) }.is_err());
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
@@ -98,7 +99,7 @@ impl Bundle {
     /// ```
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
-    /// assert!(ct::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB2"));
+    /// assert!(ct::aot::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB2"));
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]
@@ -117,7 +118,7 @@ impl Bundle {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let path = std::env::temp_dir().join("empty.bundle");
-    /// ct::Bundler::new([]).finish()?.write(&path)?;
+    /// ct::aot::Bundler::new([]).finish()?.write(&path)?;
     /// # std::fs::remove_file(path).unwrap();
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -135,7 +136,7 @@ impl Bundle {
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
-    /// let bundle = ct::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
     /// assert_eq!(bundle.kernels()[0].name(), "fill");
     /// # Ok::<(), ct::Error>(())
     /// ```
@@ -149,16 +150,16 @@ impl Bundle {
     /// # Errors
     /// [`Error::Argument`] at the caller's place where there is none, with the reasons.
     #[track_caller]
-    pub(super) fn find(&self, name: &str, given: &[ArgForm]) -> Result<&BundledKernel> {
+    pub(super) fn find(&self, name: &str, given: &[ArgSignature]) -> Result<&BundledKernel> {
         let fits = |kernel: &&BundledKernel| kernel.name == name && takes(&kernel.forms, given).is_ok();
-        let knows = |kernel: &&BundledKernel| kernel.forms.iter().map(ArgForm::knowledge).sum::<u32>();
+        let knows = |kernel: &&BundledKernel| kernel.forms.iter().map(ArgSignature::specificity).sum::<u32>();
         let (best, place) = (self.kernels.iter().rev().filter(fits).max_by_key(knows), Location::caller());
         best.ok_or_else(|| Error::Argument(self.misfit(name, given, place)))
     }
 
     /// Why nothing fits.
     #[cold]
-    fn misfit(&self, name: &str, given: &[ArgForm], place: Location) -> Diagnostic {
+    fn misfit(&self, name: &str, given: &[ArgSignature], place: Location) -> Diagnostic {
         let named: Vec<&BundledKernel> = self.kernels.iter().filter(|kernel| kernel.name == name).collect();
         if named.is_empty() {
             let mut names: Vec<String> = self.kernels.iter().map(|kernel| format!("`{}`", kernel.name)).collect();
@@ -177,11 +178,11 @@ impl Bundle {
 }
 
 /// Does an entry take arguments? If not, why.
-fn takes(forms: &[ArgForm], given: &[ArgForm]) -> std::result::Result<(), String> {
+fn takes(forms: &[ArgSignature], given: &[ArgSignature]) -> std::result::Result<(), String> {
     if forms.len() != given.len() {
         return Err(format!("it takes {} arguments, given are {}", forms.len(), given.len()));
     }
-    match forms.iter().zip(given).position(|(form, given)| !form.takes(given)) {
+    match forms.iter().zip(given).position(|(form, given)| !form.accepts(given)) {
         None => Ok(()),
         Some(at) => Err(format!("argument {at} is {}, the code is for {}", given[at], forms[at])),
     }
@@ -223,8 +224,8 @@ impl fmt::Debug for Bundle {
     }
 }
 
-/// The [`Bundle`](crate::Bundle) in a file that belongs to the program, as `include_bytes!` finds it: mostly one that
-/// the build script has made.
+/// The [`Bundle`](crate::aot::Bundle) in a file that belongs to the program, as `include_bytes!`
+/// finds it: mostly one that the build script has made.
 ///
 /// ```
 /// // Another file is an error.
@@ -244,7 +245,7 @@ macro_rules! include_bundle {
         // SAFETY: the file is part of the program, as its sources are.
         #[allow(unsafe_code)]
         unsafe {
-            $crate::Bundle::from_bytes(include_bytes!($path))
+            $crate::aot::Bundle::from_bytes(include_bytes!($path))
         }
     }};
 }

@@ -20,7 +20,7 @@ impl Bundle {
     ///     x.store_scalar(ct::bid(0), ct::bid(0));
     /// }
     ///
-    /// let bundle = ct::Bundler::new([]).add(count, (ct::ArraySpec::new([3]).mutable(),))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([]).add(count, (ct::ArraySpec::new([3]).mutable(),))?.finish()?;
     /// let mut x = ct::Device::cpu().zeros::<i32, 1>([3])?;
     /// bundle.launch("count", 3, (&mut x,))?;
     /// assert_eq!(x.to_vec()?, [0, 1, 2]);
@@ -44,7 +44,7 @@ impl Launch<'_> {
     /// # use cutlet as ct;
     /// # use cutlet::prelude::*;
     /// let fill = |x: ArrayMut<i32, 1>| x.store(0, ct::ones([4]));
-    /// let bundle = ct::Bundler::new([]).add_as("fill", fill, (ct::ArraySpec::new([4]).mutable(),))?.finish()?;
+    /// let bundle = ct::aot::Bundler::new([]).add_as("fill", fill, (ct::ArraySpec::new([4]).mutable(),))?.finish()?;
     /// let (stream, mut x) = (ct::Device::cpu().stream()?, ct::Device::cpu().zeros::<i32, 1>([4])?);
     /// ct::Launch::new(1).stream(&stream).launch_from(&bundle, "fill", (&mut x,))?;
     /// assert_eq!(x.to_vec()?, [1; 4]);

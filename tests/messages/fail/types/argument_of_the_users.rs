@@ -1,6 +1,6 @@
 //! What unsafe code relies on cannot be claimed by others: an argument that writes through a shared reference.
 
-use cutlet::kernel::{ArgForm, IntoKernelArg, LaunchArg, WordWriter};
+use cutlet::kernel::{ArgSignature, IntoKernelArg, LaunchArg, WordWriter};
 use cutlet::prelude::*;
 
 struct Shared<'a>(&'a cutlet::DeviceArray<i32, 1>);
@@ -12,7 +12,7 @@ impl LaunchArg for Shared<'_> {
     fn key(&self, key: &mut WordWriter) {
         self.0.key(key)
     }
-    fn forms(&self, out: &mut Vec<ArgForm>) {
+    fn forms(&self, out: &mut Vec<ArgSignature>) {
         self.0.forms(out)
     }
     fn trace(&self, _: &mut cutlet::tile::Tracer) -> ArrayMut<i32, 1> {

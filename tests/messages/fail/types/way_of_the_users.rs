@@ -1,6 +1,6 @@
 //! Code that arrives by the user's function cannot be declared to be in the common way.
 
-use cutlet::kernel::{IntoKernelArg, Way};
+use cutlet::kernel::{IntoKernelArg, ArgConversion};
 use cutlet::prelude::*;
 
 type Two = (Array<f32, 1>, Array<f32, 1>);
@@ -9,7 +9,7 @@ struct Crossed<'a>(&'a cutlet::DeviceArray<f32, 1>, &'a cutlet::DeviceArray<f32,
 
 impl<'a> IntoKernelArg<Two> for Crossed<'a> {
     type Arg = (&'a cutlet::DeviceArray<f32, 1>, &'a cutlet::DeviceArray<f32, 1>);
-    const WAY: Way<Self, Two> = Way::common();
+    const CONVERSION: ArgConversion<Self, Two> = ArgConversion::common();
     fn into_arg(self) -> Self::Arg {
         (self.0, self.1)
     }

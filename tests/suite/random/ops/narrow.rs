@@ -86,16 +86,16 @@ macro_rules! narrow {
         &[$(
             op! { $codes in "narrow", 2; args [Of(numbers)]; numbers [];
             |_, _, args| Some(vec![Form::new(Kind::U8, args[0].shape)]);
-            [T: numbers] |x: Tile<T, 2>;;| { x.cast_narrow::<ct::$name>().codes() }
+            [T: numbers] |x: Tile<T, 2>;;| { x.cast_narrow::<ct::packed::$name>().codes() }
             |e| e.map(|_, a| $narrow.code(a)) },
             op! { $values in "narrow", 2; args [Of(|k| k == Kind::U8)] kinds numbers; numbers []; to_kind;
-            [U: numbers] |x: Tile<u8, 2>;;| { ct::NarrowTile::<ct::$name, 2>::from_codes(x).cast::<U>() }
+            [U: numbers] |x: Tile<u8, 2>;;| { ct::packed::NarrowTile::<ct::packed::$name, 2>::from_codes(x).cast::<U>() }
             |e| {
                 let to = e.step.kind;
                 e.map(|_, a| cast(to, $narrow.value(a)))
             } },
             op! { $next in "narrow", 1; args [Of(|k| k == Kind::U8)]; numbers []; same;
-            [] |x: Tile<u8, 2>;;| { ct::NarrowTile::<ct::$name, 2>::from_codes(x).cast_narrow::<ct::$to>().codes() }
+            [] |x: Tile<u8, 2>;;| { ct::packed::NarrowTile::<ct::packed::$name, 2>::from_codes(x).cast_narrow::<ct::packed::$to>().codes() }
             |e| e.map(|_, a| $of.code($narrow.value(a))) },
         )+]
     };

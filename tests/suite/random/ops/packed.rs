@@ -1,6 +1,6 @@
 //! Packed arrays: loads, stores.
 
-use cutlet::{PackedArray, PackedArrayMut};
+use cutlet::packed::{PackedArray, PackedArrayMut};
 
 use super::super::packed::Packed;
 use super::super::program::stretches;
@@ -30,7 +30,7 @@ macro_rules! packed {
         &[$(
             op! { $load in "packed", 3; args [] kinds numbers; numbers [(-1, 1), (-2, 1)];
             |typing, step, _| loaded(typing, Packed::$variant, step.kind);
-            [U: numbers] |; a: i32, b: i32; packed_input: PackedArray<ct::$name, 2>, at: At, shape: Shape| {
+            [U: numbers] |; a: i32, b: i32; packed_input: PackedArray<ct::packed::$name, 2>, at: At, shape: Shape| {
                 packed_input.load([at[0] + a, at[1] + b], shape).cast::<U>()
             }
             |e| {
@@ -41,7 +41,7 @@ macro_rules! packed {
             } },
             op! { $again in "packed", 1; args [] kinds numbers; numbers [];
             |typing, step, _| loaded(typing, Packed::$variant, step.kind);
-            [U: numbers] |; ; packed_output: PackedArrayMut<ct::$name, 2>, at: At, shape: Shape| {
+            [U: numbers] |; ; packed_output: PackedArrayMut<ct::packed::$name, 2>, at: At, shape: Shape| {
                 packed_output.load_as::<U>(at, shape)
             }
             |e| {
@@ -54,8 +54,8 @@ macro_rules! packed {
             |typing, _, args| {
                 (fits(Packed::$variant, typing.tile[1]) && stretches(args[0].shape, typing.tile)).then(Vec::new)
             };
-            [T: numbers] |x: Tile<T, 2>; ; packed_output: PackedArrayMut<ct::$name, 2>, at: At, shape: Shape| {
-                packed_output.store(at, x.broadcast_to(shape).cast_narrow::<ct::$name>())
+            [T: numbers] |x: Tile<T, 2>; ; packed_output: PackedArrayMut<ct::packed::$name, 2>, at: At, shape: Shape| {
+                packed_output.store(at, x.broadcast_to(shape).cast_narrow::<ct::packed::$name>())
             }
             |e| {
                 let (a, narrow) = (e.arg(0), Packed::$variant.narrow());
