@@ -39,7 +39,6 @@ const KNOTS: &[&[&str]] = &[
         "backend/ptx/layout_inference/scan_order",
         "backend/ptx/layout_inference/user_layout",
     ],
-    &["backend/ptx/schedule/warp_specialize/aux_loads", "backend/ptx/schedule/warp_specialize/plan"],
     &["backend/simulate/products", "backend/simulate/steps"],
     &["ir/parse", "ir/parse/control", "ir/parse/literal", "ir/parse/memory", "ir/parse/ops", "ir/parse/types"],
     &["ir/print", "ir/print/control", "ir/print/memory"],
