@@ -1,4 +1,4 @@
-//! A tile block: its agents take turns, and what they have begun happens.
+//! A tile block: its partitions take turns, and what they have begun happens.
 
 use super::agent::{Partition, StepOutcome};
 use super::fault::{Fault, broken};

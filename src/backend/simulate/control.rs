@@ -24,7 +24,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// What is passed on: values, and of those that products add up where they stand (`to`: in which arguments) who
+    /// What is passed on: values, and of those that MMAs add up where they stand (`to`: in which arguments) who
     /// computes them. `orbits`: of a loop that says which.
     fn passed(
         &mut self,
@@ -46,7 +46,7 @@ impl<'a> Partition<'a> {
         Ok(all)
     }
 
-    /// Does a loop carry this sum of products in flight at this position?
+    /// Does a loop carry this sum of MMAs in flight at this position?
     fn may_carry(&self, carried_mmas: Option<&[CarriedMma]>, (number, value): (u64, Value), position: usize) -> bool {
         let Some(carried_mmas) = carried_mmas else { return true };
         let Some(mma_group) = self.in_flight.iter().find(|mma_group| mma_group.number == number) else { return false };
@@ -110,7 +110,7 @@ impl<'a> Partition<'a> {
         self.end_for(shared, copies, (plan.op, carried), &[])
     }
 
-    /// The iterations of this team, of a loop with this range.
+    /// The iterations of this ping-pong group, of a loop with this range.
     fn begin_pingpong(
         &mut self,
         shared: &mut Shared<'a>,
@@ -134,7 +134,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// Goes past the stages of an iteration that is another team's.
+    /// Goes past the stages of an iteration that is another ping-pong group's.
     fn skip_peer_iteration(&self, shared: &mut Shared<'a>) {
         self.skipped_stages
             .iter()
@@ -349,7 +349,7 @@ impl<'a> Partition<'a> {
         Ok(StepOutcome::Done)
     }
 
-    /// Products that are still in flight give back what the loop carries for them.
+    /// MMAs that are still in flight release what the loop carries for them.
     fn keep_carried_mmas(&mut self, plan: &For) {
         for mma_group in &mut self.in_flight {
             let carried_mma = plan.carried_mmas.iter().find(|carried_mma| carried_mma.mma == mma_group.last);
@@ -359,7 +359,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    // Copies ahead.
+    // Multistage copies.
 
     fn start_copies(
         &mut self,

@@ -1,4 +1,4 @@
-//! Products: where their operands are, and when they land.
+//! MMAs: where their operands are, and when they land.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::ir::{OpId, Value};
 
 impl<'a> Partition<'a> {
-    /// Issues products: they land at once, or run on their own.
+    /// Issues MMAs: they land at once, or are asynchronous.
     ///
     /// # Errors
     /// What they read is not there.
@@ -68,7 +68,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// What a product adds to. Products that run on their own add up in order, so that it need not be there yet.
+    /// What an MMA adds to. MMAs that are asynchronous add up in order, so that it need not be there yet.
     fn accumulator(
         &mut self,
         id: OpId,
@@ -94,7 +94,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// The operands of products in the order in which these are issued.
+    /// The operands of MMAs in the order in which these are issued.
     fn operands(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<Vec<[Operand; 2]>, Fault> {
         let mut operands: Vec<[Operand; 2]> = Vec::new();
         for (at, issue) in plan.issue.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What an agent does at each step.
+//! What a partition does at each step.
 
 use super::agent::{AcquiredStage, Partition, PendingStore, StepOutcome};
 use super::fault::{Fault, broken};
@@ -55,7 +55,7 @@ impl<'a> Partition<'a> {
             .then(|| format!("turn: {completed} of {required} turns have ended"))
     }
 
-    /// The next band or group has its turn.
+    /// The next data partition or group has its turn.
     ///
     /// # Errors
     /// It is another one's turn that ends.
@@ -160,7 +160,7 @@ impl<'a> Partition<'a> {
                 }
             }
             Step::MmaWait(wait) => self.mma_wait(shared, wait)?,
-            // Where threads meet, products land; what else a step does within is no matter for tiles.
+            // Where threads have a barrier, MMAs land; what else a step does within is no matter for tiles.
             Step::Sub(part) => {
                 if *part == SubStep::MmaWaitAll {
                     self.mma_wait_all(shared)?;
@@ -238,14 +238,14 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// A small tile that has come with the operands of products: read in its stage.
+    /// A small tile that has come with the operands of MMAs: read in its stage.
     fn local_load_stage(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
         let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
         let warp_spec = self.kernel.warp_spec().ok_or_else(|| fault("nothing is streamed"))?;
         let slot = warp_spec.aux_slot(id).ok_or_else(|| fault("a tile that comes with no others"))?;
         let channel = slot.channel as u32;
         let held = self.acquired.get(&channel).filter(|held| held.is_full).map(|held| held.slot);
-        // Or a product has it, and gives it back when it has landed.
+        // Or an MMA has it, and gives it back when it is complete.
         let mut in_flight_slot = self
             .in_flight
             .iter()

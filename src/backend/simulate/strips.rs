@@ -1,4 +1,4 @@
-//! Strips: runs of ops a few slots of their tiles at a time.
+//! Strips: runs of ops a few registers of their tiles at a time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -77,7 +77,7 @@ pub fn run(
     Ok(())
 }
 
-/// The elements that threads hold in these slots.
+/// The elements that threads hold in these registers.
 fn elements(layout: &Layout, registers: std::ops::Range<usize>) -> Vec<u32> {
     let registers = registers.start..registers.end.min(layout.num_registers());
     let all = registers.flat_map(|slot| {

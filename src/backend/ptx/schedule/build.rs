@@ -14,10 +14,10 @@ use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// What is known while the steps of an agent are made.
+/// What is known while the steps of a partition are made.
 struct Builder<'a, 'm> {
     info: &'a KernelInfo<'m>,
-    /// What is reserved here. Copies that run ahead of the loops around have reserved their stages.
+    /// What is reserved here. Multistage copies of the loops around have reserved their stages.
     smem: SharedMemory,
     role: WarpRole,
     /// Loads of which the threads have their own elements in a stage, in the loops around.
@@ -28,7 +28,7 @@ struct Builder<'a, 'm> {
 }
 
 impl KernelInfo<'_> {
-    /// The schedule of a kernel with this body. `roles`: what is streamed, if anything is; `shared`: with all that is
+    /// The schedule of a kernel with this body. `warp_spec`: the loads of the producer, if it has any; `smem`: with all that is
     /// reserved for the whole kernel.
     pub fn schedule(&self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, smem: &SharedMemory) -> Schedule {
         let warps = self.consumer_warps();
@@ -88,10 +88,10 @@ impl Builder<'_, '_> {
         ops.into_iter().map(|id| self.step(id)).collect()
     }
 
-    /// Does the agent that loads do this op?
+    /// Does the producer do this op?
     fn is_producer_op(&self, id: OpId) -> bool {
         let code = self.info.module.op(id).code;
-        // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
+        // Loads of both partitions come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
             || self.warp_spec().is_some_and(|warp_spec| {
@@ -181,8 +181,8 @@ impl Builder<'_, '_> {
         self.warp_spec().map_or(Vec::new(), |warp_spec| warp_spec.released_by(id))
     }
 
-    /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
-    /// they stand. They give back what they used themselves.
+    /// The MMAs that belong together with the last one of them, which this may be; of the others nothing is done where
+    /// they stand. They release what they used themselves.
     fn mma_groups(&self, id: OpId) -> Vec<Step> {
         if self.info.mma_groups.last(id) != id {
             return Vec::new();
@@ -237,7 +237,7 @@ impl Builder<'_, '_> {
             let Some(user) = self.info.first_use(ops, load) else { continue };
             sorted.retain(|id| !names.contains(id));
             let position = |of: OpId| sorted.iter().position(|&id| id == of).unwrap_or(sorted.len());
-            // Behind the last product that reads its stage, if it is used later: that runs meanwhile.
+            // Behind the last MMA that reads its stage, if it is used later: that runs meanwhile.
             let at = self.last_use_of_stage(load).map_or(position(user), |last| position(user).min(position(last) + 1));
             sorted.splice(at..at, names);
         }
@@ -273,7 +273,7 @@ impl Builder<'_, '_> {
         hoisted
     }
 
-    /// What teams do in turn comes between a turn and the end of it.
+    /// What ping-pong groups do in turn comes between a turn and the end of it.
     fn insert_order_barriers(&mut self, body: SeqId) {
         let steps = std::mem::take(&mut self.schedule.sequences[body.0 as usize]);
         let spans = OrderPoint::ALL.map(|point| {

@@ -21,7 +21,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Is there an exit between a load and the product that it may feed, or out of the kernel? There the warps that load
+    /// Is there an exit between a load and the MMA that it may feed, or out of the kernel? There the warps that load
     /// would have to know what the others have left undone.
     pub fn has_inner_exit(&self, body: BlockId) -> bool {
         let mut amid = false;

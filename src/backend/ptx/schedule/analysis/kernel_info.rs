@@ -15,9 +15,9 @@ use crate::pass::Bundles;
 /// A kernel, as the passes of a schedule see it.
 pub struct KernelInfo<'m> {
     pub module: &'m Module,
-    /// Layouts of values, and plans of products.
+    /// Layouts of values, and plans of MMAs.
     pub inference: Inference<'m>,
-    /// Wishes; fewer blocks than were wished for where they would be too many.
+    /// Wishes; fewer blocks than were requested for where they would be too many.
     pub options: CompileOptions,
     /// How often each value is used.
     pub use_counts: Vec<u32>,
@@ -25,12 +25,12 @@ pub struct KernelInfo<'m> {
     pub op_blocks: Vec<Option<BlockId>>,
     /// What the kernel writes.
     pub written_memory: WrittenMemory,
-    /// Stores that the bulk copy engine does.
+    /// Stores that TMA does.
     pub tma_stores: HashMap<OpId, TmaStorePlan>,
     /// Atomics that the block combines in shared memory first, and the copy of their array.
     pub privatized_atomics: HashSet<OpId>,
     pub privatized: Option<PrivatizedArray>,
-    /// Products that are issued together.
+    /// MMAs that are issued together.
     pub mma_groups: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
     pub rematerialized: HashSet<OpId>,
@@ -158,7 +158,7 @@ impl<'m> KernelInfo<'m> {
         found
     }
 
-    /// Shared memory for stages beside what is reserved already, so that as many blocks as wished fit on a multiprocessor.
+    /// Shared memory for stages beside what is reserved already, so that as many blocks as requested fit on a multiprocessor.
     pub fn smem_for_stages(&self, smem: &SharedMemory) -> u32 {
         // Each block takes a kilobyte more than it sees.
         const RESERVED: u32 = 1 << 10;
@@ -174,7 +174,7 @@ pub fn is_weak(op: &Op) -> bool {
     matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)))
 }
 
-/// Is this the conversion of f32 that the copy engine and the products make themselves?
+/// Is this the conversion of f32 that TMA and the MMAs make themselves?
 pub fn rounds_to_tf32(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     op.code == Opcode::FToF

@@ -53,7 +53,7 @@ pub struct MemoryEffect {
 }
 
 impl MemoryEffect {
-    /// May different threads meet at one element, one of them writing?
+    /// May different threads access one element, one of them writing?
     ///
     /// Two accesses of one pattern need no order between threads: an element always belongs to the same
     /// thread. Where several hold it, one of them stores but all of them load.

@@ -16,15 +16,15 @@ const SPARE_REGISTERS: u32 = 32;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65536;
 impl KernelInfo<'_> {
-    /// The wish for blocks that share a multiprocessor, as far as their warps and the registers of products allow it:
-    /// with fewer, the assembler refuses products that run on their own, or spills most of what there is.
+    /// The request for blocks that share a multiprocessor, as far as their warps and the registers of MMAs allow it:
+    /// with fewer, the assembler refuses MMAs that are asynchronous, or spills most of what there is.
     pub fn possible_occupancy(&self) -> Option<u32> {
         let most = self.inference.target.multiprocessor();
         let most = most.fitting_blocks(self.consumer_warps(), self.mma_registers(), 0);
         self.options.occupancy.map(|requested| requested.clamp(1, most.max(1)))
     }
 
-    /// Registers of a thread without which products are refused, or most of what there is spilled; 0 where there is no product.
+    /// Registers of a thread without which MMAs are refused, or most of what there is spilled; 0 where there is no MMA.
     pub fn mma_registers(&self) -> u32 {
         let inference = &self.inference;
         let registers = inference.products.keys().map(|&id| {
@@ -37,7 +37,7 @@ impl KernelInfo<'_> {
         registers.max().unwrap_or(0)
     }
 
-    /// About as many registers as a thread needs: for products, or for its part of the largest tile and what is made of it.
+    /// About as many registers as a thread needs: for MMAs, or for its part of the largest tile and what is made of it.
     pub fn min_registers(&self, body: BlockId) -> u32 {
         let mut largest = 0;
         self.module.walk(body, &mut |id| {
@@ -87,9 +87,9 @@ impl KernelInfo<'_> {
         (at_entry, (kept / consumers).min(CONSUMER_REGISTERS) / 8 * 8)
     }
 
-    /// Blocks that shall run on a multiprocessor: as many as wished, but not more than leave registers for an
+    /// Blocks that shall run on a multiprocessor: as many as requested, but not more than leave registers for an
     /// accumulator. What counts is a thread's share at entry: ptxas goes by it when it decides whether matrix
-    /// instructions may run on their own.
+    /// instructions may be asynchronous.
     pub fn warp_specialized_occupancy(&self) -> u32 {
         let mmas = self.inference.products.keys();
         let least = mmas.map(|&id| self.accumulator_registers(id) + SPARE_REGISTERS).max().unwrap_or(0);

@@ -13,7 +13,7 @@ struct Start {
     offset: i128,
 }
 
-/// Starts from here on, on either side of 0, are outside of every array that the copy engine knows, wherever a tile ends
+/// Starts from here on, on either side of 0, are outside of every array that TMA knows, wherever a tile ends
 /// that begins there.
 const FAR: i128 = 2 * MAX_EXTENT as i128;
 

@@ -2,7 +2,7 @@
 //!
 //! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the bits of the coordinate from
 //! low to high, so that neighbouring runs are combined, left before right. Where lanes meet before the registers are all
-//! combined, two lanes share the slots: each combines half of them, and the lane bit tells from then on what the register bit
+//! combined, two lanes share the registers: each combines half of them, and the lane bit tells from then on what the register bit
 //! told.
 
 use crate::backend::ptx::infer::AxisBits;
@@ -19,7 +19,7 @@ pub enum ReductionStep {
     WarpRedux(usize),
     /// The register bit with this bit of the coordinate.
     Registers(u32),
-    /// Two lanes that differ in this bit, each half of the slots that the register bit with this bit of the coordinate tells
+    /// Two lanes that differ in this bit, each half of the registers that the register bit with this bit of the coordinate tells
     /// apart.
     LaneSplit(usize, u32),
     /// Two lanes that differ in this bit.

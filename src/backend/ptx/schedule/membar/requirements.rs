@@ -247,7 +247,7 @@ impl MembarState<'_, '_> {
         tiles.for_each(|&arg| self.require(arg, &layout));
     }
 
-    /// A store by the copy engine, or by the threads where there is no room for it.
+    /// A store by TMA, or by the threads where there is no room for it.
     pub fn tma_store(&mut self, tma_store: &TmaStore) {
         let op = self.info.module.op(tma_store.op);
         let (value, root) = (stored(op), self.info.stored_array(tma_store.op));

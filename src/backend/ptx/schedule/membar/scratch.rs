@@ -154,7 +154,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// The operands and accumulators of products that are issued together.
+    /// The operands and accumulators of MMAs that are issued together.
     pub fn mma_operands(&mut self, members: &[OpId]) {
         let info = self.info;
         let module = info.module;

@@ -19,7 +19,7 @@ impl KernelInfo<'_> {
         schedule.smem_bytes_per_group = if self.pingpong_groups > 1 { own.budget() - own.start() } else { 0 };
         schedule.smem_bytes = smem.used();
         schedule.smem = smem.clone();
-        // Who loads meets nobody.
+        // The producer has no barriers.
         for (_, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
             let mut state = MembarState::new(self, schedule, own.clone());
             for &arg in &self.module.block(self.module.entries[0].body).args {
@@ -154,7 +154,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// Products that are issued together.
+    /// MMAs that are issued together.
     fn mma_group(&mut self, plan: &MmaGroup) {
         self.mma_operands(&plan.ops);
         self.flush_sunk_waits();
@@ -186,7 +186,7 @@ impl MembarState<'_, '_> {
         tiles.for_each(|&value| self.define(value));
     }
 
-    /// Code that a back edge reaches knows little of what threads did. Gives what the copy engine may be reading before.
+    /// Code that a back edge reaches knows little of what threads did. Gives what TMA may be reading before.
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
         self.flush_sunk_waits();
         let before = self.smem.bulk();
@@ -328,7 +328,7 @@ impl MembarState<'_, '_> {
     }
 }
 
-/// Products that the iteration before has issued: the sums of each.
+/// MMAs that the iteration before has issued: the sums of each.
 fn carried_accumulators(carried_mmas: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
     carried_mmas
         .iter()

@@ -1,16 +1,17 @@
 //! Multistage `cp.async` copies for loops without a producer.
 //!
-//! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are on
-//! their way (`cp.async`, 16 bytes a thread where alignment allows). What is copied is read from arrays that the
-//! kernel does not write, at indices that are computed from the counter and from outside.
+//! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are in flight
+//! (`cp.async`, 16 bytes per thread where alignment allows). The arrays are not written by the kernel, and the indices
+//! depend on the loop counter and on values from outside.
 //!
-//! *Operands*: a `for` loop qualifies if its body loads operands of a product, straight into the product. One barrier
-//! at the head of an iteration does both: the copies of all threads have arrived, and all threads are done with the
-//! stage that the end of the iteration fills. Products that run on their own do so until the next head.
+//! *Operands*: a `for` loop qualifies if its body loads operands of an MMA. One barrier at the head of an iteration has
+//! two purposes: the copies of all threads have arrived, and all threads have finished with the stage that the end of the
+//! iteration fills. Asynchronous MMAs stay in flight until the next head.
 //!
-//! *Own elements*: in a loop without products every thread copies what it will hold itself, if that works for all
-//! loads of the loop. It reads it back without any barrier, and fills the stage of the iteration before at the head. Beside operands
-//! it does so with the other tiles of the loop (weights that threads unpack, their scales), if these leave operands the stages that they have.
+//! *Thread-private*: in a loop without MMAs every thread copies the elements that it will hold, if that is possible for
+//! all loads of the loop. It reads them without a barrier, and fills the stage of the previous iteration at the head.
+//! Beside operands the other tiles of the loop are copied in this way (weights that threads unpack, their scales), if
+//! the operands keep their number of stages.
 
 use std::collections::HashMap;
 
@@ -42,7 +43,7 @@ fn operand_stages(bytes: usize) -> usize {
 }
 
 impl KernelInfo<'_> {
-    /// The copies of a `for` loop, if it qualifies. `alone`: no other agent loads.
+    /// The copies of a `for` loop, if it qualifies. `alone`: no other partition loads.
     pub fn plan_cp_async(
         &self,
         id: OpId,
@@ -108,7 +109,7 @@ impl KernelInfo<'_> {
         address_ops.dedup();
     }
 
-    /// The pipeline of a loop without products, if every thread can copy its own elements of all that it loads.
+    /// The pipeline of a loop without MMAs, if every thread can copy its own elements of all that it loads.
     fn plan_thread_private(
         &self,
         body: BlockId,

@@ -1,14 +1,14 @@
 //! Inserts `consumer_try_wait` for the next stage of a loop.
 //!
-//! To ask a barrier takes some thirty cycles. At the head of a loop whose products land in the iteration that has issued them,
-//! nothing runs on the tensor cores meanwhile, and the first product waits for the answer. So the answer is asked for in the iteration
-//! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
+//! A test of an mbarrier takes some thirty cycles. At the head of a loop whose MMAs complete in their own iteration, the
+//! tensor cores are idle during the test. So the previous iteration tests the barrier, during the work on its MMAs, and
+//! computes the address of the stage. If the test fails, the wait tests again.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::ir::OpId;
 
-/// Products of narrower operands are done early.
+/// MMAs of narrower operands are done early.
 const WIDE_BITS: u32 = 16;
 
 impl KernelInfo<'_> {
@@ -32,7 +32,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Are there several products, of narrow operands? One is done before the next one has been issued, and to ask takes longer than
+    /// Are there several MMAs, of narrow operands? One is done before the next one has been issued, and to ask takes longer than
     /// to wait.
     fn has_narrow_mmas(&self, steps: &[Step]) -> bool {
         let mmas = || steps.iter().filter_map(|step| if let Step::Mma(plan) = step { plan.last() } else { None });
@@ -40,7 +40,7 @@ impl KernelInfo<'_> {
         mmas().count() > 1 && mmas().all(narrow)
     }
 
-    /// Does a loop take one stage of the ring of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
+    /// Does a loop take one stage of the pipeline of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
     /// next stage is what it takes next, and who moves on there moves on in every iteration.
     pub fn can_try_wait(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
         let Some(warp_spec) = &schedule.warp_spec else { return false };
@@ -55,7 +55,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Where a look stands in a body, if anywhere, and the channel that it is for: behind the last product that lands, for tiles that the
+/// Where a look stands in a body, if anywhere, and the channel that it is for: behind the last MMA that lands, for tiles that the
 /// first one of the next iteration waits for.
 fn try_wait_position(steps: &[Step]) -> Option<(usize, u32)> {
     let first = steps.iter().position(|step| matches!(step, Step::Mma(_)))?;

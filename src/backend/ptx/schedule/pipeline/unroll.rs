@@ -15,7 +15,7 @@ impl KernelInfo<'_> {
         (requested == 1 || plain && self.can_unroll(id, requested)).then_some(requested)
     }
 
-    /// Can so many rounds of a loop stand one after another? Its step is a constant, and nothing in it has memory or products
+    /// Can so many rounds of a loop stand one after another? Its step is a constant, and nothing in it has memory or MMAs
     /// of its own, which would run into the next round.
     pub fn can_unroll(&self, id: OpId, factor: u32) -> bool {
         let (mut ops, mut plain) = (0, true);

@@ -1,9 +1,9 @@
 //! Selects atomics to privatize in shared memory.
 //!
-//! Integer atomics whose results nobody reads, in no order, again and again at scattered elements of an array that the
-//! kernel does not touch otherwise: what they do to the first elements of the array goes to a copy in shared memory
-//! (`ir/privatized_array`). All others go to the array at once. So neither the extent of the array nor what the elements mean has to be
-//! known; it pays where many elements meet at few places.
+//! Candidates are relaxed integer atomics in loops, with unused results, at scattered elements of an array that the
+//! kernel does not access otherwise. Atomics on the first elements of the array update a privatized array
+//! (`ir/privatized_array`), all others the array itself. The extent of the array and the meaning of its elements need not
+//! be known. The gain is large if many atomics access few elements.
 
 use std::collections::HashMap;
 

@@ -1,15 +1,14 @@
 //! Selects stores for TMA, per CTA or per warp.
 //!
-//! It is for tiles whose registers are not in the order of the array (results of matrix products above all), which would go
-//! through shared memory anyway.
+//! Candidates are tiles whose registers are not in the order of the array (results of MMAs), which would need a
+//! conversion through shared memory anyway.
 //!
-//! Beside a producer, each warp has boxes of its own where it holds such: it writes them and issues their copies from a place
-//! that is reserved for it, and no warp waits for another one. Then one that is done with a tile goes on to the next while
-//! others multiply.
+//! With a producer, each warp has its own boxes and staging buffer, so no warp waits for another one: a warp with a
+//! finished tile continues while others multiply.
 //!
-//! The engine's writes are not ordered with those of threads. An array is stored this way by all stores of the kernel or by
-//! none, and by none where the kernel reads it; between two stores to one array the engine finishes the first. Atomic additions
-//! go the same way (the engine adds up where the array is), but need no order.
+//! Writes of TMA are not ordered with those of threads. So all stores of the kernel to an array use TMA or none, and none
+//! if the kernel reads the array. Between two stores to one array, the first one is waited for. Atomic additions use TMA
+//! reductions and need no order.
 
 use std::collections::{HashMap, HashSet};
 

@@ -12,7 +12,7 @@ use crate::pass;
 pub enum StripEligibility {
     /// Works on tiles of this layout.
     Elementwise(Layout),
-    /// Gives a tile another shape: the same elements in the same slots.
+    /// Gives a tile another shape: the same elements in the same registers.
     View,
     /// Has no instructions, or computes scalars: before the pieces.
     Scalar,

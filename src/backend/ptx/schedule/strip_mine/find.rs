@@ -1,10 +1,10 @@
 //! Finds sequences of ops to strip-mine.
 //!
-//! A run starts with an op on a tile. Every op on tiles in it has the same slots, and no two of its accesses may meet at an
-//! element. Most end with a store or a reduction, and what they make is used in them alone. Where that would fill the registers
-//! otherwise (`pressure`), a run ends wherever the next op is no matter of pieces, and gives what is used later: as work behind a
-//! product whose result is stored by boxes. [`StripFinder`] is told of each op once, in order, and
-//! then finds the longest run from any op on, in time that grows with the length of the block.
+//! A sequence starts with an op on a tile. All tiles in it have the same registers, and no two of its accesses may race.
+//! Most sequences end with a store or a reduction, and have no live-out tiles. If whole tiles would fill the registers
+//! (`pressure`), a sequence ends before the next op that cannot be strip-mined, and its results are live-out: for example
+//! the work on an MMA whose result a TMA store writes. [`StripFinder`] reads the ops once, in order, and then finds the
+//! longest sequence from each op on, in time proportional to the length of the block.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,7 +35,7 @@ const MIN_ELEMENT_BITS: usize = 8;
 /// What an op is to a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum OpKind {
-    /// Works on tiles whose slots are those of this layout.
+    /// Works on tiles whose registers are those of this layout.
     Elementwise(usize),
     /// Gives another name to what the op at this position has made.
     View(usize),
@@ -81,13 +81,13 @@ pub struct StripFinder {
     /// How often ops of runs use a value, and the last of them.
     uses: HashMap<Value, (u32, usize)>,
     window: Window,
-    /// No run starts before this op: it would have no store, or too few slots for two pieces.
+    /// No run starts before this op: it would have no store, or too few registers for two pieces.
     min_start: usize,
     /// And none that gives tiles starts before this one.
     min_start_with_live_out: usize,
 }
 
-/// A run of ops that can be done piece by piece.
+/// A run of ops that can be done strip by strip.
 pub struct StripCandidate<'a> {
     /// The layout of its tiles.
     pub layout: &'a Layout,
@@ -99,7 +99,7 @@ pub struct StripCandidate<'a> {
     pub live_out: Vec<Value>,
 }
 
-/// Do the slots of both layouts hold the same elements, whatever the shape?
+/// Do the registers of both layouts hold the same elements, whatever the shape?
 fn has_same_registers(a: &Layout, b: &Layout) -> bool {
     a.num_elements() == b.num_elements() && a.reshape(b.shape()).is_same(b)
 }
@@ -138,7 +138,7 @@ struct LiveTiles {
 }
 
 impl KernelInfo<'_> {
-    /// Looks at the ops of a block for runs that can be lowered piece by piece. `fetched`: ops of tiles that stand in stages.
+    /// Looks at the ops of a block for runs that can be lowered strip by strip. `fetched`: ops of tiles that stand in stages.
     pub fn strip_finder(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> StripFinder {
         let mut found = LiveTiles::default();
         for (position, &id) in ops.iter().enumerate() {
@@ -161,7 +161,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// What an op makes piece by piece, where it stands in a run.
+    /// What an op makes strip by strip, where it stands in a run.
     fn strip_results(&self, id: OpId) -> &[Value] {
         let op = self.module.op(id);
         if op.code == Opcode::Reduce { &[] } else { &op.results }

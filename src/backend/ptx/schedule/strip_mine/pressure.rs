@@ -1,6 +1,6 @@
 //! Register pressure of a sequence, whole-tile and strip-mined.
 //!
-//! Numbers of 32-bit registers of a thread. A tile that an op reads last makes room for the one that it makes, slot by slot.
+//! Numbers of 32-bit registers of a thread. A tile that an op reads last makes room for the one that it makes, register by register.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Is there more to gain than to lose if these ops of a run go piece by piece and give these tiles to what follows?
+    /// Is there more to gain than to lose if these ops of a run go strip by strip and give these tiles to what follows?
     /// Only if the whole tiles would leave too few registers for anything else, and pieces need fewer.
     pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
         let mut uses: HashMap<Value, u32> = HashMap::new();
@@ -71,7 +71,7 @@ impl KernelInfo<'_> {
         value
     }
 
-    /// Is it the same elements in the same slots as another value?
+    /// Is it the same elements in the same registers as another value?
     fn is_view_of_registers(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))

@@ -1,7 +1,7 @@
 //! Verifies async order: no read before the wait, no release before the last read.
 //!
-//! The walk knows on every path what may be in flight: branches and loops begin and end with nothing, but for what is in
-//! orbit, so that one path through each body stands for all of them.
+//! The verifier tracks the MMAs that may be in flight on every path. Branches and loops begin and end with loop-carried
+//! MMAs only, so one path through each sequence represents all of them.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
 use crate::ir::{OpId, Value};
 
-/// Products that may be running.
+/// MMAs that may be running.
 #[derive(Clone, PartialEq, Eq)]
 struct InFlightMma {
     /// The last one of those that are issued together.
@@ -24,7 +24,7 @@ struct InFlightMma {
     results: Vec<Value>,
     /// Has an iteration before this one issued them?
     from_previous_iteration: bool,
-    /// Channels whose stages they read, and those that they give back.
+    /// Channels whose stages they read, and those that they release.
     reads: Vec<u32>,
     releases: Vec<u32>,
 }
@@ -48,7 +48,7 @@ enum Ending<'a> {
     Overlapped,
 }
 
-/// One agent's way through its program.
+/// One partition's way through its program.
 struct AsyncOrderVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
@@ -57,9 +57,9 @@ struct AsyncOrderVerifier<'a, 'm> {
     in_flight: Vec<InFlightMma>,
     /// Stages that are held, by channel.
     acquired: HashMap<u32, AcquiredStage>,
-    /// Channels whose products have landed and keep their stages.
+    /// Channels whose MMAs are complete and keep their stages.
     deferred_releases: Vec<u32>,
-    /// Channels in whose stages boxes stand that the copy engine may still read.
+    /// Channels in whose stages boxes stand that TMA may still read.
     staging_channels: Vec<u32>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         if sunk { Err("a wait is left to a step that does not come".to_owned()) } else { Ok(()) }
     }
 
-    /// Are a step's operands there, and has landed what has to land first?
+    /// Are a step's operands there, and is complete what has to be complete first?
     fn is_ready(&self, step: &Step) -> VerifyResult {
         if self.has_unwaited_previous() {
             let mma = self.in_flight[self.in_flight.len() - 2].mma;
@@ -143,7 +143,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// Beside a producer, no other product runs on when one has been issued.
+    /// Beside a producer, no other MMA runs on when one has been issued.
     fn has_unwaited_previous(&self) -> bool {
         let issued = self.in_flight.last().is_some_and(|mma| !mma.from_previous_iteration);
         self.role == WarpRole::Consumer && self.in_flight.len() > 1 && issued
@@ -173,7 +173,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
+    /// Where threads have a barrier, nothing is in flight: behind it they write to shared memory that MMAs may read.
     fn sub_step(&mut self, sub_step: &SubStep) -> VerifyResult {
         match (sub_step, self.in_flight.first()) {
             (SubStep::MmaWaitAll, None) => Err("products land where none is in flight".to_owned()),
@@ -236,7 +236,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         Ok(())
     }
 
-    /// There has to be a stage that is not held, nor kept by products that have not landed.
+    /// There has to be a stage that is not held, nor kept by MMAs that have not landed.
     fn advance(&mut self, channel: u32, body: SeqId) -> VerifyResult {
         if self.role != WarpRole::Consumer {
             return Ok(());
@@ -307,7 +307,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// A small tile has come with those of its channel, and a product that gives their stage back has not landed.
+    /// A small tile has come with those of its channel, and an MMA that gives their stage back has not landed.
     fn local_load(&self, load: OpId) -> VerifyResult {
         let channel =
             self.warp_spec().and_then(|warp_spec| warp_spec.aux_channel.get(&load)).map(|&channel| channel as u32);
@@ -334,7 +334,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             };
             step.carried_mmas.iter().map(mma).collect()
         };
-        // Copies that run ahead of the loop for all threads wait at the head, and on the way out, for whatever runs.
+        // Multistage copies of the loop for all threads wait at the head, and on the way out, for whatever runs.
         let waits_at_head = step.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
         let ending = match () {
             () if !step.carried_mmas.is_empty() => Ending::Carried(step),

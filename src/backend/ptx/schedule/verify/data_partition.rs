@@ -9,7 +9,7 @@ use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Can bands run a schedule side by side?
+    /// Can data partitions run a schedule side by side?
     pub fn verify_data_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let data_partitions = schedule.warp_spec.as_ref().map_or(1, |warp_spec| warp_spec.data_partitions);
         if data_partitions != self.data_partitions {
@@ -45,7 +45,7 @@ impl KernelInfo<'_> {
         problem.map_or(Ok(()), |(id, what)| Err(format!("op {} {what}", id.index())))
     }
 
-    /// What bands do in another way than each for its own rows.
+    /// What data partitions do in another way than each for its own rows.
     fn partition_conflict(&self, body: BlockId, id: OpId) -> Option<&'static str> {
         let op = self.module.op(id);
         let first = |first_index: Option<Value>| first_index.is_none_or(|first| self.is_partition_uniform(first));
@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Does a value not depend on the band, if ways through loops and branches do not?
+    /// Does a value not depend on the data partition, if ways through loops and branches do not?
     fn is_partition_uniform(&self, value: Value) -> bool {
         let module = self.module;
         let (mut seen, mut pending) = (HashSet::new(), vec![value]);
@@ -129,7 +129,7 @@ impl KernelInfo<'_> {
         all
     }
 
-    /// Does nothing else access what a store writes: no other op, and neither the store itself in another band or iteration?
+    /// Does nothing else access what a store writes: no other op, and neither the store itself in another data partition or iteration?
     fn stores_disjoint_tiles(&self, body: BlockId, store: OpId, first: Option<Value>) -> bool {
         let module = self.module;
         let root = self.stored_array(store);
@@ -144,7 +144,7 @@ impl KernelInfo<'_> {
             && matches!(view, Type::PartitionView { .. })
     }
 
-    /// Is an integer a multiple of the number of bands, and not what is left of one that its type has no room for?
+    /// Is an integer a multiple of the number of data partitions, and not what is left of one that its type has no room for?
     fn is_multiple_of_partitions(&self, value: Value) -> bool {
         let (facts, data_partitions) = (&self.inference.facts, i64::from(self.data_partitions));
         let multiple = |value: Value| facts.constant(value).filter(|number| number % data_partitions == 0);

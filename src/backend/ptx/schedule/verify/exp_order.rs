@@ -7,7 +7,7 @@ use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_in_exp_
 
 impl KernelInfo<'_> {
     /// Does each turn to work end in the body where it begins, behind exponentials of its own body, with nothing between that waits for others? Turns
-    /// at products are the same turns, so that there are none beside these.
+    /// at MMAs are the same turns, so that there are none beside these.
     pub fn verify_exp_order(&self, steps: &[Step], may_be: bool) -> VerifyResult {
         let fault = |what: &str| Err(format!("a turn to work {what}"));
         let is_here = |value| steps.iter().any(|step| self.exponentials(step) == Some(value));

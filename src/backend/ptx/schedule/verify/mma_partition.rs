@@ -6,7 +6,7 @@ use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::ir::BlockId;
 
 impl KernelInfo<'_> {
-    /// Is each product that a step issues split as it is planned?
+    /// Is each MMA that a step issues split as it is planned?
     pub fn verify_mma_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let planned = self.mma_partitions(body);
         if schedule.mma_partitions != planned {

@@ -11,7 +11,7 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
 }
 
 impl KernelInfo<'_> {
-    /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
+    /// Is a schedule with ping-pong groups one? `way`: that of the producer, through the pipelines.
     pub fn verify_pingpong(&self, body: BlockId, schedule: &Schedule, events: &[PipelineEvent]) -> VerifyResult {
         let wanted = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
         let mut found = 0;
@@ -68,7 +68,7 @@ impl KernelInfo<'_> {
         OrderPoint::ALL.into_iter().try_for_each(|point| self.verify_order_span(schedule, (plan.op, plan.body), point))
     }
 
-    /// Is all that teams do in turn between this turn and its end?
+    /// Is all that ping-pong groups do in turn between this turn and its end?
     fn verify_order_span(
         &self,
         schedule: &Schedule,
@@ -100,7 +100,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Does a step, with its bodies, do nothing that its team may not?
+    /// Does a step, with its bodies, do nothing that its ping-pong group may not?
     fn verify_step_order(
         &self,
         schedule: &Schedule,
@@ -128,7 +128,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// What an iteration of a loop takes of each of so many rings, if that is known.
+/// What an iteration of a loop takes of each of so many pipelines, if that is known.
 fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usize) -> Option<Vec<StageCount>> {
     let mut stage_counts = vec![StageCount::default(); pipelines];
     let mut enclosing: Vec<OpId> = Vec::new();

@@ -1,19 +1,15 @@
 //! Verifies the program of each partition: every op once, operands defined, pipelines balanced.
 //!
-//! The checker walks each agent's program as its threads will, and knows nothing of how it came about. It asks:
-//! * *complete*: every op of the module is done by exactly one step of its block, in a body of that block; the agent that
-//!   loads does ops of its slice alone, and fills each channel in one place;
-//! * *made before*: what an op reads is there: made, carried in, or in a stage that has been taken and not given back;
-//! * *given back*: a stage that is taken is given back once, in the same body, when nothing uses it any more, or by the
-//!   product that carries it into the next iteration;
-//! * *in step*: both agents go through the stages of a ring in the same order, in the same loops and branches;
-//! * *filled*: boxes fill the bytes of stages that products read, each once (`stage_layout`);
-//! * *sent*: boxes of stores cover their tiles once, and stand in places of their own (`tma_store`);
-//! * *combined*: atomics that the block combines find a copy of their array, which nobody accesses otherwise (`privatized`);
-//! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
-//! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`async_order`);
-//! * *dealt*: a team skips the stages that the other one takes, and what others could notice comes in turn (`pingpong`);
-//! * what strips, copies ahead, products that are issued together and quiet branches ask for (`steps`).
+//! The verifier walks each program independently of the passes. It checks:
+//! * *complete*: one step of its block executes each op. The producer executes only ops of its slice, and issues the
+//!   loads of each channel at one place.
+//! * *defined*: the operands of an op are defined, carried into the loop, or in an acquired stage.
+//! * *released*: a stage is released once, in the sequence that acquired it, after the last use.
+//! * *in step*: producer and consumer use the stages of a pipeline in the same order, in the same loops and branches.
+//! * *in order*: accesses that may race, and side effects, keep the order of the program.
+//!
+//! Other files check stages (`stage_layout`), TMA stores (`tma_store`), privatized atomics (`privatized`), waits
+//! (`async_order`), ping-pong (`pingpong`) and single steps (`steps`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -72,7 +68,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// The way through one ring: where it is not gone through, it is no matter who goes there.
+/// The way through one pipeline: where it is not gone through, it is no matter who goes there.
 fn events_of_pipeline(events: &[PipelineEvent], pipeline: usize) -> Vec<PipelineEvent> {
     let mut kept: Vec<PipelineEvent> = Vec::new();
     let mut entered = Vec::new();
@@ -94,7 +90,7 @@ fn events_of_pipeline(events: &[PipelineEvent], pipeline: usize) -> Vec<Pipeline
     kept
 }
 
-/// One agent's way through its program.
+/// One partition's way through its program.
 struct ProgramVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
@@ -178,7 +174,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         Ok(())
     }
 
-    /// Are all ops done that this agent has to do?
+    /// Are all ops done that this partition has to do?
     fn is_complete(&self, ops: &[OpId], done: &HashSet<OpId>) -> VerifyResult {
         let module = self.info.module;
         for &id in ops {
@@ -275,7 +271,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         Ok(())
     }
 
-    /// Products that are issued together, in order; then their stages come back.
+    /// MMAs that are issued together, in order; then their stages come back.
     fn mma_group(&mut self, body: SeqId, step: &Step, plan: &MmaGroup) -> VerifyResult {
         for &id in &plan.ops {
             self.step_fits_op(step, id)?;

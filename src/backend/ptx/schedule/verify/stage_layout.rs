@@ -17,7 +17,7 @@ const PATTERN_ROWS: i64 = 8;
 type Bytes = (i64, i64);
 
 impl KernelInfo<'_> {
-    /// Do the boxes of each channel fill the bytes of a stage where products read them, each once, and as many as are
+    /// Do the boxes of each channel fill the bytes of a stage where MMAs read them, each once, and as many as are
     /// announced?
     pub fn verify_stage_layout(&self, body: BlockId, warp_spec: &WarpSpecialization) -> VerifyResult {
         let wanted = self.required_panels(body);
@@ -65,7 +65,7 @@ impl KernelInfo<'_> {
             && load.smem_offset.is_multiple_of(UNSWIZZLED_BOX_ALIGN)
     }
 
-    /// How products want the tiles of loads.
+    /// How MMAs want the tiles of loads.
     fn required_panels(&self, body: BlockId) -> HashMap<OpId, Panels> {
         let mut wanted = HashMap::new();
         self.module.walk(body, &mut |id| {
@@ -139,7 +139,7 @@ impl KernelInfo<'_> {
         Ok(places)
     }
 
-    /// The boxes of a load as if each band were the first one.
+    /// The boxes of a load as if each data partition were the first one.
     fn has_partition_boxes(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
         let Some(axis) = self.partitioned_axis(load.load).filter(|_| load.partitions > 1) else {
             return vec![load.boxes.clone()];
@@ -172,7 +172,7 @@ fn box_bytes(load: &TmaLoad) -> i64 {
     count * i64::from(load.map.element.bytes())
 }
 
-/// Does a tile stand where a product reads it, wholly, and where patterns of swizzles begin?
+/// Does a tile stand where an MMA reads it, wholly, and where patterns of swizzles begin?
 fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
     let span = wanted.span;
     let first = i64::from(load.smem_offset);

@@ -20,7 +20,7 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
-/// May these ops be done piece by piece? What a piece makes is gone when the next one comes, and pieces come in any order.
+/// May these ops be done strip by strip? What a piece makes is gone when the next one comes, and pieces come in any order.
 pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine: &StripMine) -> VerifyResult {
     let module = info.module;
     let registers = schedule.layout(strip_mine.layout).num_registers();
@@ -177,8 +177,8 @@ fn bytes_of(info: &KernelInfo<'_>, copy: &CpAsync) -> usize {
     last as usize + copy.vector * bits / 8
 }
 
-/// May these products be issued in this order, as one group? `fetched`: loads whose tiles are in stages; and bytes of the
-/// stages of copies ahead.
+/// May these MMAs be issued in this order, as one group? `fetched`: loads whose tiles are in stages; and bytes of the
+/// stages of multistage copies.
 pub fn verify_mma_group(
     info: &KernelInfo<'_>,
     warp_spec: Option<&WarpSpecialization>,
@@ -220,7 +220,7 @@ pub fn verify_mma_group(
     verify_smem_capacity(info, warp_spec, cp_async_bytes + info.operand_bytes(ops, &is_there))
 }
 
-/// May products land in the next iteration?
+/// May MMAs land in the next iteration?
 pub fn verify_carried_mma(
     info: &KernelInfo<'_>,
     schedule: &Schedule,

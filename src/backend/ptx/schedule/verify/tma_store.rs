@@ -15,7 +15,7 @@ use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Do boxes cover the tile of each store once, where the copy engine takes them from, and does nobody else access what it
+    /// Do boxes cover the tile of each store once, where TMA takes them from, and does nobody else access what it
     /// writes, or write where the boxes of warps stand?
     pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let tma_stores: HashSet<OpId> = schedule.tma_stores().map(|tma_store| tma_store.op).collect();
@@ -68,7 +68,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
+    /// Does each element of a tile of this layout stand in one box, once, as TMA wants it?
     fn verify_boxes(&self, tma_store: &TmaStore, layout: &Layout) -> VerifyResult {
         let op = self.module.op(tma_store.op);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
@@ -103,7 +103,7 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Is there a place for the boxes of each warp of each team that is reserved for them?
+    /// Is there a place for the boxes of each warp of each ping-pong group that is reserved for them?
     fn verify_staging_buffer(
         &self,
         schedule: &Schedule,
@@ -130,7 +130,7 @@ impl KernelInfo<'_> {
                 false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
             };
         }
-        // The stages of rings are reserved before them.
+        // The stages of pipelines are reserved before them.
         let pipelines = schedule.warp_spec.iter().flat_map(|warp_spec| &warp_spec.pipelines);
         let stages: u32 = pipelines.map(|pipeline| pipeline.num_stages * pipeline.stage_bytes).sum();
         if !buffer.offset.is_multiple_of(SWIZZLE_BYTES)

@@ -1,12 +1,11 @@
 //! Auxiliary loads: small tiles loaded into the stage of an MMA operand.
 //!
-//! A vector that all rows or columns of a tile share (a bias, scales, logarithms of sums) is a few hundred bytes, but every thread
-//! needs a good part of it. Loaded by the threads it is asked for early, lest they wait for it, and then stands in
-//! registers through a whole iteration, several times over. So it goes to the stage of a channel, with whose tiles it arrives, and threads read
-//! it there when they first use it.
+//! A vector that all rows or columns of a tile share (a bias, scales, row maxima) has a few hundred bytes, but every
+//! thread needs much of it. A load by the threads is issued early, and its registers are live for a whole iteration. So
+//! the producer loads the vector into the stage of a channel, and the threads read it there at the first use.
 //!
-//! They have read it when the stage is given back: that comes behind a product, which all lanes of a warp issue together. What is
-//! used when all products of the iteration have landed is read while the last one runs, which gives the stage back when it has landed.
+//! The release of the stage follows the reads: an MMA, which all lanes of a warp issue together, is between them. A tile
+//! that is used after the last MMA of the iteration is read while that MMA is in flight.
 
 use std::collections::HashSet;
 
@@ -24,7 +23,7 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 const MAX_BYTES: usize = 1 << 10;
 /// Where a box without swizzle may begin in shared memory.
 pub const UNSWIZZLED_BOX_ALIGN: u32 = 128;
-/// Most registers of one that is read behind the product, and stands in them until that has landed.
+/// Most registers of one that is read behind the MMA, and stands in them until that is complete.
 const MAX_REGISTERS_AFTER_MMA: usize = 8;
 /// So many threads hold each element at least.
 const MIN_REPLICATION: usize = 4;
@@ -73,7 +72,7 @@ impl KernelInfo<'_> {
         let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
         let several = mmas.iter().map(|&id| self.mma_groups.last(id)).collect::<HashSet<OpId>>().len() > 1;
         let read = position(self.first_use(ops, load)?)?;
-        // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
+        // Beside one MMA alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
         // nothing to do but what can be had before.
         let few =
             self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= MAX_REGISTERS_AFTER_MMA);
@@ -89,7 +88,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Do all products of a block add to nothing, so that their sums are waited for where they are made?
+    /// Do all MMAs of a block add to nothing, so that their sums are waited for where they are made?
     fn start_from_zero(&self, mmas: &[OpId]) -> bool {
         let sums: HashSet<Value> = mmas.iter().map(|&id| self.module.op(id).results[0]).collect();
         !mmas.is_empty()

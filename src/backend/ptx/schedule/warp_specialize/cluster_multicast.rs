@@ -11,7 +11,7 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 pub const CLUSTER_SIZE: u32 = 2;
 
 impl KernelInfo<'_> {
-    /// What pairs of blocks share of these loads, or why they share nothing. `slice`: what a producer runs.
+    /// What clusters share of these loads, or why they share nothing. `slice`: what a producer runs.
     pub fn plan_multicast(
         &self,
         body: BlockId,

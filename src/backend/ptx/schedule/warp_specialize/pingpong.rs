@@ -1,11 +1,9 @@
 //! Ping-pong: two consumer groups alternate the iterations of a persistent loop.
 //!
-//! A tile block that makes one tile after another has tensor cores idle while it stores one. So there are two *teams* of the
-//! warps that layouts speak of, each of which runs the whole program, but of one outermost loop only every second iteration:
-//! while one team stores its tile, the other one multiplies. One producer serves both: it goes through all iterations in
-//! order, so that a team finds the stages of its iterations behind those of the other one's, which it skips. (CUTLASS calls
-//! that ping-pong.) What an iteration does that others could notice it does in its *turn*: behind all that the iterations
-//! before have done.
+//! The tensor cores of a persistent kernel are idle while it stores a tile. So two groups execute the program, each every
+//! second iteration of one outermost loop: one group stores its tile while the other one multiplies (CUTLASS ping-pong
+//! kernels). One producer serves both, in the order of the iterations. A group skips the stages of the other group.
+//! Side effects of an iteration follow those of all earlier iterations.
 
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -13,11 +11,11 @@ use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpe
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
-/// Registers of an accumulator from which on a team has enough to do.
+/// Registers of an accumulator from which on a ping-pong group has enough to do.
 const MIN_ACCUMULATOR_REGISTERS: u32 = 64;
 
 impl KernelInfo<'_> {
-    /// How iterations may be dealt to teams, if they may be and should.
+    /// How iterations may be dealt to ping-pong groups, if they may be and should.
     pub fn plan_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
         if crowded || !self.can_pingpong() {
@@ -32,12 +30,12 @@ impl KernelInfo<'_> {
         if !self.options.teams || most < MIN_ACCUMULATOR_REGISTERS {
             return None;
         }
-        // Where there is more to do between products than to multiply, teams would better do it beside each other's products.
+        // Where there is more to do between MMAs than to multiply, ping-pong groups would better do it beside each other's MMAs.
         let mut loops = pingpong.stages_per_iteration.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of);
         loops.all(|&id| self.has_only_mmas(id, warp_spec)).then_some(pingpong)
     }
 
-    /// Are there as many warps as a team has?
+    /// Are there as many warps as a ping-pong group has?
     pub fn can_pingpong(&self) -> bool {
         self.inference.num_warps == GROUP_WARPS as usize
     }
@@ -56,7 +54,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// How iterations may be dealt to teams: those of the one loop that stands in the entry, if nothing is carried from one
+    /// How iterations may be dealt to ping-pong groups: those of the one loop that stands in the entry, if nothing is carried from one
     /// to the next and each takes as many stages.
     pub fn possible_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let module = self.module;
@@ -110,7 +108,7 @@ impl KernelInfo<'_> {
         noticed
     }
 
-    /// Does an op have in its regions both what others could notice and what streamed tiles are for? Then turns would be long.
+    /// Does an op have in its regions both what others could notice and what tiles that the producer loads are for? Then turns would be long.
     fn mixes_loads_and_side_effects(&self, id: OpId, warp_spec: &WarpSpecialization) -> bool {
         let (mut stage_counts, mut regions) = (false, self.module.op(id).regions.clone());
         while let Some(region) = regions.pop() {

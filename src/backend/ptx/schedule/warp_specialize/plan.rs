@@ -1,13 +1,11 @@
 //! Warp specialization: which loads the producer issues, into which pipelines.
 //!
-//! On sm_90a a load whose tile goes only to operands of `wgmma` need not pass through registers: one thread
-//! of a further warpgroup, the *producer*, has the copy engine bring it to shared memory, while the
-//! *consumers*, the warps that all layouts speak of, multiply what came before. The producer runs the same
-//! program, reduced to the control flow around such loads and the scalars that their indices depend on
-//! (the *slice*). So it runs ahead over loop iterations, and over whole tiles of a persistent kernel.
+//! On sm_90a a load whose tile is only an operand of `wgmma` needs no registers. One thread of a further warp group, the
+//! *producer*, issues it as TMA loads to shared memory, while the *consumers*, the warps of all layouts, multiply earlier
+//! tiles. The producer executes the same program, reduced to the control flow of these loads and the scalars of their
+//! indices (the producer slice). It runs ahead over loop iterations, and over the tiles of a persistent kernel.
 //!
-//! Loads of one block that feed the same products share a *channel*: a ring of stages in shared memory
-//! (`ring`). Here is decided what is streamed; nothing is emitted.
+//! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines. Nothing is emitted here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,28 +27,28 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Most threads of a tile block.
 const MAX_THREADS: u32 = 1024;
-/// Most rows of one box of the copy engine.
+/// Most rows of one box of TMA.
 const MAX_BOX_ROWS: i64 = 256;
 /// Rows of a swizzle pattern.
 const PATTERN_ROWS: i64 = 8;
 /// Alignment of an operand in a stage: a whole swizzle pattern.
 pub const ALIGN: u32 = 1024;
 
-/// A candidate: the products that it feeds, and how they want it.
+/// A candidate: the MMAs that it feeds, and how they want it.
 #[derive(Clone)]
 struct OperandUse {
     mmas: Vec<OpId>,
     panels: Panels,
     /// Tile dimensions of the view: the contiguous one, and that of the rows.
     axes: [usize; 2],
-    /// The array has f32, the products want tf32.
+    /// The array has f32, the MMAs want tf32.
     rounds_to_tf32: bool,
     /// Do instructions read it where it is, in panels of any number of rows?
     direct: bool,
     bytes: u32,
 }
 
-/// A load that a producer makes: its products, its boxes, and what the producer runs for it.
+/// A load that a producer makes: its MMAs, its boxes, and what the producer runs for it.
 struct ProducerLoad {
     operand_use: OperandUse,
     map: TensorMap,
@@ -69,13 +67,13 @@ impl OperandUse {
 /// The roles of the warps, and what the decision leaves to say.
 pub struct WarpSpecializationPlan {
     pub warp_spec: Option<WarpSpecialization>,
-    /// The reason why pairs of tile blocks share nothing although that is wished.
+    /// The reason why clusters share nothing although that is requested.
     pub cluster_rejected: Option<&'static str>,
     pub rejected_loads: RejectedLoads,
 }
 
 impl KernelInfo<'_> {
-    /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
+    /// The roles of the warps. As many blocks as requested may leave too little shared memory for one stage, and then they
     /// do not fit without roles either: so fewer blocks are taken.
     pub fn plan_warp_specialization(&mut self, body: BlockId, smem: &SharedMemory) -> WarpSpecializationPlan {
         let (requested, mut cluster_rejected, mut rejected_loads) =
@@ -97,7 +95,7 @@ impl KernelInfo<'_> {
         WarpSpecializationPlan { warp_spec: None, cluster_rejected, rejected_loads }
     }
 
-    /// The roles, with the iterations of a persistent loop dealt to teams where that is possible.
+    /// The roles, with the iterations of a persistent loop dealt to ping-pong groups where that is possible.
     fn with_pingpong(
         &mut self,
         body: BlockId,
@@ -118,7 +116,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// The roles of the warps, in pairs of blocks where that is wished and possible.
+    /// The roles of the warps, in clusters where that is requested and possible.
     fn plan_with_cluster(
         &self,
         body: BlockId,
@@ -206,7 +204,7 @@ impl KernelInfo<'_> {
             let ProducerLoad { operand_use, map, boxes, slice } = producer_load;
             warp_spec.producer_ops.extend(slice.ops);
             warp_spec.producer_live.extend(slice.live);
-            // Products that are issued together are done with what they read at the same time.
+            // MMAs that are issued together are done with what they read at the same time.
             let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last(mma)).collect();
             mmas.dedup();
             let key = (block, mmas.clone());
@@ -279,7 +277,7 @@ impl KernelInfo<'_> {
         Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
 
-    /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
+    /// The MMAs that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
     fn operand_use(&self, load: OpId, region_tree: &RegionTree) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
@@ -353,7 +351,7 @@ impl KernelInfo<'_> {
         Some(OperandUse { mmas: vec![mma], panels, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
-    /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
+    /// The boxes of a load, if TMA can bring its tile as it is wanted. `halved`: a single box is cut in
     /// two, if the halves are whole swizzle patterns.
     fn tma_boxes(&self, load: OpId, operand_use: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
@@ -463,7 +461,7 @@ impl KernelInfo<'_> {
         channel.stage_bytes = end.next_multiple_of(ALIGN);
     }
 
-    /// The last op of a block that these products stand in, and whether one is in a region of its own.
+    /// The last op of a block that these MMAs stand in, and whether one is in a region of its own.
     fn last_use_in_block(&self, block: BlockId, mmas: &[OpId], region_tree: &RegionTree) -> (OpId, bool) {
         let mut wait_at_acquire = false;
         let mut users = HashSet::new();
