@@ -178,7 +178,7 @@ impl<'a> Partition<'a> {
         if let Some((number, _)) = self.in_flight_values.get(&value) {
             let mma_group = self.in_flight.iter().find(|mma_group| mma_group.number == *number);
             let mma = mma_group.map_or(0, |mma_group| mma_group.last.index());
-            return Err(broken(format!("%{} is read before op {mma} has landed", value.index())));
+            return Err(broken(format!("%{} is read while op {mma} is in flight", value.index())));
         }
         let Some(id) = self.deferred.remove(&value) else { return Ok(()) };
         self.require_operands(id)?;
@@ -237,7 +237,9 @@ impl<'a> Partition<'a> {
         let youngest = &self.in_flight[count - 1];
         if (youngest.last, youngest.from_previous_iteration) != (wait.mma, wait.from_previous_iteration) {
             let [wanted, completed] = [wait.mma, youngest.last].map(|id| id.index());
-            return Err(broken(format!("op {wanted} is waited for, and op {completed} is the last one that lands")));
+            return Err(broken(format!(
+                "the wait is for op {wanted}, and op {completed} is the last one that completes"
+            )));
         }
         let (defer_release, has_release) = (wait.defer_release, wait.release_after.is_some());
         if has_release {

@@ -59,7 +59,7 @@ impl<'a> Block<'a> {
                     self.shared.pipelines.verify_released()?;
                     return Ok(true);
                 }
-                None => return Err(broken(format!("nobody can go on: {}", waiting.join("; ")))),
+                None => return Err(broken(format!("deadlock: {}", waiting.join("; ")))),
             }
         }
     }

@@ -257,7 +257,7 @@ impl<'a> Partition<'a> {
         let target = match op.code {
             Opcode::Return => {
                 if let Some(mma_group) = self.in_flight.front() {
-                    return Err(broken(format!("the kernel ends before op {} has landed", mma_group.last.index())));
+                    return Err(broken(format!("the kernel ends while op {} is in flight", mma_group.last.index())));
                 }
                 while !self.tma_stores.is_empty() {
                     self.complete_first_store()?;
@@ -324,7 +324,7 @@ impl<'a> Partition<'a> {
         self.leave(target + 1);
         self.frame.free(self.levels[target].allocations);
         let LevelKind::For { at, range, iteration: turn, copies, .. } = &mut self.levels[target].kind else {
-            return Err(broken("a round of no loop"));
+            return Err(broken("an iteration without a loop"));
         };
         let (copies, before, range) = (*copies, *turn, *range);
         let [_, upper, step] = range;
@@ -376,7 +376,7 @@ impl<'a> Partition<'a> {
         };
         let forms = cp_async.copies.iter().map(form).collect::<Result<_, Fault>>()?;
         if cp_async.stages == 0 {
-            return Err(broken("copies ahead, and no stages"));
+            return Err(broken("multistage copies without stages"));
         }
         let number = shared.begin_cp_async(CpAsyncCopies::new(plan.op, cp_async.clone(), forms));
         for (which, copy) in cp_async.copies.iter().enumerate() {

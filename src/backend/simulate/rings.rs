@@ -47,7 +47,7 @@ impl Pipelines {
         let stages = self.pipelines.get(pipeline).map_or(0, |pipeline| pipeline.stages.len() as u64);
         match number.checked_rem(stages) {
             Some(stage) => Ok(StageSlot { pipeline, stage: stage as usize, tile: Tile { of: channel, number } }),
-            None => Err(broken(format!("ring {pipeline} has no stages"))),
+            None => Err(broken(format!("pipeline {pipeline} has no stages"))),
         }
     }
 
@@ -115,7 +115,7 @@ impl Pipelines {
         let stage = &stages[slot.stage];
         // A barrier tells one round from the next, and no more.
         if stage.full_count() < slot.tile.number / stages.len() as u64 {
-            let what = format!("{:?} are waited for before those of the round before have arrived", slot.tile);
+            let what = format!("{:?} are waited for before those of the previous phase have arrived", slot.tile);
             return Err(broken(what));
         }
         match stage.tile() {
@@ -136,12 +136,12 @@ impl Pipelines {
         let stage = self.stage(slot);
         if stage.tile() != Some(slot.tile) {
             let other = stage.tile();
-            return Err(broken(format!("the stage of {:?} is given back, which holds {other:?}", slot.tile)));
+            return Err(broken(format!("the stage of {:?} is released, which holds {other:?}", slot.tile)));
         }
         stage.is_left_by(group)?;
         let released = &mut self.pipelines[slot.pipeline].released_by[slot.stage];
         if released.contains(&group) {
-            return Err(broken(format!("the stage of {:?} is given back twice by number {group}", slot.tile)));
+            return Err(broken(format!("the stage of {:?} is released twice by group {group}", slot.tile)));
         }
         released.push(group);
         if released.len() < sharing_groups {
@@ -162,7 +162,7 @@ impl Pipelines {
                 return Err(broken(format!("of ring {number} {filled} stages were filled, and {taken} taken")));
             }
             if let Some(tile) = pipeline.stages.iter().find_map(Stage::tile) {
-                return Err(broken(format!("the stage of {tile:?} is never given back")));
+                return Err(broken(format!("the stage of {tile:?} is never released")));
             }
         }
         Ok(())

@@ -231,7 +231,7 @@ impl<'a> Shared<'a> {
     pub fn complete_mmas(&mut self, mma_group: u64) -> Result<Vec<[Held; 2]>, Fault> {
         self.read_operands(mma_group)?;
         let Some(at) = self.readings.iter().position(|reading| reading.mma_group == mma_group) else {
-            return Err(broken("products land that were not issued"));
+            return Err(broken("a wait for MMAs that were not issued"));
         };
         let Reading { reader, group: crew, operands, stages: places, .. } = self.readings.remove(at);
         for at in places {

@@ -63,7 +63,7 @@ impl Stage {
     /// # Errors
     /// Somebody does.
     pub fn free(&mut self) -> Result<(), Fault> {
-        self.is_left_alone("is given back")?;
+        self.is_left_alone("is released")?;
         self.bytes.fill(POISON);
         self.tile = None;
         Ok(())
@@ -74,7 +74,7 @@ impl Stage {
     /// # Errors
     /// One does.
     pub fn is_left_by(&self, group: usize) -> Result<(), Fault> {
-        self.is_read_by(|&other| other == group, "is given back")
+        self.is_read_by(|&other| other == group, "is released")
     }
 
     fn is_read_by(&self, whom: impl Fn(&usize) -> bool, what: &str) -> Result<(), Fault> {
@@ -199,7 +199,7 @@ mod tests {
         assert!(stage.is_left_by(0).is_ok() && stage.is_left_by(1).is_err());
         assert_eq!((stage.read(4, 2).unwrap(), stage.read(0, 1).unwrap()), (0x0201, POISON.into()));
         assert!(stage.read(14, 4).is_err() && stage.write(14, &[0; 4]).is_err());
-        assert!(stage.free().is_err() && stage.fill(TILE, 0, 0).is_err(), "a product reads it");
+        assert!(stage.free().is_err() && stage.fill(TILE, 0, 0).is_err(), "an MMA reads it");
         stage.let_go((reader(), 1));
         stage.free().unwrap();
         assert_eq!(stage.read(4, 1).unwrap(), POISON.into());

@@ -106,7 +106,7 @@ fn what_is_used_behind_all_products_is_read_while_they_run() {
         let mut sunk = schedule.clone();
         sunk.sequences[inner.0 as usize][get..=mma_wait].rotate_right(1);
         let problem = info.verify_schedule(body, &sunk).unwrap_err();
-        assert!(problem.contains("before its tiles are there"), "{name}: {problem}");
+        assert!(problem.contains("before the wait for its tiles"), "{name}: {problem}");
         found += 1;
     });
     assert_eq!(found, 1);

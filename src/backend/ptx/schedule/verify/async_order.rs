@@ -94,7 +94,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         for step in self.schedule.steps(body) {
             match step {
                 _ if step.is_wait() && self.role == WarpRole::Producer => {
-                    return Err("a wait of an agent that has nothing to wait for".to_owned());
+                    return Err("the producer has a wait".to_owned());
                 }
                 Step::MmaWait(wait) => self.mma_wait(wait)?,
                 Step::ConsumerWait(wait) => self.consumer_wait(wait, body)?,
@@ -109,7 +109,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                         && self.info.may_need_barrier(step)
                     {
                         return Err(
-                            "threads may meet in a branch, and products land there that the other one has".to_owned()
+                            "a branch may have a barrier, and waits there for MMAs that the other branch does not wait for".to_owned()
                         );
                     }
                     self.step(step, body, ending)?;
@@ -120,24 +120,24 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })
             );
         }
-        if sunk { Err("a wait is left to a step that does not come".to_owned()) } else { Ok(()) }
+        if sunk { Err("a sunk wait without a next step".to_owned()) } else { Ok(()) }
     }
 
     /// Are a step's operands there, and is complete what has to be complete first?
     fn is_ready(&self, step: &Step) -> VerifyResult {
         if self.has_unwaited_previous() {
             let mma = self.in_flight[self.in_flight.len() - 2].mma;
-            return fault(mma, "keeps its stage after the next product was issued");
+            return fault(mma, "keeps its stage after the issue of the next MMA");
         }
         let read = if self.in_flight.is_empty() { Vec::new() } else { self.info.values_read_by(step) };
         for mma in &self.in_flight {
             if let Some(value) = read.iter().find(|value| mma.results.contains(value)) {
-                return fault(mma.mma, &format!("has not landed where %{} is read", value.index()));
+                return fault(mma.mma, &format!("is in flight where %{} is read", value.index()));
             }
         }
         match self.in_flight.first() {
             Some(mma) if self.info.waits_for_all_mmas(self.schedule, step) => {
-                fault(mma.mma, "has not landed where everything has to")
+                fault(mma.mma, "is in flight where all MMAs must be complete")
             }
             _ => Ok(()),
         }
@@ -155,28 +155,28 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         let position = self.in_flight.len().checked_sub(wait.pending + 1);
         match position.filter(|&position| this(&self.in_flight[position])) {
             Some(_) if wait.sunk && self.has_unwaited_previous() => {
-                fault(wait.mma, "keeps its stage longer than it needs it")
+                fault(wait.mma, "keeps its stage longer than necessary")
             }
             Some(position) => {
                 let releases = self.in_flight.drain(..=position).flat_map(|mma| mma.releases);
                 match (wait.defer_release, wait.release_after) {
                     (true, _) => self.deferred_releases.extend(releases),
                     (false, Some(_)) if self.deferred_releases.is_empty() => {
-                        return fault(wait.mma, "is waited for behind a value, and no stage comes back behind that");
+                        return fault(wait.mma, "has release_after, and no deferred release");
                     }
                     (false, Some(_)) => self.deferred_releases.clear(),
                     (false, None) => {}
                 }
                 Ok(())
             }
-            None => fault(wait.mma, &format!("is not in flight with {} younger ones", wait.pending)),
+            None => fault(wait.mma, &format!("is not in flight with {} pending groups", wait.pending)),
         }
     }
 
     /// Where threads have a barrier, nothing is in flight: behind it they write to shared memory that MMAs may read.
     fn sub_step(&mut self, sub_step: &SubStep) -> VerifyResult {
         match (sub_step, self.in_flight.first()) {
-            (SubStep::MmaWaitAll, None) => Err("products land where none is in flight".to_owned()),
+            (SubStep::MmaWaitAll, None) => Err("mma_wait_all without an MMA in flight".to_owned()),
             (SubStep::MmaWaitAll, _) => {
                 self.in_flight.clear();
                 Ok(())
@@ -185,7 +185,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 self.staging_channels.clear();
                 Ok(())
             }
-            (SubStep::Barrier { .. }, Some(mma)) => fault(mma.mma, "has not landed where threads meet"),
+            (SubStep::Barrier { .. }, Some(mma)) => fault(mma.mma, "is in flight at a barrier"),
             _ => Ok(()),
         }
     }
@@ -197,8 +197,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 Ok(())
             }
             Some(stage) if stage.is_full => Err(format!("channel {} is waited for twice", wait.channel)),
-            Some(_) => Err(format!("channel {} is waited for elsewhere than its stage was taken", wait.channel)),
-            None => Err(format!("channel {} is waited for, and its stage is not held", wait.channel)),
+            Some(_) => Err(format!("channel {} is waited for in another sequence than its advance", wait.channel)),
+            None => Err(format!("channel {} is waited for, and its stage is not acquired", wait.channel)),
         }
     }
 
@@ -218,7 +218,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                     self.in_flight.clone_from(&before);
                     self.region(arm, ending)?;
                     if after.get_or_insert_with(|| self.in_flight.clone()) != &self.in_flight {
-                        return Err("a branch waits for what the other one does not".to_owned());
+                        return Err("the branches wait for different MMAs".to_owned());
                     }
                 }
                 Ok(())
@@ -247,7 +247,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         let busy = self.acquired.keys().chain(deferred).filter(|&other| pipeline(other) == pipeline(&channel)).count();
         let stages = pipeline(&channel).map_or(0, |pipeline| warp_spec.pipelines[pipeline].num_stages as usize);
         if busy >= stages {
-            return Err(format!("channel {channel} is taken where all {stages} stages of its ring are held"));
+            return Err(format!("channel {channel} advances where all {stages} stages of its pipeline are acquired"));
         }
         self.acquired.insert(channel, AcquiredStage { seq: body, is_full: false });
         Ok(())
@@ -259,19 +259,17 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         self.staging_channels.push(channel);
         match self.acquired.get(&channel) {
             Some(stage) if stage.is_full => Ok(()),
-            _ => fault(tma_store.op, &format!("has its boxes in the stage of channel {channel} before that is there")),
+            _ => fault(tma_store.op, &format!("uses the stage of channel {channel} before the wait for it")),
         }
     }
 
     fn consumer_release(&mut self, channel: u32) -> VerifyResult {
         if self.staging_channels.contains(&channel) {
-            return Err(format!(
-                "the stage of channel {channel} is given back while the copy engine may still read it"
-            ));
+            return Err(format!("the stage of channel {channel} is released while TMA may still read it"));
         }
         match self.acquired.remove(&channel) {
             Some(stage) if stage.is_full => Ok(()),
-            _ => Err(format!("the stage of channel {channel} is given back before its tiles are there")),
+            _ => Err(format!("the stage of channel {channel} is released before the wait for its tiles")),
         }
     }
 
@@ -302,7 +300,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             return Ok(());
         }
         match self.in_flight.iter().find(|mma| mma.reads.iter().any(|channel| plan.releases.contains(channel))) {
-            Some(mma) => fault(mma.mma, "has not landed where its stage is given back"),
+            Some(mma) => fault(mma.mma, "is in flight where its stage is released"),
             None => Ok(()),
         }
     }
@@ -317,7 +315,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         match channel.map(|channel| (self.acquired.get(&channel), channel)) {
             Some((Some(stage), _)) if stage.is_full => Ok(()),
             Some((None, channel)) if deferred(&channel) => Ok(()),
-            _ => fault(load, "is read in a stage before its tiles are there"),
+            _ => fault(load, "is read in a stage before the wait for its tiles"),
         }
     }
 
@@ -348,11 +346,11 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         for wait in step.epilogue.map_or(&[][..], |epilogue| self.schedule.steps(epilogue)) {
             match wait {
                 Step::MmaWait(wait) if !wait.sunk => self.mma_wait(wait)?,
-                _ => return fault(step.op, "does more on the way out than wait for products"),
+                _ => return fault(step.op, "has other steps than MMA waits in its epilogue"),
             }
         }
         match self.in_flight.first() {
-            Some(mma) => fault(mma.mma, "has not landed behind the loop"),
+            Some(mma) => fault(mma.mma, "is in flight after the loop"),
             None => Ok(()),
         }
     }
@@ -369,9 +367,9 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             }),
         };
         match self.in_flight.iter().find(|mma| !may_stay(mma)) {
-            Some(mma) => fault(mma.mma, "has not landed at the end of its body"),
+            Some(mma) => fault(mma.mma, "is in flight at the end of its sequence"),
             None if !self.deferred_releases.is_empty() && !matches!(ending, Ending::Overlapped) => {
-                Err(format!("channels {:?} do not get back the stages that products kept", self.deferred_releases))
+                Err(format!("the deferred releases of channels {:?} are missing", self.deferred_releases))
             }
             None => Ok(()),
         }

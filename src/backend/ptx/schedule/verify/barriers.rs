@@ -76,7 +76,7 @@ impl KernelInfo<'_> {
                 match (have.next(), want.next()) {
                     (None, None) => break,
                     (have, want) if have == want => {}
-                    (have, want) => return Err(format!("a step does {have:?} within where it has to do {want:?}")),
+                    (have, want) => return Err(format!("a step has the sub-step {have:?} instead of {want:?}")),
                 }
             }
         }
@@ -118,7 +118,7 @@ impl<'a> SubStepShape<'a> {
 fn verify_no_sub_steps(schedule: &Schedule, body: SeqId) -> VerifyResult {
     for step in schedule.steps(body) {
         if matches!(step, Step::Sub(_)) {
-            return Err("one lane meets others".to_owned());
+            return Err("the producer has sub-steps".to_owned());
         }
         step.sequences().iter().try_for_each(|&body| verify_no_sub_steps(schedule, body))?;
     }
@@ -157,7 +157,7 @@ impl BarrierVerifier<'_, '_> {
                 }
             }
         }
-        if sub_steps.is_empty() { Ok(()) } else { Err("something is done within a step that does not come".to_owned()) }
+        if sub_steps.is_empty() { Ok(()) } else { Err("sub-steps without a step".to_owned()) }
     }
 
     /// What a step does within.
@@ -166,7 +166,7 @@ impl BarrierVerifier<'_, '_> {
             match one {
                 SubStep::Barrier { required: always } => {
                     if !always && self.is_safe_without_barrier(&sub_steps[at + 1..]) {
-                        return Err("threads meet for nothing".to_owned());
+                        return Err("a barrier is redundant".to_owned());
                     }
                     self.accessed.after_barrier();
                 }

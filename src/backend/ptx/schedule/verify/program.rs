@@ -34,7 +34,7 @@ impl KernelInfo<'_> {
         let wanted: &[WarpRole] =
             if schedule.warp_spec.is_some() { &[WarpRole::Consumer, WarpRole::Producer] } else { &[WarpRole::All] };
         if role != wanted {
-            return Err(format!("the agents are {role:?} instead of {wanted:?}"));
+            return Err(format!("the partitions are {role:?} instead of {wanted:?}"));
         }
         if let Some(warp_spec) = &schedule.warp_spec {
             self.verify_stage_layout(body, warp_spec)?;
@@ -61,7 +61,7 @@ impl KernelInfo<'_> {
         self.verify_pingpong(body, schedule, load)?;
         for pipeline in 0..schedule.warp_spec.as_ref().map_or(0, |warp_spec| warp_spec.pipelines.len()) {
             if events_of_pipeline(math, pipeline) != events_of_pipeline(load, pipeline) {
-                return Err(format!("the agents do not go through ring {pipeline} in the same order"));
+                return Err(format!("the partitions use pipeline {pipeline} in different orders"));
             }
         }
         Ok(())
@@ -139,7 +139,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let channels = self.warp_spec().map_or(0, |warp_spec| warp_spec.channels.len());
         match self.visited_channels.len() == channels {
             true => Ok(()),
-            false => Err(format!("program {}: not all channels are gone through", self.role)),
+            false => Err(format!("program {}: not all channels are visited", self.role)),
         }
     }
 
@@ -157,7 +157,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                     return Err(format!("op {} is not of this body", id.index()));
                 };
                 if !done.insert(id) {
-                    return Err(format!("op {} is done twice", id.index()));
+                    return Err(format!("op {} is executed twice", id.index()));
                 }
                 order.push(position);
             }
@@ -167,7 +167,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         self.is_in_order(ops, &order)?;
         let unreleased = self.acquired.iter().find(|&(_, &at)| at == body);
         if let Some((channel, _)) = unreleased {
-            return Err(format!("the stage of channel {channel} is never given back"));
+            return Err(format!("the stage of channel {channel} is never released"));
         }
         // What a body makes is forgotten, since it need not have run.
         std::mem::swap(&mut self.defined, &mut before);
@@ -187,8 +187,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                 _ => true,
             };
             match (wanted, done.contains(&id)) {
-                (true, false) => return Err(format!("op {} is not done", id.index())),
-                (false, true) => return Err(format!("op {} is another agent's", id.index())),
+                (true, false) => return Err(format!("op {} is not executed", id.index())),
+                (false, true) => return Err(format!("op {} belongs to another partition", id.index())),
                 _ => {}
             }
         }
@@ -253,7 +253,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                 return Err(format!("op {} is waited for behind %{}, which is not there", mma.index(), value.index()));
             }
             &Step::If { op, pure: true, .. } if !self.info.is_pure(op) => {
-                return Err(format!("the branches of op {} do more than compute", op.index()));
+                return Err(format!("the branches of op {} have side effects", op.index()));
             }
             _ => {}
         }
@@ -365,7 +365,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let plan = self.warp_spec().and_then(|warp_spec| warp_spec.channels.get(channel as usize));
         let (Some(plan), true) = (plan, right == self.role) else { return Err(format!("no channel {channel} here")) };
         if !self.visited_channels.insert(channel) || self.acquired.contains_key(&channel) {
-            return Err(format!("channel {channel} is gone through twice"));
+            return Err(format!("channel {channel} is visited twice"));
         }
         self.events.push(PipelineEvent::Stage(plan.pipeline, channel));
         if self.role == WarpRole::Consumer {
@@ -378,8 +378,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
     fn release(&mut self, body: SeqId, channel: u32) -> VerifyResult {
         match self.acquired.remove(&channel) {
             Some(taken) if taken == body => Ok(()),
-            Some(_) => Err(format!("the stage of channel {channel} is given back elsewhere than it was taken")),
-            None => Err(format!("the stage of channel {channel} is given back, and not held")),
+            Some(_) => Err(format!("the stage of channel {channel} is released in another sequence than its advance")),
+            None => Err(format!("the stage of channel {channel} is released, and not acquired")),
         }
     }
 
@@ -409,7 +409,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let load = self.info.source_load(value);
         match load.and_then(|load| self.channel_of(load)) {
             Some(channel) if !self.acquired.contains_key(&channel) => {
-                Err(format!("op {} reads the stage of channel {channel}, which is not held", mma.index()))
+                Err(format!("op {} reads the stage of channel {channel}, which is not acquired", mma.index()))
             }
             _ => Ok(()),
         }

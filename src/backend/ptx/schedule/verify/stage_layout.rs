@@ -28,7 +28,7 @@ impl KernelInfo<'_> {
                 .get(channel.pipeline)
                 .is_none_or(|pipeline| pipeline.num_stages == 0 || pipeline.stage_bytes < channel.stage_bytes)
             {
-                return fault(format!("ring {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
+                return fault(format!("pipeline {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
             }
             let filled = match self.written_ranges(channel) {
                 Ok(filled) => filled,
@@ -39,13 +39,13 @@ impl KernelInfo<'_> {
                 if warp_spec.aux_channel.contains_key(&load.load) {
                     match warp_spec.aux_channel.get(&load.load) == Some(&index) && self.is_valid_aux_box(load) {
                         true => continue,
-                        false => return fault(format!("op {id} does not stand where threads read it")),
+                        false => return fault(format!("op {id} is not where the threads read it")),
                     }
                 }
-                let Some(panels) = wanted.get(&load.load) else { return fault(format!("no product reads op {id}")) };
+                let Some(panels) = wanted.get(&load.load) else { return fault(format!("no MMA reads op {id}")) };
                 let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.is_fused_with(load, other));
                 if !comes || !is_placed_as(load, *panels, &filled) {
-                    return fault(format!("op {id} does not stand where it is read"));
+                    return fault(format!("op {id} is not where the MMA reads it"));
                 }
                 if warp_spec.operand_channel.get(&load.load) != Some(&index) {
                     return fault(format!("op {id} is of another channel"));
@@ -97,7 +97,7 @@ impl KernelInfo<'_> {
         filled.sort_unstable();
         let meets = filled.windows(2).any(|pair| pair[0].1 > pair[1].0);
         if meets || filled.last().is_some_and(|last| last.1 > i64::from(channel.stage_bytes)) {
-            return Err("boxes that meet, or reach out of the stage".to_owned());
+            return Err("boxes that overlap, or exceed the stage".to_owned());
         }
         Ok(filled)
     }

@@ -15,7 +15,7 @@ impl KernelInfo<'_> {
                 let is_ahead = steps[..at].contains(&Step::Advance(channel));
                 let is_alone = steps.iter().filter(|step| matches!(step, Step::ConsumerTryWait(_))).count() == 1;
                 if !(is_ahead && is_alone && loop_step.is_some_and(|plan| self.can_try_wait(schedule, plan, channel))) {
-                    return Err(format!("a look at channel {channel} may be one at another stage than it takes next"));
+                    return Err(format!("the try_wait of channel {channel} may test another stage than the next one"));
                 }
             }
         }
