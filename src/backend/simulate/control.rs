@@ -25,7 +25,7 @@ impl<'a> Partition<'a> {
     }
 
     /// What is passed on: values, and of those that MMAs add up where they stand (`to`: in which arguments) who
-    /// computes them. `orbits`: of a loop that says which.
+    /// computes them. `carried_mmas`: of the loop.
     fn passed(
         &mut self,
         values: &[Value],

@@ -250,7 +250,8 @@ impl<'a> Partition<'a> {
             .filter(|mma_group| !mma_group.from_previous_iteration)
             .flat_map(|mma_group| &mma_group.releases);
         let in_flight_slot = || in_flight_slot.find(|(released, _)| *released == channel).map(|(_, slot)| *slot);
-        let stage = held.or_else(in_flight_slot).ok_or_else(|| fault("read in a stage before the wait for its tiles"))?;
+        let stage =
+            held.or_else(in_flight_slot).ok_or_else(|| fault("read in a stage before the wait for its tiles"))?;
         let result = self.kernel.module.op(id).results[0];
         let dtype = self.kernel.info.element_type(result);
         let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.info.inference.num_elements(result));

@@ -273,7 +273,7 @@ impl Builder<'_, '_> {
         hoisted
     }
 
-    /// What ping-pong groups do in turn comes between a turn and the end of it.
+    /// Inserts order waits and order arrives of ping-pong groups.
     fn insert_order_barriers(&mut self, body: SeqId) {
         let steps = std::mem::take(&mut self.schedule.sequences[body.0 as usize]);
         let spans = OrderPoint::ALL.map(|point| {

@@ -4,13 +4,13 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode};
 
 impl KernelInfo<'_> {
-    /// May a round of this body end elsewhere than at its end?
+    /// Returns true if an iteration of this body may end before its end.
     pub fn ends_early(&self, body: BlockId) -> bool {
         let branch = |&id: &OpId| self.module.op(id).code == Opcode::If && self.has_exit(id);
         self.module.block(body).ops.iter().any(branch)
     }
 
-    /// Does a branch leave the loop around it, a round of it, or the kernel?
+    /// Returns true if a branch leaves its loop, an iteration of it, or the kernel.
     fn has_exit(&self, branch: OpId) -> bool {
         self.module.op(branch).regions.iter().any(|&region| {
             self.module.block(region).ops.iter().any(|&id| match self.module.op(id).code {

@@ -34,9 +34,9 @@ pub struct KernelInfo<'m> {
     pub mma_groups: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
     pub rematerialized: HashSet<OpId>,
-    /// Groups of the warps that layouts speak of, which take iterations in turn.
+    /// Number of ping-pong groups, each with the warps of the layouts.
     pub pingpong_groups: u32,
-    /// Groups of such warps of which each has rows of its own (`warp_specialize/data_partition`).
+    /// Number of data partitions, each with rows of its own (`warp_specialize/data_partition`).
     pub data_partitions: u32,
 }
 

@@ -11,7 +11,7 @@ use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
+    /// Inserts sub-steps and barriers into a schedule. `smem`: with all that is reserved for the whole kernel.
     pub fn insert_barriers(&self, schedule: &mut Schedule, smem: &SharedMemory) {
         let partitions: Vec<(WarpRole, SeqId)> =
             schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();

@@ -43,7 +43,7 @@ fn operand_stages(bytes: usize) -> usize {
 }
 
 impl KernelInfo<'_> {
-    /// The copies of a `for` loop, if it qualifies. `alone`: no other partition loads.
+    /// The copies of a `for` loop, if it qualifies. `no_producer`: the kernel has no producer.
     pub fn plan_cp_async(
         &self,
         id: OpId,

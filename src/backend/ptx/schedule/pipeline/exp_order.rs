@@ -14,13 +14,13 @@ use crate::ir::{OpId, Opcode, Value};
 
 /// Multiply-adds of 16-bit elements that tensor cores of Hopper do in the time of one exponential: 2048 and 16 a cycle.
 const MULTIPLY_ADDS_PER_EXP: u64 = 128;
-/// MMAs of an iteration: one alone has turns of its own, and of many the exponentials are few.
+/// Minimum of MMAs of an iteration: a single one is ordered itself.
 const MIN_MMAS: usize = 2;
-/// Exponentials of a row: with fewer, iterations are short, and to hand turns on costs more than they gain.
+/// Minimum of exponentials of a row: with fewer, iterations are short, and the order costs more than it gains.
 const MIN_ROW: i64 = 128;
 
 impl KernelInfo<'_> {
-    /// Has two groups of warps compute exponentials in turn where these take as long as the MMAs of an iteration.
+    /// Orders the exponentials of two consumer groups where these take as long as the MMAs of an iteration.
     pub fn order_exponentials(&self, schedule: &mut Schedule) {
         let of_loop = |plan: &For| Some((plan.body, self.exp_span(schedule, plan)?));
         let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
@@ -32,7 +32,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Where the work of a loop begins that groups do in turn, where it ends, and its exponentials.
+    /// The begin and end of the ordered section of a loop, and its exponentials.
     fn exp_span(&self, schedule: &Schedule, plan: &For) -> Option<(usize, usize, Value)> {
         let steps = schedule.steps(plan.body);
         let mmas: Vec<OpId> = steps
@@ -84,7 +84,7 @@ pub fn is_sunk(step: &Step) -> bool {
     matches!(step, Step::MmaWait(wait) if wait.sunk)
 }
 
-/// May a group do this in its turn to work? It waits for nothing but its own MMAs.
+/// Returns true if the step may be in an ordered section of exponentials: it waits only for MMAs of its own group.
 pub fn may_be_in_exp_span(step: &Step) -> bool {
     match step {
         Step::Deferred(_) | Step::Exec(_) | Step::StripMine(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,

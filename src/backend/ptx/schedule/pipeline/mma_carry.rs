@@ -28,7 +28,7 @@ impl KernelInfo<'_> {
         mmas.filter_map(|plan| self.carried_mma(plan, exit, body)).collect()
     }
 
-    /// The way round of some of them, whose loop ends its iterations with `exit`.
+    /// The carried MMA of a group, if it accumulates in place. `exit`: the terminator of the loop body.
     fn carried_mma(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let mma = plan.last()?;
         let is_async_mma = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());

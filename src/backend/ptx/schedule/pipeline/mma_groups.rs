@@ -7,8 +7,8 @@ use crate::ir::{OpId, Value};
 use crate::pass::sums;
 
 impl KernelInfo<'_> {
-    /// Have the MMAs that add up in turn their sum in the same registers? A left operand that goes through registers may
-    /// give its rows to other threads than one that does not.
+    /// Returns true if MMAs that accumulate one after another have the same accumulator layout. A left operand in registers
+    /// may assign its rows to other threads than one in shared memory.
     pub fn has_same_accumulator_layout(&self, members: &[OpId]) -> bool {
         let layout = |id: &OpId| match self.inference.products.get(id) {
             Some(Ok(plan)) => Some(&plan.acc),

@@ -12,13 +12,13 @@ use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
-/// Groups that take turns.
+/// Consumer groups with an order.
 pub const ORDERED_GROUPS: u32 = 2;
-/// Most data partitions that take turns: each has a barrier.
+/// Maximum of data partitions with an order: each has a named barrier.
 const MAX_ORDERED_PARTITIONS: u32 = 8;
 
 impl KernelInfo<'_> {
-    /// Has groups of warps issue MMAs in turn where that keeps the tensor cores busy.
+    /// Orders the MMAs of consumer groups where that keeps the tensor cores busy.
     pub fn order_mmas(&self, schedule: &mut Schedule) {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
@@ -49,8 +49,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The places of the first and the last MMA of a loop of data partitions, if the MMAs stay in flight beside the work of their data partition and land in the
-    /// iteration that has issued them, and nothing is waited for between.
+    /// The positions of the first and the last MMA of a loop of data partitions, if all complete in their own iteration and
+    /// no wait is between them.
     fn multi_mma_span(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
         let is_async = |step: &Step| matches!(step, Step::Mma(plan) if self.is_async(&plan.ops));
@@ -74,7 +74,7 @@ impl KernelInfo<'_> {
         (self.is_async(&mma.ops) && steps[at..].iter().any(is_wait)).then_some(at)
     }
 
-    /// May the groups of a partition take turns?
+    /// Returns true if the groups of a partition can have an order.
     pub fn can_order(&self, schedule: &Schedule, partition: &Partition) -> bool {
         let is_pingpong = schedule.warp_spec.as_ref().is_none_or(|warp_spec| warp_spec.pingpong.is_some());
         let warps = partition.warps.len() as u32;
@@ -87,7 +87,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// May a group do this in its turn? Where it waits, others do not have to go on first.
+/// Returns true if the step may be in an ordered section of MMAs: it does not wait for other groups.
 pub fn may_be_in_mma_span(step: &Step) -> bool {
     match step {
         Step::Mma(_) | Step::Deferred(_) | Step::Exec(_) | Step::Advance(_) | Step::ConsumerWait(_) => true,

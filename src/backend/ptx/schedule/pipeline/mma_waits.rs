@@ -235,7 +235,7 @@ impl WaitInserter<'_, '_> {
         }
     }
 
-    /// A wait for all but the `younger` that were issued last, if there are more of them.
+    /// A wait for all MMAs but the `pending` latest ones, if there are more.
     fn mma_wait(&mut self, pending: usize, sunk: bool) {
         let Some(completed) = self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0) else {
             return;

@@ -12,7 +12,7 @@ use crate::ir::OpId;
 const WIDE_BITS: u32 = 16;
 
 impl KernelInfo<'_> {
-    /// Has loops look ahead.
+    /// Inserts a `consumer_try_wait` into each loop that gains by it.
     pub fn insert_try_waits(&self, schedule: &mut Schedule) {
         let position = |plan: &&For| {
             let steps = schedule.steps(plan.body);
@@ -55,8 +55,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Where a look stands in a body, if anywhere, and the channel that it is for: behind the last MMA that lands, for tiles that the
-/// first one of the next iteration waits for.
+/// The position of the `consumer_try_wait` in a sequence, and its channel: after the last MMA wait, for the tiles of the
+/// first MMA of the next iteration.
 fn try_wait_position(steps: &[Step]) -> Option<(usize, u32)> {
     let first = steps.iter().position(|step| matches!(step, Step::Mma(_)))?;
     let channel = steps[..first].iter().find_map(|step| match step {

@@ -36,7 +36,7 @@ impl StoreSplit {
     }
 }
 
-/// Cuts a tile of boxes to `room` bytes.
+/// Splits a tile of boxes to `room` bytes.
 fn split_to_fit(tile: &BoxedTile, capacity: u32, small: u32) -> Option<StoreSplit> {
     let whole = tile.bytes();
     (0..=tile.part_bits).find_map(|bits| {

@@ -150,7 +150,7 @@ impl KernelInfo<'_> {
         Some(box_order(shape.tile.len(), contiguous_axis(self.module, &shape)?).collect())
     }
 
-    /// Finds places for boxes of warps, where there are roles. `shared`: with what else is reserved for the whole kernel.
+    /// Allocates staging buffers per warp, with warp specialization. `smem`: with all that is reserved for the whole kernel.
     pub fn allocate_staging_buffers(
         &mut self,
         body: BlockId,
@@ -189,7 +189,7 @@ impl KernelInfo<'_> {
         Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer, channel: None, split }) })
     }
 
-    /// A store by boxes of each warp in a stage that is lent to it (`warp_specialize/epilogue_smem_reuse`).
+    /// A store by boxes of each warp whose staging buffer is a pipeline stage (`warp_specialize/epilogue_smem_reuse`).
     fn plan_stage_store(&self, id: OpId, warp_spec: &WarpSpecialization) -> Option<TmaStorePlan> {
         let channel = warp_spec.staging_channel_of(id)?;
         let (tile, warps) = (self.warp_box_tile(id)?, self.inference.num_warps as u32);

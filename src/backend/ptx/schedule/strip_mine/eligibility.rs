@@ -14,14 +14,14 @@ pub enum StripEligibility {
     Elementwise(Layout),
     /// Gives a tile another shape: the same elements in the same registers.
     View,
-    /// Has no instructions, or computes scalars: before the pieces.
+    /// Has no instructions, or computes scalars: executed before the first strip iteration.
     Scalar,
     /// Ends the run.
     Barrier,
 }
 
 impl KernelInfo<'_> {
-    /// What an op is to a strip that it may stand in. `fetched`: ops of tiles that stand in stages.
+    /// The role that an op can have in a strip-mined sequence. `fetched`: returns true for ops whose tiles are in stages.
     pub fn strip_eligibility(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> StripEligibility {
         let op = self.module.op(id);
         match op.code {

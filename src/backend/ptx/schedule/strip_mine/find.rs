@@ -17,14 +17,14 @@ use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Bytes of a piece in the narrowest array that the run touches: two accesses of a thread. Tiles of fewer
-/// than two pieces are lowered whole.
+/// Bytes of a strip iteration in the narrowest array that the sequence accesses: two accesses of a thread.
+/// Tiles of fewer than two strip iterations are not strip-mined.
 const STRIP_BYTES: usize = 32;
 
 /// Bits of the widest element.
 const MAX_ELEMENT_BITS: usize = 64;
 
-/// Slots of a piece where this is the narrowest array.
+/// Registers of a strip iteration, if this is the narrowest array.
 const fn registers_per_iteration(bits: usize) -> usize {
     8 * STRIP_BYTES / bits
 }
@@ -39,7 +39,7 @@ enum OpKind {
     Elementwise(usize),
     /// Gives another name to what the op at this position has made.
     View(usize),
-    /// Is no matter of pieces.
+    /// Is executed before the first strip iteration.
     Preheader,
     /// Ends the run.
     Barrier,
@@ -53,13 +53,13 @@ struct OpInfo {
     conflicts_until: Option<usize>,
     /// Where its results are used last; `usize::MAX`: also elsewhere than in runs.
     last_use: usize,
-    /// The last op on tiles whose result it reads without being a matter of pieces.
+    /// The last strip-mined op whose result it reads in the preheader.
     last_strip_input: Option<usize>,
     /// Bits of an element in the array that it accesses.
     access_bits: Option<usize>,
     /// It stores or reduces: a run may end here.
     can_end: bool,
-    /// A run ends here at the latest: what this makes is there only after all pieces.
+    /// A sequence ends here at the latest: the result is complete after the last strip iteration.
     must_end: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct StripFinder {
     /// How often ops of runs use a value, and the last of them.
     uses: HashMap<Value, (u32, usize)>,
     window: Window,
-    /// No run starts before this op: it would have no store, or too few registers for two pieces.
+    /// No sequence starts before this op: it would have no store, or too few registers for two iterations.
     min_start: usize,
     /// And none that gives tiles starts before this one.
     min_start_with_live_out: usize,
@@ -91,7 +91,7 @@ pub struct StripFinder {
 pub struct StripCandidate<'a> {
     /// The layout of its tiles.
     pub layout: &'a Layout,
-    /// Slots of one piece.
+    /// Registers of one strip iteration.
     pub registers_per_iteration: usize,
     /// The ops of the run in order.
     pub ops: Vec<(OpId, StripRole)>,
@@ -138,7 +138,7 @@ struct LiveTiles {
 }
 
 impl KernelInfo<'_> {
-    /// Looks at the ops of a block for runs that can be lowered strip by strip. `fetched`: ops of tiles that stand in stages.
+    /// The strip finder of the ops of a block. `fetched`: returns true for ops whose tiles are in stages.
     pub fn strip_finder(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> StripFinder {
         let mut found = LiveTiles::default();
         for (position, &id) in ops.iter().enumerate() {
@@ -263,7 +263,8 @@ impl StripFinder {
         })
     }
 
-    /// Slots of a piece, and the end, of the run from `start` that ends with a store or a reduction and gives nothing.
+    /// Registers of a strip iteration, and the end, of the sequence from `start` that ends with a store or a reduction and
+    /// has no live-out tiles.
     fn find_closed(&mut self, start: usize) -> Option<(usize, usize)> {
         let OpKind::Elementwise(class) = self.ops[start].kind else { return None };
         let registers = self.layouts[class].num_registers();

@@ -11,8 +11,8 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Is there more to gain than to lose if these ops of a run go strip by strip and give these tiles to what follows?
-    /// Only if the whole tiles would leave too few registers for anything else, and pieces need fewer.
+    /// Returns true if strip mining of these ops, with these live-out tiles, is profitable: if whole tiles would leave too few
+    /// registers, and strip iterations need fewer.
     pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
         let mut uses: HashMap<Value, u32> = HashMap::new();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
@@ -93,7 +93,7 @@ impl KernelInfo<'_> {
         is_here && wanted == Some(self.use_counts[value.index()])
     }
 
-    /// What is stretched or turned to these tiles from outside: all of it is there before the first piece.
+    /// Words of tiles from outside that are broadcast or permuted: they are complete before the first strip iteration.
     fn broadcast_words(&self, names: impl Iterator<Item = Value>, layout: &Layout) -> u64 {
         let words = |value: Value| {
             let id = self.module.defining_op(self.through_views(value))?;

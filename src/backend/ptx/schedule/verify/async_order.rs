@@ -236,7 +236,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         Ok(())
     }
 
-    /// There has to be a stage that is not held, nor kept by MMAs that have not landed.
+    /// An advance needs a stage that is neither acquired nor read by MMAs in flight.
     fn advance(&mut self, channel: u32, body: SeqId) -> VerifyResult {
         if self.role != WarpRole::Consumer {
             return Ok(());
@@ -253,7 +253,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         Ok(())
     }
 
-    /// Boxes in a stage that is lent to a store.
+    /// A TMA store whose staging buffer is a pipeline stage.
     fn tma_store(&mut self, tma_store: &TmaStore) -> VerifyResult {
         let Some(channel) = tma_store.staging.as_ref().and_then(|staging| staging.channel) else { return Ok(()) };
         self.staging_channels.push(channel);
@@ -305,7 +305,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// A small tile has come with those of its channel, and an MMA that gives their stage back has not landed.
+    /// A `local_load` follows the wait for its channel. An MMA that releases the stage may be in flight.
     fn local_load(&self, load: OpId) -> VerifyResult {
         let channel =
             self.warp_spec().and_then(|warp_spec| warp_spec.aux_channel.get(&load)).map(|&channel| channel as u32);

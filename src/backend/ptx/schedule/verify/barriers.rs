@@ -296,7 +296,7 @@ impl BarrierVerifier<'_, '_> {
         Ok(())
     }
 
-    /// A loop; `meets`: its threads have a barrier at the head of each round.
+    /// A loop. `barrier_at_head`: each iteration begins with a barrier.
     fn loop_body(&mut self, (id, body): (OpId, SeqId), barrier_at_head: bool) -> VerifyResult {
         let block = self.info.module.op(id).regions[0];
         let before = self.accessed.tma_store_reads.clone();

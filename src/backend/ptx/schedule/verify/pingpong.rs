@@ -11,7 +11,7 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
 }
 
 impl KernelInfo<'_> {
-    /// Is a schedule with ping-pong groups one? `way`: that of the producer, through the pipelines.
+    /// Verifies ping-pong. `events`: the stages, loops and branches of the producer.
     pub fn verify_pingpong(&self, body: BlockId, schedule: &Schedule, events: &[PipelineEvent]) -> VerifyResult {
         let wanted = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
         let mut found = 0;
@@ -68,7 +68,7 @@ impl KernelInfo<'_> {
         OrderPoint::ALL.into_iter().try_for_each(|point| self.verify_order_span(schedule, (plan.op, plan.body), point))
     }
 
-    /// Is all that ping-pong groups do in turn between this turn and its end?
+    /// Verifies that the steps of an order point are between its wait and its arrive.
     fn verify_order_span(
         &self,
         schedule: &Schedule,

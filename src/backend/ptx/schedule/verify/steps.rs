@@ -20,7 +20,7 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
-/// May these ops be done strip by strip? What a piece makes is gone when the next one comes, and pieces come in any order.
+/// Verifies a strip-mined sequence: strip iterations are independent, and only live-out tiles are used later.
 pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine: &StripMine) -> VerifyResult {
     let module = info.module;
     let registers = schedule.layout(strip_mine.layout).num_registers();
@@ -90,7 +90,7 @@ fn is_tile(info: &KernelInfo<'_>, value: Value) -> bool {
     matches!(info.module.ty(value), Type::Tile { .. }) && info.inference.num_elements(value) > 1
 }
 
-/// Can copies of this loop run ahead?
+/// Verifies the multistage copies of a loop.
 pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, steps: &[Step]) -> VerifyResult {
     // Invariant of `copies_ahead`: every iteration ends at the end of its body.
     if info.ends_early(info.module.op(id).regions[0]) {
@@ -177,8 +177,7 @@ fn bytes_of(info: &KernelInfo<'_>, copy: &CpAsync) -> usize {
     last as usize + copy.vector * bits / 8
 }
 
-/// May these MMAs be issued in this order, as one group? `fetched`: loads whose tiles are in stages; and bytes of the
-/// stages of multistage copies.
+/// Verifies an MMA group. `fetched`: returns true for loads whose tiles are in stages; and bytes of the multistage copies.
 pub fn verify_mma_group(
     info: &KernelInfo<'_>,
     warp_spec: Option<&WarpSpecialization>,
@@ -220,7 +219,7 @@ pub fn verify_mma_group(
     verify_smem_capacity(info, warp_spec, cp_async_bytes + info.operand_bytes(ops, &is_there))
 }
 
-/// May MMAs land in the next iteration?
+/// Verifies a loop-carried MMA.
 pub fn verify_carried_mma(
     info: &KernelInfo<'_>,
     schedule: &Schedule,
@@ -253,7 +252,7 @@ pub fn verify_carried_mma(
     if right { Ok(()) } else { fault(id, "cannot be loop-carried") }
 }
 
-/// May so many rounds of a loop stand one after another?
+/// Verifies unrolling.
 pub fn verify_unroll(info: &KernelInfo<'_>, role: WarpRole, step: &For) -> VerifyResult {
     let plain = role != WarpRole::Producer
         && step.cp_async.is_none()
@@ -266,7 +265,7 @@ pub fn verify_unroll(info: &KernelInfo<'_>, role: WarpRole, step: &For) -> Verif
     }
 }
 
-/// Is there room for all stages?
+/// Verifies that all stages fit into shared memory.
 pub fn verify_smem_capacity(
     info: &KernelInfo<'_>,
     warp_spec: Option<&WarpSpecialization>,

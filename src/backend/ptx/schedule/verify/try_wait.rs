@@ -5,7 +5,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 
 impl KernelInfo<'_> {
-    /// Does each look ask for the stage that its channel takes next?
+    /// Verifies that each `consumer_try_wait` tests the stage that its channel uses next.
     pub fn verify_try_waits(&self, schedule: &Schedule) -> VerifyResult {
         let loops = schedule.loops(WarpRole::Consumer);
         for (body, steps) in schedule.sequences.iter().enumerate() {

@@ -15,7 +15,7 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 const MIN_ACCUMULATOR_REGISTERS: u32 = 64;
 
 impl KernelInfo<'_> {
-    /// How iterations may be dealt to ping-pong groups, if they may be and should.
+    /// The ping-pong of the kernel, if it is possible and profitable.
     pub fn plan_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
         if crowded || !self.can_pingpong() {
@@ -54,8 +54,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// How iterations may be dealt to ping-pong groups: those of the one loop that stands in the entry, if nothing is carried from one
-    /// to the next and each takes as many stages.
+    /// The possible ping-pong: over the only loop of the entry, if it carries no values and each iteration uses as many stages.
     pub fn possible_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let module = self.module;
         let entry = &module.block(body).ops;
@@ -108,7 +107,8 @@ impl KernelInfo<'_> {
         noticed
     }
 
-    /// Does an op have in its regions both what others could notice and what tiles that the producer loads are for? Then turns would be long.
+    /// Returns true if the regions of an op have both side effects and uses of the producer's tiles. Ordered sections would
+    /// be long then.
     fn mixes_loads_and_side_effects(&self, id: OpId, warp_spec: &WarpSpecialization) -> bool {
         let (mut stage_counts, mut regions) = (false, self.module.op(id).regions.clone());
         while let Some(region) = regions.pop() {
@@ -118,7 +118,7 @@ impl KernelInfo<'_> {
         stage_counts && self.contains_side_effect(id)
     }
 
-    /// Does a loop go round equally often whenever it is come to? Its bounds come from outside of all loops.
+    /// Returns true if the trip count of a loop is invariant: its bounds come from outside of all loops.
     fn has_invariant_trip_count(&self, body: BlockId, id: OpId) -> bool {
         let op = self.module.op(id);
         let from_entry = |value: Value| match self.module.def(value) {

@@ -64,7 +64,7 @@ impl OperandUse {
     }
 }
 
-/// The roles of the warps, and what the decision leaves to say.
+/// The warp specialization, with the reasons for rejections.
 pub struct WarpSpecializationPlan {
     pub warp_spec: Option<WarpSpecialization>,
     /// The reason why clusters share nothing although that is requested.
@@ -73,8 +73,8 @@ pub struct WarpSpecializationPlan {
 }
 
 impl KernelInfo<'_> {
-    /// The roles of the warps. As many blocks as requested may leave too little shared memory for one stage, and then they
-    /// do not fit without roles either: so fewer blocks are taken.
+    /// Plans the warp specialization. The requested occupancy may leave too little shared memory for one stage. Then it does
+    /// not fit without warp specialization either, so fewer CTAs per SM are used.
     pub fn plan_warp_specialization(&mut self, body: BlockId, smem: &SharedMemory) -> WarpSpecializationPlan {
         let (requested, mut cluster_rejected, mut rejected_loads) =
             (self.options.occupancy, None, RejectedLoads::default());
@@ -95,7 +95,7 @@ impl KernelInfo<'_> {
         WarpSpecializationPlan { warp_spec: None, cluster_rejected, rejected_loads }
     }
 
-    /// The roles, with the iterations of a persistent loop dealt to ping-pong groups where that is possible.
+    /// The warp specialization, with ping-pong where that is possible.
     fn with_pingpong(
         &mut self,
         body: BlockId,
@@ -116,7 +116,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// The roles of the warps, in clusters where that is requested and possible.
+    /// The warp specialization, with clusters if they are requested and possible.
     fn plan_with_cluster(
         &self,
         body: BlockId,
@@ -148,7 +148,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The roles with two boxes at least of what is shared.
+    /// The warp specialization with at least two boxes per multicast load.
     fn plan_clustered(
         &self,
         body: BlockId,
@@ -167,8 +167,8 @@ impl KernelInfo<'_> {
         any.then_some(warp_spec)
     }
 
-    /// The loads that a producer should make, if there are any in a loop, and the reasons why it makes no others. `pairs`: what
-    /// tile blocks may share, of which there should be two boxes.
+    /// The channels of the producer, if there are any in a loop, and the reasons for rejected loads. `multicast`: the loads
+    /// that CTAs of a cluster share, each of which should have two boxes.
     fn plan_channels(
         &self,
         body: BlockId,
