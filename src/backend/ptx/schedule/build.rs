@@ -28,8 +28,8 @@ struct Builder<'a, 'm> {
 }
 
 impl KernelInfo<'_> {
-    /// The schedule of a kernel with this body. `warp_spec`: the loads of the producer, if it has any; `smem`: with all that is
-    /// reserved for the whole kernel.
+    /// The schedule of a kernel with this body. `warp_spec`: the loads of the producer, if it has
+    /// any; `smem`: with all that is reserved for the whole kernel.
     pub fn schedule(&self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, smem: &SharedMemory) -> Schedule {
         let warps = self.consumer_warps();
         let partitions = match warp_spec {
@@ -91,7 +91,8 @@ impl Builder<'_, '_> {
     /// Does the producer do this op?
     fn is_producer_op(&self, id: OpId) -> bool {
         let code = self.info.module.op(id).code;
-        // Loads of both partitions come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
+        // Loads of both partitions come after a wait for the kernel before, which stands in the
+        // entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
             || self.warp_spec().is_some_and(|warp_spec| {
@@ -181,8 +182,8 @@ impl Builder<'_, '_> {
         self.warp_spec().map_or(Vec::new(), |warp_spec| warp_spec.released_by(id))
     }
 
-    /// The MMAs that belong together with the last one of them, which this may be; of the others nothing is done where
-    /// they stand. They release what they used themselves.
+    /// The MMAs that belong together with the last one of them, which this may be; of the others
+    /// nothing is done where they stand. They release what they used themselves.
     fn mma_groups(&self, id: OpId) -> Vec<Step> {
         if self.info.mma_groups.last(id) != id {
             return Vec::new();
@@ -228,8 +229,8 @@ impl Builder<'_, '_> {
         self.warp_spec().and_then(|warp_spec| Some(warp_spec.channels[*warp_spec.aux_channel.get(&load)?].last_use))
     }
 
-    /// The ops of a block, with small tiles that come with others where they are used first: they stand in registers no longer
-    /// than they have to.
+    /// The ops of a block, with small tiles that come with others where they are used first: they
+    /// stand in registers no longer than they have to.
     fn sink_aux_loads(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted = ops.to_vec();
         for &load in ops.iter().filter(|&&id| self.is_aux_load(id)) {
@@ -244,7 +245,8 @@ impl Builder<'_, '_> {
         sorted
     }
 
-    /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
+    /// Has the tile behind this value been fetched to shared memory, so that nothing is to be
+    /// computed?
     fn is_in_smem(&self, value: Value) -> bool {
         let is_producer_load =
             |load: &OpId| self.warp_spec().is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(load));

@@ -1,7 +1,8 @@
 //! Schedules: warp-level programs between layout inference and instruction selection.
 //!
-//! A [`Schedule`] has a partition for each program of the warps, and a program is a sequence of steps. A step names an op
-//! of the module and its method of execution (`ir/program`). `lower` emits the instructions of each step.
+//! A [`Schedule`] has a partition for each program of the warps, and a program is a sequence of
+//! steps. A step names an op of the module and its method of execution (`ir/program`). `lower`
+//! emits the instructions of each step.
 //!
 //! Folders, each of which needs those above it alone (test `schedule_folders_are_layered`):
 //! * `ir` — the schedule as data, its text, and the data of plans;
@@ -15,7 +16,8 @@
 //!
 //! `build` runs the passes in order; `layout_dump` prints layouts.
 //!
-//! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
+//! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and
+//! no builder.
 
 mod analysis;
 mod build;

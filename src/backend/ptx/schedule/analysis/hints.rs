@@ -29,7 +29,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Stages that are requested for the loads of a loop; without one, for those that stand in none.
+    /// Stages that are requested for the loads of a loop; without one, for those that stand in
+    /// none.
     pub fn requested_stages(&self, loop_op: Option<OpId>) -> Option<u32> {
         self.loop_stages(loop_op).or(self.options.stages)
     }

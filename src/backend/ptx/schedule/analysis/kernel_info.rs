@@ -101,7 +101,8 @@ impl<'m> KernelInfo<'m> {
         matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
     }
 
-    /// Does a load read the same whenever it is done? It is in no order, and of an array that is only read.
+    /// Does a load read the same whenever it is done? It is in no order, and of an array that is
+    /// only read.
     pub fn is_invariant_load(&self, load: OpId) -> bool {
         let op = self.module.op(load);
         is_weak(op) && self.written_memory.is_read_only(self.module, op.group(0)[0])
@@ -151,14 +152,16 @@ impl<'m> KernelInfo<'m> {
         renames || rounds_to_tf32(self.module, id)
     }
 
-    /// Is there something to print? A call needs more registers than warps with roles leave each other.
+    /// Is there something to print? A call needs more registers than warps with roles leave each
+    /// other.
     pub fn has_print(&self, body: BlockId) -> bool {
         let mut found = false;
         self.module.walk(body, &mut |id| found |= self.module.op(id).code == Opcode::Print);
         found
     }
 
-    /// Shared memory for stages beside what is reserved already, so that as many blocks as requested fit on a multiprocessor.
+    /// Shared memory for stages beside what is reserved already, so that as many blocks as
+    /// requested fit on a multiprocessor.
     pub fn smem_for_stages(&self, smem: &SharedMemory) -> u32 {
         // Each block takes a kilobyte more than it sees.
         const RESERVED: u32 = 1 << 10;

@@ -18,8 +18,8 @@ pub const PRINTED_PART: usize = 512;
 pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
 
 impl KernelInfo<'_> {
-    /// Shared memory for operands that are not fetched ahead and for layout conversions, perhaps also for stores by the
-    /// copy engine: so many for the last two at most.
+    /// Shared memory for operands that are not fetched ahead and for layout conversions, perhaps
+    /// also for stores by the copy engine: so many for the last two at most.
     pub fn other_smem_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
         let module = self.module;
         let mut operands = 0;
@@ -85,8 +85,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Bytes of shared memory of the operands of MMAs that are issued together, but for those that are there or need
-    /// none.
+    /// Bytes of shared memory of the operands of MMAs that are issued together, but for those that
+    /// are there or need none.
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
         let wanted = self.smem_operands_of(members).into_iter();
         let in_registers = |value: Value, plan: &OperandPlan| {

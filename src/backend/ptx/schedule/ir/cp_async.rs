@@ -52,8 +52,8 @@ pub struct CpAsyncPlan {
     pub stages: usize,
     /// MMAs are asynchronous: the head of an iteration waits for those of the previous iteration.
     pub async_mma: bool,
-    /// A barrier at the head of each iteration: the copies of all threads have arrived, and no thread reads
-    /// the stage that is filled next. Thread-private copies need none.
+    /// A barrier at the head of each iteration: the copies of all threads have arrived, and no
+    /// thread reads the stage that is filled next. Thread-private copies need none.
     pub barrier_at_head: bool,
 }
 

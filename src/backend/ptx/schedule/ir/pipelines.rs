@@ -208,7 +208,8 @@ pub struct TmaLoad {
     pub smem_offset: u32,
     /// The tensor map.
     pub map: TensorMap,
-    /// The parts of its tile, and of those that stand with it; none of a tile that stands with another one.
+    /// The parts of its tile, and of those that stand with it; none of a tile that stands with
+    /// another one.
     pub boxes: Vec<TmaBox>,
     /// Bytes of these boxes.
     pub bytes: u32,

@@ -1,8 +1,9 @@
 //! A privatized array in shared memory, as data.
 //!
-//! Atomics on these elements update the privatized array. It starts at zero, and the end of the kernel adds it to the
-//! array. Lanes that access one bank of shared memory at the same time are serialized. So the first elements have several
-//! replicas, up to one per lane, each in its own bank.
+//! Atomics on these elements update the privatized array. It starts at zero, and the end of the
+//! kernel adds it to the array. Lanes that access one bank of shared memory at the same time are
+//! serialized. So the first elements have several replicas, up to one per lane, each in its own
+//! bank.
 
 use crate::backend::ptx::shared::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};

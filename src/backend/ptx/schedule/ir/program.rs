@@ -1,7 +1,8 @@
 //! The schedule IR: partitions, sequences and steps.
 //!
-//! The program remains Tile IR: a step names an op of the module and its method of execution. The steps of a sequence are
-//! in program order. Loops and branches are steps with sequences of their own.
+//! The program remains Tile IR: a step names an op of the module and its method of execution. The
+//! steps of a sequence are in program order. Loops and branches are steps with sequences of their
+//! own.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -104,8 +105,9 @@ pub enum Step {
     OrderWait(OrderPoint),
     /// Arrives at this point, for the next iteration of the other ping-pong group.
     OrderArrive(OrderPoint),
-    /// Waits until the other consumer group has left its section. The groups compute these exponentials
-    /// one after the other. `sunk`: the instruction is emitted at the place of the next sunk wait.
+    /// Waits until the other consumer group has left its section. The groups compute these
+    /// exponentials one after the other. `sunk`: the instruction is emitted at the place of the
+    /// next sunk wait.
     ExpOrderWait {
         exponentials: Value,
         sunk: bool,
@@ -175,7 +177,8 @@ pub struct MmaWait {
     pub release_after: Option<Value>,
 }
 
-/// MMAs with one `wgmma.commit_group`, issued at the place of the last one. They share operands and barriers.
+/// MMAs with one `wgmma.commit_group`, issued at the place of the last one. They share operands and
+/// barriers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MmaGroup {
     /// In program order.
@@ -184,8 +187,8 @@ pub struct MmaGroup {
     pub issue: Vec<MmaIssue>,
     /// Channels whose stages are released: at once, or after the wait if the MMAs are asynchronous.
     pub releases: Vec<u32>,
-    /// The consumer groups execute the section one after another: within an iteration in the order of the
-    /// groups, and the first group of the next iteration after the last one.
+    /// The consumer groups execute the section one after another: within an iteration in the order
+    /// of the groups, and the first group of the next iteration after the last one.
     pub order: OrderSpan,
 }
 

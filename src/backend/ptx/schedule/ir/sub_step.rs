@@ -1,7 +1,7 @@
 //! Sub-steps: layout conversions, shared-memory accesses and barriers of one step.
 //!
-//! They precede their step in the sequence, in the order in which lowering executes them. Instructions that a step emits
-//! between two sub-steps are not part of the schedule.
+//! They precede their step in the sequence, in the order in which lowering executes them.
+//! Instructions that a step emits between two sub-steps are not part of the schedule.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -30,9 +30,11 @@ pub enum SubStep {
     SmemOverflow { bytes: u32, of: u32 },
     /// Waits for all MMAs in flight: shared memory is overwritten after the next barrier.
     MmaWaitAll,
-    /// Waits until TMA has read the staging buffer or, `complete`, until the elements are in the array.
+    /// Waits until TMA has read the staging buffer or, `complete`, until the elements are in the
+    /// array.
     TmaStoreWait { complete: bool },
-    /// A barrier of all threads of the partition. `required`: the step needs it, independent of hazards.
+    /// A barrier of all threads of the partition. `required`: the step needs it, independent of
+    /// hazards.
     Barrier { required: bool },
 }
 

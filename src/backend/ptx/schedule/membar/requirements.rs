@@ -1,6 +1,7 @@
 //! Sub-step requirements of each op: operand layouts and shared-memory scratch.
 //!
-//! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
+//! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for
+//! nothing.
 
 use super::reduction_steps::LayoutBases;
 use super::scratch::smem_element_bytes;
@@ -155,8 +156,8 @@ impl MembarState<'_, '_> {
         self.ordered_access(id, None);
     }
 
-    /// An access with its memory order. `broadcast_dtype`: the type of the values that one of several threads with the same
-    /// element reads and passes to the others.
+    /// An access with its memory order. `broadcast_dtype`: the type of the values that one of
+    /// several threads with the same element reads and passes to the others.
     fn ordered_access(&mut self, id: OpId, broadcast_dtype: Option<DType>) {
         let op = self.info.module.op(id);
         if releases(op) {

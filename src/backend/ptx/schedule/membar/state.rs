@@ -1,9 +1,10 @@
 //! Barrier-insertion state: shared-memory buffers, available conversions and MMAs in flight.
 //!
-//! The state holds the layouts in which each value is available, the accesses since the last barrier, and the MMAs in
-//! flight. A barrier precedes a read of shared memory that other threads have written, a write that overlaps reads or
-//! writes of other threads, and global accesses that may race. After a back edge all accesses of the loop count.
-//! All MMAs are complete before a barrier, because shared memory after it may overwrite their operands.
+//! The state holds the layouts in which each value is available, the accesses since the last
+//! barrier, and the MMAs in flight. A barrier precedes a read of shared memory that other threads
+//! have written, a write that overlaps reads or writes of other threads, and global accesses that
+//! may race. After a back edge all accesses of the loop count. All MMAs are complete before a
+//! barrier, because shared memory after it may overwrite their operands.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -17,7 +18,8 @@ use crate::backend::ptx::shared::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout, SumPlan};
 
-/// Accesses of a trip through shared memory from which on addresses without an instruction for each count.
+/// Accesses of a trip through shared memory from which on addresses without an instruction for each
+/// count.
 const MIN_AFFINE_ACCESSES: usize = 16;
 
 /// Values in further layouts than their own, in the order in which they came about.
@@ -182,7 +184,8 @@ impl<'a, 'm> MembarState<'a, 'm> {
         wanted.clone()
     }
 
-    /// Has what a virtual or free value is made of, one after another: chains of them may be longer than the stack.
+    /// Has what a virtual or free value is made of, one after another: chains of them may be longer
+    /// than the stack.
     fn require_operands(&mut self, value: Value, wanted: &Layout) {
         let mut pending = self.missing_operands(value, wanted);
         while let Some((operand, layout)) = pending.pop() {

@@ -11,7 +11,8 @@ use crate::backend::ptx::shared::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Inserts sub-steps and barriers into a schedule. `smem`: with all that is reserved for the whole kernel.
+    /// Inserts sub-steps and barriers into a schedule. `smem`: with all that is reserved for the
+    /// whole kernel.
     pub fn insert_barriers(&self, schedule: &mut Schedule, smem: &SharedMemory) {
         let partitions: Vec<(WarpRole, SeqId)> =
             schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
@@ -69,7 +70,8 @@ impl MembarState<'_, '_> {
         self.seq = outer_seq;
     }
 
-    /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody has to say.
+    /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody
+    /// has to say.
     fn flush_sub_steps(&mut self) {
         let mut sub_steps = std::mem::take(&mut self.sub_steps);
         if sub_steps.iter().all(|one| matches!(one, SubStep::GlobalAccess(_))) {
@@ -186,7 +188,8 @@ impl MembarState<'_, '_> {
         tiles.for_each(|&value| self.define(value));
     }
 
-    /// Code that a back edge reaches knows little of what threads did. Gives what TMA may be reading before.
+    /// Code that a back edge reaches knows little of what threads did. Gives what TMA may be
+    /// reading before.
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
         self.flush_sunk_waits();
         let before = self.smem.bulk();

@@ -1,8 +1,9 @@
 //! Exponential order: two consumer groups evaluate `exp2` one after another.
 //!
-//! If the exponentials of an iteration take as long as its MMAs (attention with 8-bit floats, or with short rows), two
-//! groups in step need the exponential unit at the same time. With an order, the MMAs of one group overlap with the
-//! exponentials of the other one. (FlashAttention-3, Shah et al. 2024, orders its MMAs for the same purpose.)
+//! If the exponentials of an iteration take as long as its MMAs (attention with 8-bit floats, or
+//! with short rows), two groups in step need the exponential unit at the same time. With an order,
+//! the MMAs of one group overlap with the exponentials of the other one. (FlashAttention-3, Shah et
+//! al. 2024, orders its MMAs for the same purpose.)
 //!
 //! If MMAs take longer, the order only costs.
 
@@ -12,15 +13,18 @@ use crate::backend::ptx::schedule::ir::program::{For, Schedule, Step, WarpRole};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
-/// Multiply-adds of 16-bit elements that tensor cores of Hopper do in the time of one exponential: 2048 and 16 a cycle.
+/// Multiply-adds of 16-bit elements that tensor cores of Hopper do in the time of one exponential:
+/// 2048 and 16 a cycle.
 const MULTIPLY_ADDS_PER_EXP: u64 = 128;
 /// Minimum of MMAs of an iteration: a single one is ordered itself.
 const MIN_MMAS: usize = 2;
-/// Minimum of exponentials of a row: with fewer, iterations are short, and the order costs more than it gains.
+/// Minimum of exponentials of a row: with fewer, iterations are short, and the order costs more
+/// than it gains.
 const MIN_ROW: i64 = 128;
 
 impl KernelInfo<'_> {
-    /// Orders the exponentials of two consumer groups where these take as long as the MMAs of an iteration.
+    /// Orders the exponentials of two consumer groups where these take as long as the MMAs of an
+    /// iteration.
     pub fn order_exponentials(&self, schedule: &mut Schedule) {
         let of_loop = |plan: &For| Some((plan.body, self.exp_span(schedule, plan)?));
         let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
@@ -61,7 +65,8 @@ impl KernelInfo<'_> {
         steps[begin..end].iter().all(may_be_in_exp_span).then_some((begin, end, value))
     }
 
-    /// What a step gives, if these are exponentials of 32 bits: none of them is negative, not even what is no number.
+    /// What a step gives, if these are exponentials of 32 bits: none of them is negative, not even
+    /// what is no number.
     pub fn exponentials(&self, step: &Step) -> Option<Value> {
         let &Step::Exec(id) = step else { return None };
         let op = self.module.op(id);
@@ -84,7 +89,8 @@ pub fn is_sunk(step: &Step) -> bool {
     matches!(step, Step::MmaWait(wait) if wait.sunk)
 }
 
-/// Returns true if the step may be in an ordered section of exponentials: it waits only for MMAs of its own group.
+/// Returns true if the step may be in an ordered section of exponentials: it waits only for MMAs of
+/// its own group.
 pub fn may_be_in_exp_span(step: &Step) -> bool {
     match step {
         Step::Deferred(_) | Step::Exec(_) | Step::StripMine(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,

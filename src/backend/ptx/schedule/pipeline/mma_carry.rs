@@ -10,7 +10,8 @@ use crate::layout::{Conversion, Layout};
 use crate::pass::sums;
 
 impl KernelInfo<'_> {
-    /// The MMAs of a loop body that accumulate in place from iteration to iteration. `steps`: those of the body.
+    /// The MMAs of a loop body that accumulate in place from iteration to iteration. `steps`: those
+    /// of the body.
     pub fn carried_mmas_of(&self, id: OpId, steps: &[Step]) -> Vec<CarriedMma> {
         let module = self.module;
         let op = module.op(id);
@@ -28,7 +29,8 @@ impl KernelInfo<'_> {
         mmas.filter_map(|plan| self.carried_mma(plan, exit, body)).collect()
     }
 
-    /// The carried MMA of a group, if it accumulates in place. `exit`: the terminator of the loop body.
+    /// The carried MMA of a group, if it accumulates in place. `exit`: the terminator of the loop
+    /// body.
     fn carried_mma(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let mma = plan.last()?;
         let is_async_mma = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
@@ -40,7 +42,8 @@ impl KernelInfo<'_> {
         Some(CarriedMma { mma, accumulators: carried, releases: plan.releases.clone() })
     }
 
-    /// The position of the carried value that MMAs add up on in place, from iteration to iteration, if there is one.
+    /// The position of the carried value that MMAs add up on in place, from iteration to iteration,
+    /// if there is one.
     pub fn carried_accumulator(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<usize> {
         let module = self.module;
         let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
@@ -77,7 +80,8 @@ impl KernelInfo<'_> {
         pure
     }
 
-    /// May a step need a barrier of such a branch, because it asks for a tile that other warps have?
+    /// May a step need a barrier of such a branch, because it asks for a tile that other warps
+    /// have?
     pub fn may_need_barrier(&self, step: &Step) -> bool {
         match step {
             &Step::Exec(id) | &Step::End(id) => self.has_cross_warp_conversion(id),

@@ -1,12 +1,14 @@
 //! MMA order: consumer groups issue their MMAs one after another.
 //!
-//! Problem: if each iteration works on the result of its MMA, the tensor cores are idle during that work. Two groups
-//! without an order fall into step: both issue their MMAs, wait, and work at the same time. With an order they stay half
-//! an iteration apart, and one group multiplies while the other one works.
+//! Problem: if each iteration works on the result of its MMA, the tensor cores are idle during that
+//! work. Two groups without an order fall into step: both issue their MMAs, wait, and work at the
+//! same time. With an order they stay half an iteration apart, and one group multiplies while the
+//! other one works.
 //!
-//! Not used if MMAs overlap with the work of their own group (attention of two groups), if several CTAs share an SM, or
-//! if the groups have barriers in each iteration. Three data partitions fall into step in attention, too: each issues all
-//! MMAs of an iteration in one ordered section (FlashAttention-3, Shah et al. 2024).
+//! Not used if MMAs overlap with the work of their own group (attention of two groups), if several
+//! CTAs share an SM, or if the groups have barriers in each iteration. Three data partitions fall
+//! into step in attention, too: each issues all MMAs of an iteration in one ordered section
+//! (FlashAttention-3, Shah et al. 2024).
 
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -49,8 +51,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The positions of the first and the last MMA of a loop of data partitions, if all complete in their own iteration and
-    /// no wait is between them.
+    /// The positions of the first and the last MMA of a loop of data partitions, if all complete in
+    /// their own iteration and no wait is between them.
     fn multi_mma_span(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
         let is_async = |step: &Step| matches!(step, Step::Mma(plan) if self.is_async(&plan.ops));
@@ -87,7 +89,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Returns true if the step may be in an ordered section of MMAs: it does not wait for other groups.
+/// Returns true if the step may be in an ordered section of MMAs: it does not wait for other
+/// groups.
 pub fn may_be_in_mma_span(step: &Step) -> bool {
     match step {
         Step::Mma(_) | Step::Deferred(_) | Step::Exec(_) | Step::Advance(_) | Step::ConsumerWait(_) => true,

@@ -1,13 +1,14 @@
 //! Inserts MMA waits and pipeline waits.
 //!
-//! An MMA is complete before a step that reads its result, and before loops, branches with side effects and ends of
-//! sequences. With a producer, the wait for one MMA follows the issue of the next one: the MMA is then almost complete,
-//! and its stage is needed. The wait for a loop-carried MMA is in the next iteration, or in the epilogue of the loop.
-//! After the label that joins the path around the loop, ptxas does not associate the wait with the MMAs any more, and
-//! serializes them.
+//! An MMA is complete before a step that reads its result, and before loops, branches with side
+//! effects and ends of sequences. With a producer, the wait for one MMA follows the issue of the
+//! next one: the MMA is then almost complete, and its stage is needed. The wait for a loop-carried
+//! MMA is in the next iteration, or in the epilogue of the loop. After the label that joins the
+//! path around the loop, ptxas does not associate the wait with the MMAs any more, and serializes
+//! them.
 //!
-//! The wait for a tile of the producer precedes the first MMA that reads it. If that is in a region, the wait follows
-//! the advance to the stage.
+//! The wait for a tile of the producer precedes the first MMA that reads it. If that is in a
+//! region, the wait follows the advance to the stage.
 
 use std::collections::HashSet;
 
@@ -37,7 +38,8 @@ enum Ending {
     Carried(Vec<Vec<Value>>),
     /// What there is runs on.
     InFlight,
-    /// The same, beside a branch that only computes; but where threads have a barrier, all is complete.
+    /// The same, beside a branch that only computes; but where threads have a barrier, all is
+    /// complete.
     Overlapped,
 }
 
@@ -89,8 +91,8 @@ impl WaitInserter<'_, '_> {
         self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, outer_steps);
     }
 
-    /// Branches that only compute. Where they meet, the same MMAs may still run: what one of them waited for, the other one
-    /// waits for at its end.
+    /// Branches that only compute. Where they meet, the same MMAs may still run: what one of them
+    /// waited for, the other one waits for at its end.
     fn pure_arms(&mut self, arms: &[SeqId]) {
         let before = self.in_flight.clone();
         let mut left: Vec<Vec<InFlightMma>> = Vec::new();
@@ -130,7 +132,8 @@ impl WaitInserter<'_, '_> {
                 (step, _) => self.info.waits_for_all_mmas(self.schedule, step),
             };
             if all {
-                // A loop or branch computes bounds and conditions first, and what brings a tile what it is made of.
+                // A loop or branch computes bounds and conditions first, and what brings a tile
+                // what it is made of.
                 let sunk = matches!(ending, Ending::Overlapped);
                 self.mma_wait(0, sunk || !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_)));
             }

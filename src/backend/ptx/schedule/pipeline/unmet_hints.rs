@@ -9,7 +9,8 @@ use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
 use crate::ir::{BlockId, OpId, Opcode};
 
 impl KernelInfo<'_> {
-    /// The requests of loops that a schedule does not meet, or not wholly, and the loops with MMAs that have no producer.
+    /// The requests of loops that a schedule does not meet, or not wholly, and the loops with MMAs
+    /// that have no producer.
     pub fn unmet_loop_hints(
         &self,
         body: BlockId,
@@ -66,7 +67,8 @@ impl KernelInfo<'_> {
         found
     }
 
-    /// The reasons why no producer makes the loads of a loop; none for a loop without MMAs, or that has none by its own request.
+    /// The reasons why no producer makes the loads of a loop; none for a loop without MMAs, or that
+    /// has none by its own request.
     fn producer_rejection(
         &self,
         body: BlockId,

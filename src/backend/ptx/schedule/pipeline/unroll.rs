@@ -8,14 +8,15 @@ use crate::ir::{OpId, Opcode};
 const MAX_OPS: usize = 4096;
 
 impl KernelInfo<'_> {
-    /// The unroll factor that the hint of a loop requests, if it is possible; 1 forbids unrolling by ptxas. `plain`: the loop
-    /// has no multistage copies, carried MMAs or ping-pong.
+    /// The unroll factor that the hint of a loop requests, if it is possible; 1 forbids unrolling
+    /// by ptxas. `plain`: the loop has no multistage copies, carried MMAs or ping-pong.
     pub fn unroll_factor(&self, id: OpId, plain: bool) -> Option<u32> {
         let requested = self.unroll_hint(id)?;
         (requested == 1 || plain && self.can_unroll(id, requested)).then_some(requested)
     }
 
-    /// Returns true if a loop can be unrolled: its step is constant, and it has no allocations and no MMAs.
+    /// Returns true if a loop can be unrolled: its step is constant, and it has no allocations and
+    /// no MMAs.
     pub fn can_unroll(&self, id: OpId, factor: u32) -> bool {
         let (mut ops, mut plain) = (0, true);
         self.module.walk(self.module.op(id).regions[0], &mut |inner| {
@@ -26,7 +27,8 @@ impl KernelInfo<'_> {
         plain && factor > 1 && ops * factor as usize <= MAX_OPS && self.last_counter_offset(id, factor).is_some()
     }
 
-    /// The difference of the counters of the first and the last unrolled iteration, if it is constant.
+    /// The difference of the counters of the first and the last unrolled iteration, if it is
+    /// constant.
     pub fn last_counter_offset(&self, id: OpId, factor: u32) -> Option<i64> {
         let op = self.module.op(id);
         let step = self.inference.facts.constant(op.group(2)[0]).filter(|&step| step > 0)?;

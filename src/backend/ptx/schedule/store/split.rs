@@ -7,17 +7,18 @@ use crate::backend::ptx::shared::SharedMemory;
 /// Alignment of boxes: a whole swizzle pattern.
 pub const SWIZZLE_BYTES: u32 = 1024;
 
-/// Shared memory that a store may take beyond what the kernel has already: little enough that two tile
-/// blocks stay on a multiprocessor.
+/// Shared memory that a store may take beyond what the kernel has already: little enough that two
+/// tile blocks stay on a multiprocessor.
 const MIN_CAPACITY: u32 = 32 << 10;
 
-/// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not cut.
+/// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not
+/// cut.
 const MAX_PARTS: u32 = 4;
 const SMALL_PART_BYTES: u32 = 16 << 10;
 
 impl StoreSplit {
-    /// Those of a tile that the whole block writes: a few, so that the first is on its way while the next is written; where
-    /// they do not all fit, at least two at a time.
+    /// Those of a tile that the whole block writes: a few, so that the first is on its way while
+    /// the next is written; where they do not all fit, at least two at a time.
     pub fn for_block(tile: &BoxedTile, smem: &SharedMemory) -> Option<StoreSplit> {
         let fitting = |capacity: u32| split_to_fit(tile, capacity.saturating_sub(SWIZZLE_BYTES), SMALL_PART_BYTES);
         fitting(smem.reusable().max(MIN_CAPACITY + SWIZZLE_BYTES).min(smem.free())).or_else(|| fitting(smem.free()))

@@ -21,7 +21,8 @@ pub enum StripEligibility {
 }
 
 impl KernelInfo<'_> {
-    /// The role that an op can have in a strip-mined sequence. `fetched`: returns true for ops whose tiles are in stages.
+    /// The role that an op can have in a strip-mined sequence. `fetched`: returns true for ops
+    /// whose tiles are in stages.
     pub fn strip_eligibility(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> StripEligibility {
         let op = self.module.op(id);
         match op.code {
@@ -71,7 +72,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Would the operands of this reduction fill the registers, and may their elements come in any order?
+    /// Would the operands of this reduction fill the registers, and may their elements come in any
+    /// order?
     fn can_strip_reduce(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let Some(layout) = self.inference.accesses.get(&id) else { return false };

@@ -1,9 +1,10 @@
 //! Finds sequences of ops to strip-mine.
 //!
-//! A sequence starts with an op on a tile. All tiles in it have the same registers, and no two of its accesses may race.
-//! Most sequences end with a store or a reduction, and have no live-out tiles. If whole tiles would fill the registers
-//! (`pressure`), a sequence ends before the next op that cannot be strip-mined, and its results are live-out: for example
-//! the work on an MMA whose result a TMA store writes. [`StripFinder`] reads the ops once, in order, and then finds the
+//! A sequence starts with an op on a tile. All tiles in it have the same registers, and no two of
+//! its accesses may race. Most sequences end with a store or a reduction, and have no live-out
+//! tiles. If whole tiles would fill the registers (`pressure`), a sequence ends before the next op
+//! that cannot be strip-mined, and its results are live-out: for example the work on an MMA whose
+//! result a TMA store writes. [`StripFinder`] reads the ops once, in order, and then finds the
 //! longest sequence from each op on, in time proportional to the length of the block.
 
 use std::collections::HashMap;
@@ -17,8 +18,8 @@ use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Bytes of a strip iteration in the narrowest array that the sequence accesses: two accesses of a thread.
-/// Tiles of fewer than two strip iterations are not strip-mined.
+/// Bytes of a strip iteration in the narrowest array that the sequence accesses: two accesses of a
+/// thread. Tiles of fewer than two strip iterations are not strip-mined.
 const STRIP_BYTES: usize = 32;
 
 /// Bits of the widest element.
@@ -29,7 +30,8 @@ const fn registers_per_iteration(bits: usize) -> usize {
     8 * STRIP_BYTES / bits
 }
 
-/// Bits of the narrowest element that counts where a tile is given: below are truth values, which no two share a register.
+/// Bits of the narrowest element that counts where a tile is given: below are truth values, which
+/// no two share a register.
 const MIN_ELEMENT_BITS: usize = 8;
 
 /// What an op is to a run.
@@ -81,7 +83,8 @@ pub struct StripFinder {
     /// How often ops of runs use a value, and the last of them.
     uses: HashMap<Value, (u32, usize)>,
     window: Window,
-    /// No sequence starts before this op: it would have no store, or too few registers for two iterations.
+    /// No sequence starts before this op: it would have no store, or too few registers for two
+    /// iterations.
     min_start: usize,
     /// And none that gives tiles starts before this one.
     min_start_with_live_out: usize,
@@ -138,7 +141,8 @@ struct LiveTiles {
 }
 
 impl KernelInfo<'_> {
-    /// The strip finder of the ops of a block. `fetched`: returns true for ops whose tiles are in stages.
+    /// The strip finder of the ops of a block. `fetched`: returns true for ops whose tiles are in
+    /// stages.
     pub fn strip_finder(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> StripFinder {
         let mut found = LiveTiles::default();
         for (position, &id) in ops.iter().enumerate() {
@@ -263,8 +267,8 @@ impl StripFinder {
         })
     }
 
-    /// Registers of a strip iteration, and the end, of the sequence from `start` that ends with a store or a reduction and
-    /// has no live-out tiles.
+    /// Registers of a strip iteration, and the end, of the sequence from `start` that ends with a
+    /// store or a reduction and has no live-out tiles.
     fn find_closed(&mut self, start: usize) -> Option<(usize, usize)> {
         let OpKind::Elementwise(class) = self.ops[start].kind else { return None };
         let registers = self.layouts[class].num_registers();
@@ -390,8 +394,8 @@ impl StripFinder {
         Window { start, end, valid_until: until, max_ends: limits }
     }
 
-    /// The longest run from `start` that ends with a store or a reduction before `limit`: where it ends, and the bits of the
-    /// narrowest elements that it accesses.
+    /// The longest run from `start` that ends with a store or a reduction before `limit`: where it
+    /// ends, and the bits of the narrowest elements that it accesses.
     fn longest_end(&self, start: usize, limit: usize) -> Option<(usize, usize)> {
         let (mut last_use, mut narrowest, mut found) = (0, MAX_ELEMENT_BITS, None);
         for position in (start..limit).filter(|&position| self.is_in_strip(position, start)) {

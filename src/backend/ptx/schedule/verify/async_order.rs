@@ -1,7 +1,7 @@
 //! Verifies async order: no read before the wait, no release before the last read.
 //!
-//! The verifier tracks the MMAs that may be in flight on every path. Branches and loops begin and end with loop-carried
-//! MMAs only, so one path through each sequence represents all of them.
+//! The verifier tracks the MMAs that may be in flight on every path. Branches and loops begin and
+//! end with loop-carried MMAs only, so one path through each sequence represents all of them.
 
 use std::collections::HashMap;
 
@@ -173,7 +173,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// Where threads have a barrier, nothing is in flight: behind it they write to shared memory that MMAs may read.
+    /// Where threads have a barrier, nothing is in flight: behind it they write to shared memory
+    /// that MMAs may read.
     fn sub_step(&mut self, sub_step: &SubStep) -> VerifyResult {
         match (sub_step, self.in_flight.first()) {
             (SubStep::MmaWaitAll, None) => Err("mma_wait_all without an MMA in flight".to_owned()),
@@ -305,7 +306,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// A `local_load` follows the wait for its channel. An MMA that releases the stage may be in flight.
+    /// A `local_load` follows the wait for its channel. An MMA that releases the stage may be in
+    /// flight.
     fn local_load(&self, load: OpId) -> VerifyResult {
         let channel =
             self.warp_spec().and_then(|warp_spec| warp_spec.aux_channel.get(&load)).map(|&channel| channel as u32);
@@ -332,7 +334,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             };
             step.carried_mmas.iter().map(mma).collect()
         };
-        // Multistage copies of the loop for all threads wait at the head, and on the way out, for whatever runs.
+        // Multistage copies of the loop for all threads wait at the head, and on the way out, for
+        // whatever runs.
         let waits_at_head = step.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
         let ending = match () {
             () if !step.carried_mmas.is_empty() => Ending::Carried(step),

@@ -1,8 +1,9 @@
 //! Verifies barriers: every required barrier is there and none is redundant.
 //!
-//! The verifier tracks the accesses since the last barrier: reads and writes of shared memory, pending reads of TMA, and
-//! elements of arrays. It walks a loop once, from a state in which everything may have been accessed. Conditions are
-//! uniform, so all threads reach the same barriers.
+//! The verifier tracks the accesses since the last barrier: reads and writes of shared memory,
+//! pending reads of TMA, and elements of arrays. It walks a loop once, from a state in which
+//! everything may have been accessed. Conditions are uniform, so all threads reach the same
+//! barriers.
 
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -48,7 +49,8 @@ struct BarrierVerifier<'a, 'm> {
 }
 
 impl KernelInfo<'_> {
-    /// Does each step do within what it has to, and do threads have a barrier where they must and nowhere else?
+    /// Does each step do within what it has to, and do threads have a barrier where they must and
+    /// nowhere else?
     pub fn verify_barriers(&self, schedule: &Schedule) -> VerifyResult {
         self.verify_sub_step_shapes(schedule)?;
         for Partition { role, body, .. } in &schedule.partitions {
@@ -64,7 +66,8 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Does each step do what its op asks for, but for where that lies and which barriers make it safe?
+    /// Does each step do what its op asks for, but for where that lies and which barriers make it
+    /// safe?
     fn verify_sub_step_shapes(&self, schedule: &Schedule) -> VerifyResult {
         let mut wanted = schedule.clone();
         wanted.conversions.clear();
@@ -84,7 +87,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// What a step of a body asks for within: without places, and without barriers that others may make needless.
+/// What a step of a body asks for within: without places, and without barriers that others may make
+/// needless.
 #[derive(Debug, PartialEq)]
 enum SubStepShape<'a> {
     SmemWrite(u32),
@@ -198,7 +202,8 @@ impl BarrierVerifier<'_, '_> {
         sub_steps.take(count).all(|next| self.is_safe(next).is_ok())
     }
 
-    /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
+    /// Is there memory where a part of a step writes, that is nobody else's, and does it read what
+    /// has been written?
     fn is_allocated(&self, part: &SubStep, before: &[SubStep]) -> VerifyResult {
         let memory = &self.schedule.smem;
         let [own, pingpong_groups] = [self.schedule.smem_bytes_per_group, self.info.pingpong_groups];
@@ -311,7 +316,8 @@ impl BarrierVerifier<'_, '_> {
         Ok(())
     }
 
-    /// Code that a back edge reaches, or that may have been skipped: all that the loop does may have been done.
+    /// Code that a back edge reaches, or that may have been skipped: all that the loop does may
+    /// have been done.
     fn assume_all_accessed(&mut self, block: BlockId) {
         let info = self.info;
         self.accessed.written = vec![ALL];

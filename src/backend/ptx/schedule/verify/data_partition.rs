@@ -131,7 +131,8 @@ impl KernelInfo<'_> {
         all
     }
 
-    /// Does nothing else access what a store writes: no other op, and neither the store itself in another data partition or iteration?
+    /// Does nothing else access what a store writes: no other op, and neither the store itself in
+    /// another data partition or iteration?
     fn stores_disjoint_tiles(&self, body: BlockId, store: OpId, first: Option<Value>) -> bool {
         let module = self.module;
         let root = self.stored_array(store);
@@ -146,7 +147,8 @@ impl KernelInfo<'_> {
             && matches!(view, Type::PartitionView { .. })
     }
 
-    /// Is an integer a multiple of the number of data partitions, and not what is left of one that its type has no room for?
+    /// Is an integer a multiple of the number of data partitions, and not what is left of one that
+    /// its type has no room for?
     fn is_multiple_of_partitions(&self, value: Value) -> bool {
         let (facts, data_partitions) = (&self.inference.facts, i64::from(self.data_partitions));
         let multiple = |value: Value| facts.constant(value).filter(|number| number % data_partitions == 0);

@@ -6,8 +6,9 @@ use crate::backend::ptx::schedule::ir::program::Step;
 use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_in_exp_span};
 
 impl KernelInfo<'_> {
-    /// Verifies ordered exponentials: a section ends in the sequence where it begins, after the exponentials, and has no wait
-    /// for other groups. It excludes ordered MMAs, which use the same barriers.
+    /// Verifies ordered exponentials: a section ends in the sequence where it begins, after the
+    /// exponentials, and has no wait for other groups. It excludes ordered MMAs, which use the same
+    /// barriers.
     pub fn verify_exp_order(&self, steps: &[Step], may_be: bool) -> VerifyResult {
         let fault = |what: &str| Err(format!("an ordered section of exponentials {what}"));
         let is_here = |value| steps.iter().any(|step| self.exponentials(step) == Some(value));

@@ -6,8 +6,8 @@ use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 use crate::backend::ptx::schedule::pipeline::mma_order::may_be_in_mma_span;
 
 impl KernelInfo<'_> {
-    /// Verifies ordered MMAs: the groups have barriers, each section ends in the sequence where it begins, and no wait for
-    /// other groups is inside.
+    /// Verifies ordered MMAs: the groups have barriers, each section ends in the sequence where it
+    /// begins, and no wait for other groups is inside.
     pub fn verify_mma_order(&self, schedule: &Schedule) -> VerifyResult {
         let may_be =
             schedule.partition(WarpRole::Consumer).is_some_and(|partition| self.can_order(schedule, partition));

@@ -10,8 +10,8 @@ use crate::ir::{BlockId, OpId};
 const WIDE_READ: u32 = 16;
 
 impl KernelInfo<'_> {
-    /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and is there a place for its
-    /// copy?
+    /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and
+    /// is there a place for its copy?
     pub fn verify_privatized(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =

@@ -1,15 +1,16 @@
 //! Verifies the program of each partition: every op once, operands defined, pipelines balanced.
 //!
 //! The verifier walks each program independently of the passes. It checks:
-//! * *complete*: one step of its block executes each op. The producer executes only ops of its slice, and issues the
-//!   loads of each channel at one place.
+//! * *complete*: one step of its block executes each op. The producer executes only ops of its
+//!   slice, and issues the loads of each channel at one place.
 //! * *defined*: the operands of an op are defined, carried into the loop, or in an acquired stage.
 //! * *released*: a stage is released once, in the sequence that acquired it, after the last use.
-//! * *in step*: producer and consumer use the stages of a pipeline in the same order, in the same loops and branches.
+//! * *in step*: producer and consumer use the stages of a pipeline in the same order, in the same
+//!   loops and branches.
 //! * *in order*: accesses that may race, and side effects, keep the order of the program.
 //!
-//! Other files check stages (`stage_layout`), TMA stores (`tma_store`), privatized atomics (`privatized`), waits
-//! (`async_order`), ping-pong (`pingpong`) and single steps (`steps`).
+//! Other files check stages (`stage_layout`), TMA stores (`tma_store`), privatized atomics
+//! (`privatized`), waits (`async_order`), ping-pong (`pingpong`) and single steps (`steps`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -195,7 +196,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         Ok(())
     }
 
-    /// Do ops that others could notice come in the order of the program? `order`: their places there, as they are done.
+    /// Do ops that others could notice come in the order of the program? `order`: their places
+    /// there, as they are done.
     fn is_in_order(&self, ops: &[OpId], order: &[usize]) -> VerifyResult {
         // In the order of the program nothing meets what it should not.
         if order.is_sorted() {

@@ -17,8 +17,8 @@ const PATTERN_ROWS: i64 = 8;
 type Bytes = (i64, i64);
 
 impl KernelInfo<'_> {
-    /// Do the boxes of each channel fill the bytes of a stage where MMAs read them, each once, and as many as are
-    /// announced?
+    /// Do the boxes of each channel fill the bytes of a stage where MMAs read them, each once, and
+    /// as many as are announced?
     pub fn verify_stage_layout(&self, body: BlockId, warp_spec: &WarpSpecialization) -> VerifyResult {
         let wanted = self.required_panels(body);
         for (index, channel) in warp_spec.channels.iter().enumerate() {

@@ -20,7 +20,8 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
-/// Verifies a strip-mined sequence: strip iterations are independent, and only live-out tiles are used later.
+/// Verifies a strip-mined sequence: strip iterations are independent, and only live-out tiles are
+/// used later.
 pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine: &StripMine) -> VerifyResult {
     let module = info.module;
     let registers = schedule.layout(strip_mine.layout).num_registers();
@@ -146,7 +147,8 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
     Ok(())
 }
 
-/// Are the ops that the indices of copies come from made of the counter and of what is outside of the loop?
+/// Are the ops that the indices of copies come from made of the counter and of what is outside of
+/// the loop?
 fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> VerifyResult {
     let module = info.module;
     let body = module.op(id).regions[0];
@@ -177,7 +179,8 @@ fn bytes_of(info: &KernelInfo<'_>, copy: &CpAsync) -> usize {
     last as usize + copy.vector * bits / 8
 }
 
-/// Verifies an MMA group. `fetched`: returns true for loads whose tiles are in stages; and bytes of the multistage copies.
+/// Verifies an MMA group. `fetched`: returns true for loads whose tiles are in stages; and bytes of
+/// the multistage copies.
 pub fn verify_mma_group(
     info: &KernelInfo<'_>,
     warp_spec: Option<&WarpSpecialization>,

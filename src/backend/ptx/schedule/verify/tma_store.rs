@@ -15,8 +15,8 @@ use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Do boxes cover the tile of each store once, where TMA takes them from, and does nobody else access what it
-    /// writes, or write where the boxes of warps stand?
+    /// Do boxes cover the tile of each store once, where TMA takes them from, and does nobody else
+    /// access what it writes, or write where the boxes of warps stand?
     pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let tma_stores: HashSet<OpId> = schedule.tma_stores().map(|tma_store| tma_store.op).collect();
         if tma_stores.is_empty() {
@@ -103,7 +103,8 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Is there a place for the boxes of each warp of each ping-pong group that is reserved for them?
+    /// Is there a place for the boxes of each warp of each ping-pong group that is reserved for
+    /// them?
     fn verify_staging_buffer(
         &self,
         schedule: &Schedule,

@@ -11,7 +11,8 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 pub const CLUSTER_SIZE: u32 = 2;
 
 impl KernelInfo<'_> {
-    /// The loads that both CTAs of a cluster share, or the reason why there are none. `slice`: the ops of the producer.
+    /// The loads that both CTAs of a cluster share, or the reason why there are none. `slice`: the
+    /// ops of the producer.
     pub fn plan_multicast(
         &self,
         body: BlockId,

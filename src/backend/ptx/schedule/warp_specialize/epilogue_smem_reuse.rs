@@ -1,8 +1,8 @@
 //! Epilogue shared-memory reuse: a TMA store stages its tile in a free pipeline stage.
 //!
-//! If stages need all of shared memory, the boxes of warps have no buffer of their own. The producer advances its
-//! pipeline at the place of the store and passes the next stage on without a load. The consumer advances to that stage,
-//! and releases it after TMA has read the boxes.
+//! If stages need all of shared memory, the boxes of warps have no buffer of their own. The
+//! producer advances its pipeline at the place of the store and passes the next stage on without a
+//! load. The consumer advances to that stage, and releases it after TMA has read the boxes.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
@@ -11,8 +11,9 @@ use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::ir::OpId;
 
 impl KernelInfo<'_> {
-    /// The channel that lends a stage to the store of a kernel, if there is one alone and a pipeline for it: that of the loads which come last before
-    /// it, since what comes next is loaded through the others.
+    /// The channel that lends a stage to the store of a kernel, if there is one alone and a
+    /// pipeline for it: that of the loads which come last before it, since what comes next is
+    /// loaded through the others.
     pub fn staging_channel(&self, warp_spec: &WarpSpecialization, region_tree: &RegionTree) -> Option<Channel> {
         let mut stores = self.tma_stores.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };

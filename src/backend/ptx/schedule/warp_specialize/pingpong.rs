@@ -1,9 +1,10 @@
 //! Ping-pong: two consumer groups alternate the iterations of a persistent loop.
 //!
-//! The tensor cores of a persistent kernel are idle while it stores a tile. So two groups execute the program, each every
-//! second iteration of one outermost loop: one group stores its tile while the other one multiplies (CUTLASS ping-pong
-//! kernels). One producer serves both, in the order of the iterations. A group skips the stages of the other group.
-//! Side effects of an iteration follow those of all earlier iterations.
+//! The tensor cores of a persistent kernel are idle while it stores a tile. So two groups execute
+//! the program, each every second iteration of one outermost loop: one group stores its tile while
+//! the other one multiplies (CUTLASS ping-pong kernels). One producer serves both, in the order of
+//! the iterations. A group skips the stages of the other group. Side effects of an iteration follow
+//! those of all earlier iterations.
 
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -30,7 +31,8 @@ impl KernelInfo<'_> {
         if !self.options.teams || most < MIN_ACCUMULATOR_REGISTERS {
             return None;
         }
-        // Where there is more to do between MMAs than to multiply, ping-pong groups would better do it beside each other's MMAs.
+        // Where there is more to do between MMAs than to multiply, ping-pong groups would better do
+        // it beside each other's MMAs.
         let mut loops = pingpong.stages_per_iteration.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of);
         loops.all(|&id| self.has_only_mmas(id, warp_spec)).then_some(pingpong)
     }
@@ -54,7 +56,8 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// The possible ping-pong: over the only loop of the entry, if it carries no values and each iteration uses as many stages.
+    /// The possible ping-pong: over the only loop of the entry, if it carries no values and each
+    /// iteration uses as many stages.
     pub fn possible_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let module = self.module;
         let entry = &module.block(body).ops;
@@ -107,8 +110,8 @@ impl KernelInfo<'_> {
         noticed
     }
 
-    /// Returns true if the regions of an op have both side effects and uses of the producer's tiles. Ordered sections would
-    /// be long then.
+    /// Returns true if the regions of an op have both side effects and uses of the producer's
+    /// tiles. Ordered sections would be long then.
     fn mixes_loads_and_side_effects(&self, id: OpId, warp_spec: &WarpSpecialization) -> bool {
         let (mut stage_counts, mut regions) = (false, self.module.op(id).regions.clone());
         while let Some(region) = regions.pop() {
@@ -118,7 +121,8 @@ impl KernelInfo<'_> {
         stage_counts && self.contains_side_effect(id)
     }
 
-    /// Returns true if the trip count of a loop is invariant: its bounds come from outside of all loops.
+    /// Returns true if the trip count of a loop is invariant: its bounds come from outside of all
+    /// loops.
     fn has_invariant_trip_count(&self, body: BlockId, id: OpId) -> bool {
         let op = self.module.op(id);
         let from_entry = |value: Value| match self.module.def(value) {

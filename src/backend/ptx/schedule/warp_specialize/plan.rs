@@ -1,11 +1,14 @@
 //! Warp specialization: which loads the producer issues, into which pipelines.
 //!
-//! On sm_90a a load whose tile is only an operand of `wgmma` needs no registers. One thread of a further warp group, the
-//! *producer*, issues it as TMA loads to shared memory, while the *consumers*, the warps of all layouts, multiply earlier
-//! tiles. The producer executes the same program, reduced to the control flow of these loads and the scalars of their
-//! indices (the producer slice). It runs ahead over loop iterations, and over the tiles of a persistent kernel.
+//! On sm_90a a load whose tile is only an operand of `wgmma` needs no registers. One thread of a
+//! further warp group, the
+//! *producer*, issues it as TMA loads to shared memory, while the *consumers*, the warps of all
+//! layouts, multiply earlier tiles. The producer executes the same program, reduced to the control
+//! flow of these loads and the scalars of their indices (the producer slice). It runs ahead over
+//! loop iterations, and over the tiles of a persistent kernel.
 //!
-//! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines. Nothing is emitted here.
+//! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines.
+//! Nothing is emitted here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -57,7 +60,8 @@ struct ProducerLoad {
 }
 
 impl OperandUse {
-    /// Does the tile stand in the same place for both? One may sum along the rows of its panels, and the other one across.
+    /// Does the tile stand in the same place for both? One may sum along the rows of its panels,
+    /// and the other one across.
     fn has_same_form(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
         (self.panels, self.axes, self.rounds_to_tf32) == (panels, other.axes, other.rounds_to_tf32)
@@ -73,8 +77,9 @@ pub struct WarpSpecializationPlan {
 }
 
 impl KernelInfo<'_> {
-    /// Plans the warp specialization. The requested occupancy may leave too little shared memory for one stage. Then it does
-    /// not fit without warp specialization either, so fewer CTAs per SM are used.
+    /// Plans the warp specialization. The requested occupancy may leave too little shared memory
+    /// for one stage. Then it does not fit without warp specialization either, so fewer CTAs per SM
+    /// are used.
     pub fn plan_warp_specialization(&mut self, body: BlockId, smem: &SharedMemory) -> WarpSpecializationPlan {
         let (requested, mut cluster_rejected, mut rejected_loads) =
             (self.options.occupancy, None, RejectedLoads::default());
@@ -167,8 +172,9 @@ impl KernelInfo<'_> {
         any.then_some(warp_spec)
     }
 
-    /// The channels of the producer, if there are any in a loop, and the reasons for rejected loads. `multicast`: the loads
-    /// that CTAs of a cluster share, each of which should have two boxes.
+    /// The channels of the producer, if there are any in a loop, and the reasons for rejected
+    /// loads. `multicast`: the loads that CTAs of a cluster share, each of which should have two
+    /// boxes.
     fn plan_channels(
         &self,
         body: BlockId,
@@ -242,7 +248,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Returns the reason why the kernel can have no producer: of the target, the threads of a tile block, or its body.
+    /// Returns the reason why the kernel can have no producer: of the target, the threads of a tile
+    /// block, or its body.
     fn can_specialize(&self, body: BlockId) -> Result<(), Reason> {
         let target = self.inference.target;
         let count = (self.consumer_warps() + self.producer_warps()) * WARP;
@@ -277,7 +284,8 @@ impl KernelInfo<'_> {
         Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
 
-    /// The MMAs that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
+    /// The MMAs that a load feeds, if it feeds nothing else, as tiles that all have the same
+    /// panels.
     fn operand_use(&self, load: OpId, region_tree: &RegionTree) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
@@ -351,8 +359,8 @@ impl KernelInfo<'_> {
         Some(OperandUse { mmas: vec![mma], panels, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
-    /// The boxes of a load, if TMA can bring its tile as it is wanted. `halved`: a single box is cut in
-    /// two, if the halves are whole swizzle patterns.
+    /// The boxes of a load, if TMA can bring its tile as it is wanted. `halved`: a single box is
+    /// cut in two, if the halves are whole swizzle patterns.
     fn tma_boxes(&self, load: OpId, operand_use: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
         let op = module.op(load);
@@ -395,8 +403,8 @@ impl KernelInfo<'_> {
         Some((map, boxes))
     }
 
-    /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their array along the rows of
-    /// panels become panels of all their rows, which are copied together.
+    /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their
+    /// array along the rows of panels become panels of all their rows, which are copied together.
     fn assign_smem_offsets(
         &self,
         channel: &mut Channel,

@@ -8,7 +8,8 @@ use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::ir::BlockId;
 
-/// Stages, of all pipelines together, with which innermost loops run far enough ahead that other loads may have theirs.
+/// Stages, of all pipelines together, with which innermost loops run far enough ahead that other
+/// loads may have theirs.
 const MIN_INNERMOST_STAGES: u32 = 4;
 /// Stages of what a loop around loads: one that is at work, and the next one.
 const OUTER_STAGES: u32 = 2;
@@ -34,9 +35,9 @@ fn innermost_stages(pipelines: &[PipelineDesc]) -> u32 {
 impl KernelInfo<'_> {
     /// Divides shared memory among the pipelines.
     ///
-    /// What innermost loops load gets stages until it runs far enough ahead; then what a loop around them
-    /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
-    /// get the rest.
+    /// What innermost loops load gets stages until it runs far enough ahead; then what a loop
+    /// around them loads gets a second one, so that it is there when its next iteration begins;
+    /// then innermost loops get the rest.
     ///
     /// # Errors
     /// If shared memory is too small for one stage of each pipeline.
@@ -113,7 +114,8 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Stages that the loops of a pipeline request: two at least, for loads without any are not loaded by the producer.
+    /// Stages that the loops of a pipeline request: two at least, for loads without any are not
+    /// loaded by the producer.
     fn requested_pipeline_stages(
         &self,
         warp_spec: &WarpSpecialization,
