@@ -20,7 +20,7 @@ const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 const LEFT_OUT: [&str; 8] =
     ["print", "grid/", "example/", "whole/", "compared/", "require/", "product/rounded", "product/wide/f16 f16 f32"];
 
-/// Tests whose schedules have agents and stages.
+/// Tests whose schedules have partitions and pipelines.
 const STREAMED: [&str; 4] = ["product/", "random_product/", "dependent/", "extents_product/"];
 
 /// Are the schedules of this test run? `CUTLET_SCHEDULES` says of every how many tests they are; unasked it is every eighth of

@@ -1,4 +1,4 @@
-//! An agent of a tile block: where it stands in its program, and the values that it has.
+//! A partition of a tile block: where it stands in its program, and the values that it has.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -13,18 +13,18 @@ use crate::backend::cpu::{Frame, Held, LoopTurns};
 use crate::backend::ptx::schedule::{For, Loop, MmaWait, OrderPoint, SeqId, Step, WarpRole};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// A result that comes when its products land.
+/// A result that comes when its MMAs land.
 pub type Promise = Rc<RefCell<Held>>;
 
-/// What a product adds to.
+/// What an MMA adds to.
 #[derive(Clone)]
 pub enum Accumulator {
     Held(Held),
-    /// What products before it make.
+    /// What MMAs before it make.
     Promised(Promise),
 }
 
-/// Products that run on their own.
+/// MMAs that are asynchronous.
 pub struct InFlightMma {
     pub number: u64,
     /// The last one of those that are issued together.
@@ -33,7 +33,7 @@ pub struct InFlightMma {
     pub ops: Vec<OpId>,
     /// In the order in which they are issued, with what they add to and what they make.
     pub mmas: Vec<(OpId, Accumulator, Promise)>,
-    /// Stages that they give back when they land.
+    /// Stages that they release when they land.
     pub releases: Vec<(u32, StageSlot)>,
     /// A round before this one has issued them.
     pub from_previous_iteration: bool,
@@ -47,7 +47,7 @@ pub struct AcquiredStage {
     pub is_full: bool,
 }
 
-/// A store that the copy engine makes.
+/// A store that TMA makes.
 pub struct PendingStore {
     pub id: OpId,
     pub operands: Vec<Option<Held>>,
@@ -57,11 +57,11 @@ pub struct PendingStore {
 #[derive(Clone)]
 pub enum Passed {
     Held(Held),
-    /// It is still being computed by the products of this number.
+    /// It is still being computed by the MMAs of this number.
     InFlight(u64, Promise),
 }
 
-/// A body that an agent is in.
+/// A body that a partition is in.
 pub enum LevelKind<'a> {
     Entry,
     For { plan: &'a For, at: i128, range: [i128; 3], iteration: u64, copies: Option<usize> },
@@ -69,7 +69,7 @@ pub enum LevelKind<'a> {
     If { op: OpId },
 }
 
-/// Where an agent is in a body.
+/// Where a partition is in a body.
 pub struct Level<'a> {
     pub kind: LevelKind<'a>,
     pub block: BlockId,
@@ -87,7 +87,7 @@ pub enum StepOutcome {
     Blocked,
 }
 
-/// An agent.
+/// A partition.
 pub struct Partition<'a> {
     pub role: WarpRole,
     pub kernel: &'a Kernel<'a>,
@@ -95,7 +95,7 @@ pub struct Partition<'a> {
     pub levels: Vec<Level<'a>>,
     /// In the order in which they were issued.
     pub in_flight: VecDeque<InFlightMma>,
-    /// Values that products in flight make.
+    /// Values that MMAs in flight make.
     pub in_flight_values: HashMap<Value, (u64, Promise)>,
     /// Values that are computed where they are used.
     pub deferred: HashMap<Value, OpId>,
@@ -103,20 +103,20 @@ pub struct Partition<'a> {
     pub acquired: HashMap<u32, AcquiredStage>,
     /// The places of tiles that a look has found there, by channel.
     pub try_waited: HashMap<u32, StageSlot>,
-    /// Stages that products which have landed keep.
+    /// Stages that MMAs which are complete keep.
     pub deferred_releases: Vec<StageSlot>,
     /// Loads whose tiles are copied ahead: by which copies, and which of them.
     pub cp_async_loads: HashMap<OpId, (usize, usize)>,
     pub tma_stores: VecDeque<PendingStore>,
-    /// Which team, band or group it is of those that run this program.
+    /// Which ping-pong group, data partition or group it is of those that run this program.
     pub group: usize,
     /// Another group does what others may notice.
     pub is_silent: bool,
-    /// Of each ring what an iteration takes that is another team's.
+    /// Of each pipeline what an iteration takes that is another ping-pong group's.
     pub skipped_stages: Vec<u64>,
     /// Turns of each kind that it had.
     pub order_counts: [u64; OrderPoint::ALL.len()],
-    /// Turns that it had, of bands or groups.
+    /// Turns that it had, of data partitions or groups.
     pub order_span_count: u64,
     /// How often it has met the other groups.
     pub barrier_count: u64,
@@ -173,12 +173,12 @@ impl<'a> Partition<'a> {
     /// Has a value at hand: what is computed where it is used is.
     ///
     /// # Errors
-    /// Products still compute it; those of the ops.
+    /// MMAs still compute it; those of the ops.
     pub fn require(&mut self, value: Value) -> Result<(), Fault> {
         if let Some((number, _)) = self.in_flight_values.get(&value) {
             let mma_group = self.in_flight.iter().find(|mma_group| mma_group.number == *number);
             let mma = mma_group.map_or(0, |mma_group| mma_group.last.index());
-            return Err(broken(format!("%{} is read before op {mma} has landed", value.index())));
+            return Err(broken(format!("%{} is read while op {mma} is in flight", value.index())));
         }
         let Some(id) = self.deferred.remove(&value) else { return Ok(()) };
         self.require_operands(id)?;
@@ -224,9 +224,9 @@ impl<'a> Partition<'a> {
         }
     }
 
-    // Products in flight.
+    // MMAs in flight.
 
-    /// A wait for products.
+    /// A wait for MMAs.
     ///
     /// # Errors
     /// It is for others than those that land; those of [`Partition::complete_oldest`].
@@ -237,7 +237,9 @@ impl<'a> Partition<'a> {
         let youngest = &self.in_flight[count - 1];
         if (youngest.last, youngest.from_previous_iteration) != (wait.mma, wait.from_previous_iteration) {
             let [wanted, completed] = [wait.mma, youngest.last].map(|id| id.index());
-            return Err(broken(format!("op {wanted} is waited for, and op {completed} is the last one that lands")));
+            return Err(broken(format!(
+                "the wait is for op {wanted}, and op {completed} is the last one that completes"
+            )));
         }
         let (defer_release, has_release) = (wait.defer_release, wait.release_after.is_some());
         if has_release {
@@ -248,7 +250,7 @@ impl<'a> Partition<'a> {
         (0..count).try_for_each(|_| self.complete_oldest(shared, defer_release))
     }
 
-    /// All products land.
+    /// All MMAs land.
     ///
     /// # Errors
     /// Those of [`Partition::complete_oldest`].
@@ -259,7 +261,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// The products that were issued first have landed: their results are there, and their stages come back.
+    /// The MMAs that were issued first are complete: their results are there, and their stages come back.
     ///
     /// # Errors
     /// They have read what they should not, or a stage does not come back.
@@ -289,7 +291,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// One product.
+    /// One MMA.
     ///
     /// # Errors
     /// What it reads is not there.
@@ -301,7 +303,7 @@ impl<'a> Partition<'a> {
         self.frame.step_with(id, &[Some(left), Some(right), Some(sum)])
     }
 
-    // Stores by the copy engine.
+    // Stores by TMA.
 
     /// Makes the store that was sent first.
     ///

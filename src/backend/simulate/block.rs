@@ -1,4 +1,4 @@
-//! A tile block: its agents take turns, and what they have begun happens.
+//! A tile block: its partitions take turns, and what they have begun happens.
 
 use super::agent::{Partition, StepOutcome};
 use super::fault::{Fault, broken};
@@ -59,7 +59,7 @@ impl<'a> Block<'a> {
                     self.shared.pipelines.verify_released()?;
                     return Ok(true);
                 }
-                None => return Err(broken(format!("nobody can go on: {}", waiting.join("; ")))),
+                None => return Err(broken(format!("deadlock: {}", waiting.join("; ")))),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A box of an array, as the copy engine brings it to a stage.
+//! A box of an array, as TMA brings it to a stage.
 
 use super::fault::{Fault, broken};
 use super::source::swizzled;
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// A tile of 16 x 64 of an array of 40 x 72 from this row and column on, as a product reads it whose panels have so many
+    /// A tile of 16 x 64 of an array of 40 x 72 from this row and column on, as an MMA reads it whose panels have so many
     /// rows.
     fn tile(first: [i64; 2], rows: i64) -> Vec<u64> {
         let data = array(40, 72);

@@ -24,8 +24,8 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// What is passed on: values, and of those that products add up where they stand (`to`: in which arguments) who
-    /// computes them. `orbits`: of a loop that says which.
+    /// What is passed on: values, and of those that MMAs add up where they stand (`to`: in which arguments) who
+    /// computes them. `carried_mmas`: of the loop.
     fn passed(
         &mut self,
         values: &[Value],
@@ -46,7 +46,7 @@ impl<'a> Partition<'a> {
         Ok(all)
     }
 
-    /// Does a loop carry this sum of products in flight at this position?
+    /// Does a loop carry this sum of MMAs in flight at this position?
     fn may_carry(&self, carried_mmas: Option<&[CarriedMma]>, (number, value): (u64, Value), position: usize) -> bool {
         let Some(carried_mmas) = carried_mmas else { return true };
         let Some(mma_group) = self.in_flight.iter().find(|mma_group| mma_group.number == number) else { return false };
@@ -110,7 +110,7 @@ impl<'a> Partition<'a> {
         self.end_for(shared, copies, (plan.op, carried), &[])
     }
 
-    /// The iterations of this team, of a loop with this range.
+    /// The iterations of this ping-pong group, of a loop with this range.
     fn begin_pingpong(
         &mut self,
         shared: &mut Shared<'a>,
@@ -134,7 +134,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// Goes past the stages of an iteration that is another team's.
+    /// Goes past the stages of an iteration that is another ping-pong group's.
     fn skip_peer_iteration(&self, shared: &mut Shared<'a>) {
         self.skipped_stages
             .iter()
@@ -257,7 +257,7 @@ impl<'a> Partition<'a> {
         let target = match op.code {
             Opcode::Return => {
                 if let Some(mma_group) = self.in_flight.front() {
-                    return Err(broken(format!("the kernel ends before op {} has landed", mma_group.last.index())));
+                    return Err(broken(format!("the kernel ends while op {} is in flight", mma_group.last.index())));
                 }
                 while !self.tma_stores.is_empty() {
                     self.complete_first_store()?;
@@ -324,7 +324,7 @@ impl<'a> Partition<'a> {
         self.leave(target + 1);
         self.frame.free(self.levels[target].allocations);
         let LevelKind::For { at, range, iteration: turn, copies, .. } = &mut self.levels[target].kind else {
-            return Err(broken("a round of no loop"));
+            return Err(broken("an iteration without a loop"));
         };
         let (copies, before, range) = (*copies, *turn, *range);
         let [_, upper, step] = range;
@@ -349,7 +349,7 @@ impl<'a> Partition<'a> {
         Ok(StepOutcome::Done)
     }
 
-    /// Products that are still in flight give back what the loop carries for them.
+    /// MMAs that are still in flight release what the loop carries for them.
     fn keep_carried_mmas(&mut self, plan: &For) {
         for mma_group in &mut self.in_flight {
             let carried_mma = plan.carried_mmas.iter().find(|carried_mma| carried_mma.mma == mma_group.last);
@@ -359,7 +359,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    // Copies ahead.
+    // Multistage copies.
 
     fn start_copies(
         &mut self,
@@ -376,7 +376,7 @@ impl<'a> Partition<'a> {
         };
         let forms = cp_async.copies.iter().map(form).collect::<Result<_, Fault>>()?;
         if cp_async.stages == 0 {
-            return Err(broken("copies ahead, and no stages"));
+            return Err(broken("multistage copies without stages"));
         }
         let number = shared.begin_cp_async(CpAsyncCopies::new(plan.op, cp_async.clone(), forms));
         for (which, copy) in cp_async.copies.iter().enumerate() {

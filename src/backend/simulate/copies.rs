@@ -1,4 +1,4 @@
-//! Copies that run ahead of a loop: its stages, and where threads write in them.
+//! Multistage copies of a loop: its stages, and where threads write in them.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

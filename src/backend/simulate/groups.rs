@@ -1,8 +1,8 @@
-//! Groups of warps of the agent that multiplies, each of which goes through the program for itself.
+//! Groups of warps of the consumer, each of which goes through the program for itself.
 //!
-//! A group of four warps has its products and its barriers of stages for itself, so between meetings one group may be far ahead of the other one. Here
-//! each is an agent of its own, that computes whole tiles (values know nothing of threads) and gives its stages back for itself; turns
-//! are those of the schedule, and where threads meet each group waits for the others. What others may notice, stores and messages, only the first
+//! A group of four warps has its MMAs and its barriers of stages for itself, so between barriers one group may be far ahead of the other one. Here
+//! each is a partition of its own, that computes whole tiles (values know nothing of threads) and gives its stages back for itself; turns
+//! are those of the schedule, and where threads have a barrier each group waits for the others. What others may notice, stores and messages, only the first
 //! group does.
 //!
 //! Where one op of a kernel may read what another one of it writes, groups that are apart would read at other times than threads, which read before they write

@@ -62,7 +62,7 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// Agents that run the program of those that multiply: teams, bands of rows, or groups that have a tile together.
+    /// Partitions that run the program of the consumers: ping-pong groups, data partitions, or groups that have a tile together.
     pub fn consumer_groups(&self) -> usize {
         self.warp_spec().map_or(1, WarpSpecialization::consumer_groups) as usize * self.groups
     }
@@ -76,7 +76,7 @@ impl<'a> Kernel<'a> {
         self.schedule.warp_spec.as_deref()
     }
 
-    /// The channel of a streamed load.
+    /// The channel of a producer load.
     pub fn channel_of(&self, load: OpId) -> Option<u32> {
         self.warp_spec().and_then(|warp_spec| warp_spec.operand_channel.get(&load)).map(|&channel| channel as u32)
     }
@@ -86,7 +86,7 @@ impl<'a> Kernel<'a> {
         self.ordering_effect.get(&id).unwrap_or(&OrderingEffect::All)
     }
 
-    /// May the agent find nothing in this value where a loop or branch passes it on?
+    /// May the partition find nothing in this value where a loop or branch passes it on?
     pub fn may_lack(&self, role: WarpRole, value: Value) -> bool {
         role == WarpRole::Producer
             && self.warp_spec().is_some_and(|warp_spec| !warp_spec.producer_live.contains(&value))

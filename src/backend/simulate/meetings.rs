@@ -1,7 +1,7 @@
-//! The threads of an agent in shared memory: since they have met last, nobody comes to a place that others are at.
+//! The threads of a partition in shared memory: since they have met last, nobody comes to a place that others are at.
 //!
-//! Values know nothing of threads here: the threads of an agent are as one. But each of them may be as far ahead of the others as
-//! the next meeting lets it, so of two parts of steps between two meetings either may come first, in different threads. Two that
+//! Values know nothing of threads here: the threads of a partition are as one. But each of them may be as far ahead of the others as
+//! the next barrier lets it, so of two parts of steps between two barriers either may come first, in different threads. Two that
 //! come to one place, one of them writing, are then a race, whatever the threads do: no turns of them need to be tried.
 
 use std::ops::Range;

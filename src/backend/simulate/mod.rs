@@ -1,15 +1,15 @@
 //! Simulating schedules: the ptx back end's plan of a kernel, run step by step on the CPU.
 //!
 //! The interpreter (`backend::cpu`) runs the ops of a kernel in the order of the program. The simulator runs the same ops with the
-//! same meanings (`cpu::Frame`), but follows the *schedule*: each agent of a tile block does its steps; tiles that are streamed or
-//! copied ahead are bytes in stages, and products read them there; what goes on by itself is done at any time between its
-//! start and the wait for it; strips go piece by piece. What a schedule may not do is an error that names the steps: reading a stage
+//! same meanings (`cpu::Frame`), but follows the *schedule*: each partition of a tile block does its steps; tiles that are loaded by the producer or
+//! copied ahead are bytes in stages, and MMAs read them there; what goes on by itself is done at any time between its
+//! start and the wait for it; strips go strip by strip. What a schedule may not do is an error that names the steps: reading a stage
 //! that holds something else or is still written, filling one that is still read, waiting for what never comes.
 //!
 //! Who goes next, and when copies arrive, comes from a seed ([`Simulation::run`]). The memory that is left has to be that of the interpreter, to the last bit.
 //!
-//! * `block` — agents of a tile block take turns; `order` says whose it is;
-//! * `agent`, `steps`, `control`, `products`, `strips` — what an agent does; `groups` — which warps are one;
+//! * `block` — partitions of a tile block take turns; `order` says whose it is;
+//! * `agent`, `steps`, `control`, `products`, `strips` — what a partition does; `groups` — which warps are one;
 //! * `shared`, `rings`, `copies`, `stage` — stages, and what has been begun;
 //! * `source`, `boxes` — where elements stand in a stage;
 //! * `kernel`, `fault` — what runs, and what is wrong with it.

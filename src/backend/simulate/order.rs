@@ -30,7 +30,7 @@ enum Asynchronous {
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
-    /// A step of this agent.
+    /// A step of this partition.
     Partition(usize),
     /// This one of what has been begun.
     Event(usize),
@@ -44,14 +44,14 @@ const CHANGES: usize = 12;
 pub struct Order {
     random: Random,
     asynchronous: Asynchronous,
-    /// Of each agent, and of all that has been begun: larger ones go first.
+    /// Of each partition, and of all that has been begun: larger ones go first.
     priorities: Vec<u64>,
     /// Priorities stay as they are.
     fixed: bool,
 }
 
 impl Order {
-    /// An order of so many agents, the last of which loads, if one does. Seeds 0 to 2 are the extremes: it goes first and its copies come
+    /// An order of so many partitions, the last of which loads, if one does. Seeds 0 to 2 are the extremes: it goes first and its copies come
     /// late; it goes last and its copies come late; it goes first and everything comes at once.
     pub fn of(seed: u64, partitions: usize) -> Order {
         let mut random = Random(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
@@ -65,7 +65,7 @@ impl Order {
         Order { random, asynchronous, priorities, fixed }
     }
 
-    /// One of these agents, which can go on, or one of so many events. `None` if there are neither.
+    /// One of these partitions, which can go on, or one of so many events. `None` if there are neither.
     pub fn next(&mut self, ready: &[usize], events: usize) -> Option<Next> {
         if !self.fixed && self.random.below(CHANGES) == 0 {
             self.priorities.iter_mut().for_each(|priority| *priority = self.random.next());

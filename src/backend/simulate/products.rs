@@ -1,4 +1,4 @@
-//! Products: where their operands are, and when they land.
+//! MMAs: where their operands are, and when they land.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::ir::{OpId, Value};
 
 impl<'a> Partition<'a> {
-    /// Issues products: they land at once, or run on their own.
+    /// Issues MMAs: they land at once, or are asynchronous.
     ///
     /// # Errors
     /// What they read is not there.
     pub fn mma_group(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<(), Fault> {
-        let last = plan.last().ok_or_else(|| broken("a group of no products"))?;
+        let last = plan.last().ok_or_else(|| broken("a group without MMAs"))?;
         if plan.order.release {
             self.order_arrive(shared)?;
         }
@@ -38,7 +38,7 @@ impl<'a> Partition<'a> {
         let mut has_release = Vec::new();
         for channel in &plan.releases {
             let slot = self.acquired.remove(channel);
-            let held = slot.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
+            let held = slot.ok_or_else(|| broken(format!("channel {channel} is released, and not acquired")))?;
             has_release.push((*channel, held.slot));
         }
         if complete {
@@ -68,7 +68,7 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// What a product adds to. Products that run on their own add up in order, so that it need not be there yet.
+    /// What an MMA adds to. MMAs that are asynchronous add up in order, so that it need not be there yet.
     fn accumulator(
         &mut self,
         id: OpId,
@@ -94,11 +94,11 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// The operands of products in the order in which these are issued.
+    /// The operands of MMAs in the order in which these are issued.
     fn operands(&mut self, shared: &mut Shared<'a>, plan: &MmaGroup) -> Result<Vec<[Operand; 2]>, Fault> {
         let mut operands: Vec<[Operand; 2]> = Vec::new();
         for (at, issue) in plan.issue.iter().enumerate() {
-            let id = *plan.ops.get(issue.op).ok_or_else(|| broken("a product of no op"))?;
+            let id = *plan.ops.get(issue.op).ok_or_else(|| broken("an MMA without an op"))?;
             let before = at.checked_sub(1).map(|before| (plan.ops[plan.issue[before].op], operands[before].clone()));
             operands.push(match before {
                 Some((other, [left, right])) if issue.extends_n => [left, self.adjacent_operand(right, other, id)?],
@@ -108,7 +108,7 @@ impl<'a> Partition<'a> {
         }
         match is_each_once(plan) {
             true => Ok(operands),
-            false => Err(broken("products are not issued once each")),
+            false => Err(broken("MMAs are not issued once each")),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> Partition<'a> {
         let result = module.op(load).results[0];
         if let Some(channel) = self.kernel.channel_of(load) {
             let held = self.acquired.get(&channel).copied();
-            let held = held.ok_or_else(|| broken(format!("channel {channel} is read, and not held")))?;
+            let held = held.ok_or_else(|| broken(format!("channel {channel} is read, and not acquired")))?;
             if !held.is_full {
                 return Err(broken(format!("the tiles of channel {channel} are read before they are waited for")));
             }
@@ -150,7 +150,7 @@ impl<'a> Partition<'a> {
         }
         let (number, copy) = self.cp_async_loads[&load];
         let copies = shared.copies(number)?;
-        let (stage, tile) = copies.current.ok_or_else(|| broken("nothing has been copied ahead"))?;
+        let (stage, tile) = copies.current.ok_or_else(|| broken("there are no multistage copies"))?;
         let start = copies.plan.copies[copy].smem_offset;
         let source = Source::in_order(plan, start, form, module.dtype(result));
         Ok(Operand::At(Where::CpAsync(number, stage, tile), source))

@@ -1,4 +1,4 @@
-//! Rings of stages: who fills them and who uses them up, each counting for itself.
+//! Pipelines of stages: who fills them and who uses them up, each counting for itself.
 
 use super::fault::{Fault, broken};
 use super::stage::{Stage, Tile};
@@ -16,22 +16,22 @@ struct Pipeline {
     stages: Vec<Stage>,
     produced: u64,
     acquired: u64,
-    /// Where each team, band or group is.
+    /// Where each ping-pong group, data partition or group is.
     positions: Vec<u64>,
-    /// The bands or groups that have given back a stage.
+    /// The data partitions or groups that have released a stage.
     released_by: Vec<Vec<usize>>,
 }
 
-/// The rings of a tile block.
+/// The pipelines of a tile block.
 #[derive(Default)]
 pub struct Pipelines {
     pipelines: Vec<Pipeline>,
-    /// Bands or groups, each of which takes all stages.
+    /// Data partitions or groups, each of which takes all stages.
     sharing_groups: usize,
 }
 
 impl Pipelines {
-    /// Rings for so many that go through the program of those that multiply, of which so many take each stage.
+    /// Pipelines for so many that go through the program of the consumers, of which so many take each stage.
     pub fn of(warp_spec: &WarpSpecialization, [groups, sharing_groups]: [usize; 2]) -> Pipelines {
         let pipeline = |plan: &crate::backend::ptx::schedule::PipelineDesc| Pipeline {
             stages: (0..plan.num_stages).map(|_| Stage::new(plan.stage_bytes as usize)).collect(),
@@ -47,27 +47,27 @@ impl Pipelines {
         let stages = self.pipelines.get(pipeline).map_or(0, |pipeline| pipeline.stages.len() as u64);
         match number.checked_rem(stages) {
             Some(stage) => Ok(StageSlot { pipeline, stage: stage as usize, tile: Tile { of: channel, number } }),
-            None => Err(broken(format!("ring {pipeline} has no stages"))),
+            None => Err(broken(format!("pipeline {pipeline} has no stages"))),
         }
     }
 
     /// The next stage to be filled.
     ///
     /// # Errors
-    /// The ring has none.
+    /// The pipeline has none.
     pub fn next_to_produce(&self, pipeline: usize, channel: u32) -> Result<StageSlot, Fault> {
         self.slot_at(pipeline, channel, self.pipelines.get(pipeline).map_or(0, |pipeline| pipeline.produced))
     }
 
-    /// The next stage to be taken by a team.
+    /// The next stage to be taken by a ping-pong group.
     ///
     /// # Errors
-    /// The ring has none.
+    /// The pipeline has none.
     pub fn next_to_acquire(&self, pipeline: usize, channel: u32, group: usize) -> Result<StageSlot, Fault> {
         self.slot_at(pipeline, channel, self.pipelines.get(pipeline).map_or(0, |pipeline| pipeline.positions[group]))
     }
 
-    /// A team goes past stages that the other one takes.
+    /// A ping-pong group goes past stages that the other one takes.
     pub fn skip(&mut self, pipeline: usize, group: usize, count: u64) {
         self.pipelines[pipeline].positions[group] += count;
     }
@@ -86,7 +86,7 @@ impl Pipelines {
         self.pipelines[slot.pipeline].acquired += 1;
     }
 
-    /// A team goes on to the next one.
+    /// A ping-pong group goes on to the next one.
     pub fn advance(&mut self, pipeline: usize, group: usize) {
         self.pipelines[pipeline].positions[group] += 1;
     }
@@ -115,7 +115,7 @@ impl Pipelines {
         let stage = &stages[slot.stage];
         // A barrier tells one round from the next, and no more.
         if stage.full_count() < slot.tile.number / stages.len() as u64 {
-            let what = format!("{:?} are waited for before those of the round before have arrived", slot.tile);
+            let what = format!("{:?} are waited for before those of the previous phase have arrived", slot.tile);
             return Err(broken(what));
         }
         match stage.tile() {
@@ -127,7 +127,7 @@ impl Pipelines {
         }
     }
 
-    /// Gives a stage back: the last band or group does, and of teams the one that took it.
+    /// Gives a stage back: the last data partition or group does, and of ping-pong groups the one that took it.
     ///
     /// # Errors
     /// It does not hold these tiles, or somebody uses them.
@@ -136,12 +136,12 @@ impl Pipelines {
         let stage = self.stage(slot);
         if stage.tile() != Some(slot.tile) {
             let other = stage.tile();
-            return Err(broken(format!("the stage of {:?} is given back, which holds {other:?}", slot.tile)));
+            return Err(broken(format!("the stage of {:?} is released, which holds {other:?}", slot.tile)));
         }
         stage.is_left_by(group)?;
         let released = &mut self.pipelines[slot.pipeline].released_by[slot.stage];
         if released.contains(&group) {
-            return Err(broken(format!("the stage of {:?} is given back twice by number {group}", slot.tile)));
+            return Err(broken(format!("the stage of {:?} is released twice by group {group}", slot.tile)));
         }
         released.push(group);
         if released.len() < sharing_groups {
@@ -151,7 +151,7 @@ impl Pipelines {
         self.stage(slot).free()
     }
 
-    /// Has everything that was filled been taken and given back?
+    /// Has everything that was filled been taken and released?
     ///
     /// # Errors
     /// What has not.
@@ -162,7 +162,7 @@ impl Pipelines {
                 return Err(broken(format!("of ring {number} {filled} stages were filled, and {taken} taken")));
             }
             if let Some(tile) = pipeline.stages.iter().find_map(Stage::tile) {
-                return Err(broken(format!("the stage of {tile:?} is never given back")));
+                return Err(broken(format!("the stage of {tile:?} is never released")));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What the agents of a tile block share: stages, and what has been begun that nobody has waited for.
+//! What the partitions of a tile block share: stages, and what has been begun that nobody has waited for.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub enum Where {
     CpAsync(usize, usize, Tile),
 }
 
-/// An operand of a product.
+/// An operand of an MMA.
 #[derive(Clone)]
 pub enum Operand {
     Held(Held),
@@ -37,11 +37,11 @@ struct Arriving<'a> {
     at: usize,
 }
 
-/// Products that run on their own and have not read their operands.
+/// MMAs that are asynchronous and have not read their operands.
 struct Reading {
     mma_group: u64,
     reader: OpId,
-    /// The team, band or group whose products they are.
+    /// The ping-pong group, data partition or group whose MMAs they are.
     group: usize,
     operands: Vec<[Operand; 2]>,
     /// The stages that they stand in.
@@ -49,15 +49,15 @@ struct Reading {
     done: bool,
 }
 
-/// What the agents share.
+/// What the partitions share.
 pub struct Shared<'a> {
     pub kernel: &'a Kernel<'a>,
     pub pipelines: Pipelines,
-    /// Turns of teams, of each kind, that have ended.
+    /// Turns of ping-pong groups, of each kind, that have ended.
     pub order_counts: [u64; OrderPoint::ALL.len()],
-    /// Turns of bands or groups that have ended.
+    /// Turns of data partitions or groups that have ended.
     pub order_span_count: u64,
-    /// How often each of those that multiply has come to where they meet.
+    /// How often each of the consumers has come to where they meet.
     pub barrier_counts: Vec<u64>,
     copies: BTreeMap<usize, CpAsyncCopies>,
     boxes: Vec<Arriving<'a>>,
@@ -144,7 +144,7 @@ impl<'a> Shared<'a> {
         Ok(())
     }
 
-    // Copies ahead.
+    // Multistage copies.
 
     pub fn begin_cp_async(&mut self, copies: CpAsyncCopies) -> usize {
         let number = self.number() as usize;
@@ -190,7 +190,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Products are on their way, and read these operands at any time until they land.
+    /// MMAs are on their way, and read these operands at any time until they land.
     ///
     /// # Errors
     /// A stage holds something else.
@@ -224,14 +224,14 @@ impl<'a> Shared<'a> {
         Ok(())
     }
 
-    /// The operands of products that land; they are done with their stages.
+    /// The operands of MMAs that land; they are done with their stages.
     ///
     /// # Errors
     /// A stage holds something else.
     pub fn complete_mmas(&mut self, mma_group: u64) -> Result<Vec<[Held; 2]>, Fault> {
         self.read_operands(mma_group)?;
         let Some(at) = self.readings.iter().position(|reading| reading.mma_group == mma_group) else {
-            return Err(broken("products land that were not issued"));
+            return Err(broken("a wait for MMAs that were not issued"));
         };
         let Reading { reader, group: crew, operands, stages: places, .. } = self.readings.remove(at);
         for at in places {

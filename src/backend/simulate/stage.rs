@@ -23,7 +23,7 @@ pub struct Stage {
     awaited: i64,
     /// Writes that have been begun.
     under_way: usize,
-    /// Products that have not landed, of which team or band.
+    /// MMAs that have not landed, of which ping-pong group or data partition.
     readers: Vec<(OpId, usize)>,
     /// How often all that was announced has arrived.
     full_count: u64,
@@ -47,7 +47,7 @@ impl Stage {
     /// Begins to fill it, with so many writes, of which so many bytes are announced.
     ///
     /// # Errors
-    /// A product still reads it, or it is still written.
+    /// An MMA still reads it, or it is still written.
     pub fn fill(&mut self, tile: Tile, writes: usize, announced: u32) -> Result<(), Fault> {
         self.is_left_alone(&format!("is filled with {tile:?}"))?;
         self.bytes.resize(self.size, POISON);
@@ -63,18 +63,18 @@ impl Stage {
     /// # Errors
     /// Somebody does.
     pub fn free(&mut self) -> Result<(), Fault> {
-        self.is_left_alone("is given back")?;
+        self.is_left_alone("is released")?;
         self.bytes.fill(POISON);
         self.tile = None;
         Ok(())
     }
 
-    /// Does no product of this team or band read it any more?
+    /// Does no MMA of this ping-pong group or data partition read it any more?
     ///
     /// # Errors
     /// One does.
     pub fn is_left_by(&self, group: usize) -> Result<(), Fault> {
-        self.is_read_by(|&other| other == group, "is given back")
+        self.is_read_by(|&other| other == group, "is released")
     }
 
     fn is_read_by(&self, whom: impl Fn(&usize) -> bool, what: &str) -> Result<(), Fault> {
@@ -126,7 +126,7 @@ impl Stage {
         self.full_count
     }
 
-    /// A product may read it from here on.
+    /// An MMA may read it from here on.
     ///
     /// # Errors
     /// It holds other tiles, or not yet these.
@@ -136,7 +136,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The product has landed.
+    /// The MMA is complete.
     pub fn let_go(&mut self, reader: (OpId, usize)) {
         if let Some(at) = self.readers.iter().position(|&other| other == reader) {
             self.readers.swap_remove(at);
@@ -199,7 +199,7 @@ mod tests {
         assert!(stage.is_left_by(0).is_ok() && stage.is_left_by(1).is_err());
         assert_eq!((stage.read(4, 2).unwrap(), stage.read(0, 1).unwrap()), (0x0201, POISON.into()));
         assert!(stage.read(14, 4).is_err() && stage.write(14, &[0; 4]).is_err());
-        assert!(stage.free().is_err() && stage.fill(TILE, 0, 0).is_err(), "a product reads it");
+        assert!(stage.free().is_err() && stage.fill(TILE, 0, 0).is_err(), "an MMA reads it");
         stage.let_go((reader(), 1));
         stage.free().unwrap();
         assert_eq!(stage.read(4, 1).unwrap(), POISON.into());

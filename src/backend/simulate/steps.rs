@@ -1,4 +1,4 @@
-//! What an agent does at each step.
+//! What a partition does at each step.
 
 use super::agent::{AcquiredStage, Partition, PendingStore, StepOutcome};
 use super::fault::{Fault, broken};
@@ -23,24 +23,24 @@ impl<'a> Partition<'a> {
             &Step::Produce(channel) => {
                 let slot = shared.pipelines.next_to_produce(self.kernel.channel(channel)?.pipeline, channel)?;
                 Ok((!shared.pipelines.is_free(slot))
-                    .then(|| format!("fill {channel}: stage {} is not free", slot.stage)))
+                    .then(|| format!("produce {channel}: stage {} is not free", slot.stage)))
             }
             Step::ConsumerWait(wait) => {
                 let Some(held) = self.acquired.get(&wait.channel) else { return Ok(None) };
                 let (channel, stage) = (wait.channel, held.slot.stage);
                 let is_blocked = !shared.pipelines.is_full_for(held.slot)?;
-                Ok(is_blocked.then(|| format!("await {channel}: the tiles have not arrived in stage {stage}")))
+                Ok(is_blocked.then(|| format!("consumer_wait {channel}: the tiles have not arrived in stage {stage}")))
             }
             &Step::OrderWait(point) => {
                 let required = self.order_counts[point as usize] * u64::from(PINGPONG_GROUPS) + self.group as u64;
                 let passed = shared.order_counts[point as usize];
-                Ok((passed < required).then(|| format!("turn {point}: {passed} of {required} have ended")))
+                Ok((passed < required).then(|| format!("order_wait {point}: {passed} of {required} have arrived")))
             }
             Step::Mma(plan) if plan.order.acquire => Ok(self.blocked_by_order(shared)),
             Step::ExpOrderWait { .. } => Ok(self.blocked_by_order(shared)),
             Step::Sub(SubStep::Barrier { .. }) if self.kernel.groups > 1 => {
                 let all = shared.barrier_counts.iter().all(|&barriers| barriers > self.barrier_count);
-                Ok((!all).then(|| "meet: other groups have not come".to_owned()))
+                Ok((!all).then(|| "barrier: other groups have not arrived".to_owned()))
             }
             _ => Ok(None),
         }
@@ -52,10 +52,10 @@ impl<'a> Partition<'a> {
         let (required, completed) =
             (self.order_span_count * sharing_groups + self.group as u64, shared.order_span_count);
         (sharing_groups > 1 && completed < required)
-            .then(|| format!("turn: {completed} of {required} turns have ended"))
+            .then(|| format!("order_wait: {completed} of {required} have arrived"))
     }
 
-    /// The next band or group has its turn.
+    /// The next data partition or group has its turn.
     ///
     /// # Errors
     /// It is another one's turn that ends.
@@ -63,7 +63,7 @@ impl<'a> Partition<'a> {
         let (sharing_groups, group) = (self.kernel.sharing_groups() as u64, self.group as u64);
         let (point, had) = (shared.order_span_count, self.order_span_count);
         if sharing_groups > 1 && point != had * sharing_groups + group {
-            return Err(broken(format!("number {group}, which has had {had} turns, ends turn {point}")));
+            return Err(broken(format!("group {group}, which has had {had} sections, ends section {point}")));
         }
         self.order_span_count += 1;
         shared.order_span_count += 1;
@@ -141,14 +141,11 @@ impl<'a> Partition<'a> {
             &Step::Advance(channel) => self.advance_stage(shared, channel)?,
             Step::ConsumerWait(wait) => {
                 let held = self.acquired.get_mut(&wait.channel);
-                let fault = || broken(format!("channel {} is waited for, and not taken", wait.channel));
+                let fault = || broken(format!("channel {} is waited for, and not acquired", wait.channel));
                 let held = held.ok_or_else(fault)?;
                 held.is_full = true;
                 if self.try_waited.remove(&wait.channel).is_some_and(|seen| seen != held.slot) {
-                    return Err(broken(format!(
-                        "a look at channel {} has seen the tiles of another stage",
-                        wait.channel
-                    )));
+                    return Err(broken(format!("the try_wait of channel {} has tested another stage", wait.channel)));
                 }
             }
             &Step::ConsumerTryWait(channel) => {
@@ -160,7 +157,7 @@ impl<'a> Partition<'a> {
                 }
             }
             Step::MmaWait(wait) => self.mma_wait(shared, wait)?,
-            // Where threads meet, products land; what else a step does within is no matter for tiles.
+            // Where threads have a barrier, MMAs land; what else a step does within is no matter for tiles.
             Step::Sub(part) => {
                 if *part == SubStep::MmaWaitAll {
                     self.mma_wait_all(shared)?;
@@ -171,7 +168,8 @@ impl<'a> Partition<'a> {
             Step::ConsumerRelease(channels) => {
                 for channel in channels {
                     let held = self.acquired.remove(channel);
-                    let held = held.ok_or_else(|| broken(format!("channel {channel} is given back, and not held")))?;
+                    let held =
+                        held.ok_or_else(|| broken(format!("channel {channel} is released, and not acquired")))?;
                     shared.pipelines.release(held.slot, self.group)?;
                 }
             }
@@ -231,28 +229,29 @@ impl<'a> Partition<'a> {
 
     fn local_load_thread_private(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
         let copies = self.cp_async_loads.get(&id).copied().filter(|_| self.is_thread_private(id));
-        let (number, copy) = copies.ok_or_else(|| broken(format!("op {} is not copied ahead", id.index())))?;
+        let (number, copy) = copies.ok_or_else(|| broken(format!("op {} has no multistage copy", id.index())))?;
         let tile = shared.copies(number)?.thread_private_tile(copy)?;
         self.frame.set(self.kernel.module.op(id).results[0], tile);
         self.frame.set_tokens(id);
         Ok(())
     }
 
-    /// A small tile that has come with the operands of products: read in its stage.
+    /// A small tile that has come with the operands of MMAs: read in its stage.
     fn local_load_stage(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
         let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
         let warp_spec = self.kernel.warp_spec().ok_or_else(|| fault("nothing is streamed"))?;
         let slot = warp_spec.aux_slot(id).ok_or_else(|| fault("a tile that comes with no others"))?;
         let channel = slot.channel as u32;
         let held = self.acquired.get(&channel).filter(|held| held.is_full).map(|held| held.slot);
-        // Or a product has it, and gives it back when it has landed.
+        // Or an MMA has it, and gives it back when it is complete.
         let mut in_flight_slot = self
             .in_flight
             .iter()
             .filter(|mma_group| !mma_group.from_previous_iteration)
             .flat_map(|mma_group| &mma_group.releases);
         let in_flight_slot = || in_flight_slot.find(|(released, _)| *released == channel).map(|(_, slot)| *slot);
-        let stage = held.or_else(in_flight_slot).ok_or_else(|| fault("read in a stage before its tiles are there"))?;
+        let stage =
+            held.or_else(in_flight_slot).ok_or_else(|| fault("read in a stage before the wait for its tiles"))?;
         let result = self.kernel.module.op(id).results[0];
         let dtype = self.kernel.info.element_type(result);
         let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.info.inference.num_elements(result));
@@ -286,7 +285,7 @@ impl<'a> Partition<'a> {
 
     fn produce(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
         if self.role != WarpRole::Producer {
-            return Err(broken("who multiplies fills a stage"));
+            return Err(broken("the consumer loads a stage"));
         }
         let plan = self.kernel.channel(channel)?;
         let mut all = Vec::new();
@@ -320,12 +319,12 @@ impl<'a> Partition<'a> {
 
     fn advance_stage(&mut self, shared: &mut Shared<'a>, channel: u32) -> Result<(), Fault> {
         if self.role != WarpRole::Consumer {
-            return Err(broken("who loads takes a stage"));
+            return Err(broken("the producer acquires a stage"));
         }
         let plan = self.kernel.channel(channel)?;
         let slot = shared.pipelines.next_to_acquire(plan.pipeline, channel, self.group)?;
         if self.acquired.insert(channel, AcquiredStage { slot, is_full: false }).is_some() {
-            return Err(broken(format!("channel {channel} is taken twice")));
+            return Err(broken(format!("channel {channel} is acquired twice")));
         }
         shared.pipelines.acquire(slot);
         // Who looks ahead moves on there.

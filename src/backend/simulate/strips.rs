@@ -1,4 +1,4 @@
-//! Strips: runs of ops a few slots of their tiles at a time.
+//! Strips: runs of ops a few registers of their tiles at a time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -55,12 +55,12 @@ pub fn run(
         }
         for value in &strip_mine.live_out {
             let part = pieces.made.get(value).cloned();
-            let part = part.ok_or_else(|| broken(format!("a strip gives %{} and does not make it", value.index())))?;
+            let part = part.ok_or_else(|| broken(format!("%{} is live-out and not defined", value.index())))?;
             pieces.collect(*value, &part, &elements);
         }
     }
     if covered.contains(&false) {
-        return Err(broken("the pieces of a strip are not all of its tiles"));
+        return Err(broken("strip iterations do not cover the tiles"));
     }
     reduces.into_iter().try_for_each(|id| pieces.reduce(id))?;
     let StripRun { frame, mut whole, .. } = pieces;
@@ -77,7 +77,7 @@ pub fn run(
     Ok(())
 }
 
-/// The elements that threads hold in these slots.
+/// The elements that threads hold in these registers.
 fn elements(layout: &Layout, registers: std::ops::Range<usize>) -> Vec<u32> {
     let registers = registers.start..registers.end.min(layout.num_registers());
     let all = registers.flat_map(|slot| {
@@ -99,12 +99,13 @@ impl StripRun<'_, '_> {
     /// As [`StripRun::slice`], of what an op reads; nothing of what is no tile.
     fn operand_slices(&self, id: OpId, elements: &[u32]) -> Result<Vec<Option<Held>>, Fault> {
         let op = self.module.op(id);
-        let part = |&value: &Value| match self.slice(value, elements) {
-            None if self.inside.contains(&value) && self.module.ty(value).as_tile().is_some() => {
-                Err(broken(format!("op {} reads %{}, which its piece has not made", id.index(), value.index())))
-            }
-            part => Ok(part),
-        };
+        let part =
+            |&value: &Value| match self.slice(value, elements) {
+                None if self.inside.contains(&value) && self.module.ty(value).as_tile().is_some() => Err(broken(
+                    format!("op {} reads %{}, which its strip iteration has not defined", id.index(), value.index()),
+                )),
+                part => Ok(part),
+            };
         op.operands.iter().map(part).collect()
     }
 

@@ -25,7 +25,7 @@ fn run(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule, launch: &Launc
     Simulation { scheduled: &scheduled }.check(launch.grid, &launch.params, &memory, orders)
 }
 
-/// One of so many schedules is run, where nobody wishes for others: `CUTLET_SCHEDULES`, as in the suite.
+/// One of so many schedules is run, where nobody requests for others: `CUTLET_SCHEDULES`, as in the suite.
 fn every(usual: usize) -> usize {
     let wish = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
     wish.unwrap_or(usual).max(1)
@@ -134,7 +134,7 @@ fn groups_go_for_themselves_and_their_turns_are_noticed() {
     assert_eq!(changes, 4);
 }
 
-/// Changes that no run can tell: of threads of one agent, which are as one here; of room and alignment, of sizes of pieces, of what is done too early or twice, of how code stands;
+/// Changes that no run can tell: of threads of one partition, which are as one here; of room and alignment, of sizes of pieces, of what is done too early or twice, of how code stands;
 /// and of rows where there is one panel.
 const ONLY_THE_CHECKER_SEES: &[&str] = &[
     "a panel has other rows",
@@ -191,7 +191,7 @@ fn changed_schedules_do_something_else() {
     }
 }
 
-/// What threads of one agent do to each other in shared memory. Elsewhere meetings order accesses to arrays, which only the checker sees.
+/// What threads of one partition do to each other in shared memory. Elsewhere barriers order accesses to arrays, which only the checker sees.
 const OF_THREADS: &[&str] = &[
     "a meeting is left out",
     "a meeting, or what comes before it, is too late",

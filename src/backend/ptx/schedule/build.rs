@@ -14,10 +14,10 @@ use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// What is known while the steps of an agent are made.
+/// What is known while the steps of a partition are made.
 struct Builder<'a, 'm> {
     info: &'a KernelInfo<'m>,
-    /// What is reserved here. Copies that run ahead of the loops around have reserved their stages.
+    /// What is reserved here. Multistage copies of the loops around have reserved their stages.
     smem: SharedMemory,
     role: WarpRole,
     /// Loads of which the threads have their own elements in a stage, in the loops around.
@@ -28,8 +28,8 @@ struct Builder<'a, 'm> {
 }
 
 impl KernelInfo<'_> {
-    /// The schedule of a kernel with this body. `roles`: what is streamed, if anything is; `shared`: with all that is
-    /// reserved for the whole kernel.
+    /// The schedule of a kernel with this body. `warp_spec`: the loads of the producer, if it has
+    /// any; `smem`: with all that is reserved for the whole kernel.
     pub fn schedule(&self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, smem: &SharedMemory) -> Schedule {
         let warps = self.consumer_warps();
         let partitions = match warp_spec {
@@ -88,10 +88,11 @@ impl Builder<'_, '_> {
         ops.into_iter().map(|id| self.step(id)).collect()
     }
 
-    /// Does the agent that loads do this op?
+    /// Does the producer do this op?
     fn is_producer_op(&self, id: OpId) -> bool {
         let code = self.info.module.op(id).code;
-        // Loads of both agents come after a wait for the kernel before, which stands in the entry (see `analysis/early_exit`).
+        // Loads of both partitions come after a wait for the kernel before, which stands in the
+        // entry (see `analysis/early_exit`).
         code.spec().effect == Effect::Terminator
             || code == Opcode::GdcWait
             || self.warp_spec().is_some_and(|warp_spec| {
@@ -181,8 +182,8 @@ impl Builder<'_, '_> {
         self.warp_spec().map_or(Vec::new(), |warp_spec| warp_spec.released_by(id))
     }
 
-    /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
-    /// they stand. They give back what they used themselves.
+    /// The MMAs that belong together with the last one of them, which this may be; of the others
+    /// nothing is done where they stand. They release what they used themselves.
     fn mma_groups(&self, id: OpId) -> Vec<Step> {
         if self.info.mma_groups.last(id) != id {
             return Vec::new();
@@ -228,8 +229,8 @@ impl Builder<'_, '_> {
         self.warp_spec().and_then(|warp_spec| Some(warp_spec.channels[*warp_spec.aux_channel.get(&load)?].last_use))
     }
 
-    /// The ops of a block, with small tiles that come with others where they are used first: they stand in registers no longer
-    /// than they have to.
+    /// The ops of a block, with small tiles that come with others where they are used first: they
+    /// stand in registers no longer than they have to.
     fn sink_aux_loads(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted = ops.to_vec();
         for &load in ops.iter().filter(|&&id| self.is_aux_load(id)) {
@@ -237,14 +238,15 @@ impl Builder<'_, '_> {
             let Some(user) = self.info.first_use(ops, load) else { continue };
             sorted.retain(|id| !names.contains(id));
             let position = |of: OpId| sorted.iter().position(|&id| id == of).unwrap_or(sorted.len());
-            // Behind the last product that reads its stage, if it is used later: that runs meanwhile.
+            // Behind the last MMA that reads its stage, if it is used later: that runs meanwhile.
             let at = self.last_use_of_stage(load).map_or(position(user), |last| position(user).min(position(last) + 1));
             sorted.splice(at..at, names);
         }
         sorted
     }
 
-    /// Has the tile behind this value been fetched to shared memory, so that nothing is to be computed?
+    /// Has the tile behind this value been fetched to shared memory, so that nothing is to be
+    /// computed?
     fn is_in_smem(&self, value: Value) -> bool {
         let is_producer_load =
             |load: &OpId| self.warp_spec().is_some_and(|warp_spec| warp_spec.operand_channel.contains_key(load));
@@ -273,7 +275,7 @@ impl Builder<'_, '_> {
         hoisted
     }
 
-    /// What teams do in turn comes between a turn and the end of it.
+    /// Inserts order waits and order arrives of ping-pong groups.
     fn insert_order_barriers(&mut self, body: SeqId) {
         let steps = std::mem::take(&mut self.schedule.sequences[body.0 as usize]);
         let spans = OrderPoint::ALL.map(|point| {

@@ -1,13 +1,13 @@
 //! Schedules: warp-level programs between layout inference and instruction selection.
 //!
-//! What the threads of a tile block do, in which order and where, is decided here and written down; `lower` turns it into
-//! instructions, step by step. A [`Schedule`] has an agent for each program that warps run, and a program is a list of
-//! steps, each of which names an op of the module (`ir/program`). Tile IR says what an op means; a step says how it is done.
+//! A [`Schedule`] has a partition for each program of the warps, and a program is a sequence of
+//! steps. A step names an op of the module and its method of execution (`ir/program`). `lower`
+//! emits the instructions of each step.
 //!
 //! Folders, each of which needs those above it alone (test `schedule_folders_are_layered`):
 //! * `ir` — the schedule as data, its text, and the data of plans;
 //! * `analysis` — facts about a kernel;
-//! * `strip_mine` — sequences of elementwise ops that are computed piece by piece;
+//! * `strip_mine` — sequences of elementwise ops that are computed some registers at a time;
 //! * `store` — TMA stores, privatized atomics;
 //! * `warp_specialize` — loads of a producer, pipelines, ping-pong, data partitioning;
 //! * `pipeline` — copies, MMAs and waits in flight over iterations;
@@ -16,7 +16,8 @@
 //!
 //! `build` runs the passes in order; `layout_dump` prints layouts.
 //!
-//! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and no builder.
+//! Knows `ir`, `layout`, the facts of `pass`, layouts and plans of the back end; no instruction and
+//! no builder.
 
 mod analysis;
 mod build;

@@ -18,25 +18,25 @@ pub fn kernels() -> [(String, Module, CompileOptions); 2] {
 
 /// Schedules with such tiles elsewhere, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let Some(roles) = schedule.warp_spec.as_ref().filter(|roles| !roles.aux_channel.is_empty()) else {
+    let Some(warp_spec) = schedule.warp_spec.as_ref().filter(|warp_spec| !warp_spec.aux_channel.is_empty()) else {
         return Vec::new();
     };
-    let (&load, &channel) = roles.aux_channel.iter().next().expect("a rider");
+    let (&load, &channel) = warp_spec.aux_channel.iter().next().expect("a rider");
     let mut mutants = Vec::new();
     let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::WarpSpecialization)| {
         let mut changed = schedule.clone();
-        let mut roles = (**roles).clone();
-        change(&mut roles);
-        changed.warp_spec = Some(std::rc::Rc::new(roles));
+        let mut warp_spec = (**warp_spec).clone();
+        change(&mut warp_spec);
+        changed.warp_spec = Some(std::rc::Rc::new(warp_spec));
         mutants.push((what, changed));
     };
-    let at = roles.channels[channel].loads.iter().position(|streamed| streamed.load == load).expect("its load");
-    with("a small tile begins within a grain", &|roles| roles.channels[channel].loads[at].smem_offset += 64);
-    with("a small tile stands in another one", &|roles| roles.channels[channel].loads[at].smem_offset = 0);
-    with("a small tile is copied in part", &|roles| roles.channels[channel].loads[at].map.dims[0].boxed /= 2);
-    with("a small tile is called an operand", &|roles| {
-        roles.aux_channel.clear();
-        roles.operand_channel.insert(load, channel);
+    let at = warp_spec.channels[channel].loads.iter().position(|streamed| streamed.load == load).expect("its load");
+    with("a small tile begins within a grain", &|warp_spec| warp_spec.channels[channel].loads[at].smem_offset += 64);
+    with("a small tile stands in another one", &|warp_spec| warp_spec.channels[channel].loads[at].smem_offset = 0);
+    with("a small tile is copied in part", &|warp_spec| warp_spec.channels[channel].loads[at].map.dims[0].boxed /= 2);
+    with("a small tile is called an operand", &|warp_spec| {
+        warp_spec.aux_channel.clear();
+        warp_spec.operand_channel.insert(load, channel);
     });
     mutants
 }
@@ -44,8 +44,8 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 /// The tiles that threads read from stages, on Hopper.
 fn read(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
-    each_schedule_of(vec![("levels".to_owned(), module, options)], |name, context, body, schedule| {
-        context.verify_schedule(body, schedule).unwrap();
+    each_schedule_of(vec![("levels".to_owned(), module, options)], |name, info, body, schedule| {
+        info.verify_schedule(body, schedule).unwrap();
         let steps = schedule.sequences.iter().flatten();
         let count = steps.filter(|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. })).count();
         assert!(count == 0 || name.ends_with("sm_90a"), "{name}");
@@ -71,8 +71,10 @@ fn vectors_that_all_rows_share_come_with_operands() {
 #[test]
 fn they_are_read_where_they_are_used() {
     each_schedule_of(kernels().into(), |name, _, _, schedule| {
-        let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else { return };
-        let mut inner = schedule.steps(agent.body).iter().flat_map(Step::sequences);
+        let Some(partition) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
+            return;
+        };
+        let mut inner = schedule.steps(partition.body).iter().flat_map(Step::sequences);
         let steps = schedule.steps(*inner.next().expect("a loop"));
         let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
         let product = place(&|step| matches!(step, Step::Mma(_)));
@@ -89,27 +91,24 @@ fn they_are_read_where_they_are_used() {
 fn what_is_used_behind_all_products_is_read_while_they_run() {
     let module = scaled(false, 128, 128);
     let mut found = 0;
-    each_schedule_of(
-        vec![("scaled".to_owned(), module, CompileOptions::default())],
-        |name, context, body, schedule| {
-            let Some(agent) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
-                return;
-            };
-            let inner = *schedule.steps(agent.body).iter().flat_map(Step::sequences).next().expect("a loop");
-            let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
-            let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
-            let get = place(&|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. }));
-            let land = place(&|step| matches!(step, Step::MmaWait(_)));
-            assert!(product < get && get < land, "{name}");
-            context.verify_schedule(body, schedule).unwrap();
-            // Behind the landing the stage is another's.
-            let mut late = schedule.clone();
-            late.sequences[inner.0 as usize][get..=land].rotate_right(1);
-            let problem = context.verify_schedule(body, &late).unwrap_err();
-            assert!(problem.contains("before its tiles are there"), "{name}: {problem}");
-            found += 1;
-        },
-    );
+    each_schedule_of(vec![("scaled".to_owned(), module, CompileOptions::default())], |name, info, body, schedule| {
+        let Some(partition) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
+            return;
+        };
+        let inner = *schedule.steps(partition.body).iter().flat_map(Step::sequences).next().expect("a loop");
+        let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
+        let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
+        let get = place(&|step| matches!(step, Step::LocalLoad { from: StageSource::Channel, .. }));
+        let mma_wait = place(&|step| matches!(step, Step::MmaWait(_)));
+        assert!(product < get && get < mma_wait, "{name}");
+        info.verify_schedule(body, schedule).unwrap();
+        // Behind the landing the stage is another's.
+        let mut sunk = schedule.clone();
+        sunk.sequences[inner.0 as usize][get..=mma_wait].rotate_right(1);
+        let problem = info.verify_schedule(body, &sunk).unwrap_err();
+        assert!(problem.contains("before the wait for its tiles"), "{name}: {problem}");
+        found += 1;
+    });
     assert_eq!(found, 1);
     // Four bytes are no box here either.
     assert_eq!(read(scaled(false, 128, 1), CompileOptions::default()), 0);

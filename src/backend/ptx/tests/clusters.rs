@@ -219,12 +219,12 @@ fn iterations_are_dealt_to_teams() {
         let options = CompileOptions { schedule: true, ..*options };
         let compiled = compile(module, Target::SM_90A, &options).unwrap();
         assemble(&compiled, Target::SM_90A);
-        let dealt = compiled.schedule.contains("pingpong 2: pipeline 0: 0 + loop ");
+        let is_pingpong = compiled.schedule.contains("pingpong 2: pipeline 0: 0 + loop ");
         // Two teams of four warps, and a producer that gives them its registers; or a warp beside four.
-        assert_eq!(compiled.threads, if dealt { 384 } else { 160 }, "{}", compiled.schedule);
+        assert_eq!(compiled.threads, if is_pingpong { 384 } else { 160 }, "{}", compiled.schedule);
         let report = compiled.remarks.to_string();
-        assert_eq!(report.contains("warps: 2 x 4 consumer (ping-pong)"), dealt, "{report}");
-        (dealt, count(&compiled.text, "setmaxnreg.inc"))
+        assert_eq!(report.contains("warps: 2 x 4 consumer (ping-pong)"), is_pingpong, "{report}");
+        (is_pingpong, count(&compiled.text, "setmaxnreg.inc"))
     };
     assert_eq!(deals(&tiles_in_turn(), &TEAMS), (true, 2));
     // In pairs, too; not where blocks share a multiprocessor, where a block makes one tile, or with tiles of few registers.

@@ -133,11 +133,11 @@ fn the_checker_refuses_copies_ahead_of_iterations_that_end_early() {
     let whole = whole.filter(copies).expect("copies ahead");
     let mut count = 0;
     // The ops of both kernels have the same numbers.
-    each_schedule_of(kernel(Opcode::Continue), |name, context, body, schedule| {
-        context.verify_schedule(body, schedule).unwrap();
+    each_schedule_of(kernel(Opcode::Continue), |name, info, body, schedule| {
+        info.verify_schedule(body, schedule).unwrap();
         if name.ends_with("sm_80") {
-            assert!(!copies(schedule), "{}", schedule.to_text(context.module));
-            let problem = context.verify_schedule(body, &whole).unwrap_err();
+            assert!(!copies(schedule), "{}", schedule.to_text(info.module));
+            let problem = info.verify_schedule(body, &whole).unwrap_err();
             assert!(problem.contains("an iteration may end early"), "{problem}");
             count += 1;
         }

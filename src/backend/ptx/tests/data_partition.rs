@@ -117,40 +117,41 @@ fn stored_twice(in_place: bool) -> Module {
 /// Schedules that are wrong, each with what was changed.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let roles = schedule.warp_spec.as_deref().unwrap();
-    let banded = |roles: &WarpSpecialization| {
-        let all = roles.channels.iter().enumerate();
+    let warp_spec = schedule.warp_spec.as_deref().unwrap();
+    let banded = |warp_spec: &WarpSpecialization| {
+        let all = warp_spec.channels.iter().enumerate();
         let mut loads = all.flat_map(|(at, channel)| (0..channel.loads.len()).map(move |load| [at, load]));
-        loads.find(|&[at, load]| roles.channels[at].loads[load].partitions > 1).unwrap()
+        loads.find(|&[at, load]| warp_spec.channels[at].loads[load].partitions > 1).unwrap()
     };
-    let mut with_roles = |what, change: &dyn Fn(&mut WarpSpecialization)| {
-        let (mut changed, mut roles) = (schedule.clone(), roles.clone());
-        change(&mut roles);
-        changed.warp_spec = Some(Rc::new(roles));
+    let mut with_warp_spec = |what, change: &dyn Fn(&mut WarpSpecialization)| {
+        let (mut changed, mut warp_spec) = (schedule.clone(), warp_spec.clone());
+        change(&mut warp_spec);
+        changed.warp_spec = Some(Rc::new(warp_spec));
         mutants.push((what, changed));
     };
-    let [at, load] = banded(roles);
-    with_roles("one band", &|roles| roles.data_partitions = 1);
-    with_roles("fewer bands", &|roles| roles.data_partitions = 2);
-    with_roles("the tile of one band", &|roles| roles.channels[at].loads[load].partitions = 1);
-    with_roles("a tile of all for each band", &|roles| {
-        let other = roles.channels.iter_mut().flat_map(|channel| &mut channel.loads).find(|load| load.partitions == 1);
+    let [at, load] = banded(warp_spec);
+    with_warp_spec("one band", &|warp_spec| warp_spec.data_partitions = 1);
+    with_warp_spec("fewer bands", &|warp_spec| warp_spec.data_partitions = 2);
+    with_warp_spec("the tile of one band", &|warp_spec| warp_spec.channels[at].loads[load].partitions = 1);
+    with_warp_spec("a tile of all for each band", &|warp_spec| {
+        let other =
+            warp_spec.channels.iter_mut().flat_map(|channel| &mut channel.loads).find(|load| load.partitions == 1);
         other.unwrap().partitions = 3;
     });
-    with_roles("a band has the rows of another one", &|roles| {
-        let boxes = &mut roles.channels[at].loads[load].boxes;
+    with_warp_spec("a band has the rows of another one", &|warp_spec| {
+        let boxes = &mut warp_spec.channels[at].loads[load].boxes;
         (boxes[1].coord, boxes[2].coord) = (boxes[2].coord.clone(), boxes[1].coord.clone());
     });
-    with_roles("the rows of a band do not come", &|roles| {
-        let load = &mut roles.channels[at].loads[load];
+    with_warp_spec("the rows of a band do not come", &|warp_spec| {
+        let load = &mut warp_spec.channels[at].loads[load];
         load.boxes.pop();
         load.bytes = load.bytes / 3 * 2;
     });
-    with_roles("the tile of a band stands elsewhere", &|roles| {
-        roles.channels[at].loads[load].boxes[1].smem_offset += 1024
+    with_warp_spec("the tile of a band stands elsewhere", &|warp_spec| {
+        warp_spec.channels[at].loads[load].boxes[1].smem_offset += 1024
     });
     let mut fewer = schedule.clone();
-    fewer.partitions.iter_mut().find(|agent| agent.role == WarpRole::Consumer).unwrap().warps.end -= 4;
+    fewer.partitions.iter_mut().find(|partition| partition.role == WarpRole::Consumer).unwrap().warps.end -= 4;
     mutants.push(("a band without warps", fewer));
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
@@ -171,9 +172,9 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                         steps.insert(at, Step::Sub(SubStep::Barrier { required: true }))
                     });
                     with("a stage is waited for by who has a turn", &|steps| {
-                        let land = steps.iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
-                        let land = steps.remove(land);
-                        steps.insert(at + 1, land);
+                        let mma_wait = steps.iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
+                        let mma_wait = steps.remove(mma_wait);
+                        steps.insert(at + 1, mma_wait);
                     });
                 }
                 (false, true) => {
@@ -190,12 +191,12 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 #[test]
 fn bands_are_checked() {
     let (mut count, mut missed) = (0, Vec::new());
-    each_schedule_of(vec![kernel()], |name, context, body, schedule| {
+    each_schedule_of(vec![kernel()], |name, info, body, schedule| {
         assert!(name.ends_with("sm_90a"), "{name} has no bands");
-        context.verify_schedule(body, schedule).unwrap();
+        info.verify_schedule(body, schedule).unwrap();
         for (what, mutant) in mutants(schedule) {
             count += 1;
-            missed.extend(context.verify_schedule(body, &mutant).is_ok().then_some(what));
+            missed.extend(info.verify_schedule(body, &mutant).is_ok().then_some(what));
         }
     });
     assert!(missed.is_empty(), "{missed:?}");

@@ -20,16 +20,16 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 #[test]
 fn boxes_stand_in_a_stage_where_rings_want_all_of_shared_memory() {
     let text = schedule_of(large());
-    let rings: Vec<&str> = text.lines().filter(|line| line.starts_with("pipeline ")).collect();
+    let pipelines: Vec<&str> = text.lines().filter(|line| line.starts_with("pipeline ")).collect();
     let wanted = [(1, 32), (2, 32), (2, 64)];
     let wanted = wanted
         .iter()
         .enumerate()
-        .map(|(ring, (stages, kib))| format!("pipeline {ring}: {stages} stages of {} bytes", kib << 10));
-    assert_eq!(rings, wanted.collect::<Vec<String>>(), "{text}");
+        .map(|(pipeline, (stages, kib))| format!("pipeline {pipeline}: {stages} stages of {} bytes", kib << 10));
+    assert_eq!(pipelines, wanted.collect::<Vec<String>>(), "{text}");
     // The ring of what is loaded last before the store.
     assert!(text.contains("channel 5: pipeline 2, staging for "), "{text}");
-    let (math, load) = text.split_once("program producer").unwrap();
+    let (consumer, load) = text.split_once("program producer").unwrap();
     let steps = [
         "advance 5",
         "consumer_wait 5",
@@ -38,7 +38,7 @@ fn boxes_stand_in_a_stage_where_rings_want_all_of_shared_memory() {
         "tma_store_wait read",
         "consumer_release 5",
     ];
-    let all = steps.iter().try_fold(math, |rest, step| rest.split_once(step).map(|(_, rest)| rest));
+    let all = steps.iter().try_fold(consumer, |rest, step| rest.split_once(step).map(|(_, rest)| rest));
     assert!(all.is_some(), "{text}");
     assert!(load.find("produce 4").unwrap() < load.find("produce 5").unwrap(), "{text}");
 }
@@ -67,35 +67,35 @@ fn a_stage_that_was_lent_comes_back_when_it_has_been_read() {
 /// Schedules that are wrong, each with what was changed.
 fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let roles = schedule.warp_spec.as_deref().unwrap();
-    let lent = roles.channels.len() - 1;
-    let mut with_roles = |what, change: &dyn Fn(&mut WarpSpecialization)| {
-        let (mut changed, mut roles) = (schedule.clone(), roles.clone());
-        change(&mut roles);
-        changed.warp_spec = Some(Rc::new(roles));
+    let warp_spec = schedule.warp_spec.as_deref().unwrap();
+    let staging_channel = warp_spec.channels.len() - 1;
+    let mut with_warp_spec = |what, change: &dyn Fn(&mut WarpSpecialization)| {
+        let (mut changed, mut warp_spec) = (schedule.clone(), warp_spec.clone());
+        change(&mut warp_spec);
+        changed.warp_spec = Some(Rc::new(warp_spec));
         mutants.push((what, changed));
     };
-    with_roles("a stage is lent to another op", &|roles| {
-        roles.channels[lent].staging_for = Some(roles.channels[0].last_use)
+    with_warp_spec("a stage is lent to another op", &|warp_spec| {
+        warp_spec.channels[staging_channel].staging_for = Some(warp_spec.channels[0].last_use)
     });
-    with_roles("no stage is lent", &|roles| roles.channels[lent].staging_for = None);
-    with_roles("a stage of another ring", &|roles| roles.channels[lent].pipeline = 1);
+    with_warp_spec("no stage is lent", &|warp_spec| warp_spec.channels[staging_channel].staging_for = None);
+    with_warp_spec("a stage of another ring", &|warp_spec| warp_spec.channels[staging_channel].pipeline = 1);
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
                 mutants.push((what, with_steps(schedule, body, change)));
             };
-            let is_lent = |channel: u32| channel as usize == lent;
+            let is_staging = |channel: u32| channel as usize == staging_channel;
             match step {
-                Step::Advance(channel) if is_lent(*channel) => {
+                Step::Advance(channel) if is_staging(*channel) => {
                     with("boxes in no stage", &|steps| drop(steps.remove(at)))
                 }
-                Step::ConsumerWait(wait) if is_lent(wait.channel) => {
+                Step::ConsumerWait(wait) if is_staging(wait.channel) => {
                     with("boxes in a stage that others may have", &|steps| drop(steps.remove(at)));
                     with("boxes before the wait", &|steps| {
-                        let send = steps.iter().position(|step| matches!(step, Step::TmaStore(_))).unwrap();
+                        let tma_store = steps.iter().position(|step| matches!(step, Step::TmaStore(_))).unwrap();
                         let wait = steps.remove(at);
-                        steps.insert(send, wait);
+                        steps.insert(tma_store, wait);
                     });
                 }
                 Step::Sub(SubStep::TmaStoreWait { complete: false })
@@ -103,21 +103,23 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 {
                     with("the stage comes back unread", &|steps| drop(steps.remove(at)));
                 }
-                Step::ConsumerRelease(channels) if is_lent(channels[0]) => {
+                Step::ConsumerRelease(channels) if is_staging(channels[0]) => {
                     with("the stage never comes back", &|steps| drop(steps.remove(at)));
                 }
-                Step::Produce(channel) if is_lent(*channel) => with("no stage comes", &|steps| drop(steps.remove(at))),
-                Step::TmaStore(send) => {
-                    let mut with_outbox = |what, change: &dyn Fn(&mut StagingBuffer)| {
-                        let mut send = send.clone();
-                        change(send.staging.as_mut().unwrap());
-                        with(what, &|steps| steps[at] = Step::TmaStore(send.clone()));
+                Step::Produce(channel) if is_staging(*channel) => {
+                    with("no stage comes", &|steps| drop(steps.remove(at)))
+                }
+                Step::TmaStore(tma_store) => {
+                    let mut with_staging = |what, change: &dyn Fn(&mut StagingBuffer)| {
+                        let mut tma_store = tma_store.clone();
+                        change(tma_store.staging.as_mut().unwrap());
+                        with(what, &|steps| steps[at] = Step::TmaStore(tma_store.clone()));
                     };
-                    with_outbox("the stage of another channel", &|outbox| outbox.channel = Some(0));
-                    with_outbox("boxes in no stage, but where stages are", &|outbox| outbox.channel = None);
-                    with_outbox("boxes begin elsewhere", &|outbox| outbox.buffer.offset = 128);
-                    with_outbox("boxes reach out of the stage", &|outbox| outbox.buffer.offset = 1024);
-                    with_outbox("boxes have no room", &|outbox| outbox.buffer.bytes /= 2);
+                    with_staging("the stage of another channel", &|staging| staging.channel = Some(0));
+                    with_staging("boxes in no stage, but where stages are", &|staging| staging.channel = None);
+                    with_staging("boxes begin elsewhere", &|staging| staging.buffer.offset = 128);
+                    with_staging("boxes reach out of the stage", &|staging| staging.buffer.offset = 1024);
+                    with_staging("boxes have no room", &|staging| staging.buffer.bytes /= 2);
                 }
                 _ => {}
             }
@@ -129,14 +131,14 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 #[test]
 fn stages_that_are_lent_are_checked() {
     let mut count = 0;
-    each_schedule_of(vec![kernel()], |name, context, body, schedule| {
-        context.verify_schedule(body, schedule).unwrap();
+    each_schedule_of(vec![kernel()], |name, info, body, schedule| {
+        info.verify_schedule(body, schedule).unwrap();
         if !name.ends_with("sm_90a") {
             return;
         }
         for (what, mutant) in mutants(schedule) {
             count += 1;
-            assert!(context.verify_schedule(body, &mutant).is_err(), "{what}");
+            assert!(info.verify_schedule(body, &mutant).is_err(), "{what}");
         }
     });
     assert_eq!(count, 14);

@@ -119,13 +119,10 @@ pub fn kernel() -> (String, Module, CompileOptions) {
 /// The schedule of a kernel on Hopper.
 pub fn schedule_of(module: Module) -> String {
     let mut text = None;
-    each_schedule_of(
-        vec![("beside".to_owned(), module, CompileOptions::default())],
-        |name, context, body, schedule| {
-            context.verify_schedule(body, schedule).unwrap();
-            text = name.ends_with("sm_90a").then(|| schedule.to_text(context.module));
-        },
-    );
+    each_schedule_of(vec![("beside".to_owned(), module, CompileOptions::default())], |name, info, body, schedule| {
+        info.verify_schedule(body, schedule).unwrap();
+        text = name.ends_with("sm_90a").then(|| schedule.to_text(info.module));
+    });
     text.expect("a schedule for Hopper")
 }
 
@@ -181,9 +178,9 @@ fn the_stage_comes_back_behind_the_exponentials_and_the_next_one_is_asked_for() 
     assert!(before[sum..arrive].matches("setp.lt.s32").count() == 2, "{before}");
     assert!(!before[..arrive].contains("trap") && !before.contains("bra.uni $L2;"), "{before}");
     // Before the next products are issued, what the look has seen is asked for again only if it was not there.
-    let look = behind.find("mbarrier.test_wait").expect("a look");
-    let predicate = behind[look..].split(['%', ',']).nth(1).unwrap();
-    assert!(behind[look..].contains("bra") && text.contains(&format!("@%{predicate} bra $L")), "{text}");
+    let try_wait = behind.find("mbarrier.test_wait").expect("a look");
+    let predicate = behind[try_wait..].split(['%', ',']).nth(1).unwrap();
+    assert!(behind[try_wait..].contains("bra") && text.contains(&format!("@%{predicate} bra $L")), "{text}");
 }
 
 #[test]
@@ -202,20 +199,20 @@ fn nobody_looks_ahead_in_a_loop_whose_rounds_end_early() {
     let mut count = 0;
     each_schedule_of(
         vec![("rounds".to_owned(), products_in_rounds(true), CompileOptions::default())],
-        |name, context, body, schedule| {
-            context.verify_schedule(body, schedule).unwrap();
-            let looks = |step: &Step| matches!(step, Step::ConsumerTryWait(_));
-            assert!(!schedule.sequences.iter().flatten().any(looks), "{}", schedule.to_text(context.module));
+        |name, info, body, schedule| {
+            info.verify_schedule(body, schedule).unwrap();
+            let try_waits = |step: &Step| matches!(step, Step::ConsumerTryWait(_));
+            assert!(!schedule.sequences.iter().flatten().any(try_waits), "{}", schedule.to_text(info.module));
             if !name.ends_with("sm_90a") {
                 return;
             }
             // Neither before the early end nor behind it.
-            let takes = |steps: &Vec<Step>| steps.contains(&Step::Advance(0));
-            let around = schedule.sequences.iter().position(takes).unwrap();
+            let stage_counts = |steps: &Vec<Step>| steps.contains(&Step::Advance(0));
+            let around = schedule.sequences.iter().position(stage_counts).unwrap();
             let landed = schedule.sequences[around].iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
             for at in landed..schedule.sequences[around].len() {
                 let changed = with_steps(schedule, around, &|steps| steps.insert(at, Step::ConsumerTryWait(0)));
-                assert!(context.verify_schedule(body, &changed).is_err(), "a look at step {at}");
+                assert!(info.verify_schedule(body, &changed).is_err(), "a look at step {at}");
                 count += 1;
             }
         },
@@ -231,10 +228,10 @@ pub fn with_steps(schedule: &Schedule, body: usize, change: &dyn Fn(&mut Vec<Ste
 }
 
 /// Schedules that are wrong, each with what was changed.
-fn mutants(context: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+fn mutants(info: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     // What the kernel stores is computed behind the loop.
-    let module = context.module;
+    let module = info.module;
     let ops = &module.block(module.entries[0].body).ops;
     let stored = ops.iter().rfind(|&&id| module.op(id).code == Opcode::DivF).map(|&id| module.op(id).results[0]);
     for (body, steps) in schedule.sequences.iter().enumerate() {
@@ -247,21 +244,21 @@ fn mutants(context: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, 
                     with("a look at a channel of elsewhere", &|steps| steps[at] = Step::ConsumerTryWait(channel - 1));
                     with("a look twice", &|steps| steps.insert(at, Step::ConsumerTryWait(channel)));
                     with("a look before the stage is taken", &|steps| {
-                        let look = steps.remove(at);
-                        steps.insert(0, look);
+                        let try_wait = steps.remove(at);
+                        steps.insert(0, try_wait);
                     });
                 }
-                Step::MmaWait(land @ MmaWait { defer_release: true, .. }) => {
+                Step::MmaWait(mma_wait @ MmaWait { defer_release: true, .. }) => {
                     with("no stage is kept", &|steps| {
-                        steps[at] = Step::MmaWait(MmaWait { defer_release: false, ..land })
+                        steps[at] = Step::MmaWait(MmaWait { defer_release: false, ..mma_wait })
                     });
                 }
-                Step::MmaWait(land @ MmaWait { release_after: Some(_), .. }) => {
+                Step::MmaWait(mma_wait @ MmaWait { release_after: Some(_), .. }) => {
                     with("stages are kept for ever", &|steps| {
-                        steps[at] = Step::MmaWait(MmaWait { release_after: None, ..land })
+                        steps[at] = Step::MmaWait(MmaWait { release_after: None, ..mma_wait })
                     });
                     with("a wait behind what is not there", &|steps| {
-                        steps[at] = Step::MmaWait(MmaWait { release_after: stored, ..land });
+                        steps[at] = Step::MmaWait(MmaWait { release_after: stored, ..mma_wait });
                     });
                 }
                 _ => {}
@@ -277,14 +274,14 @@ fn mutants(context: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, 
 #[test]
 fn looks_and_kept_stages_are_checked() {
     let mut count = 0;
-    each_schedule_of(vec![kernel()], |name, context, body, schedule| {
-        context.verify_schedule(body, schedule).unwrap();
+    each_schedule_of(vec![kernel()], |name, info, body, schedule| {
+        info.verify_schedule(body, schedule).unwrap();
         if !name.ends_with("sm_90a") {
             return;
         }
-        for (what, mutant) in mutants(context, schedule) {
+        for (what, mutant) in mutants(info, schedule) {
             count += 1;
-            assert!(context.verify_schedule(body, &mutant).is_err(), "{what}");
+            assert!(info.verify_schedule(body, &mutant).is_err(), "{what}");
         }
     });
     assert_eq!(count, 7);

@@ -41,21 +41,21 @@ pub fn counts(also_read: bool) -> Module {
 /// Schedules whose copy is another one, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let Some(private) = schedule.privatized else { return mutants };
-    let mut add = |what, private| mutants.push((what, Schedule { privatized: private, ..schedule.clone() }));
+    let Some(privatized) = schedule.privatized else { return mutants };
+    let mut add = |what, privatized| mutants.push((what, Schedule { privatized, ..schedule.clone() }));
     add("there is no copy of an array", None);
     let mut with = |what, change: &dyn Fn(&mut PrivatizedArray)| {
-        let mut changed = private;
+        let mut changed = privatized;
         change(&mut changed);
         add(what, Some(changed));
     };
-    with("the copy is of another array", &|private| private.array.0 += 1);
-    with("the copy is of other atomics", &|private| private.mode = AtomicMode::Xor);
-    with("another op begins with the copy", &|private| private.first.0 += 1);
-    with("more copies than there is room for", &|private| private.replicas *= 2);
-    with("copies for some lanes", &|private| private.replicas -= 1);
-    with("the copy stands where others write", &|private| private.buffer.offset += private.buffer.bytes);
-    with("words of the copy do not begin where they may", &|private| private.buffer.offset += 4);
+    with("the copy is of another array", &|privatized| privatized.array.0 += 1);
+    with("the copy is of other atomics", &|privatized| privatized.mode = AtomicMode::Xor);
+    with("another op begins with the copy", &|privatized| privatized.first.0 += 1);
+    with("more copies than there is room for", &|privatized| privatized.replicas *= 2);
+    with("copies for some lanes", &|privatized| privatized.replicas -= 1);
+    with("the copy stands where others write", &|privatized| privatized.buffer.offset += privatized.buffer.bytes);
+    with("words of the copy do not begin where they may", &|privatized| privatized.buffer.offset += 4);
     mutants
 }
 
@@ -64,19 +64,19 @@ fn an_array_is_combined_alone_or_not_at_all() {
     for also_read in [false, true] {
         let kernel = ("counts".to_owned(), counts(also_read), CompileOptions::default());
         let mut seen = 0;
-        each_schedule_of(vec![kernel], |name, context, body, schedule| {
-            let text = schedule.to_text(context.module);
+        each_schedule_of(vec![kernel], |name, info, body, schedule| {
+            let text = schedule.to_text(info.module);
             let combines = schedule.sequences.iter().flatten().any(|step| matches!(step, Step::PrivatizedAtomic(_)));
             assert_eq!((schedule.privatized.is_some(), combines), (!also_read, !also_read), "{name}:\n{text}");
-            context.verify_schedule(body, schedule).unwrap();
+            info.verify_schedule(body, schedule).unwrap();
             seen += 1;
             // Who says otherwise is refused.
             let mut other = schedule.clone();
-            let atomic = |step: &&mut Step| step.op().is_some_and(|id| context.module.op(id).code == Opcode::AtomicRmw);
+            let atomic = |step: &&mut Step| step.op().is_some_and(|id| info.module.op(id).code == Opcode::AtomicRmw);
             let step = other.sequences.iter_mut().flatten().find(atomic).unwrap();
             let id = step.op().unwrap();
             *step = if combines { Step::Exec(id) } else { Step::PrivatizedAtomic(id) };
-            assert!(context.verify_schedule(body, &other).is_err());
+            assert!(info.verify_schedule(body, &other).is_err());
         });
         assert_eq!(seen, 2);
     }

@@ -20,7 +20,7 @@ fn planned(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    look: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
+    try_wait: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
 ) {
     let Ok(Some(apart)) = pass::apart(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else { return };
     let plan = Plan::of(Cow::Owned(apart), target, *options);
@@ -32,7 +32,7 @@ fn planned(
         panic!("{problem}\n{}", lowering.schedule().to_text(module));
     }
     if problems.is_empty() {
-        look(lowering.context(), body, lowering.schedule());
+        try_wait(lowering.context(), body, lowering.schedule());
     }
 }
 
@@ -149,19 +149,19 @@ fn lookups() -> Module {
     k.finish()
 }
 
-fn each_schedule(look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule)) {
-    each_schedule_of(kernels(), look);
+fn each_schedule(try_wait: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule)) {
+    each_schedule_of(kernels(), try_wait);
 }
 
 /// Shows the schedules of kernels, for old machines and new ones.
 pub fn each_schedule_of(
     kernels: Vec<(String, Module, CompileOptions)>,
-    mut look: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule),
+    mut try_wait: impl FnMut(&str, &KernelInfo<'_>, BlockId, &Schedule),
 ) {
     for (name, module, options) in kernels {
         for target in [Target::SM_80, Target::SM_90A] {
-            planned(&module, target, &options, &mut |context, body, schedule| {
-                look(&format!("{name} for {target}"), context, body, schedule);
+            planned(&module, target, &options, &mut |info, body, schedule| {
+                try_wait(&format!("{name} for {target}"), info, body, schedule);
             });
         }
     }
@@ -170,11 +170,11 @@ pub fn each_schedule_of(
 #[test]
 fn text_says_all_of_a_schedule() {
     let (mut count, mut words) = (0, HashSet::new());
-    each_schedule(|name, context, _, schedule| {
-        let text = schedule.to_text(context.module);
+    each_schedule(|name, info, _, schedule| {
+        let text = schedule.to_text(info.module);
         let back = Schedule::parse(&text, schedule.warp_spec.clone()).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
         assert_eq!((&back.partitions, &back.sequences), (&schedule.partitions, &schedule.sequences), "{name}:\n{text}");
-        assert_eq!(back.to_text(context.module), text, "{name}");
+        assert_eq!(back.to_text(info.module), text, "{name}");
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
         words.extend(text.contains("registers per iteration, live-out %").then(|| "a strip that gives".to_owned()));
         let lines = ["tma_store_wait read", "barrier required", "mma ordered", "order_wait exp"].into_iter();
@@ -225,7 +225,7 @@ fn text_says_all_of_a_schedule() {
 
 /// Changed schedules, each with what was changed: of steps that are waits, or of all others. What is only slower, or the
 /// same, is not among them.
-pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
+pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for body in 0..schedule.sequences.len() {
         for at in 0..schedule.sequences[body].len() {
@@ -250,7 +250,7 @@ pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Ve
             // Behind the next step, with what that does within.
             let mut rest = schedule.sequences[body][at + 1..].iter().zip(at + 1..);
             let next = rest.find(|(next, _)| !matches!(next, Step::Sub(_)));
-            if let Some((_, place)) = next.filter(|(next, _)| needs(context, schedule, next, step)) {
+            if let Some((_, place)) = next.filter(|(next, _)| needs(info, schedule, next, step)) {
                 let kind = if waits { "a wait comes too late" } else { "a step comes after what needs it" };
                 change(kind, &|steps| {
                     let step = steps.remove(at);
@@ -259,7 +259,7 @@ pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Ve
             }
             if let Step::Mma(plan) = step
                 && let [first, rest @ ..] = &plan.ops[..]
-                && rest.iter().any(|&id| reads_stage_of(context, schedule, id, &plan.releases))
+                && rest.iter().any(|&id| reads_stage_of(info, schedule, id, &plan.releases))
             {
                 let single = MmaGroup { releases: plan.releases.clone(), ..MmaGroup::single(*first) };
                 let rest = rest.iter().map(|&id| Step::Mma(Box::new(MmaGroup::single(id))));
@@ -268,7 +268,7 @@ pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Ve
                     steps.splice(at..=at, parts.clone());
                 });
             }
-            for (what, other) in instead(context, step) {
+            for (what, other) in instead(info, step) {
                 change(what, &|steps| steps[at] = other.clone());
             }
         }
@@ -277,7 +277,7 @@ pub fn mutants(context: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Ve
 }
 
 /// Steps that are wrong in place of this one.
-fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
+fn instead(info: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
     let mut others: Vec<(&'static str, Step)> = Vec::new();
     match step {
         Step::Advance(channel) => others.push(("another channel", Step::Advance(channel + 1))),
@@ -291,19 +291,21 @@ fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
                 Step::ConsumerWait(ConsumerWait { channel: wait.channel + 1, ..*wait }),
             ));
         }
-        Step::MmaWait(land) => lands_instead(context, land, &mut |what, land| others.push((what, Step::MmaWait(land)))),
-        Step::Mma(plan) => products_instead(context, plan, &mut |what, plan| {
+        Step::MmaWait(mma_wait) => {
+            lands_instead(info, mma_wait, &mut |what, mma_wait| others.push((what, Step::MmaWait(mma_wait))))
+        }
+        Step::Mma(plan) => products_instead(info, plan, &mut |what, plan| {
             others.push((what, Step::Mma(Box::new(plan))));
         }),
         &Step::Exec(id) | &Step::LocalLoad { op: id, .. } | &Step::PrivatizedAtomic(id) => {
             others.push(("nothing is done", Step::Deferred(id)))
         }
-        Step::TmaStore(send) => others.push(("nothing is done", Step::Deferred(send.op))),
-        &Step::Deferred(id) if context.module.op(id).code == Opcode::LoadView => {
+        Step::TmaStore(tma_store) => others.push(("nothing is done", Step::Deferred(tma_store.op))),
+        &Step::Deferred(id) if info.module.op(id).code == Opcode::LoadView => {
             others.push(("a tile that is fetched is loaded", Step::Exec(id)));
         }
-        Step::StripMine(strip) => strip_mine::instead(context, strip, &mut |what, strip| {
-            others.push((what, Step::StripMine(Rc::new(strip))));
+        Step::StripMine(strip_mine) => strip_mine::instead(info, strip_mine, &mut |what, strip_mine| {
+            others.push((what, Step::StripMine(Rc::new(strip_mine))));
         }),
         Step::If { op, arms, pure: false } => {
             others.push(("branches are called quiet", Step::If { op: *op, arms: arms.clone(), pure: true }));
@@ -322,12 +324,11 @@ fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
                     with("sums change places", &|step| step.carried_mmas[at].accumulators.swap(0, 1));
                 }
             }
-            if let Some(CarriedMma { accumulators: carried, releases: gives, .. }) = step.carried_mmas.first().cloned()
-            {
-                let other = context.module.block(context.module.entries[0].body).ops[0];
+            if let Some(CarriedMma { accumulators: carried, releases, .. }) = step.carried_mmas.first().cloned() {
+                let other = info.module.block(info.module.entries[0].body).ops[0];
                 with("another op is in orbit", &|step| {
                     step.carried_mmas[0] =
-                        CarriedMma { mma: other, accumulators: carried.clone(), releases: gives.clone() };
+                        CarriedMma { mma: other, accumulators: carried.clone(), releases: releases.clone() };
                 });
             }
             if step.epilogue.is_some() {
@@ -336,7 +337,7 @@ fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
             if step.pingpong.is_some() {
                 with("no iterations are dealt", &|step| step.pingpong = None);
             }
-            for at in 0..step.pingpong.as_ref().map_or(0, |deal| deal.stages_per_iteration.len()) {
+            for at in 0..step.pingpong.as_ref().map_or(0, |pingpong| pingpong.stages_per_iteration.len()) {
                 with("a stage more is skipped", &|step| {
                     step.pingpong.as_mut().unwrap().stages_per_iteration[at].fixed += 1
                 });
@@ -344,32 +345,34 @@ fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
                     step.pingpong.as_mut().unwrap().stages_per_iteration[at].per_iteration_of.clear()
                 });
             }
-            let Some(ahead) = &step.cp_async else { return others };
-            let mut with_ahead = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::CpAsyncPlan)| {
-                let mut changed = crate::backend::ptx::schedule::CpAsyncPlan::clone(ahead);
+            let Some(cp_async) = &step.cp_async else { return others };
+            let mut with_cp_async = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::CpAsyncPlan)| {
+                let mut changed = crate::backend::ptx::schedule::CpAsyncPlan::clone(cp_async);
                 change(&mut changed);
                 with(what, &|step| step.cp_async = Some(Rc::new(changed.clone())));
             };
-            with_ahead("one stage", &|ahead| ahead.stages = 1);
-            with_ahead("more stages than fit", &|ahead| ahead.stages = 1 << 14);
-            with_ahead("stages do not begin where they should", &|ahead| ahead.stage_bytes -= 1);
-            with_ahead("stages are too small", &|ahead| ahead.stage_bytes -= ahead.stage_bytes.min(1024));
-            with_ahead("a tile begins elsewhere", &|ahead| ahead.copies[0].smem_offset += 1024);
-            with_ahead("threads do not meet at the head", &|ahead| ahead.barrier_at_head = !ahead.barrier_at_head);
-            with_ahead("threads' elements for operands", &|ahead| {
-                ahead.copies[0].thread_private = !ahead.copies[0].thread_private
+            with_cp_async("one stage", &|cp_async| cp_async.stages = 1);
+            with_cp_async("more stages than fit", &|cp_async| cp_async.stages = 1 << 14);
+            with_cp_async("stages do not begin where they should", &|cp_async| cp_async.stage_bytes -= 1);
+            with_cp_async("stages are too small", &|cp_async| cp_async.stage_bytes -= cp_async.stage_bytes.min(1024));
+            with_cp_async("a tile begins elsewhere", &|cp_async| cp_async.copies[0].smem_offset += 1024);
+            with_cp_async("threads do not meet at the head", &|cp_async| {
+                cp_async.barrier_at_head = !cp_async.barrier_at_head
             });
-            if ahead.async_mma {
-                with_ahead("products need not land", &|ahead| ahead.async_mma = false);
+            with_cp_async("threads' elements for operands", &|cp_async| {
+                cp_async.copies[0].thread_private = !cp_async.copies[0].thread_private
+            });
+            if cp_async.async_mma {
+                with_cp_async("products need not land", &|cp_async| cp_async.async_mma = false);
             }
-            with_ahead("a piece is not copied", &|ahead| {
-                let pieces = &mut ahead.copies[0].accesses;
+            with_cp_async("a piece is not copied", &|cp_async| {
+                let pieces = &mut cp_async.copies[0].accesses;
                 pieces.truncate(pieces.len() - 1);
             });
-            with_ahead("nothing is copied", &|ahead| drop(ahead.copies.pop()));
-            if !ahead.address_ops.is_empty() {
-                with_ahead("an index is not computed", &|ahead| {
-                    ahead.address_ops.truncate(ahead.address_ops.len() - 1)
+            with_cp_async("nothing is copied", &|cp_async| drop(cp_async.copies.pop()));
+            if !cp_async.address_ops.is_empty() {
+                with_cp_async("an index is not computed", &|cp_async| {
+                    cp_async.address_ops.truncate(cp_async.address_ops.len() - 1)
                 });
             }
             with("no copies ahead", &|step| step.cp_async = None);
@@ -380,56 +383,66 @@ fn instead(context: &KernelInfo<'_>, step: &Step) -> Vec<(&'static str, Step)> {
 }
 
 /// Waits for products that are wrong in place of this one.
-fn lands_instead(context: &KernelInfo<'_>, land: &MmaWait, add: &mut dyn FnMut(&'static str, MmaWait)) {
-    add("more products run on", MmaWait { pending: land.pending + 1, ..*land });
-    if land.pending > 0 {
-        add("fewer products run on", MmaWait { pending: land.pending - 1, ..*land });
-        add("a stage is kept longer", MmaWait { sunk: true, ..*land });
+fn lands_instead(info: &KernelInfo<'_>, mma_wait: &MmaWait, add: &mut dyn FnMut(&'static str, MmaWait)) {
+    add("more products run on", MmaWait { pending: mma_wait.pending + 1, ..*mma_wait });
+    if mma_wait.pending > 0 {
+        add("fewer products run on", MmaWait { pending: mma_wait.pending - 1, ..*mma_wait });
+        add("a stage is kept longer", MmaWait { sunk: true, ..*mma_wait });
     }
     add(
         "the product of another iteration",
-        MmaWait { from_previous_iteration: !land.from_previous_iteration, ..*land },
+        MmaWait { from_previous_iteration: !mma_wait.from_previous_iteration, ..*mma_wait },
     );
-    let other = context.module.block(context.module.entries[0].body).ops[0];
-    add("a wait for another op", MmaWait { mma: other, ..*land });
+    let other = info.module.block(info.module.entries[0].body).ops[0];
+    add("a wait for another op", MmaWait { mma: other, ..*mma_wait });
 }
 
 /// Rings and channels that are wrong in place of these.
 pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
-    let Some(roles) = &schedule.warp_spec else { return mutants };
+    let Some(warp_spec) = &schedule.warp_spec else { return mutants };
     let mut with = |what, change: &dyn Fn(&mut WarpSpecialization)| {
-        let mut changed = WarpSpecialization::clone(roles);
+        let mut changed = WarpSpecialization::clone(warp_spec);
         change(&mut changed);
         mutants.push((what, Schedule { warp_spec: Some(Rc::new(changed)), ..schedule.clone() }));
     };
-    for (at, channel) in roles.channels.iter().enumerate() {
-        with("a stage is too small", &|roles| roles.channels[at].stage_bytes -= 1024);
-        with("a ring has no stages", &|roles| roles.pipelines[channel.pipeline].num_stages = 0);
-        with("stages of a ring are too small", &|roles| roles.pipelines[channel.pipeline].stage_bytes -= 1024);
-        let in_orbit = |orbit: &CarriedMma| orbit.releases.contains(&(at as u32));
+    for (at, channel) in warp_spec.channels.iter().enumerate() {
+        with("a stage is too small", &|warp_spec| warp_spec.channels[at].stage_bytes -= 1024);
+        with("a ring has no stages", &|warp_spec| warp_spec.pipelines[channel.pipeline].num_stages = 0);
+        with("stages of a ring are too small", &|warp_spec| warp_spec.pipelines[channel.pipeline].stage_bytes -= 1024);
+        let in_orbit = |carried_mma: &CarriedMma| carried_mma.releases.contains(&(at as u32));
         let mut steps = schedule.sequences.iter().flatten();
-        if roles.pipelines[channel.pipeline].num_stages > 1
+        if warp_spec.pipelines[channel.pipeline].num_stages > 1
             && steps.any(|step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(in_orbit)))
         {
-            with("a ring has one stage, and two are held", &|roles| roles.pipelines[channel.pipeline].num_stages = 1);
+            with("a ring has one stage, and two are held", &|warp_spec| {
+                warp_spec.pipelines[channel.pipeline].num_stages = 1
+            });
         }
         for load in 0..channel.loads.len() {
-            with("a tile stands elsewhere", &|roles| roles.channels[at].loads[load].smem_offset += channel.stage_bytes);
+            with("a tile stands elsewhere", &|warp_spec| {
+                warp_spec.channels[at].loads[load].smem_offset += channel.stage_bytes
+            });
             if channel.loads[load].boxes.is_empty() {
-                with("a neighbour stands elsewhere", &|roles| roles.channels[at].loads[load].smem_offset += 1024);
+                with("a neighbour stands elsewhere", &|warp_spec| {
+                    warp_spec.channels[at].loads[load].smem_offset += 1024
+                });
             }
-            with("other bytes are announced", &|roles| roles.channels[at].loads[load].bytes += 16);
-            with("a panel has other rows", &|roles| roles.channels[at].loads[load].panel_rows += 8);
-            with("a load is of another channel", &|roles| {
-                let WarpSpecialization { operand_channel: members, aux_channel: riders, .. } = roles;
+            with("other bytes are announced", &|warp_spec| warp_spec.channels[at].loads[load].bytes += 16);
+            with("a panel has other rows", &|warp_spec| warp_spec.channels[at].loads[load].panel_rows += 8);
+            with("a load is of another channel", &|warp_spec| {
+                let WarpSpecialization { operand_channel: members, aux_channel: aux_loads, .. } = warp_spec;
                 let load = &channel.loads[load].load;
-                *members.get_mut(load).or_else(|| riders.get_mut(load)).expect("a load that is streamed") += 1;
+                *members.get_mut(load).or_else(|| aux_loads.get_mut(load)).expect("a load that is streamed") += 1;
             });
             for place in 0..channel.loads[load].boxes.len() {
-                with("a box is left out", &|roles| drop(roles.channels[at].loads[load].boxes.remove(place)));
-                with("a box stands elsewhere", &|roles| roles.channels[at].loads[load].boxes[place].smem_offset += 128);
-                with("a box brings another part", &|roles| roles.channels[at].loads[load].boxes[place].coord[0] += 8);
+                with("a box is left out", &|warp_spec| drop(warp_spec.channels[at].loads[load].boxes.remove(place)));
+                with("a box stands elsewhere", &|warp_spec| {
+                    warp_spec.channels[at].loads[load].boxes[place].smem_offset += 128
+                });
+                with("a box brings another part", &|warp_spec| {
+                    warp_spec.channels[at].loads[load].boxes[place].coord[0] += 8
+                });
             }
         }
     }
@@ -437,7 +450,7 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 /// Groups of products that are wrong in place of this one.
-fn products_instead(context: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnMut(&'static str, MmaGroup)) {
+fn products_instead(info: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnMut(&'static str, MmaGroup)) {
     let mut with = |what, change: &dyn Fn(&mut MmaGroup)| {
         let mut changed = plan.clone();
         change(&mut changed);
@@ -460,7 +473,7 @@ fn products_instead(context: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnM
     }
     for at in 1..plan.issue.len() {
         let [before, this] = [at - 1, at].map(|at| plan.ops[plan.issue[at].op]);
-        let module = context.module;
+        let module = info.module;
         if module.op(this).operands[0] != module.op(before).operands[0] {
             with("products of different operands are one instruction", &|plan| plan.issue[at].extends_n = true);
         }
@@ -475,10 +488,10 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let mut ops = match step {
         &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => vec![id],
         &Step::PrivatizedAtomic(id) | &Step::End(id) => vec![id],
-        Step::TmaStore(send) => vec![send.op],
+        Step::TmaStore(tma_store) => vec![tma_store.op],
         Step::Mma(plan) => plan.ops.clone(),
         &Step::If { op, .. } => vec![op],
-        Step::StripMine(strip) => strip.ops().collect(),
+        Step::StripMine(strip_mine) => strip_mine.ops().collect(),
         Step::For(step) => vec![step.op],
         Step::Loop(step) => vec![step.op],
         Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) | Step::ConsumerWait(_) | Step::MmaWait(_) => {
@@ -494,50 +507,50 @@ fn all_ops(schedule: &Schedule, step: &Step) -> Vec<OpId> {
 }
 
 /// Does a product read a stage of one of these channels?
-fn reads_stage_of(context: &KernelInfo<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
-    let Some(roles) = &schedule.warp_spec else { return false };
-    let loads = context.module.op(id).operands.iter().filter_map(|&value| context.source_load(value));
-    let mut behind = loads.filter_map(|load| roles.operand_channel.get(&load));
+fn reads_stage_of(info: &KernelInfo<'_>, schedule: &Schedule, id: OpId, channels: &[u32]) -> bool {
+    let Some(warp_spec) = &schedule.warp_spec else { return false };
+    let loads = info.module.op(id).operands.iter().filter_map(|&value| info.source_load(value));
+    let mut behind = loads.filter_map(|load| warp_spec.operand_channel.get(&load));
     behind.any(|&channel| channels.contains(&(channel as u32)))
 }
 
 /// Does a step need another one that comes before it?
-fn needs(context: &KernelInfo<'_>, schedule: &Schedule, late: &Step, early: &Step) -> bool {
-    let module = context.module;
+fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) -> bool {
+    let module = info.module;
     let of_channel = |channel: u32, step: &Step| {
         let reads = |id: &OpId| {
             let multiplies = matches!(module.op(*id).code, Opcode::MmaF | Opcode::MmaI);
-            multiplies && reads_stage_of(context, schedule, *id, &[channel])
+            multiplies && reads_stage_of(info, schedule, *id, &[channel])
         };
         all_ops(schedule, step).iter().any(reads)
     };
-    match (early, late) {
+    match (early, sunk) {
         (&Step::Advance(channel), Step::ConsumerWait(wait)) => return channel == wait.channel,
-        (&Step::Advance(channel), late) => return of_channel(channel, late),
-        (Step::ConsumerWait(wait), late) => return of_channel(wait.channel, late),
-        (Step::MmaWait(_), late) => return !late.is_wait(),
+        (&Step::Advance(channel), sunk) => return of_channel(channel, sunk),
+        (Step::ConsumerWait(wait), sunk) => return of_channel(wait.channel, sunk),
+        (Step::MmaWait(_), sunk) => return !sunk.is_wait(),
         (Step::Mma(_), Step::MmaWait(_)) => return true,
         (early, Step::ConsumerRelease(channels)) => return channels.iter().any(|&channel| of_channel(channel, early)),
         _ => {}
     }
     // Of the agent that loads, loops carry only what it needs.
-    let is_loaders =
-        schedule.partitions.len() > 1 && matches!(late, Step::For(_) | Step::Loop(_) | Step::If { .. } | Step::End(_));
+    let is_producer_op =
+        schedule.partitions.len() > 1 && matches!(sunk, Step::For(_) | Step::Loop(_) | Step::If { .. } | Step::End(_));
     let made: HashSet<Value> = all_ops(schedule, early).iter().flat_map(|&id| module.op(id).results.clone()).collect();
     let tiles = |value: &&Value| !matches!(module.ty(**value), Type::Token);
     let reads = |id: &OpId| module.op(*id).operands.iter().filter(tiles).any(|value| made.contains(value));
-    !is_loaders && all_ops(schedule, late).iter().any(reads)
+    !is_producer_op && all_ops(schedule, sunk).iter().any(reads)
 }
 
 #[test]
 fn the_checker_refuses_every_change() {
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut missed = Vec::new();
-    each_schedule(|name, context, body, schedule| {
-        context.verify_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+    each_schedule(|name, info, body, schedule| {
+        info.verify_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let steps: usize = schedule.sequences.iter().map(Vec::len).sum();
-        let changed = mutants(context, schedule, false).into_iter().step_by(1 + steps / 200);
-        let waits = mutants(context, schedule, true);
+        let changed = mutants(info, schedule, false).into_iter().step_by(1 + steps / 200);
+        let waits = mutants(info, schedule, true);
         let others = [
             sync::barriers::mutants,
             tma_store::mutants,
@@ -550,9 +563,9 @@ fn the_checker_refuses_every_change() {
         for (what, mutant) in changed.chain(waits).chain(roles_instead(schedule)).chain(others) {
             let count = seen.entry(what).or_default();
             count[1] += 1;
-            match context.verify_schedule(body, &mutant) {
+            match info.verify_schedule(body, &mutant) {
                 Err(_) => count[0] += 1,
-                Ok(()) => missed.push(format!("{name}: {what}:\n{}", mutant.to_text(context.module))),
+                Ok(()) => missed.push(format!("{name}: {what}:\n{}", mutant.to_text(info.module))),
             }
         }
     });

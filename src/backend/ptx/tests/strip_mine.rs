@@ -41,34 +41,34 @@ pub fn norm() -> Module {
 }
 
 /// Strips that are wrong in place of this one.
-pub fn instead(context: &KernelInfo<'_>, strip: &StripMine, add: &mut dyn FnMut(&'static str, StripMine)) {
+pub fn instead(info: &KernelInfo<'_>, strip_mine: &StripMine, add: &mut dyn FnMut(&'static str, StripMine)) {
     let mut with = |what, change: &dyn Fn(&mut StripMine)| {
-        let mut changed = strip.clone();
+        let mut changed = strip_mine.clone();
         change(&mut changed);
         add(what, changed);
     };
-    with("pieces are larger than the tile", &|strip| strip.registers_per_iteration = 1 << 20);
-    with("pieces are of three slots", &|strip| strip.registers_per_iteration = 3);
-    let module = context.module;
+    with("pieces are larger than the tile", &|strip_mine| strip_mine.registers_per_iteration = 1 << 20);
+    with("pieces are of three slots", &|strip_mine| strip_mine.registers_per_iteration = 3);
+    let module = info.module;
     let made =
         |&(id, part): &(OpId, StripRole)| (part == StripRole::Body).then(|| module.op(id).results.first().copied())?;
-    let is_inner = |value: &Value| !strip.live_out.contains(value) && module.ty(*value).as_tile().is_some();
-    if let Some(inner) = strip.ops.iter().filter_map(made).find(is_inner) {
-        with("a strip gives what only stands inside", &|strip| strip.live_out.push(inner));
+    let is_inner = |value: &Value| !strip_mine.live_out.contains(value) && module.ty(*value).as_tile().is_some();
+    if let Some(inner) = strip_mine.ops.iter().filter_map(made).find(is_inner) {
+        with("a strip gives what only stands inside", &|strip_mine| strip_mine.live_out.push(inner));
     }
-    if let Some(&value) = strip.live_out.first() {
-        with("a strip does not give what is asked for", &|strip| {
-            strip.live_out.remove(0);
+    if let Some(&value) = strip_mine.live_out.first() {
+        with("a strip does not give what is asked for", &|strip_mine| {
+            strip_mine.live_out.remove(0);
         });
-        with("a strip gives a tile twice", &|strip| strip.live_out.push(value));
-        let first = module.op(strip.ops[0].0).operands[0];
-        with("a strip gives what it has not made", &|strip| strip.live_out.push(first));
+        with("a strip gives a tile twice", &|strip_mine| strip_mine.live_out.push(value));
+        let first = module.op(strip_mine.ops[0].0).operands[0];
+        with("a strip gives what it has not made", &|strip_mine| strip_mine.live_out.push(first));
     }
-    with("ops of a strip are left out", &|strip| {
-        strip.ops.remove(0);
+    with("ops of a strip are left out", &|strip_mine| {
+        strip_mine.ops.remove(0);
     });
-    if made(&strip.ops[0]).is_some_and(|value| is_inner(&value)) {
-        with("an op comes after what needs it in its strip", &|strip| strip.ops.rotate_left(1));
+    if made(&strip_mine.ops[0]).is_some_and(|value| is_inner(&value)) {
+        with("an op comes after what needs it in its strip", &|strip_mine| strip_mine.ops.rotate_left(1));
     }
 }
 

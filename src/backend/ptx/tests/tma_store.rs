@@ -23,10 +23,10 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let mut mutants = Vec::new();
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
-            let Step::TmaStore(send) = step else { continue };
-            instead(send, &mut |what, send| {
+            let Step::TmaStore(tma_store) = step else { continue };
+            instead(tma_store, &mut |what, tma_store| {
                 let mut changed = schedule.clone();
-                changed.sequences[body][at] = Step::TmaStore(Box::new(send));
+                changed.sequences[body][at] = Step::TmaStore(Box::new(tma_store));
                 mutants.push((what, changed));
             });
         }
@@ -35,51 +35,53 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 }
 
 /// Stores that are wrong in place of this one.
-fn instead(send: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
+fn instead(tma_store: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
     let mut with = |what, change: &dyn Fn(&mut TmaStore)| {
-        let mut changed = send.clone();
+        let mut changed = tma_store.clone();
         change(&mut changed);
         add(what, changed);
     };
-    let last = send.tile.order.len() - 1;
-    let inside = send.tile.boxes.iter().product::<i64>().ilog2() as usize;
+    let last = tma_store.tile.order.len() - 1;
+    let inside = tma_store.tile.boxes.iter().product::<i64>().ilog2() as usize;
     let orders = [
-        ("elements of a box change places", with_bits(&send.tile, |order| order.swap(1, inside - 1))),
-        ("half of a tile stands nowhere", with_bits(&send.tile, |order| order.truncate(last))),
-        ("elements stand twice", with_bits(&send.tile, |order| order[last] = order[0])),
+        ("elements of a box change places", with_bits(&tma_store.tile, |order| order.swap(1, inside - 1))),
+        ("half of a tile stands nowhere", with_bits(&tma_store.tile, |order| order.truncate(last))),
+        ("elements stand twice", with_bits(&tma_store.tile, |order| order[last] = order[0])),
     ];
     for (what, tile) in orders {
         let tile = tile.expect("a tile with such rows");
-        with(what, &|send| send.tile = tile.clone());
+        with(what, &|tma_store| tma_store.tile = tile.clone());
     }
-    with("boxes are larger than what stands there", &|send| *send.tile.boxes.last_mut().unwrap() *= 2);
-    with("boxes are in another order of chunks", &|send| send.tile.swizzle = Swizzle::None);
-    with("an element stands elsewhere", &|send| send.tile.shared.offset_bases[0] ^= 1 << 14);
-    with("parts are smaller than boxes", &|send| send.tile.part_bits = send.tile.order.len() as u32);
-    with("the tile is of another type", &|send| send.tile.shared.element_bytes *= 2);
-    with("the tile is there in no layout", &|send| send.layout = LayoutId(u32::MAX));
-    let Some(outbox) = send.staging else {
-        let parts = StoreSplit { count: 1, bytes: send.tile.bytes(), in_flight: 1 };
-        let outbox = StagingBuffer { buffer: Buffer { offset: 0, bytes: parts.bytes }, channel: None, split: parts };
-        with("warps send boxes of the whole block", &|send| send.staging = Some(outbox));
+    with("boxes are larger than what stands there", &|tma_store| *tma_store.tile.boxes.last_mut().unwrap() *= 2);
+    with("boxes are in another order of chunks", &|tma_store| tma_store.tile.swizzle = Swizzle::None);
+    with("an element stands elsewhere", &|tma_store| tma_store.tile.shared.offset_bases[0] ^= 1 << 14);
+    with("parts are smaller than boxes", &|tma_store| tma_store.tile.part_bits = tma_store.tile.order.len() as u32);
+    with("the tile is of another type", &|tma_store| tma_store.tile.shared.element_bytes *= 2);
+    with("the tile is there in no layout", &|tma_store| tma_store.layout = LayoutId(u32::MAX));
+    let Some(staging) = tma_store.staging else {
+        let parts = StoreSplit { count: 1, bytes: tma_store.tile.bytes(), in_flight: 1 };
+        let staging = StagingBuffer { buffer: Buffer { offset: 0, bytes: parts.bytes }, channel: None, split: parts };
+        with("warps send boxes of the whole block", &|tma_store| tma_store.staging = Some(staging));
         return;
     };
-    with("the block sends boxes of a warp", &|send| send.staging = None);
-    let mut with_outbox = |what, change: &dyn Fn(&mut StagingBuffer)| {
-        let mut changed = outbox;
+    with("the block sends boxes of a warp", &|tma_store| tma_store.staging = None);
+    let mut with_staging = |what, change: &dyn Fn(&mut StagingBuffer)| {
+        let mut changed = staging;
         change(&mut changed);
-        with(what, &|send| send.staging = Some(changed));
+        with(what, &|tma_store| tma_store.staging = Some(changed));
     };
-    with_outbox("boxes of warps do not begin where they may", &|outbox| outbox.buffer.offset += 128);
+    with_staging("boxes of warps do not begin where they may", &|staging| staging.buffer.offset += 128);
     // Those of a stage that is lent begin there.
-    if outbox.channel.is_none() {
-        with_outbox("boxes of warps stand in stages", &|outbox| outbox.buffer.offset = 0);
+    if staging.channel.is_none() {
+        with_staging("boxes of warps stand in stages", &|staging| staging.buffer.offset = 0);
     }
-    with_outbox("boxes of warps stand where others write", &|outbox| outbox.buffer.offset += outbox.buffer.bytes);
-    with_outbox("boxes of warps have no room", &|outbox| outbox.buffer.bytes /= 2);
-    with_outbox("parts that do not exist", &|outbox| outbox.split.count *= 2);
-    with_outbox("parts are of other bytes", &|outbox| outbox.split.bytes /= 2);
-    with_outbox("more parts side by side than there are", &|outbox| outbox.split.in_flight *= 2 * outbox.split.count);
+    with_staging("boxes of warps stand where others write", &|staging| staging.buffer.offset += staging.buffer.bytes);
+    with_staging("boxes of warps have no room", &|staging| staging.buffer.bytes /= 2);
+    with_staging("parts that do not exist", &|staging| staging.split.count *= 2);
+    with_staging("parts are of other bytes", &|staging| staging.split.bytes /= 2);
+    with_staging("more parts side by side than there are", &|staging| {
+        staging.split.in_flight *= 2 * staging.split.count
+    });
 }
 
 /// A product that is stored twice, perhaps to an array that it is also added to.
@@ -105,16 +107,16 @@ fn sends(schedule: &Schedule) -> usize {
 fn an_array_is_stored_by_the_engine_alone_or_not_at_all() {
     for (is_read, count) in [(false, 2), (true, 0)] {
         let kernel = ("twice".to_owned(), stored_twice(is_read), CompileOptions::default());
-        each_schedule_of(vec![kernel], |name, context, body, schedule| {
+        each_schedule_of(vec![kernel], |name, info, body, schedule| {
             let count = if name.ends_with("sm_90a") { count } else { 0 };
-            assert_eq!(sends(schedule), count, "{name}:\n{}", schedule.to_text(context.module));
-            context.verify_schedule(body, schedule).unwrap();
+            assert_eq!(sends(schedule), count, "{name}:\n{}", schedule.to_text(info.module));
+            info.verify_schedule(body, schedule).unwrap();
             let mut mixed = schedule.clone();
             let Some(step) = mixed.sequences.iter_mut().flatten().find(|step| matches!(step, Step::TmaStore(_))) else {
                 return;
             };
             *step = Step::Exec(step.op().unwrap());
-            let problem = context.verify_schedule(body, &mixed).unwrap_err();
+            let problem = info.verify_schedule(body, &mixed).unwrap_err();
             assert!(problem.contains("others access the array"), "{problem}");
         });
     }
@@ -165,11 +167,11 @@ fn the_engine_adds_where_others_do_not_see_it_sooner() {
             compiled.text.lines().filter(|line| line.contains(" red.") || line.trim().starts_with("red.")).count();
         assert_eq!((adds > 0, threads > 0), (count > 0, count == 0), "{}", compiled.text);
         let kernel = ("added".to_owned(), module, CompileOptions::default());
-        each_schedule_of(vec![kernel], |name, context, body, schedule| {
+        each_schedule_of(vec![kernel], |name, info, body, schedule| {
             let count = if name.ends_with("sm_90a") { count } else { 0 };
-            let text = schedule.to_text(context.module);
+            let text = schedule.to_text(info.module);
             assert_eq!(sends(schedule), count, "{name}:\n{text}");
-            context.verify_schedule(body, schedule).unwrap();
+            info.verify_schedule(body, schedule).unwrap();
             // Additions need no order, so what was sent before has only been read; a store comes when it is there.
             assert_eq!(text.contains("tma_store_wait\n"), count == 3, "{name}:\n{text}");
         });

@@ -116,7 +116,8 @@ impl<'m> CtaUniformity<'m> {
             && (!ops.insert(id) || op.operands.iter().all(|&operand| self.peer_computable(operand, ops)))
     }
 
-    /// Is this value certainly another one in the peer? The block's place is, and a sum with what is the same.
+    /// Is this value certainly another one in the peer? The block's place is, and a sum with what
+    /// is the same.
     pub fn always_differs(&self, value: Value) -> bool {
         if let Some(&start) = self.counters.get(&value) {
             return self.always_differs(start);
@@ -141,7 +142,8 @@ fn is_scalar_compute(code: Opcode) -> bool {
     renames || code == Opcode::Constant || code.is_elementwise()
 }
 
-/// Adds the ops that a value comes from, if they all stand in the entry's body and depend on nothing but the launch.
+/// Adds the ops that a value comes from, if they all stand in the entry's body and depend on
+/// nothing but the launch.
 pub fn is_known_at_entry(module: &Module, body: BlockId, value: Value, ops: &mut HashSet<OpId>) -> bool {
     use Opcode::*;
     match module.def(value) {

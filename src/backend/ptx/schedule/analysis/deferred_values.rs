@@ -26,7 +26,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// What deferred ops of this one are made of, of what is not free: in the order in which it is asked for.
+    /// What deferred ops of this one are made of, of what is not free: in the order in which it is
+    /// asked for.
     pub fn deferred_inputs(&self, id: OpId) -> Vec<Value> {
         let mut leaves = Vec::new();
         let mut pending = self.module.op(id).operands.clone();

@@ -29,17 +29,18 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Stages that are wished for the loads of a loop; without one, for those that stand in none.
+    /// Stages that are requested for the loads of a loop; without one, for those that stand in
+    /// none.
     pub fn requested_stages(&self, loop_op: Option<OpId>) -> Option<u32> {
         self.loop_stages(loop_op).or(self.options.num_stages)
     }
 
-    /// Stages that a loop itself wishes for.
+    /// Stages that a loop itself requests.
     pub fn loop_stages(&self, loop_op: Option<OpId>) -> Option<u32> {
         loop_op.and_then(|id| self.int_hint(id, hint_key::NUM_STAGES))
     }
 
-    /// Returns the wish against a producer of the loads of a loop, or of those outside of loops.
+    /// Returns the request against a producer of the loads of a loop, or of those outside of loops.
     pub fn can_use_producer(&self, loop_op: Option<OpId>) -> Result<(), Reason> {
         match loop_op.and_then(|id| self.bool_hint(id, hint_key::WARP_SPECIALIZE)) {
             Some(false) => Err(Reason::LoopHint),
@@ -54,7 +55,7 @@ impl KernelInfo<'_> {
         latencies.max().map(|latency| latency.max(MIN_STAGES))
     }
 
-    /// May the bulk copy engine do this access?
+    /// May TMA do this access?
     pub fn allows_tma(&self, id: OpId) -> bool {
         !matches!(self.hint(id, "allow_tma"), Some(HintValue::Bool(false)))
     }

@@ -15,9 +15,9 @@ use crate::pass::Bundles;
 /// A kernel, as the passes of a schedule see it.
 pub struct KernelInfo<'m> {
     pub module: &'m Module,
-    /// Layouts of values, and plans of products.
+    /// Layouts of values, and plans of MMAs.
     pub inference: Inference<'m>,
-    /// Wishes; fewer blocks than were wished for where they would be too many.
+    /// Wishes; fewer blocks than were requested for where they would be too many.
     pub options: CompileOptions,
     /// How often each value is used.
     pub use_counts: Vec<u32>,
@@ -25,18 +25,18 @@ pub struct KernelInfo<'m> {
     pub op_blocks: Vec<Option<BlockId>>,
     /// What the kernel writes.
     pub written_memory: WrittenMemory,
-    /// Stores that the bulk copy engine does.
+    /// Stores that TMA does.
     pub tma_stores: HashMap<OpId, TmaStorePlan>,
     /// Atomics that the block combines in shared memory first, and the copy of their array.
     pub privatized_atomics: HashSet<OpId>,
     pub privatized: Option<PrivatizedArray>,
-    /// Products that are issued together.
+    /// MMAs that are issued together.
     pub mma_groups: Bundles,
     /// Ops that are computed where they are used, by an op that may skip them.
     pub rematerialized: HashSet<OpId>,
-    /// Groups of the warps that layouts speak of, which take iterations in turn.
+    /// Number of ping-pong groups, each with the warps of the layouts.
     pub pingpong_groups: u32,
-    /// Groups of such warps of which each has rows of its own (`warp_specialize/data_partition`).
+    /// Number of data partitions, each with rows of its own (`warp_specialize/data_partition`).
     pub data_partitions: u32,
 }
 
@@ -101,7 +101,8 @@ impl<'m> KernelInfo<'m> {
         matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
     }
 
-    /// Does a load read the same whenever it is done? It is in no order, and of an array that is only read.
+    /// Does a load read the same whenever it is done? It is in no order, and of an array that is
+    /// only read.
     pub fn is_invariant_load(&self, load: OpId) -> bool {
         let op = self.module.op(load);
         is_weak(op) && self.written_memory.is_read_only(self.module, op.group(0)[0])
@@ -151,14 +152,16 @@ impl<'m> KernelInfo<'m> {
         renames || rounds_to_tf32(self.module, id)
     }
 
-    /// Is there something to print? A call needs more registers than warps with roles leave each other.
+    /// Is there something to print? A call needs more registers than warps with roles leave each
+    /// other.
     pub fn has_print(&self, body: BlockId) -> bool {
         let mut found = false;
         self.module.walk(body, &mut |id| found |= self.module.op(id).code == Opcode::Print);
         found
     }
 
-    /// Shared memory for stages beside what is reserved already, so that as many blocks as wished fit on a multiprocessor.
+    /// Shared memory for stages beside what is reserved already, so that as many blocks as
+    /// requested fit on a multiprocessor.
     pub fn smem_for_stages(&self, smem: &SharedMemory) -> u32 {
         // Each block takes a kilobyte more than it sees.
         const RESERVED: u32 = 1 << 10;
@@ -174,7 +177,7 @@ pub fn is_weak(op: &Op) -> bool {
     matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)))
 }
 
-/// Is this the conversion of f32 that the copy engine and the products make themselves?
+/// Is this the conversion of f32 that TMA and the MMAs make themselves?
 pub fn rounds_to_tf32(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     op.code == Opcode::FToF

@@ -53,10 +53,10 @@ pub struct MemoryEffect {
 }
 
 impl MemoryEffect {
-    /// May different threads meet at one element, one of them writing?
+    /// May different threads access one element, one of them writing?
     ///
-    /// Two accesses of one pattern need no order between threads: an element always belongs to the same
-    /// thread. Where several hold it, one of them stores but all of them load.
+    /// Two accesses of one pattern need no order between threads: an element always belongs to the
+    /// same thread. Where several hold it, one of them stores but all of them load.
     pub fn may_race(&self, other: &MemoryEffect) -> bool {
         let same_kind = self.kind == other.kind;
         if !self.root.may_alias(other.root) || (same_kind && self.kind != AccessKind::Store) {
@@ -79,7 +79,8 @@ impl MemoryEffect {
 
 /// What a kernel writes.
 ///
-/// Arrays are told apart by their base parameter: the arguments of a launch do not overlap where one of them is written.
+/// Arrays are told apart by their base parameter: the arguments of a launch do not overlap where
+/// one of them is written.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenMemory {
     stored_roots: HashSet<MemoryRoot>,
@@ -159,8 +160,8 @@ fn address_and_kind(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
 }
 
 impl MemoryEffect {
-    /// What an op does by itself, if it is an access. `is_read`: somebody reads a number that it gives. `layout`: the one in
-    /// which it touches memory, by a view that is described once.
+    /// What an op does by itself, if it is an access. `is_read`: somebody reads a number that it
+    /// gives. `layout`: the one in which it touches memory, by a view that is described once.
     pub fn of(
         module: &Module,
         id: OpId,

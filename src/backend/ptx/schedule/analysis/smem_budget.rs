@@ -7,7 +7,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout};
 
-/// Shared memory that is left for layout changes and for stores by the copy engine, if there are any.
+/// Shared memory that is left for layout conversions and for stores by TMA, if there are any.
 pub const CONVERSION_BYTES: u32 = 32 << 10;
 /// The same where with more of it a loop would wait for each of its tiles.
 pub const MIN_CONVERSION_BYTES: u32 = 16 << 10;
@@ -17,8 +17,8 @@ pub const PRINTED_PART: usize = 512;
 pub const PRINT_BYTES: u32 = (PRINTED_PART * 8) as u32;
 
 impl KernelInfo<'_> {
-    /// Shared memory for operands that are not fetched ahead and for layout changes, perhaps also for stores by the
-    /// copy engine: so many for the last two at most.
+    /// Shared memory for operands that are not fetched ahead and for layout conversions, perhaps
+    /// also for stores by the copy engine: so many for the last two at most.
     pub fn other_smem_bytes(&self, body: BlockId, fetched: &dyn Fn(OpId) -> bool, boxes: bool, most: u32) -> u32 {
         let module = self.module;
         let mut operands = 0;
@@ -84,8 +84,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Bytes of shared memory of the operands of products that are issued together, but for those that are there or need
-    /// none.
+    /// Bytes of shared memory of the operands of MMAs that are issued together, but for those that
+    /// are there or need none.
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
         let wanted = self.smem_operands_of(members).into_iter();
         let in_registers = |value: Value, plan: &OperandPlan| {

@@ -1,6 +1,7 @@
 //! Step uses: the values a step reads and the accumulators it updates in place.
 //!
-//! A value that is computed where it is used, or another view of one, is read when what it is made of is.
+//! A value that is computed where it is used, or another view of one, is read when what it is made
+//! of is.
 
 use std::collections::HashSet;
 
@@ -13,8 +14,9 @@ use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
 use crate::pass::sums;
 
 impl KernelInfo<'_> {
-    /// The values that a step reads, and those behind them, in the order in which it comes to them: not those that only the
-    /// bodies of a loop or a branch with effects read. What a product adds to in place, and what a loop carries in place, is not read.
+    /// The values that a step reads, and those behind them, in the order in which it comes to them:
+    /// not those that only the bodies of a loop or a branch with effects read. What an MMA adds to
+    /// in place, and what a loop carries in place, is not read.
     pub fn values_read_by(&self, step: &Step) -> Vec<Value> {
         let module = self.module;
         let values = match step {
@@ -32,7 +34,8 @@ impl KernelInfo<'_> {
                 let hoisted = step.hoisted.iter().map(|(value, _)| value);
                 hoisted.chain(module.op(step.op).group(0)).copied().collect()
             }
-            // Products run on beside a quiet branch: what either branch reads has landed before.
+            // MMAs stay in flight beside a quiet branch: what either branch reads is complete
+            // before.
             &Step::If { op, pure: true, .. } => self.operands_with_regions(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_terminator(id),
@@ -48,25 +51,26 @@ impl KernelInfo<'_> {
         self.with_deferred_inputs(values)
     }
 
-    /// What products that are issued together compute, and do not add to themselves.
+    /// What MMAs that are issued together compute, and do not add to themselves.
     pub fn results_of(&self, ops: &[OpId]) -> Vec<Value> {
         sums(self.module, ops).iter().map(|sum| self.module.op(sum[sum.len() - 1]).results[0]).collect()
     }
 
-    /// Do these products run on when they have been issued?
+    /// Do these MMAs run on when they have been issued?
     pub fn is_async(&self, ops: &[OpId]) -> bool {
         !ops.iter().all(|id| matches!(self.inference.products.get(id), Some(Ok(plan)) if plan.is_complete()))
     }
 
-    /// Must all products have landed before this step, whatever it reads? What comes after it may come from elsewhere, or a
-    /// stage is wanted that they have.
+    /// Must all MMAs be complete before this step, whatever it reads? What comes after it may come
+    /// from elsewhere, or a stage is wanted that they have.
     pub fn waits_for_all_mmas(&self, schedule: &Schedule, step: &Step) -> bool {
         match step {
             Step::For(_) | Step::Loop(_) | Step::ConsumerRelease(_) => true,
             Step::If { pure, .. } => !pure,
             // Threads print in turn.
             &Step::Exec(id) => self.module.op(id).code == Opcode::Print,
-            // The producer waits for the only stage, which products that still run would give back after this one.
+            // The producer waits for the only stage, which MMAs that still run would release after
+            // this one.
             &Step::Advance(channel) => {
                 schedule.warp_spec.as_ref().is_some_and(|warp_spec| warp_spec.is_single_stage(channel))
             }
@@ -129,7 +133,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Is the value one that products have added up in the registers of this one?
+    /// Is the value one that MMAs have added up in the registers of this one?
     pub fn is_accumulated_in_place(&self, start: Value, mut value: Value) -> bool {
         while value != start {
             match self.module.defining_op(value).filter(|&id| self.is_mma(id) && self.accumulates_in_place(id)) {
@@ -144,8 +148,9 @@ impl KernelInfo<'_> {
         matches!(self.module.op(id).code, Opcode::MmaF | Opcode::MmaI)
     }
 
-    /// Does a product update its accumulator where it stands? A carried value of the loop around, or what another product or a loop
-    /// gives, that nothing else uses; the registers of others may be shared.
+    /// Does an MMA update its accumulator where it stands? A carried value of the loop around, or
+    /// what another MMA or a loop gives, that nothing else uses; the registers of others may be
+    /// shared.
     pub fn accumulates_in_place(&self, id: OpId) -> bool {
         let acc = self.module.op(id).operands[2];
         let here = self.op_blocks[id.index()];
@@ -172,15 +177,16 @@ impl KernelInfo<'_> {
         matches!(self.module.op(id).code, Opcode::For | Opcode::Loop)
     }
 
-    /// Does a branch that ends with this op give a value in registers that nothing else has: sums of a product, or what a loop
-    /// in it gives?
+    /// Does a branch that ends with this op give a value in registers that nothing else has: sums
+    /// of an MMA, or what a loop in it gives?
     pub fn is_moved_to(&self, end: OpId, value: Value) -> bool {
         let Some(maker) = self.module.defining_op(value) else { return false };
         let owns = self.is_loop(maker) || self.is_mma(maker);
         owns && self.use_counts[value.index()] == 1 && self.op_blocks[maker.index()] == self.op_blocks[end.index()]
     }
 
-    /// Values and what they are computed from where they are used: of views, of names, of what is free or deferred.
+    /// Values and what they are computed from where they are used: of views, of names, of what is
+    /// free or deferred.
     fn with_deferred_inputs(&self, values: Vec<Value>) -> Vec<Value> {
         let (mut seen, mut all) = (HashSet::new(), Vec::new());
         let mut pending = values;
@@ -204,14 +210,14 @@ impl KernelInfo<'_> {
         all
     }
 
-    /// Registers of the accumulators of a product and of those that are issued with it.
+    /// Registers of the accumulators of an MMA and of those that are issued with it.
     pub fn accumulator_registers(&self, mma: OpId) -> u32 {
         let sums = sums(self.module, &self.mma_groups.with(mma));
         let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
-    /// As [`KernelInfo::accumulators`], of several products, each accumulator once.
+    /// As [`KernelInfo::accumulators`], of several MMAs, each accumulator once.
     pub fn total_accumulator_registers(&self, mmas: &[OpId]) -> u32 {
         let mma_groups: HashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last(mma)).collect();
         mma_groups.into_iter().map(|mma| self.accumulator_registers(mma)).sum()
@@ -228,9 +234,9 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The operands of products that are issued together, which of them are left ones, and how they are brought. A value that
-    /// several products want in the same form is one operand; one product may want it in another form than the next, if it is
-    /// computed turned.
+    /// The operands of MMAs that are issued together, which of them are left ones, and how they are
+    /// brought. A value that several MMAs want in the same form is one operand; one MMA may want it
+    /// in another form than the next, if it is computed turned.
     pub fn smem_operands_of(&self, members: &[OpId]) -> Vec<(Value, bool, &OperandPlan)> {
         let mut all: Vec<(Value, bool, &OperandPlan)> = Vec::new();
         for &id in members {

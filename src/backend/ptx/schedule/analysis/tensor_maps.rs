@@ -1,13 +1,14 @@
 //! Tensor maps: which views TMA can transfer, and with which box.
 //!
-//! A view whose tiles begin in equal steps qualifies when its array is one of the entry's (so that the launch can describe it) and
-//! what the launch promises about it is enough for every array of that form: the address and all strides
-//! but one are multiples of 16 bytes, the other one is 1. A box begins at a multiple of 16 bytes, too: another coordinate along
-//! the contiguous dimension is an illegal instruction. What only the numbers of a launch decide (an extent of 0, say) is for the
-//! launch, which has another kernel for it.
+//! A view whose tiles begin in equal steps qualifies when its array is one of the entry's (so that
+//! the launch can describe it) and what the launch promises about it is enough for every array of
+//! that form: the address and all strides but one are multiples of 16 bytes, the other one is 1. A
+//! box begins at a multiple of 16 bytes, too: another coordinate along the contiguous dimension is
+//! an illegal instruction. What only the numbers of a launch decide (an extent of 0, say) is for
+//! the launch, which has another kernel for it.
 //!
-//! A box in shared memory has the contiguous dimension innermost; the others follow in the order of the
-//! tile, later ones first.
+//! A box in shared memory has the contiguous dimension innermost; the others follow in the order of
+//! the tile, later ones first.
 
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::schedule::KernelInfo;
@@ -15,8 +16,8 @@ use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElem
 use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, Value};
 
-/// Most elements from one tile that begins at a multiple of 16 bytes to the next: with that many, the coordinate of the first such
-/// tile behind the longest array still fits 32 bits.
+/// Most elements from one tile that begins at a multiple of 16 bytes to the next: with that many,
+/// the coordinate of the first such tile behind the longest array still fits 32 bits.
 const MOST_STEP: i64 = 1 << 24;
 
 /// First architecture with the engine.
@@ -26,8 +27,9 @@ const FIRST_ARCH: u32 = 90;
 type At<'a> = (Value, &'a [Value]);
 
 impl KernelInfo<'_> {
-    /// The map through which boxes of the tile of a view at an index are loaded, if it qualifies. `boxes`: extents in
-    /// the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on the way.
+    /// The map through which boxes of the tile of a view at an index are loaded, if it qualifies.
+    /// `boxes`: extents in the order of the tile's dimensions. `round_tf32`: f32 becomes tf32 on
+    /// the way.
     pub fn tma_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, round_tf32: bool) -> Option<TensorMap> {
         let (Type::PartitionView { padding, .. } | Type::StridedView { padding, .. }) = self.module.ty(at.0) else {
             return None;
@@ -36,8 +38,8 @@ impl KernelInfo<'_> {
         self.map_of(at, boxes, swizzle, &|dtype| map_element(dtype, round_tf32))
     }
 
-    /// As [`KernelInfo::tma_map`], for stores: padding does not matter. But the engine writes whole grains of
-    /// 16 bytes, also where the array ends within one. `adds`: what is there is added to.
+    /// As [`KernelInfo::tma_map`], for stores: padding does not matter. But the engine writes whole
+    /// grains of 16 bytes, also where the array ends within one. `adds`: what is there is added to.
     pub fn tma_store_map(&self, at: At<'_>, boxes: &[i64], swizzle: Swizzle, adds: bool) -> Option<TensorMap> {
         let map =
             self.map_of(at, boxes, swizzle, &|dtype| if adds { added(dtype) } else { map_element(dtype, false) })?;
@@ -116,7 +118,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Tiles begin every `step` elements of so many bytes: at how many indices in a row one begins at a multiple of 16 bytes.
+/// Tiles begin every `step` elements of so many bytes: at how many indices in a row one begins at a
+/// multiple of 16 bytes.
 pub fn whole_indices(step: i64, bytes: u32) -> i64 {
     let grain = GRAIN as i64 / i64::from(bytes);
     grain / grain.min(1 << step.trailing_zeros().min(4))

@@ -13,14 +13,14 @@ struct Start {
     offset: i128,
 }
 
-/// Starts from here on, on either side of 0, are outside of every array that the copy engine knows, wherever a tile ends
-/// that begins there.
+/// Starts from here on, on either side of 0, are outside of every array that TMA knows, wherever a
+/// tile ends that begins there.
 const FAR: i128 = 2 * MAX_EXTENT as i128;
 
 impl KernelInfo<'_> {
-    /// Does a load begin so many elements behind another one along an axis, and where that one does along all others? Both
-    /// are of tiles with the same extents along those, of one array. Of tiles that lie outside of every array it does not
-    /// matter where.
+    /// Does a load begin so many elements behind another one along an axis, and where that one does
+    /// along all others? Both are of tiles with the same extents along those, of one array. Of
+    /// tiles that lie outside of every array it does not matter where.
     pub fn is_adjacent_after(&self, load: OpId, other: OpId, axis: usize, distance: i64) -> bool {
         let (op, before) = (self.module.op(load), self.module.op(other));
         let shapes = [op, before].map(|op| ViewShape::of(self.module, op.group(0)[0]));

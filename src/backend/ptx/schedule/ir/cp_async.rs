@@ -50,8 +50,8 @@ pub struct CpAsyncPlan {
     pub stages: usize,
     /// MMAs are asynchronous: the head of an iteration waits for those of the previous iteration.
     pub async_mma: bool,
-    /// Threads meet at the head of each iteration: what all have copied is there, and all are done with the stage that is
-    /// filled next. Not where they copy their own elements alone.
+    /// A barrier at the head of each iteration: the copies of all threads have arrived, and no
+    /// thread reads the stage that is filled next. Thread-private copies need none.
     pub barrier_at_head: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Parses a schedule from text (tests only).
 //!
-//! Ops, pipelines and channels are taken from the module and the warp specialization. The parser skips
-//! their text; a difference shows when the schedule is printed again.
+//! Ops, pipelines and channels are taken from the module and the warp specialization. The parser
+//! skips their text; a difference shows when the schedule is printed again.
 
 use std::rc::Rc;
 
@@ -181,7 +181,8 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// The next line, if its indentation is larger than `depth` and it begins with one of these words.
+    /// The next line, if its indentation is larger than `depth` and it begins with one of these
+    /// words.
     fn inner(&mut self, depth: usize, words: &[&str]) -> Option<(usize, String, String)> {
         let &(at, line) = self.lines.peek()?;
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));

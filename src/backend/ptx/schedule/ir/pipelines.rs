@@ -167,15 +167,15 @@ pub struct Channel {
     pub pipeline: usize,
     /// The last op of the block that uses them (or has a region that does).
     pub last_use: OpId,
-    /// Some use is in a region of its own: the tile is waited for where it is loaded.
+    /// Some use is in a region: the wait for the tile follows the advance to the stage.
     pub wait_at_acquire: bool,
     /// The store whose staging buffer the stage is; there are no loads then
     /// (`warp_specialize/epilogue_smem_reuse`).
     pub staging_for: Option<OpId>,
 }
 
-/// Stages of shared memory. Channels of loops that follow each other share a ring: the producer may then
-/// fill stages for the next loop before the one before has ended.
+/// A ring buffer of stages in shared memory. Channels of consecutive loops share a pipeline, so the
+/// producer can load for the next loop before the previous one has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineDesc {
     /// Bytes of a stage.
@@ -195,7 +195,7 @@ pub enum LoopNesting {
     NotInLoop,
     /// In each iteration of a loop that contains other loops with loads.
     Outer,
-    /// Again and again while others stay.
+    /// In each iteration of an innermost loop.
     Innermost,
 }
 
@@ -208,7 +208,8 @@ pub struct TmaLoad {
     pub smem_offset: u32,
     /// The tensor map.
     pub map: TensorMap,
-    /// The parts of its tile, and of those that stand with it; none of a tile that stands with another one.
+    /// The parts of its tile, and of those that stand with it; none of a tile that stands with
+    /// another one.
     pub boxes: Vec<TmaBox>,
     /// Bytes of these boxes.
     pub bytes: u32,

@@ -1,7 +1,7 @@
 //! Prints a schedule as text.
 //!
-//! A step is a line: what is done, the number of its op in the module, and the op. Values are numbered as in the module. Loops
-//! and branches have their bodies below them, further in.
+//! A step is one line: the method, the number of the op in the module, and the op. Values have the
+//! numbers of the module. The sequences of loops and branches are indented (`docs/schedule.md`).
 
 use std::fmt::{self, Display, Formatter, Write as _};
 

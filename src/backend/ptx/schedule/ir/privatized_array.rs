@@ -1,8 +1,9 @@
 //! A privatized array in shared memory, as data.
 //!
-//! What atomics do to these elements goes to the copy, which starts at zero and is added to the array at the end. Lanes that
-//! meet in one bank of shared memory wait for each other. So of the very first elements there are several copies side by
-//! side, up to one a lane, each in a bank of its own.
+//! Atomics on these elements update the privatized array. It starts at zero, and the end of the
+//! kernel adds it to the array. Lanes that access one bank of shared memory at the same time are
+//! serialized. So the first elements have several replicas, up to one per lane, each in its own
+//! bank.
 
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};

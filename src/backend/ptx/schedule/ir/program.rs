@@ -1,7 +1,8 @@
 //! The schedule IR: partitions, sequences and steps.
 //!
-//! The program stays Tile IR: a step names an op of the module, and says *how* it is done. What an op means is not said
-//! again. Steps of a body come one after another; those with bodies of their own are the loops and branches of the module.
+//! The program remains Tile IR: a step names an op of the module and its method of execution. The
+//! steps of a sequence are in program order. Loops and branches are steps with sequences of their
+//! own.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -63,7 +64,7 @@ pub enum WarpRole {
     All,
     /// The warps that execute everything except the loads of [`WarpRole::Producer`].
     Consumer,
-    /// One lane issues the TMA loads.
+    /// One lane issues TMA loads.
     Producer,
 }
 
@@ -104,8 +105,9 @@ pub enum Step {
     OrderWait(OrderPoint),
     /// Arrives at this point, for the next iteration of the other ping-pong group.
     OrderArrive(OrderPoint),
-    /// Waits until the other group of the agent has ended its turn: these exponentials they compute one after the other. `late`: the
-    /// instruction stands where that of the late wait behind it does.
+    /// Waits until the other consumer group has left its section. The groups compute these
+    /// exponentials one after the other. `sunk`: the instruction is emitted at the place of the
+    /// next sunk wait.
     ExpOrderWait {
         exponentials: Value,
         sunk: bool,
@@ -114,7 +116,7 @@ pub enum Step {
     ExpOrderArrive(Value),
     For(Box<For>),
     Loop(Box<Loop>),
-    /// `quiet`: its branches only compute, so products run on beside them.
+    /// `pure`: the branches are side-effect-free, so MMAs stay in flight.
     If {
         op: OpId,
         arms: Vec<SeqId>,
@@ -138,7 +140,7 @@ pub enum StageSource {
 /// A section that ping-pong groups execute one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderPoint {
-    /// Waiting for stages: one round of a ring is all that a barrier can tell from the next one.
+    /// Waits for stages: the phase of a barrier only separates two consecutive uses of a stage.
     Pipeline,
     /// Side effects.
     SideEffects,
@@ -157,8 +159,7 @@ pub struct ConsumerWait {
     pub sunk: bool,
 }
 
-/// A wait for a product that runs on its own, or for several that were issued together, and for all that were issued before.
-/// They give back their stages then.
+/// A wait for an MMA group and all earlier ones. It releases the stages that they read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmaWait {
     /// The last MMA of the group.
@@ -176,7 +177,8 @@ pub struct MmaWait {
     pub release_after: Option<Value>,
 }
 
-/// Products that are issued together: as one group, which shares operands and barriers, where the last one stands.
+/// MMAs with one `wgmma.commit_group`, issued at the place of the last one. They share operands and
+/// barriers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MmaGroup {
     /// In program order.
@@ -185,12 +187,12 @@ pub struct MmaGroup {
     pub issue: Vec<MmaIssue>,
     /// Channels whose stages are released: at once, or after the wait if the MMAs are asynchronous.
     pub releases: Vec<u32>,
-    /// The groups of warps issue them one after the other: in each iteration the first one before the next one, and the last one before
-    /// the first one in the next.
+    /// The consumer groups execute the section one after another: within an iteration in the order
+    /// of the groups, and the first group of the next iteration after the last one.
     pub order: OrderSpan,
 }
 
-/// What products are to the turn of their group: one turn may be for all from one step to another.
+/// The part of an ordered section that an MMA group is: it may begin, end or be the section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderSpan {
     /// An order wait precedes the MMAs.
@@ -252,7 +254,7 @@ impl StripMine {
         self.ops.iter().map(|&(id, _)| id)
     }
 
-    /// Tiles that it makes, and other names of them.
+    /// The tiles that its ops define, and views of them.
     pub fn defined_tiles(&self, module: &Module) -> HashSet<Value> {
         let made =
             self.ops.iter().filter(|&&(id, part)| part != StripRole::Preheader && module.op(id).code != Opcode::Reduce);
@@ -265,7 +267,7 @@ impl StripMine {
 pub enum StripRole {
     /// Is executed in each strip iteration.
     Body,
-    /// Gives a tile another shape: the same elements in the same slots.
+    /// Is a view of a tile: the same elements in the same registers.
     View,
     /// Is executed before the first strip iteration: scalars and ops without instructions.
     Preheader,

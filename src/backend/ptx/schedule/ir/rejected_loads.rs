@@ -34,34 +34,34 @@ pub enum Reason {
     Threads { count: u32, most: u32 },
     /// The kernel prints.
     Prints,
-    /// The kernel ends early, or leaves a loop between a load and its product.
+    /// The kernel ends early, or leaves a loop between a load and its MMA.
     Exits,
-    /// One stage of each ring exceeds the free shared memory.
+    /// One stage of each pipeline exceeds the free shared memory.
     Room { needed: u32, free: u32 },
     /// The loop asks for no producer.
     LoopHint,
     /// The loop has one stage.
     OneStage,
-    /// The load forbids the copy engine.
+    /// The load forbids TMA.
     LoadHint,
     /// No op reads the tile.
     Unused,
-    /// An op other than a product reads the tile.
+    /// An op other than an MMA reads the tile.
     ReadBy(Opcode),
-    /// The product reads no operands in shared memory by descriptors.
+    /// The MMA reads no operands in shared memory by descriptors.
     Product,
-    /// Products read the tile in different forms.
+    /// MMAs read the tile in different forms.
     Forms,
     /// The kernel writes the array, or other tile blocks see the load in an order.
     Written,
-    /// The copy engine does not move boxes of this array or view.
+    /// TMA does not move boxes of this array or view.
     View,
     /// One thread alone cannot compute the index, or the control flow that leads to the load.
     Index,
 }
 
 impl Reason {
-    /// Returns true if the reason is a wish of the user for this loop or launch.
+    /// Returns true if the reason is a request of the user for this loop or launch.
     pub fn is_wish(self) -> bool {
         matches!(self, Reason::LoopHint | Reason::OneStage)
     }

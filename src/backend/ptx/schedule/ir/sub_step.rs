@@ -1,7 +1,7 @@
 //! Sub-steps: layout conversions, shared-memory accesses and barriers of one step.
 //!
-//! These stand before the step that they belong to, in the order in which it comes to them. What a step computes between them
-//! is its own affair.
+//! They precede their step in the sequence, in the order in which lowering executes them.
+//! Instructions that a step emits between two sub-steps are not part of the schedule.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -24,15 +24,17 @@ pub enum SubStep {
     SmemRead(Buffer),
     /// Begins the global memory access of an op, in a step that does more than this access.
     GlobalAccess(OpId),
-    /// What goes through shared memory goes in so many parts: of so many, there is room for some side by side.
+    /// The step uses shared memory in `count` parts, `in_flight` of them at a time.
     Split { count: u32, in_flight: u32 },
-    /// There is no room for so many bytes in shared memory: the op fails.
+    /// Shared memory has no `bytes` bytes free: the op is refused.
     SmemOverflow { bytes: u32, of: u32 },
-    /// Waits until all products that run on their own have landed: behind the meeting to come shared memory is written again.
+    /// Waits for all MMAs in flight: shared memory is overwritten after the next barrier.
     MmaWaitAll,
-    /// The thread that has sent boxes waits until the copy engine has read them, or, `written`, until they are in the array.
+    /// Waits until TMA has read the staging buffer or, `complete`, until the elements are in the
+    /// array.
     TmaStoreWait { complete: bool },
-    /// All threads of the agent meet. `always`: whatever they did before, since the step is nothing without it.
+    /// A barrier of all threads of the partition. `required`: the step needs it, independent of
+    /// hazards.
     Barrier { required: bool },
 }
 

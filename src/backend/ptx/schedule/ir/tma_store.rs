@@ -1,8 +1,8 @@
 //! TMA stores, as data: staging buffers and how a tile is split.
 //!
-//! A tile goes there from registers, and from there to the array while the threads go on. The whole block writes the boxes
-//! in parts, as many as there is room for then; or each warp has boxes of its own in a place that is reserved for it, or in a stage
-//! that is lent to the store.
+//! The threads write a tile from registers to shared memory, and TMA stores it while they continue.
+//! Either the CTA writes the boxes in parts that fit the free shared memory, or each warp has boxes
+//! of its own, in a reserved staging buffer or in a pipeline stage.
 
 use super::sub_step::LayoutId;
 use crate::backend::ptx::smem::allocation::Buffer;

@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::schedule::analysis::memory_effects::{MemoryEffect, WrittenMemory};
 
-/// Accesses to each written array since the last meeting.
+/// Accesses to each written array since the last barrier.
 #[derive(Clone, Debug, Default)]
 pub struct GlobalHazards {
     effects: Vec<MemoryEffect>,

@@ -1,9 +1,9 @@
 //! Reduction steps: the order in which registers, lanes and warps are combined.
 //!
-//! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the bits of the coordinate from
-//! low to high, so that neighbouring runs are combined, left before right. Where lanes meet before the registers are all
-//! combined, two lanes share the slots: each combines half of them, and the lane bit tells from then on what the register bit
-//! told.
+//! A combiner that commutes takes the cheap order (registers, lanes, warps). Any other takes the
+//! bits of the coordinate from low to high, so that neighbouring runs are combined, left before
+//! right. Where lanes meet before the registers are all combined, two lanes share the registers:
+//! each combines half of them, and the lane bit tells from then on what the register bit told.
 
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -19,8 +19,8 @@ pub enum ReductionStep {
     WarpRedux(usize),
     /// The register bit with this bit of the coordinate.
     Registers(u32),
-    /// Two lanes that differ in this bit, each half of the slots that the register bit with this bit of the coordinate tells
-    /// apart.
+    /// Two lanes that differ in this bit, each half of the registers that the register bit with
+    /// this bit of the coordinate tells apart.
     LaneSplit(usize, u32),
     /// Two lanes that differ in this bit.
     LaneShuffle(usize),
@@ -131,8 +131,9 @@ impl KernelInfo<'_> {
         reduction_steps
     }
 
-    /// Are so many bits of the lane's number combined by one instruction? Where one operand of 32 bits is reduced by one op,
-    /// and what the other bits tell apart are replicas that count for nothing.
+    /// Are so many bits of the lane's number combined by one instruction? Where one operand of 32
+    /// bits is reduced by one op, and what the other bits tell apart are replicas that count for
+    /// nothing.
     pub fn is_warp_redux(&self, body: BlockId, dtypes: &[DType], (lanes, left): (usize, &LayoutBases)) -> bool {
         let [op, _] = self.module.block(body).ops[..] else { return false };
         let counts = match self.module.op(op).code {

@@ -1,6 +1,7 @@
 //! Sub-step requirements of each op: operand layouts and shared-memory scratch.
 //!
-//! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for nothing.
+//! In the order in which lowering comes to it. Scalars are the same in all threads, and ask for
+//! nothing.
 
 use super::reduction_steps::LayoutBases;
 use super::scratch::smem_element_bytes;
@@ -157,8 +158,8 @@ impl MembarState<'_, '_> {
         self.ordered_access(id, None);
     }
 
-    /// An access in its order. `told`: of threads that hold the same element one accesses it, and tells the others what it
-    /// has read, of this type.
+    /// An access with its memory order. `broadcast_dtype`: the type of the values that one of
+    /// several threads with the same element reads and passes to the others.
     fn ordered_access(&mut self, id: OpId, broadcast_dtype: Option<DType>) {
         let op = self.info.module.op(id);
         if releases(op) {
@@ -249,7 +250,7 @@ impl MembarState<'_, '_> {
         tiles.for_each(|&arg| self.require(arg, &layout));
     }
 
-    /// A store by the copy engine, or by the threads where there is no room for it.
+    /// A store by TMA, or by the threads where there is no room for it.
     pub fn tma_store(&mut self, tma_store: &TmaStore) {
         let op = self.info.module.op(tma_store.op);
         let (value, root) = (stored(op), self.info.stored_array(tma_store.op));
@@ -287,7 +288,7 @@ impl MembarState<'_, '_> {
         self.op(tma_store.op);
     }
 
-    /// Stages come back: of one that is lent to a store, its boxes have been read.
+    /// Releases stages. A staging buffer is released after TMA has read it.
     pub fn consumer_release(&mut self, channels: &[u32]) {
         let warp_spec = self.schedule.warp_spec.as_ref();
         if warp_spec.is_some_and(|warp_spec| channels.iter().any(|&channel| warp_spec.is_staging(channel))) {

@@ -12,7 +12,8 @@ use crate::layout::{Conversion, SharedPlan};
 /// Most copies of the counts of a histogram.
 const MAX_HISTOGRAM_COPIES: usize = 8;
 
-/// Words between the ends of one copy of counts and the next: equal numbers of both are in different banks.
+/// Words between the ends of one copy of counts and the next: equal numbers of both are in
+/// different banks.
 pub const COPY_PADDING_WORDS: usize = 4;
 
 /// Bytes of an element in shared memory.
@@ -154,7 +155,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// The operands and accumulators of products that are issued together.
+    /// The operands and accumulators of MMAs that are issued together.
     pub fn mma_operands(&mut self, members: &[OpId]) {
         let info = self.info;
         let module = info.module;

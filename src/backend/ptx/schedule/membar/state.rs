@@ -1,10 +1,10 @@
 //! Barrier-insertion state: shared-memory buffers, available conversions and MMAs in flight.
 //!
-//! The way through a program knows which layouts each value is there in, what has been written and read since the threads
-//! have met last, and which products run. Threads meet where a place is read that others have written since, or written that
-//! others have used; and where accesses to an array may come to one element. The back edge of a loop counts as having touched
-//! everything. Whatever runs on its own lands before they meet: behind the meeting shared memory is written again, which
-//! products may still read.
+//! The state holds the layouts in which each value is available, the accesses since the last
+//! barrier, and the MMAs in flight. A barrier precedes a read of shared memory that other threads
+//! have written, a write that overlaps reads or writes of other threads, and global accesses that
+//! may race. After a back edge all accesses of the loop count. All MMAs are complete before a
+//! barrier, because shared memory after it may overwrite their operands.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -18,7 +18,8 @@ use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout, SumPlan};
 
-/// Accesses of a trip through shared memory from which on addresses without an instruction for each count.
+/// Accesses of a trip through shared memory from which on addresses without an instruction for each
+/// count.
 const MIN_AFFINE_ACCESSES: usize = 16;
 
 /// Values in further layouts than their own, in the order in which they came about.
@@ -51,7 +52,7 @@ impl AvailableConversions {
     }
 }
 
-/// A wait for products, and whether it finds some.
+/// A wait for MMAs, and whether it finds some.
 pub struct MmaWaitUse {
     pub body: SeqId,
     /// Where it stands there.
@@ -59,7 +60,7 @@ pub struct MmaWaitUse {
     pub is_needed: bool,
 }
 
-/// One agent's way through its program.
+/// One partition's way through its program.
 pub struct MembarState<'a, 'm> {
     pub info: &'a KernelInfo<'m>,
     pub schedule: &'a mut Schedule,
@@ -68,17 +69,17 @@ pub struct MembarState<'a, 'm> {
     /// The layout that each value has of its own.
     pub own_layouts: Vec<Option<Cow<'a, Layout>>>,
     pub available: AvailableConversions,
-    /// Loads whose tiles stand in stages as operands, by copies that run ahead.
+    /// Loads whose tiles stand in stages as operands, by multistage copies.
     pub staged_loads: HashSet<OpId>,
-    /// The stores that the copy engine does, and the array of each.
+    /// The stores that TMA does, and the array of each.
     pub tma_stores: HashMap<OpId, Value>,
     /// Those of them that the whole block makes, through shared memory that others use, too.
     pub block_tma_stores: HashSet<OpId>,
     /// Are some of them boxes of warps?
     pub has_warp_tma_stores: bool,
-    /// Arrays that the copy engine may have stored to.
+    /// Arrays that TMA may have stored to.
     pub tma_stored_arrays: HashSet<Value>,
-    /// Results of the products that may be running, in the order of issue.
+    /// Results of the MMAs that may be running, in the order of issue.
     pub in_flight: Vec<Vec<Value>>,
     /// Late waits that have not come: how many may run on then, and which wait it is.
     pub sunk_waits: VecDeque<(usize, usize)>,
@@ -183,7 +184,8 @@ impl<'a, 'm> MembarState<'a, 'm> {
         wanted.clone()
     }
 
-    /// Has what a virtual or free value is made of, one after another: chains of them may be longer than the stack.
+    /// Has what a virtual or free value is made of, one after another: chains of them may be longer
+    /// than the stack.
     fn require_operands(&mut self, value: Value, wanted: &Layout) {
         let mut pending = self.missing_operands(value, wanted);
         while let Some((operand, layout)) = pending.pop() {
@@ -215,7 +217,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         (self.smem.budget() / 2).min(self.smem.free()) as usize
     }
 
-    /// A change of layout.
+    /// A layout conversion.
     fn convert_layout(&mut self, value: Value, own: &Layout, wanted: &Layout) {
         let bits = shared_type(self.info.element_type(value)).storage_bits();
         let capacity = self.scratch_capacity();
@@ -232,7 +234,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.record_conversion(value, wanted, conversion);
     }
 
-    /// Notes a change of layout, and goes through shared memory if it does.
+    /// Notes a layout conversion, and goes through shared memory if it does.
     pub fn record_conversion(&mut self, value: Value, wanted: &Layout, conversion: ConversionPlan) {
         let (bytes, rounds) = match &conversion {
             ConversionPlan::Layout(Conversion::Shared(plan)) => (plan.bytes, plan.rounds),
@@ -290,7 +292,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         }
     }
 
-    /// All threads meet.
+    /// All threads have a barrier.
     pub fn barrier(&mut self, always: bool) {
         if !self.in_flight.is_empty() {
             self.complete_mmas(0);
@@ -331,7 +333,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.global_hazards.add(&self.info.written_memory, self.info.memory_effect_of(id));
     }
 
-    /// A value is read: late waits come, until the product that makes it has landed.
+    /// A value is read: late waits come, until the MMA that makes it is complete.
     fn wait_for_value(&mut self, value: Value) {
         while self.in_flight.iter().any(|results| results.contains(&value)) {
             let Some((pending, wait)) = self.sunk_waits.pop_front() else { return };

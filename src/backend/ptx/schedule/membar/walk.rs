@@ -11,7 +11,8 @@ use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Says of each step what it does within. `shared`: with all that is reserved for the whole kernel.
+    /// Inserts sub-steps and barriers into a schedule. `smem`: with all that is reserved for the
+    /// whole kernel.
     pub fn insert_barriers(&self, schedule: &mut Schedule, smem: &SharedMemory) {
         let partitions: Vec<(WarpRole, SeqId)> =
             schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
@@ -19,7 +20,7 @@ impl KernelInfo<'_> {
         schedule.smem_bytes_per_group = if self.pingpong_groups > 1 { own.budget() - own.start() } else { 0 };
         schedule.smem_bytes = smem.used();
         schedule.smem = smem.clone();
-        // Who loads meets nobody.
+        // The producer has no barriers.
         for (_, body) in partitions.into_iter().filter(|&(role, _)| role != WarpRole::Producer) {
             let mut state = MembarState::new(self, schedule, own.clone());
             for &arg in &self.module.block(self.module.entries[0].body).args {
@@ -69,7 +70,8 @@ impl MembarState<'_, '_> {
         self.seq = outer_seq;
     }
 
-    /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody has to say.
+    /// Puts what a step does within before it. That it accesses memory at all, and no more, nobody
+    /// has to say.
     fn flush_sub_steps(&mut self) {
         let mut sub_steps = std::mem::take(&mut self.sub_steps);
         if sub_steps.iter().all(|one| matches!(one, SubStep::GlobalAccess(_))) {
@@ -154,7 +156,7 @@ impl MembarState<'_, '_> {
         }
     }
 
-    /// Products that are issued together.
+    /// MMAs that are issued together.
     fn mma_group(&mut self, plan: &MmaGroup) {
         self.mma_operands(&plan.ops);
         self.flush_sunk_waits();
@@ -186,7 +188,8 @@ impl MembarState<'_, '_> {
         tiles.for_each(|&value| self.define(value));
     }
 
-    /// Code that a back edge reaches knows little of what threads did. Gives what the copy engine may be reading before.
+    /// Code that a back edge reaches knows little of what threads did. Gives what TMA may be
+    /// reading before.
     fn enter_loop(&mut self, body: BlockId) -> Vec<Buffer> {
         self.flush_sunk_waits();
         let before = self.smem.bulk();
@@ -328,7 +331,7 @@ impl MembarState<'_, '_> {
     }
 }
 
-/// Products that the iteration before has issued: the sums of each.
+/// MMAs that the iteration before has issued: the sums of each.
 fn carried_accumulators(carried_mmas: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
     carried_mmas
         .iter()

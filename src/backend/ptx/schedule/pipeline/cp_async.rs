@@ -1,16 +1,19 @@
 //! Multistage `cp.async` copies for loops without a producer.
 //!
-//! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i + S − 1 are on
-//! their way (`cp.async`, 16 bytes a thread where alignment allows). What is copied is read from arrays that the
-//! kernel does not write, at indices that are computed from the counter and from outside.
+//! With S stages, iteration i computes on stage i mod S while the copies of iterations i + 1 to i +
+//! S − 1 are in flight (`cp.async`, 16 bytes per thread where alignment allows). The arrays are not
+//! written by the kernel, and the indices depend on the loop counter and on values from outside.
 //!
-//! *Operands*: a `for` loop qualifies if its body loads operands of a product, straight into the product. One barrier
-//! at the head of an iteration does both: the copies of all threads have arrived, and all threads are done with the
-//! stage that the end of the iteration fills. Products that run on their own do so until the next head.
+//! *Operands*: a `for` loop qualifies if its body loads operands of an MMA. One barrier at the head
+//! of an iteration has two purposes: the copies of all threads have arrived, and all threads have
+//! finished with the stage that the end of the iteration fills. Asynchronous MMAs stay in flight
+//! until the next head.
 //!
-//! *Own elements*: in a loop without products every thread copies what it will hold itself, if that works for all
-//! loads of the loop. It reads it back without any barrier, and fills the stage of the iteration before at the head. Beside operands
-//! it does so with the other tiles of the loop (weights that threads unpack, their scales), if these leave operands the stages that they have.
+//! *Thread-private*: in a loop without MMAs every thread copies the elements that it will hold, if
+//! that is possible for all loads of the loop. It reads them without a barrier, and fills the stage
+//! of the previous iteration at the head. Beside operands the other tiles of the loop are copied in
+//! this way (weights that threads unpack, their scales), if the operands keep their number of
+//! stages.
 
 use std::collections::HashMap;
 
@@ -27,11 +30,13 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
 use crate::layout::Side;
 
-/// Most stages, and the bytes above which fewer are better: other tile blocks want shared memory too.
+/// Most stages, and the bytes above which fewer are better: other tile blocks want shared memory
+/// too.
 const MAX_STAGES: usize = 4;
 const MAX_BYTES: usize = 112 << 10;
 
-/// Bytes of the stages of threads' own elements: on sm_90 three tile blocks have room for as much. Elsewhere two should.
+/// Bytes of the stages of threads' own elements: on sm_90 three tile blocks have room for as much.
+/// Elsewhere two should.
 const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 
 /// Alignment of threads' own elements.
@@ -43,7 +48,7 @@ fn operand_stages(bytes: usize) -> usize {
 }
 
 impl KernelInfo<'_> {
-    /// The copies of a `for` loop, if it qualifies. `alone`: no other agent loads.
+    /// The copies of a `for` loop, if it qualifies. `no_producer`: the kernel has no producer.
     pub fn plan_cp_async(
         &self,
         id: OpId,
@@ -112,7 +117,8 @@ impl KernelInfo<'_> {
         address_ops.dedup();
     }
 
-    /// The pipeline of a loop without products, if every thread can copy its own elements of all that it loads.
+    /// The pipeline of a loop without MMAs, if every thread can copy its own elements of all that
+    /// it loads.
     fn plan_thread_private(
         &self,
         body: BlockId,
@@ -157,7 +163,8 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// The copy of a load by the threads that will hold its elements, at this place of a stage, and the bytes that it takes there.
+    /// The copy of a load by the threads that will hold its elements, at this place of a stage, and
+    /// the bytes that it takes there.
     fn thread_private_copy(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
         let threads = self.inference.num_warps * WARP as usize;
         let (vector, bytes) = self.copy_vector(load)?;
@@ -170,7 +177,8 @@ impl KernelInfo<'_> {
         Some((copy, (count * threads * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
     }
 
-    /// To copies of operands those of other tiles of the body, which threads copy for themselves, if operands keep their stages.
+    /// To copies of operands those of other tiles of the body, which threads copy for themselves,
+    /// if operands keep their stages.
     fn add_thread_private_copies(
         &self,
         body: BlockId,
@@ -197,7 +205,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Elements and bytes of the accesses with which a thread can copy its part of a load; `None` if it cannot.
+    /// Elements and bytes of the accesses with which a thread can copy its part of a load; `None`
+    /// if it cannot.
     fn copy_vector(&self, load: OpId) -> Option<(usize, usize)> {
         let module = self.module;
         let view = module.op(load).group(0)[0];
@@ -263,8 +272,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The ops of the body that compute the indices of a load, if they are scalar and nothing that the kernel does
-    /// changes them.
+    /// The ops of the body that compute the indices of a load, if they are scalar and nothing that
+    /// the kernel does changes them.
     fn index_slice(&self, body: BlockId, load: OpId) -> Option<Vec<OpId>> {
         let module = self.module;
         let mut found = Vec::new();

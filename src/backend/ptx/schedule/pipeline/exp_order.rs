@@ -1,11 +1,11 @@
 //! Exponential order: two consumer groups evaluate `exp2` one after another.
 //!
-//! Where the exponentials of an iteration take as long as its products (attention with 8-bit floats, or with few numbers a row), two
-//! groups that go in step want them at the same time, and at another time both multiply. If the second one has to wait until
-//! the first one has done its exponentials, one group's products run beside the other one's exponentials. (FlashAttention-3, Shah et al.
-//! 2024, has groups take turns for that, too, at its products; here these run on beside the work of their own group anyway.)
+//! If the exponentials of an iteration take as long as its MMAs (attention with 8-bit floats, or
+//! with short rows), two groups in step need the exponential unit at the same time. With an order,
+//! the MMAs of one group overlap with the exponentials of the other one. (FlashAttention-3, Shah et
+//! al. 2024, orders its MMAs for the same purpose.)
 //!
-//! Where products take longer they are what everything waits for, and turns only cost.
+//! If MMAs take longer, the order only costs.
 
 use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -13,15 +13,18 @@ use crate::backend::ptx::schedule::ir::program::{For, Schedule, Step, WarpRole};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
 
-/// Multiply-adds of 16-bit elements that tensor cores of Hopper do in the time of one exponential: 2048 and 16 a cycle.
+/// Multiply-adds of 16-bit elements that tensor cores of Hopper do in the time of one exponential:
+/// 2048 and 16 a cycle.
 const MULTIPLY_ADDS_PER_EXP: u64 = 128;
-/// Products of an iteration: one alone has turns of its own, and of many the exponentials are few.
+/// Minimum of MMAs of an iteration: a single one is ordered itself.
 const MIN_MMAS: usize = 2;
-/// Exponentials of a row: with fewer, iterations are short, and to hand turns on costs more than they gain.
+/// Minimum of exponentials of a row: with fewer, iterations are short, and the order costs more
+/// than it gains.
 const MIN_ROW: i64 = 128;
 
 impl KernelInfo<'_> {
-    /// Has two groups of warps compute exponentials in turn where these take as long as the products of an iteration.
+    /// Orders the exponentials of two consumer groups where these take as long as the MMAs of an
+    /// iteration.
     pub fn order_exponentials(&self, schedule: &mut Schedule) {
         let of_loop = |plan: &For| Some((plan.body, self.exp_span(schedule, plan)?));
         let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
@@ -33,7 +36,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Where the work of a loop begins that groups do in turn, where it ends, and its exponentials.
+    /// The begin and end of the ordered section of a loop, and its exponentials.
     fn exp_span(&self, schedule: &Schedule, plan: &For) -> Option<(usize, usize, Value)> {
         let steps = schedule.steps(plan.body);
         let mmas: Vec<OpId> = steps
@@ -54,7 +57,7 @@ impl KernelInfo<'_> {
         if !(worth && wide) || has_barrier {
             return None;
         }
-        // A late wait for a product ends a block of code, and to that the exponents belong.
+        // A late wait for an MMA ends a block of code, and to that the exponents belong.
         let begin = steps[first..].iter().position(is_sunk).map_or(first, |at| first + at);
         let parts_before = |at: usize| steps[..at].iter().rev().take_while(|step| matches!(step, Step::Sub(_))).count();
         let (begin, end) = (begin - parts_before(begin), steps.len() - 1);
@@ -62,7 +65,8 @@ impl KernelInfo<'_> {
         steps[begin..end].iter().all(may_be_in_exp_span).then_some((begin, end, value))
     }
 
-    /// What a step gives, if these are exponentials of 32 bits: none of them is negative, not even what is no number.
+    /// What a step gives, if these are exponentials of 32 bits: none of them is negative, not even
+    /// what is no number.
     pub fn exponentials(&self, step: &Step) -> Option<Value> {
         let &Step::Exec(id) = step else { return None };
         let op = self.module.op(id);
@@ -71,7 +75,7 @@ impl KernelInfo<'_> {
         is.then_some(value)
     }
 
-    /// Multiply-adds of a product, as many as if its elements had 16 bits.
+    /// Multiply-adds of an MMA, as many as if its elements had 16 bits.
     fn multiply_adds(&self, id: OpId) -> u64 {
         let op = self.module.op(id);
         let left = op.operands[0];
@@ -80,12 +84,13 @@ impl KernelInfo<'_> {
     }
 }
 
-/// A late wait for products.
+/// A late wait for MMAs.
 pub fn is_sunk(step: &Step) -> bool {
     matches!(step, Step::MmaWait(wait) if wait.sunk)
 }
 
-/// May a group do this in its turn to work? It waits for nothing but its own products.
+/// Returns true if the step may be in an ordered section of exponentials: it waits only for MMAs of
+/// its own group.
 pub fn may_be_in_exp_span(step: &Step) -> bool {
     match step {
         Step::Deferred(_) | Step::Exec(_) | Step::StripMine(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,

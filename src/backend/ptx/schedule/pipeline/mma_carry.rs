@@ -10,14 +10,15 @@ use crate::layout::{Conversion, Layout};
 use crate::pass::sums;
 
 impl KernelInfo<'_> {
-    /// The products of a loop body that accumulate in place from iteration to iteration. `steps`: those of the body.
+    /// The MMAs of a loop body that accumulate in place from iteration to iteration. `steps`: those
+    /// of the body.
     pub fn carried_mmas_of(&self, id: OpId, steps: &[Step]) -> Vec<CarriedMma> {
         let module = self.module;
         let op = module.op(id);
         let body = op.regions[0];
         let ops = &module.block(body).ops;
         let Some(&exit) = ops.last() else { return Vec::new() };
-        // Where a branch leaves an iteration early, its products have landed.
+        // Where a branch leaves an iteration early, its MMAs are complete.
         if ops.iter().any(|&inner| module.op(inner).code == Opcode::If && self.has_continue(inner)) {
             return Vec::new();
         }
@@ -28,7 +29,8 @@ impl KernelInfo<'_> {
         mmas.filter_map(|plan| self.carried_mma(plan, exit, body)).collect()
     }
 
-    /// The way round of some of them, whose loop ends its iterations with `exit`.
+    /// The carried MMA of a group, if it accumulates in place. `exit`: the terminator of the loop
+    /// body.
     fn carried_mma(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let mma = plan.last()?;
         let is_async_mma = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
@@ -40,7 +42,8 @@ impl KernelInfo<'_> {
         Some(CarriedMma { mma, accumulators: carried, releases: plan.releases.clone() })
     }
 
-    /// The position of the carried value that products add up on in place, from iteration to iteration, if there is one.
+    /// The position of the carried value that MMAs add up on in place, from iteration to iteration,
+    /// if there is one.
     pub fn carried_accumulator(&self, sum: &[OpId], body: BlockId, exit: OpId) -> Option<usize> {
         let module = self.module;
         let (argument, result) = (module.op(sum[0]).operands[2], module.op(*sum.last()?).results[0]);
@@ -61,7 +64,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Are there two branches that only compute, so that products may run on beside them?
+    /// Are there two branches that only compute, so that MMAs may stay in flight beside them?
     pub fn is_pure(&self, id: OpId) -> bool {
         let regions = &self.module.op(id).regions;
         let mut pure = regions.len() == 2;
@@ -77,7 +80,8 @@ impl KernelInfo<'_> {
         pure
     }
 
-    /// May threads meet in a step of such a branch, because it asks for a tile that other warps have?
+    /// May a step need a barrier of such a branch, because it asks for a tile that other warps
+    /// have?
     pub fn may_need_barrier(&self, step: &Step) -> bool {
         match step {
             &Step::Exec(id) | &Step::End(id) => self.has_cross_warp_conversion(id),

@@ -7,8 +7,8 @@ use crate::ir::{OpId, Value};
 use crate::pass::sums;
 
 impl KernelInfo<'_> {
-    /// Have the products that add up in turn their sum in the same registers? A left operand that goes through registers may
-    /// give its rows to other threads than one that does not.
+    /// Returns true if MMAs that accumulate one after another have the same accumulator layout. A
+    /// left operand in registers may assign its rows to other threads than one in shared memory.
     pub fn has_same_accumulator_layout(&self, members: &[OpId]) -> bool {
         let layout = |id: &OpId| match self.inference.products.get(id) {
             Some(Ok(plan)) => Some(&plan.acc),
@@ -21,9 +21,9 @@ impl KernelInfo<'_> {
         sums(self.module, members).iter().all(|sum| sum.windows(2).all(alike))
     }
 
-    /// How products that belong together are issued, where the last one stands: together, or, if their sums lie in different
-    /// threads or their operands do not find room in so many bytes of shared memory, one after the other. `is_there`: values
-    /// that have been fetched.
+    /// How MMAs that belong together are issued, where the last one stands: together, or, if their
+    /// sums lie in different threads or their operands do not find room in so many bytes of shared
+    /// memory, one after the other. `is_there`: values that have been fetched.
     pub fn plan_mma_groups(
         &self,
         mma: OpId,
@@ -44,8 +44,8 @@ impl KernelInfo<'_> {
         members.iter().map(|&member| MmaGroup::single(member)).collect()
     }
 
-    /// The order in which products are issued together, and which of them widen the one before: the sums of one left operand
-    /// whose right operands are neighbours in each step are one wide sum.
+    /// The order in which MMAs are issued together, and which of them widen the one before: the
+    /// sums of one left operand whose right operands are neighbours in each step are one wide sum.
     fn issue_order(&self, members: &[OpId], warp_spec: Option<&WarpSpecialization>) -> Vec<MmaIssue> {
         let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
         let sums: Vec<Vec<usize>> =
@@ -70,8 +70,9 @@ impl KernelInfo<'_> {
         wide.into_iter().flat_map(steps).collect()
     }
 
-    /// Can one instruction do a product and the next one, both starting from zero or neither? Their left operand is the same,
-    /// and of their streamed right operands the second one stands behind the first one.
+    /// Can one instruction do an MMA and the next one, both starting from zero or neither? Their
+    /// left operand is the same, and of their right operands that the producer loads, the second
+    /// one stands behind the first one.
     pub fn can_extend_n(&self, mma: OpId, next: OpId, warp_spec: Option<&WarpSpecialization>) -> bool {
         let (a, b) = (&self.module.op(mma).operands, &self.module.op(next).operands);
         let slot = |value: Value| warp_spec?.operand_slot(self.source_load(value)?);
@@ -85,7 +86,7 @@ impl KernelInfo<'_> {
             && plan.widened_by(other, here.panel_rows) == Some(apart)
     }
 
-    /// Extents of the operands and the result of products that are issued together, as of one product.
+    /// Extents of the operands and the result of MMAs that are issued together, as of one MMA.
     pub fn combined_shapes(&self, members: &[OpId]) -> [Vec<i64>; 3] {
         let shape = |id: OpId, number: usize| self.module.shape(self.module.op(id).operands[number]);
         let (sums, first) = (sums(self.module, members), members[0]);

@@ -1,25 +1,26 @@
 //! MMA order: consumer groups issue their MMAs one after another.
 //!
-//! Where each iteration works on what it has just multiplied, tensor cores have nothing to do while a group of warps works. So
-//! the other group should multiply then. Left alone the two fall into step instead: both issue their products, the tensor cores
-//! do these alternately, both are done at the same time and work at the same time. If the second one has to wait until the first one has issued
-//! its products, they stay half an iteration apart.
+//! Problem: if each iteration works on the result of its MMA, the tensor cores are idle during that
+//! work. Two groups without an order fall into step: both issue their MMAs, wait, and work at the
+//! same time. With an order they stay half an iteration apart, and one group multiplies while the
+//! other one works.
 //!
-//! That is of no use where products run on beside the work of their own group (attention, which has two of them), where others fill the
-//! gaps (several blocks on a multiprocessor), and where the groups meet in each iteration anyway. But three groups, bands of rows, do fall into step in
-//! attention, too: there each issues all products of an iteration in its turn. (FlashAttention-3, Shah et al. 2024, has its groups do so.)
+//! Not used if MMAs overlap with the work of their own group (attention of two groups), if several
+//! CTAs share an SM, or if the groups have barriers in each iteration. Three data partitions fall
+//! into step in attention, too: each issues all MMAs of an iteration in one ordered section
+//! (FlashAttention-3, Shah et al. 2024).
 
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
-/// Groups that take turns.
+/// Consumer groups with an order.
 pub const ORDERED_GROUPS: u32 = 2;
-/// Most bands that take turns: each has a barrier.
+/// Maximum of data partitions with an order: each has a named barrier.
 const MAX_ORDERED_PARTITIONS: u32 = 8;
 
 impl KernelInfo<'_> {
-    /// Has groups of warps issue products in turn where that keeps the tensor cores busy.
+    /// Orders the MMAs of consumer groups where that keeps the tensor cores busy.
     pub fn order_mmas(&self, schedule: &mut Schedule) {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             return;
@@ -50,8 +51,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The places of the first and the last product of a loop of bands, if the products run on beside the work of their band and land in the
-    /// iteration that has issued them, and nothing is waited for between.
+    /// The positions of the first and the last MMA of a loop of data partitions, if all complete in
+    /// their own iteration and no wait is between them.
     fn multi_mma_span(&self, schedule: &Schedule, plan: &For) -> Option<[usize; 2]> {
         let steps = schedule.steps(plan.body);
         let is_async = |step: &Step| matches!(step, Step::Mma(plan) if self.is_async(&plan.ops));
@@ -60,7 +61,7 @@ impl KernelInfo<'_> {
             .then_some([first, last])
     }
 
-    /// The place of the one product of a loop, if it lands in the iteration that has issued it.
+    /// The place of the one MMA of a loop, if it lands in the iteration that has issued it.
     fn single_mma_position(&self, schedule: &Schedule, plan: &For) -> Option<usize> {
         let steps = schedule.steps(plan.body);
         if steps.iter().any(|step| matches!(step, Step::Sub(_)) || !step.sequences().is_empty()) {
@@ -75,7 +76,7 @@ impl KernelInfo<'_> {
         (self.is_async(&mma.ops) && steps[at..].iter().any(is_wait)).then_some(at)
     }
 
-    /// May the groups of an agent take turns?
+    /// Returns true if the groups of a partition can have an order.
     pub fn can_order(&self, schedule: &Schedule, partition: &Partition) -> bool {
         let is_pingpong = schedule.warp_spec.as_ref().is_none_or(|warp_spec| warp_spec.pingpong.is_some());
         let warps = partition.warps.len() as u32;
@@ -88,7 +89,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// May a group do this in its turn? Where it waits, others do not have to go on first.
+/// Returns true if the step may be in an ordered section of MMAs: it does not wait for other
+/// groups.
 pub fn may_be_in_mma_span(step: &Step) -> bool {
     match step {
         Step::Mma(_) | Step::Deferred(_) | Step::Exec(_) | Step::Advance(_) | Step::ConsumerWait(_) => true,

@@ -2,10 +2,10 @@
 //!
 //! Two MMAs are issued one after the other: in attention, the scores of the next keys and the sums
 //! of the last ones. The work on the first MMA overlaps with the second one. It needs the result of
-//! the second one at its end, where the sums are scaled by a factor from the scores. In program order
-//! that use precedes most of the work, which would then wait without a reason. So a quarter of the
-//! work precedes the wait. The wait is ordered by `MmaWait::release_after`: ptxas expects long
-//! latencies of exponentials and would otherwise emit them after the wait.
+//! the second one at its end, where the sums are scaled by a factor from the scores. In program
+//! order that use precedes most of the work, which would then wait without a reason. So a quarter
+//! of the work precedes the wait. The wait is ordered by `MmaWait::release_after`: ptxas expects
+//! long latencies of exponentials and would otherwise emit them after the wait.
 
 use std::collections::HashSet;
 
@@ -13,16 +13,17 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step, WarpRole};
 use crate::ir::{OpId, Opcode, Value};
 
-/// Of a chain of additions this part goes before the wait: as many exponentials as the product takes that runs meanwhile.
+/// Of a chain of additions this part goes before the wait: as many exponentials as the MMA takes
+/// that runs meanwhile.
 const OVERLAP_FRACTION: usize = 4;
 /// Shorter chains stay where they are.
 const MIN_CHAIN: usize = 12;
-/// Narrower products are done before the work on the others begins.
+/// Narrower MMAs are done before the work on the others begins.
 const OPERAND_BITS: u32 = 16;
 
 impl KernelInfo<'_> {
-    /// Has part of the work on a product done before the wait for the next one. Where threads meet amid that work all products land, so that this
-    /// comes when it is known where they do.
+    /// Has part of the work on an MMA done before the wait for the next one. Where threads have a
+    /// barrier amid that work all MMAs land, so that this comes when it is known where they do.
     pub fn overlap_mmas(&self, schedule: &mut Schedule) {
         let bodies: Vec<SeqId> = schedule.loops(WarpRole::Consumer).iter().map(|plan| plan.body).collect();
         bodies.into_iter().for_each(|body| self.overlap_in_loop(schedule, body));
@@ -46,8 +47,9 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// If here is a wait for a product that was issued behind another one, and the work on that is more than what the product computes: the
-    /// wait for the other one, which gives back stages of which there are others, and the op that needs this one.
+    /// If here is a wait for an MMA that was issued behind another one, and the work on that is
+    /// more than what the MMA computes: the wait for the other one, which releases stages of which
+    /// there are others, and the op that needs this one.
     fn sunk_wait_at(&self, schedule: &Schedule, steps: &[Step], at: usize) -> Option<(usize, OpId)> {
         let (&Step::MmaWait(wait), &Step::Exec(scaled)) = (steps.get(at)?, steps.get(at + 1)?) else { return None };
         let (position, before) = steps[..at].iter().enumerate().rev().find_map(|(position, step)| match step {

@@ -1,12 +1,14 @@
 //! Inserts MMA waits and pipeline waits.
 //!
-//! A product lands before a step that reads its result, and before code that may come from elsewhere or go elsewhere: loops,
-//! branches that do more than compute, ends of bodies. Beside a producer the one before lands as soon as the next one is
-//! issued: it is done by then, or nearly so, and its stage is wanted. What a loop carries in orbit lands in the next iteration,
-//! or on the way out of the loop: behind the label where the way past the loop comes in, ptxas no longer sees that the wait
-//! belongs to the products, and makes them wait for each other.
+//! An MMA is complete before a step that reads its result, and before loops, branches with side
+//! effects and ends of sequences. With a producer, the wait for one MMA follows the issue of the
+//! next one: the MMA is then almost complete, and its stage is needed. The wait for a loop-carried
+//! MMA is in the next iteration, or in the epilogue of the loop. After the label that joins the
+//! path around the loop, ptxas does not associate the wait with the MMAs any more, and serializes
+//! them.
 //!
-//! A streamed tile is waited for where the first product brings it, or, if that is in a region, where its stage is taken.
+//! The wait for a tile of the producer precedes the first MMA that reads it. If that is in a
+//! region, the wait follows the advance to the stage.
 
 use std::collections::HashSet;
 
@@ -16,7 +18,7 @@ use crate::backend::ptx::schedule::ir::program::{
 };
 use crate::ir::{OpId, Value};
 
-/// Products that may be running.
+/// MMAs that may be running.
 #[derive(Clone, Debug)]
 struct InFlightMma {
     /// The last one of those that are issued together.
@@ -27,20 +29,21 @@ struct InFlightMma {
     from_previous_iteration: bool,
 }
 
-/// What has landed when a body ends.
+/// What is complete when a body ends.
 #[derive(Clone)]
 enum Ending {
     /// All.
     Complete,
-    /// All, or nothing else than what is in orbit: the results of each product.
+    /// All, or nothing else than what is loop-carried: the results of each MMA.
     Carried(Vec<Vec<Value>>),
     /// What there is runs on.
     InFlight,
-    /// The same, beside a branch that only computes; but where threads meet, all has landed.
+    /// The same, beside a branch that only computes; but where threads have a barrier, all is
+    /// complete.
     Overlapped,
 }
 
-/// One agent's way through its program.
+/// One partition's way through its program.
 struct WaitInserter<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a mut Schedule,
@@ -88,8 +91,8 @@ impl WaitInserter<'_, '_> {
         self.schedule.sequences[body.0 as usize] = std::mem::replace(&mut self.steps, outer_steps);
     }
 
-    /// Branches that only compute. Where they meet, the same products may still run: what one of them waited for, the other one
-    /// waits for at its end.
+    /// Branches that only compute. Where they meet, the same MMAs may still run: what one of them
+    /// waited for, the other one waits for at its end.
     fn pure_arms(&mut self, arms: &[SeqId]) {
         let before = self.in_flight.clone();
         let mut left: Vec<Vec<InFlightMma>> = Vec::new();
@@ -129,7 +132,8 @@ impl WaitInserter<'_, '_> {
                 (step, _) => self.info.waits_for_all_mmas(self.schedule, step),
             };
             if all {
-                // A loop or branch computes bounds and conditions first, and what brings a tile what it is made of.
+                // A loop or branch computes bounds and conditions first, and what brings a tile
+                // what it is made of.
                 let sunk = matches!(ending, Ending::Overlapped);
                 self.mma_wait(0, sunk || !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_)));
             }
@@ -154,7 +158,7 @@ impl WaitInserter<'_, '_> {
         }
     }
 
-    /// The first use of streamed tiles.
+    /// The first use of tiles that the producer loads.
     fn consumer_wait_operands(&mut self, plan: &MmaGroup) {
         for &id in &plan.ops {
             for &value in &self.info.module.op(id).operands[..2] {
@@ -217,7 +221,7 @@ impl WaitInserter<'_, '_> {
                 })
                 .collect()
         };
-        // Copies that run ahead of it for all threads wait at the head for whatever runs.
+        // Multistage copies of it for all threads wait at the head for whatever runs.
         let waits_at_head = step.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
         let ending = match exit {
             Some(exit) if !step.carried_mmas.is_empty() => Ending::Carried(of(&exit.operands)),
@@ -234,7 +238,7 @@ impl WaitInserter<'_, '_> {
         }
     }
 
-    /// A wait for all but the `younger` that were issued last, if there are more of them.
+    /// A wait for all MMAs but the `pending` latest ones, if there are more.
     fn mma_wait(&mut self, pending: usize, sunk: bool) {
         let Some(completed) = self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0) else {
             return;

@@ -1,18 +1,19 @@
 //! Inserts `consumer_try_wait` for the next stage of a loop.
 //!
-//! To ask a barrier takes some thirty cycles. At the head of a loop whose products land in the iteration that has issued them,
-//! nothing runs on the tensor cores meanwhile, and the first product waits for the answer. So the answer is asked for in the iteration
-//! before, amid the work on its products, and where the stage is computed there; who had no answer then asks again.
+//! A test of an mbarrier takes some thirty cycles. At the head of a loop whose MMAs complete in
+//! their own iteration, the tensor cores are idle during the test. So the previous iteration tests
+//! the barrier, during the work on its MMAs, and computes the address of the stage. If the test
+//! fails, the wait tests again.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::ir::OpId;
 
-/// Products of narrower operands are done early.
+/// MMAs of narrower operands are done early.
 const WIDE_BITS: u32 = 16;
 
 impl KernelInfo<'_> {
-    /// Has loops look ahead.
+    /// Inserts a `consumer_try_wait` into each loop that gains by it.
     pub fn insert_try_waits(&self, schedule: &mut Schedule) {
         let position = |plan: &&For| {
             let steps = schedule.steps(plan.body);
@@ -32,16 +33,17 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Are there several products, of narrow operands? One is done before the next one has been issued, and to ask takes longer than
-    /// to wait.
+    /// Are there several MMAs, of narrow operands? One is done before the next one has been issued,
+    /// and to ask takes longer than to wait.
     fn has_narrow_mmas(&self, steps: &[Step]) -> bool {
         let mmas = || steps.iter().filter_map(|step| if let Step::Mma(plan) = step { plan.last() } else { None });
         let narrow = |id: OpId| self.element_type(self.module.op(id).operands[0]).storage_bits() < WIDE_BITS;
         mmas().count() > 1 && mmas().all(narrow)
     }
 
-    /// Does a loop take one stage of the ring of a channel in each iteration, which is the channel's, and does each go on to its end? Then the
-    /// next stage is what it takes next, and who moves on there moves on in every iteration.
+    /// Does a loop take one stage of the pipeline of a channel in each iteration, which is the
+    /// channel's, and does each go on to its end? Then the next stage is what it takes next, and
+    /// who moves on there moves on in every iteration.
     pub fn can_try_wait(&self, schedule: &Schedule, plan: &For, channel: u32) -> bool {
         let Some(warp_spec) = &schedule.warp_spec else { return false };
         let pipeline = |channel: u32| warp_spec.channels.get(channel as usize).map(|channel| channel.pipeline);
@@ -55,8 +57,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// Where a look stands in a body, if anywhere, and the channel that it is for: behind the last product that lands, for tiles that the
-/// first one of the next iteration waits for.
+/// The position of the `consumer_try_wait` in a sequence, and its channel: after the last MMA wait,
+/// for the tiles of the first MMA of the next iteration.
 fn try_wait_position(steps: &[Step]) -> Option<(usize, u32)> {
     let first = steps.iter().position(|step| matches!(step, Step::Mma(_)))?;
     let channel = steps[..first].iter().find_map(|step| match step {

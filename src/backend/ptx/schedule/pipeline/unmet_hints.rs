@@ -9,7 +9,8 @@ use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
 use crate::ir::{BlockId, OpId, Opcode, hint_key};
 
 impl KernelInfo<'_> {
-    /// The wishes of loops that a schedule does not meet, or not wholly, and the loops with products that have no producer.
+    /// The requests of loops that a schedule does not meet, or not wholly, and the loops with MMAs
+    /// that have no producer.
     pub fn unmet_loop_hints(
         &self,
         body: BlockId,
@@ -66,7 +67,8 @@ impl KernelInfo<'_> {
         found
     }
 
-    /// The reasons why no producer makes the loads of a loop; none for a loop without products, or that has none by its own wish.
+    /// The reasons why no producer makes the loads of a loop; none for a loop without MMAs, or that
+    /// has none by its own request.
     fn producer_rejection(
         &self,
         body: BlockId,
@@ -130,7 +132,7 @@ impl KernelInfo<'_> {
 
 const NO_STAGES: &str = "its loads cannot be pipelined, or shared memory has no space for two stages";
 
-/// Stages of copies ahead, by loop.
+/// Stages of multistage copies, by loop.
 fn cp_async_stages(schedule: &Schedule) -> HashMap<OpId, u32> {
     let loops = schedule.sequences.iter().flatten().filter_map(|step| match step {
         Step::For(plan) => Some((plan.op, plan.cp_async.as_ref()?.stages as u32)),

@@ -4,19 +4,19 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode};
 
-/// Ops up to which the rounds of a loop are written out.
+/// Maximum of ops of the unrolled iterations.
 const MAX_OPS: usize = 4096;
 
 impl KernelInfo<'_> {
-    /// The rounds of a loop that its hint wants in a row, if it can have them; one, if even the assembler has to leave them
-    /// one by one. `plain`: nothing runs ahead of the loop or over its back edge, and its iterations are not dealt.
+    /// The unroll factor that the hint of a loop requests, if it is possible; 1 forbids unrolling
+    /// by ptxas. `plain`: the loop has no multistage copies, carried MMAs or ping-pong.
     pub fn unroll_factor(&self, id: OpId, plain: bool) -> Option<u32> {
         let requested = self.unroll_hint(id)?;
         (requested == 1 || plain && self.can_unroll(id, requested)).then_some(requested)
     }
 
-    /// Can so many rounds of a loop stand one after another? Its step is a constant, and nothing in it has memory or products
-    /// of its own, which would run into the next round.
+    /// Returns true if a loop can be unrolled: its step is constant, and it has no allocations and
+    /// no MMAs.
     pub fn can_unroll(&self, id: OpId, factor: u32) -> bool {
         let (mut ops, mut plain) = (0, true);
         self.module.walk(self.module.op(id).regions[0], &mut |inner| {
@@ -27,7 +27,8 @@ impl KernelInfo<'_> {
         plain && factor > 1 && ops * factor as usize <= MAX_OPS && self.last_counter_offset(id, factor).is_some()
     }
 
-    /// From the counter of the first one of so many rounds to that of the last, if that is a constant.
+    /// The difference of the counters of the first and the last unrolled iteration, if it is
+    /// constant.
     pub fn last_counter_offset(&self, id: OpId, factor: u32) -> Option<i64> {
         let op = self.module.op(id);
         let step = self.inference.facts.constant(op.group(2)[0]).filter(|&step| step > 0)?;

@@ -1,8 +1,8 @@
 //! Implied masks: one comparison that covers all elements of a thread.
 //!
-//! A mask of comparisons with numbers that are the same for the whole block often holds for every element but near the
-//! end of an array. Where the largest element of a thread is known without looking at all of them, one comparison
-//! decides for all.
+//! A mask of comparisons with numbers that are the same for the whole block often holds for every
+//! element but near the end of an array. Where the largest element of a thread is known without
+//! looking at all of them, one comparison decides for all.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;

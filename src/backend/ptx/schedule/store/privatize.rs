@@ -1,9 +1,10 @@
 //! Selects atomics to privatize in shared memory.
 //!
-//! Integer atomics whose results nobody reads, in no order, again and again at scattered elements of an array that the
-//! kernel does not touch otherwise: what they do to the first elements of the array goes to a copy in shared memory
-//! (`ir/privatized_array`). All others go to the array at once. So neither the extent of the array nor what the elements mean has to be
-//! known; it pays where many elements meet at few places.
+//! Candidates are relaxed integer atomics in loops, with unused results, at scattered elements of
+//! an array that the kernel does not access otherwise. Atomics on the first elements of the array
+//! update a privatized array (`ir/privatized_array`), all others the array itself. The extent of
+//! the array and the meaning of its elements need not be known. The gain is large if many atomics
+//! access few elements.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,8 @@ use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Mo
 /// Most copies of an element: one a lane.
 pub const MAX_REPLICAS: u32 = WARP;
 
-/// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many, large or small.
+/// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many,
+/// large or small.
 const REPLICAS_PER_WARP: u32 = 4;
 
 /// Fewest elements of a tile that goes there: else beginning and end cost more than they spare.
@@ -141,7 +143,8 @@ impl KernelInfo<'_> {
         self.module.op(id).operand_group("mask").first().copied()
     }
 
-    /// Leaves the elementwise ops that nothing but this op uses, of its block, to where this one is done.
+    /// Leaves the elementwise ops that nothing but this op uses, of its block, to where this one is
+    /// done.
     fn rematerialize_inputs(&mut self, id: OpId) {
         let module = self.module;
         let Some(block) = self.op_blocks[id.index()] else { return };

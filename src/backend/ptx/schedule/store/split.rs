@@ -5,17 +5,18 @@ use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::smem::tma_box::BoxedTile;
 
-/// Shared memory that a store may take beyond what the kernel has already: little enough that two tile
-/// blocks stay on a multiprocessor.
+/// Shared memory that a store may take beyond what the kernel has already: little enough that two
+/// tile blocks stay on a multiprocessor.
 const MIN_CAPACITY: u32 = 32 << 10;
 
-/// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not cut.
+/// Parts beyond which a store is cut only for want of memory, and bytes below which a part is not
+/// cut.
 const MAX_PARTS: u32 = 4;
 const SMALL_PART_BYTES: u32 = 16 << 10;
 
 impl StoreSplit {
-    /// Those of a tile that the whole block writes: a few, so that the first is on its way while the next is written; where
-    /// they do not all fit, at least two at a time.
+    /// Those of a tile that the whole block writes: a few, so that the first is on its way while
+    /// the next is written; where they do not all fit, at least two at a time.
     pub fn for_block(tile: &BoxedTile, smem: &SharedMemory) -> Option<StoreSplit> {
         let fitting = |capacity: u32| split_to_fit(tile, capacity.saturating_sub(SWIZZLE_ATOM_BYTES), SMALL_PART_BYTES);
         fitting(smem.reusable().max(MIN_CAPACITY + SWIZZLE_ATOM_BYTES).min(smem.free()))
@@ -35,7 +36,7 @@ impl StoreSplit {
     }
 }
 
-/// Cuts a tile of boxes to `room` bytes.
+/// Splits a tile of boxes to `room` bytes.
 fn split_to_fit(tile: &BoxedTile, capacity: u32, small: u32) -> Option<StoreSplit> {
     let whole = tile.bytes();
     (0..=tile.part_bits).find_map(|bits| {

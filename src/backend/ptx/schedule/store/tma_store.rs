@@ -1,15 +1,14 @@
 //! Selects stores for TMA, per CTA or per warp.
 //!
-//! It is for tiles whose registers are not in the order of the array (results of matrix products above all), which would go
-//! through shared memory anyway.
+//! Candidates are tiles whose registers are not in the order of the array (results of MMAs), which
+//! would need a conversion through shared memory anyway.
 //!
-//! Beside a producer, each warp has boxes of its own where it holds such: it writes them and issues their copies from a place
-//! that is reserved for it, and no warp waits for another one. Then one that is done with a tile goes on to the next while
-//! others multiply.
+//! With a producer, each warp has its own boxes and staging buffer, so no warp waits for another
+//! one: a warp with a finished tile continues while others multiply.
 //!
-//! The engine's writes are not ordered with those of threads. An array is stored this way by all stores of the kernel or by
-//! none, and by none where the kernel reads it; between two stores to one array the engine finishes the first. Atomic additions
-//! go the same way (the engine adds up where the array is), but need no order.
+//! Writes of TMA are not ordered with those of threads. So all stores of the kernel to an array use
+//! TMA or none, and none if the kernel reads the array. Between two stores to one array, the first
+//! one is waited for. Atomic additions use TMA reductions and need no order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,7 +28,8 @@ use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, MemOrder, MemScope, Module, OpId, Opcode, Value};
 use crate::layout::Conversion;
 
-/// Bytes of a row that the lanes of a warp touch together; from here on they store as fast themselves.
+/// Bytes of a row that the lanes of a warp touch together; from here on they store as fast
+/// themselves.
 const MIN_DIRECT_ROW_BYTES: usize = 64;
 
 /// Bytes of a thread below which a tile is not worth a copy.
@@ -64,7 +64,8 @@ impl KernelInfo<'_> {
         self.module.base(self.module.op(id).operand_group("view")[0])
     }
 
-    /// The arrays that a kernel accesses by other ops than stores of the engine; `None` where that may be any.
+    /// The arrays that a kernel accesses by other ops than stores of the engine; `None` where that
+    /// may be any.
     pub fn arrays_accessed_by_threads(
         &self,
         body: BlockId,
@@ -151,7 +152,8 @@ impl KernelInfo<'_> {
         Some(box_order(shape.tile.len(), contiguous_axis(self.module, &shape)?).collect())
     }
 
-    /// Finds places for boxes of warps, where there are roles. `shared`: with what else is reserved for the whole kernel.
+    /// Allocates staging buffers per warp, with warp specialization. `smem`: with all that is
+    /// reserved for the whole kernel.
     pub fn allocate_staging_buffers(
         &mut self,
         body: BlockId,
@@ -165,8 +167,9 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp stores it alone has
-    /// stored before, if it was stored. `others`: bytes of shared memory that are wanted for something else.
+    /// Gives the warps boxes of their own, for arrays that one op alone stores to: then what a warp
+    /// stores it alone has stored before, if it was stored. `others`: bytes of shared memory that
+    /// are wanted for something else.
     fn split_by_warp(&mut self, others: u32, warp_spec: &WarpSpecialization, smem: &mut SharedMemory) {
         let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect();
         ids.sort_unstable();
@@ -190,7 +193,8 @@ impl KernelInfo<'_> {
         Some(TmaStorePlan { layout, tile, staging: Some(StagingBuffer { buffer, channel: None, split }) })
     }
 
-    /// A store by boxes of each warp in a stage that is lent to it (`warp_specialize/epilogue_smem_reuse`).
+    /// A store by boxes of each warp whose staging buffer is a pipeline stage
+    /// (`warp_specialize/epilogue_smem_reuse`).
     fn plan_stage_store(&self, id: OpId, warp_spec: &WarpSpecialization) -> Option<TmaStorePlan> {
         let channel = warp_spec.staging_channel_of(id)?;
         let (tile, warps) = (self.warp_box_tile(id)?, self.inference.num_warps as u32);

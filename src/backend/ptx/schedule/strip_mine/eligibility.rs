@@ -12,16 +12,17 @@ use crate::pass;
 pub enum StripEligibility {
     /// Works on tiles of this layout.
     Elementwise(Layout),
-    /// Gives a tile another shape: the same elements in the same slots.
+    /// Gives a tile another shape: the same elements in the same registers.
     View,
-    /// Has no instructions, or computes scalars: before the pieces.
+    /// Has no instructions, or computes scalars: executed before the first strip iteration.
     Scalar,
     /// Ends the run.
     Barrier,
 }
 
 impl KernelInfo<'_> {
-    /// What an op is to a strip that it may stand in. `fetched`: ops of tiles that stand in stages.
+    /// The role that an op can have in a strip-mined sequence. `fetched`: returns true for ops
+    /// whose tiles are in stages.
     pub fn strip_eligibility(&self, id: OpId, fetched: &dyn Fn(OpId) -> bool) -> StripEligibility {
         let op = self.module.op(id);
         match op.code {
@@ -71,7 +72,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Would the operands of this reduction fill the registers, and may their elements come in any order?
+    /// Would the operands of this reduction fill the registers, and may their elements come in any
+    /// order?
     fn can_strip_reduce(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         let Some(layout) = self.inference.accesses.get(&id) else { return false };

@@ -1,10 +1,11 @@
 //! Finds sequences of ops to strip-mine.
 //!
-//! A run starts with an op on a tile. Every op on tiles in it has the same slots, and no two of its accesses may meet at an
-//! element. Most end with a store or a reduction, and what they make is used in them alone. Where that would fill the registers
-//! otherwise (`pressure`), a run ends wherever the next op is no matter of pieces, and gives what is used later: as work behind a
-//! product whose result is stored by boxes. [`StripFinder`] is told of each op once, in order, and
-//! then finds the longest run from any op on, in time that grows with the length of the block.
+//! A sequence starts with an op on a tile. All tiles in it have the same registers, and no two of
+//! its accesses may race. Most sequences end with a store or a reduction, and have no live-out
+//! tiles. If whole tiles would fill the registers (`pressure`), a sequence ends before the next op
+//! that cannot be strip-mined, and its results are live-out: for example the work on an MMA whose
+//! result a TMA store writes. [`StripFinder`] reads the ops once, in order, and then finds the
+//! longest sequence from each op on, in time proportional to the length of the block.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,29 +18,30 @@ use crate::backend::ptx::schedule::ir::program::StripRole;
 use crate::ir::{OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Bytes of a piece in the narrowest array that the run touches: two accesses of a thread. Tiles of fewer
-/// than two pieces are lowered whole.
+/// Bytes of a strip iteration in the narrowest array that the sequence accesses: two accesses of a
+/// thread. Tiles of fewer than two strip iterations are not strip-mined.
 const STRIP_BYTES: usize = 32;
 
 /// Bits of the widest element.
 const MAX_ELEMENT_BITS: usize = 64;
 
-/// Slots of a piece where this is the narrowest array.
+/// Registers of a strip iteration, if this is the narrowest array.
 const fn registers_per_iteration(bits: usize) -> usize {
     8 * STRIP_BYTES / bits
 }
 
-/// Bits of the narrowest element that counts where a tile is given: below are truth values, which no two share a register.
+/// Bits of the narrowest element that counts where a tile is given: below are truth values, which
+/// no two share a register.
 const MIN_ELEMENT_BITS: usize = 8;
 
 /// What an op is to a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum OpKind {
-    /// Works on tiles whose slots are those of this layout.
+    /// Works on tiles whose registers are those of this layout.
     Elementwise(usize),
     /// Gives another name to what the op at this position has made.
     View(usize),
-    /// Is no matter of pieces.
+    /// Is executed before the first strip iteration.
     Preheader,
     /// Ends the run.
     Barrier,
@@ -53,13 +55,13 @@ struct OpInfo {
     conflicts_until: Option<usize>,
     /// Where its results are used last; `usize::MAX`: also elsewhere than in runs.
     last_use: usize,
-    /// The last op on tiles whose result it reads without being a matter of pieces.
+    /// The last strip-mined op whose result it reads in the preheader.
     last_strip_input: Option<usize>,
     /// Bits of an element in the array that it accesses.
     access_bits: Option<usize>,
     /// It stores or reduces: a run may end here.
     can_end: bool,
-    /// A run ends here at the latest: what this makes is there only after all pieces.
+    /// A sequence ends here at the latest: the result is complete after the last strip iteration.
     must_end: bool,
 }
 
@@ -81,17 +83,18 @@ pub struct StripFinder {
     /// How often ops of runs use a value, and the last of them.
     uses: HashMap<Value, (u32, usize)>,
     window: Window,
-    /// No run starts before this op: it would have no store, or too few slots for two pieces.
+    /// No sequence starts before this op: it would have no store, or too few registers for two
+    /// iterations.
     min_start: usize,
     /// And none that gives tiles starts before this one.
     min_start_with_live_out: usize,
 }
 
-/// A run of ops that can be done piece by piece.
+/// A run of ops that can be done strip by strip.
 pub struct StripCandidate<'a> {
     /// The layout of its tiles.
     pub layout: &'a Layout,
-    /// Slots of one piece.
+    /// Registers of one strip iteration.
     pub registers_per_iteration: usize,
     /// The ops of the run in order.
     pub ops: Vec<(OpId, StripRole)>,
@@ -99,7 +102,7 @@ pub struct StripCandidate<'a> {
     pub live_out: Vec<Value>,
 }
 
-/// Do the slots of both layouts hold the same elements, whatever the shape?
+/// Do the registers of both layouts hold the same elements, whatever the shape?
 fn has_same_registers(a: &Layout, b: &Layout) -> bool {
     a.num_elements() == b.num_elements() && a.reshape(b.shape()).is_same(b)
 }
@@ -138,7 +141,8 @@ struct LiveTiles {
 }
 
 impl KernelInfo<'_> {
-    /// Looks at the ops of a block for runs that can be lowered piece by piece. `fetched`: ops of tiles that stand in stages.
+    /// The strip finder of the ops of a block. `fetched`: returns true for ops whose tiles are in
+    /// stages.
     pub fn strip_finder(&self, ops: &[OpId], fetched: &dyn Fn(OpId) -> bool) -> StripFinder {
         let mut found = LiveTiles::default();
         for (position, &id) in ops.iter().enumerate() {
@@ -161,7 +165,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// What an op makes piece by piece, where it stands in a run.
+    /// What an op makes strip by strip, where it stands in a run.
     fn strip_results(&self, id: OpId) -> &[Value] {
         let op = self.module.op(id);
         if op.code == Opcode::Reduce { &[] } else { &op.results }
@@ -263,7 +267,8 @@ impl StripFinder {
         })
     }
 
-    /// Slots of a piece, and the end, of the run from `start` that ends with a store or a reduction and gives nothing.
+    /// Registers of a strip iteration, and the end, of the sequence from `start` that ends with a
+    /// store or a reduction and has no live-out tiles.
     fn find_closed(&mut self, start: usize) -> Option<(usize, usize)> {
         let OpKind::Elementwise(class) = self.ops[start].kind else { return None };
         let registers = self.layouts[class].num_registers();
@@ -389,8 +394,8 @@ impl StripFinder {
         Window { start, end, valid_until: until, max_ends: limits }
     }
 
-    /// The longest run from `start` that ends with a store or a reduction before `limit`: where it ends, and the bits of the
-    /// narrowest elements that it accesses.
+    /// The longest run from `start` that ends with a store or a reduction before `limit`: where it
+    /// ends, and the bits of the narrowest elements that it accesses.
     fn longest_end(&self, start: usize, limit: usize) -> Option<(usize, usize)> {
         let (mut last_use, mut narrowest, mut found) = (0, MAX_ELEMENT_BITS, None);
         for position in (start..limit).filter(|&position| self.is_in_strip(position, start)) {

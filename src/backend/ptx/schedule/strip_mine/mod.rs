@@ -1,4 +1,4 @@
-//! Strip mining: sequences of elementwise ops computed one piece of the tile after another.
+//! Strip mining: sequences of elementwise ops computed on some registers at a time.
 //!
 //! Input: facts of `analysis`. Output: `StripMine` steps of `ir/program`.
 //!

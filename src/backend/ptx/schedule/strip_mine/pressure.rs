@@ -1,6 +1,7 @@
 //! Register pressure of a sequence, whole-tile and strip-mined.
 //!
-//! Numbers of 32-bit registers of a thread. A tile that an op reads last makes room for the one that it makes, slot by slot.
+//! Numbers of 32-bit registers of a thread. A tile that an op reads last makes room for the one
+//! that it makes, register by register.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,8 +12,8 @@ use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Is there more to gain than to lose if these ops of a run go piece by piece and give these tiles to what follows?
-    /// Only if the whole tiles would leave too few registers for anything else, and pieces need fewer.
+    /// Returns true if strip mining of these ops, with these live-out tiles, is profitable: if
+    /// whole tiles would leave too few registers, and strip iterations need fewer.
     pub fn is_profitable(&self, (block, layout): (BlockId, &Layout), ops: &[OpId], live_out: &[Value]) -> bool {
         let mut uses: HashMap<Value, u32> = HashMap::new();
         ops.iter().flat_map(|&id| &self.module.op(id).operands).for_each(|&name| *uses.entry(name).or_default() += 1);
@@ -56,7 +57,8 @@ impl KernelInfo<'_> {
         most > after.max(before + broadcast_words) && plan::fills_registers(most, self.inference.num_warps as u32)
     }
 
-    /// The tile of registers that a value is, perhaps under another name; none of what is computed where it is used.
+    /// The tile of registers that a value is, perhaps under another name; none of what is computed
+    /// where it is used.
     fn register_tile(&self, name: Value) -> Option<Value> {
         let value = self.through_views(name);
         let is_tile = self.module.ty(value).as_tile().is_some() && self.inference.num_elements(value) > 1;
@@ -71,14 +73,15 @@ impl KernelInfo<'_> {
         value
     }
 
-    /// Is it the same elements in the same slots as another value?
+    /// Is it the same elements in the same registers as another value?
     fn is_view_of_registers(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
             && self.inference.source(value) == Source::Virtual
     }
 
-    /// Does the tile of this name end with the ops that use values so often, and is it of their block?
+    /// Does the tile of this name end with the ops that use values so often, and is it of their
+    /// block?
     fn is_last_used_in(&self, name: Value, block: BlockId, uses: &HashMap<Value, u32>) -> bool {
         let mut value = name;
         let mut wanted = uses.get(&name).copied();
@@ -93,7 +96,8 @@ impl KernelInfo<'_> {
         is_here && wanted == Some(self.use_counts[value.index()])
     }
 
-    /// What is stretched or turned to these tiles from outside: all of it is there before the first piece.
+    /// Words of tiles from outside that are broadcast or permuted: they are complete before the
+    /// first strip iteration.
     fn broadcast_words(&self, names: impl Iterator<Item = Value>, layout: &Layout) -> u64 {
         let words = |value: Value| {
             let id = self.module.defining_op(self.through_views(value))?;

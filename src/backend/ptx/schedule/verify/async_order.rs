@@ -1,7 +1,7 @@
 //! Verifies async order: no read before the wait, no release before the last read.
 //!
-//! The walk knows on every path what may be in flight: branches and loops begin and end with nothing, but for what is in
-//! orbit, so that one path through each body stands for all of them.
+//! The verifier tracks the MMAs that may be in flight on every path. Branches and loops begin and
+//! end with loop-carried MMAs only, so one path through each sequence represents all of them.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
 use crate::ir::{OpId, Value};
 
-/// Products that may be running.
+/// MMAs that may be running.
 #[derive(Clone, PartialEq, Eq)]
 struct InFlightMma {
     /// The last one of those that are issued together.
@@ -24,7 +24,7 @@ struct InFlightMma {
     results: Vec<Value>,
     /// Has an iteration before this one issued them?
     from_previous_iteration: bool,
-    /// Channels whose stages they read, and those that they give back.
+    /// Channels whose stages they read, and those that they release.
     reads: Vec<u32>,
     releases: Vec<u32>,
 }
@@ -48,7 +48,7 @@ enum Ending<'a> {
     Overlapped,
 }
 
-/// One agent's way through its program.
+/// One partition's way through its program.
 struct AsyncOrderVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
@@ -57,9 +57,9 @@ struct AsyncOrderVerifier<'a, 'm> {
     in_flight: Vec<InFlightMma>,
     /// Stages that are held, by channel.
     acquired: HashMap<u32, AcquiredStage>,
-    /// Channels whose products have landed and keep their stages.
+    /// Channels whose MMAs are complete and keep their stages.
     deferred_releases: Vec<u32>,
-    /// Channels in whose stages boxes stand that the copy engine may still read.
+    /// Channels in whose stages boxes stand that TMA may still read.
     staging_channels: Vec<u32>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         for step in self.schedule.steps(body) {
             match step {
                 _ if step.is_wait() && self.role == WarpRole::Producer => {
-                    return Err("a wait of an agent that has nothing to wait for".to_owned());
+                    return Err("the producer has a wait".to_owned());
                 }
                 Step::MmaWait(wait) => self.mma_wait(wait)?,
                 Step::ConsumerWait(wait) => self.consumer_wait(wait, body)?,
@@ -109,7 +109,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                         && self.info.may_need_barrier(step)
                     {
                         return Err(
-                            "threads may meet in a branch, and products land there that the other one has".to_owned()
+                            "a branch may have a barrier, and waits there for MMAs that the other branch does not wait for".to_owned()
                         );
                     }
                     self.step(step, body, ending)?;
@@ -120,30 +120,30 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })
             );
         }
-        if sunk { Err("a wait is left to a step that does not come".to_owned()) } else { Ok(()) }
+        if sunk { Err("a sunk wait without a next step".to_owned()) } else { Ok(()) }
     }
 
-    /// Are a step's operands there, and has landed what has to land first?
+    /// Are a step's operands there, and is complete what has to be complete first?
     fn is_ready(&self, step: &Step) -> VerifyResult {
         if self.has_unwaited_previous() {
             let mma = self.in_flight[self.in_flight.len() - 2].mma;
-            return fault(mma, "keeps its stage after the next product was issued");
+            return fault(mma, "keeps its stage after the issue of the next MMA");
         }
         let read = if self.in_flight.is_empty() { Vec::new() } else { self.info.values_read_by(step) };
         for mma in &self.in_flight {
             if let Some(value) = read.iter().find(|value| mma.results.contains(value)) {
-                return fault(mma.mma, &format!("has not landed where %{} is read", value.index()));
+                return fault(mma.mma, &format!("is in flight where %{} is read", value.index()));
             }
         }
         match self.in_flight.first() {
             Some(mma) if self.info.waits_for_all_mmas(self.schedule, step) => {
-                fault(mma.mma, "has not landed where everything has to")
+                fault(mma.mma, "is in flight where all MMAs must be complete")
             }
             _ => Ok(()),
         }
     }
 
-    /// Beside a producer, no other product runs on when one has been issued.
+    /// Beside a producer, no other MMA runs on when one has been issued.
     fn has_unwaited_previous(&self) -> bool {
         let issued = self.in_flight.last().is_some_and(|mma| !mma.from_previous_iteration);
         self.role == WarpRole::Consumer && self.in_flight.len() > 1 && issued
@@ -155,28 +155,29 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         let position = self.in_flight.len().checked_sub(wait.pending + 1);
         match position.filter(|&position| this(&self.in_flight[position])) {
             Some(_) if wait.sunk && self.has_unwaited_previous() => {
-                fault(wait.mma, "keeps its stage longer than it needs it")
+                fault(wait.mma, "keeps its stage longer than necessary")
             }
             Some(position) => {
                 let releases = self.in_flight.drain(..=position).flat_map(|mma| mma.releases);
                 match (wait.defer_release, wait.release_after) {
                     (true, _) => self.deferred_releases.extend(releases),
                     (false, Some(_)) if self.deferred_releases.is_empty() => {
-                        return fault(wait.mma, "is waited for behind a value, and no stage comes back behind that");
+                        return fault(wait.mma, "has release_after, and no deferred release");
                     }
                     (false, Some(_)) => self.deferred_releases.clear(),
                     (false, None) => {}
                 }
                 Ok(())
             }
-            None => fault(wait.mma, &format!("is not in flight with {} younger ones", wait.pending)),
+            None => fault(wait.mma, &format!("is not in flight with {} pending groups", wait.pending)),
         }
     }
 
-    /// Where threads meet, nothing is in flight: behind it they write to shared memory that products may read.
+    /// Where threads have a barrier, nothing is in flight: behind it they write to shared memory
+    /// that MMAs may read.
     fn sub_step(&mut self, sub_step: &SubStep) -> VerifyResult {
         match (sub_step, self.in_flight.first()) {
-            (SubStep::MmaWaitAll, None) => Err("products land where none is in flight".to_owned()),
+            (SubStep::MmaWaitAll, None) => Err("mma_wait_all without an MMA in flight".to_owned()),
             (SubStep::MmaWaitAll, _) => {
                 self.in_flight.clear();
                 Ok(())
@@ -185,7 +186,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 self.staging_channels.clear();
                 Ok(())
             }
-            (SubStep::Barrier { .. }, Some(mma)) => fault(mma.mma, "has not landed where threads meet"),
+            (SubStep::Barrier { .. }, Some(mma)) => fault(mma.mma, "is in flight at a barrier"),
             _ => Ok(()),
         }
     }
@@ -197,8 +198,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 Ok(())
             }
             Some(stage) if stage.is_full => Err(format!("channel {} is waited for twice", wait.channel)),
-            Some(_) => Err(format!("channel {} is waited for elsewhere than its stage was taken", wait.channel)),
-            None => Err(format!("channel {} is waited for, and its stage is not held", wait.channel)),
+            Some(_) => Err(format!("channel {} is waited for in another sequence than its advance", wait.channel)),
+            None => Err(format!("channel {} is waited for, and its stage is not acquired", wait.channel)),
         }
     }
 
@@ -218,7 +219,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                     self.in_flight.clone_from(&before);
                     self.region(arm, ending)?;
                     if after.get_or_insert_with(|| self.in_flight.clone()) != &self.in_flight {
-                        return Err("a branch waits for what the other one does not".to_owned());
+                        return Err("the branches wait for different MMAs".to_owned());
                     }
                 }
                 Ok(())
@@ -236,7 +237,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         Ok(())
     }
 
-    /// There has to be a stage that is not held, nor kept by products that have not landed.
+    /// An advance needs a stage that is neither acquired nor read by MMAs in flight.
     fn advance(&mut self, channel: u32, body: SeqId) -> VerifyResult {
         if self.role != WarpRole::Consumer {
             return Ok(());
@@ -247,31 +248,29 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         let busy = self.acquired.keys().chain(deferred).filter(|&other| pipeline(other) == pipeline(&channel)).count();
         let stages = pipeline(&channel).map_or(0, |pipeline| warp_spec.pipelines[pipeline].num_stages as usize);
         if busy >= stages {
-            return Err(format!("channel {channel} is taken where all {stages} stages of its ring are held"));
+            return Err(format!("channel {channel} advances where all {stages} stages of its pipeline are acquired"));
         }
         self.acquired.insert(channel, AcquiredStage { seq: body, is_full: false });
         Ok(())
     }
 
-    /// Boxes in a stage that is lent to a store.
+    /// A TMA store whose staging buffer is a pipeline stage.
     fn tma_store(&mut self, tma_store: &TmaStore) -> VerifyResult {
         let Some(channel) = tma_store.staging.as_ref().and_then(|staging| staging.channel) else { return Ok(()) };
         self.staging_channels.push(channel);
         match self.acquired.get(&channel) {
             Some(stage) if stage.is_full => Ok(()),
-            _ => fault(tma_store.op, &format!("has its boxes in the stage of channel {channel} before that is there")),
+            _ => fault(tma_store.op, &format!("uses the stage of channel {channel} before the wait for it")),
         }
     }
 
     fn consumer_release(&mut self, channel: u32) -> VerifyResult {
         if self.staging_channels.contains(&channel) {
-            return Err(format!(
-                "the stage of channel {channel} is given back while the copy engine may still read it"
-            ));
+            return Err(format!("the stage of channel {channel} is released while TMA may still read it"));
         }
         match self.acquired.remove(&channel) {
             Some(stage) if stage.is_full => Ok(()),
-            _ => Err(format!("the stage of channel {channel} is given back before its tiles are there")),
+            _ => Err(format!("the stage of channel {channel} is released before the wait for its tiles")),
         }
     }
 
@@ -302,12 +301,13 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             return Ok(());
         }
         match self.in_flight.iter().find(|mma| mma.reads.iter().any(|channel| plan.releases.contains(channel))) {
-            Some(mma) => fault(mma.mma, "has not landed where its stage is given back"),
+            Some(mma) => fault(mma.mma, "is in flight where its stage is released"),
             None => Ok(()),
         }
     }
 
-    /// A small tile has come with those of its channel, and a product that gives their stage back has not landed.
+    /// A `local_load` follows the wait for its channel. An MMA that releases the stage may be in
+    /// flight.
     fn local_load(&self, load: OpId) -> VerifyResult {
         let channel =
             self.warp_spec().and_then(|warp_spec| warp_spec.aux_channel.get(&load)).map(|&channel| channel as u32);
@@ -317,7 +317,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         match channel.map(|channel| (self.acquired.get(&channel), channel)) {
             Some((Some(stage), _)) if stage.is_full => Ok(()),
             Some((None, channel)) if deferred(&channel) => Ok(()),
-            _ => fault(load, "is read in a stage before its tiles are there"),
+            _ => fault(load, "is read in a stage before the wait for its tiles"),
         }
     }
 
@@ -334,7 +334,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             };
             step.carried_mmas.iter().map(mma).collect()
         };
-        // Copies that run ahead of the loop for all threads wait at the head, and on the way out, for whatever runs.
+        // Multistage copies of the loop for all threads wait at the head, and on the way out, for
+        // whatever runs.
         let waits_at_head = step.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
         let ending = match () {
             () if !step.carried_mmas.is_empty() => Ending::Carried(step),
@@ -348,11 +349,11 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         for wait in step.epilogue.map_or(&[][..], |epilogue| self.schedule.steps(epilogue)) {
             match wait {
                 Step::MmaWait(wait) if !wait.sunk => self.mma_wait(wait)?,
-                _ => return fault(step.op, "does more on the way out than wait for products"),
+                _ => return fault(step.op, "has other steps than MMA waits in its epilogue"),
             }
         }
         match self.in_flight.first() {
-            Some(mma) => fault(mma.mma, "has not landed behind the loop"),
+            Some(mma) => fault(mma.mma, "is in flight after the loop"),
             None => Ok(()),
         }
     }
@@ -369,9 +370,9 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
             }),
         };
         match self.in_flight.iter().find(|mma| !may_stay(mma)) {
-            Some(mma) => fault(mma.mma, "has not landed at the end of its body"),
+            Some(mma) => fault(mma.mma, "is in flight at the end of its sequence"),
             None if !self.deferred_releases.is_empty() && !matches!(ending, Ending::Overlapped) => {
-                Err(format!("channels {:?} do not get back the stages that products kept", self.deferred_releases))
+                Err(format!("the deferred releases of channels {:?} are missing", self.deferred_releases))
             }
             None => Ok(()),
         }

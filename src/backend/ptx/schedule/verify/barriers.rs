@@ -1,9 +1,9 @@
 //! Verifies barriers: every required barrier is there and none is redundant.
 //!
-//! The walk knows what may have been touched since the threads of the agent have met: places in shared memory that they have
-//! written and read, or that the copy engine still reads, and elements of arrays. A loop is gone through once, from a state in
-//! which everything may have been touched. Conditions are the same in all threads, so that all of them come to each meeting, and
-//! equally often, whatever way they go.
+//! The verifier tracks the accesses since the last barrier: reads and writes of shared memory,
+//! pending reads of TMA, and elements of arrays. It walks a loop once, from a state in which
+//! everything may have been accessed. Conditions are uniform, so all threads reach the same
+//! barriers.
 
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -21,7 +21,7 @@ const ALL: Buffer = Buffer { offset: 0, bytes: u32::MAX };
 struct Accessed {
     written: Vec<Buffer>,
     read: Vec<Buffer>,
-    /// The copy engine may still be reading these, whoever has met.
+    /// TMA may still be reading these, whoever has met.
     tma_store_reads: Vec<Buffer>,
     effects: Vec<MemoryEffect>,
 }
@@ -39,22 +39,23 @@ impl Accessed {
     }
 }
 
-/// One agent's way through its program.
+/// One partition's way through its program.
 struct BarrierVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
     accessed: Accessed,
-    /// Stages of copies ahead, in the loops around.
+    /// Stages of multistage copies, in the loops around.
     cp_async_buffers: Vec<Buffer>,
 }
 
 impl KernelInfo<'_> {
-    /// Does each step do within what it has to, and do threads meet where they must and nowhere else?
+    /// Does each step do within what it has to, and do threads have a barrier where they must and
+    /// nowhere else?
     pub fn verify_barriers(&self, schedule: &Schedule) -> VerifyResult {
         self.verify_sub_step_shapes(schedule)?;
         for Partition { role, body, .. } in &schedule.partitions {
             if *role == WarpRole::Producer {
-                // Who loads meets nobody: there is one lane of it.
+                // The producer has no barriers: there is one lane of it.
                 verify_no_sub_steps(schedule, *body)?;
                 continue;
             }
@@ -65,7 +66,8 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Does each step do what its op asks for, but for where that lies and which meetings make it safe?
+    /// Does each step do what its op asks for, but for where that lies and which barriers make it
+    /// safe?
     fn verify_sub_step_shapes(&self, schedule: &Schedule) -> VerifyResult {
         let mut wanted = schedule.clone();
         wanted.conversions.clear();
@@ -77,7 +79,7 @@ impl KernelInfo<'_> {
                 match (have.next(), want.next()) {
                     (None, None) => break,
                     (have, want) if have == want => {}
-                    (have, want) => return Err(format!("a step does {have:?} within where it has to do {want:?}")),
+                    (have, want) => return Err(format!("a step has the sub-step {have:?} instead of {want:?}")),
                 }
             }
         }
@@ -85,7 +87,8 @@ impl KernelInfo<'_> {
     }
 }
 
-/// What a step of a body asks for within: without places, and without meetings that others may make needless.
+/// What a step of a body asks for within: without places, and without barriers that others may make
+/// needless.
 #[derive(Debug, PartialEq)]
 enum SubStepShape<'a> {
     SmemWrite(u32),
@@ -119,7 +122,7 @@ impl<'a> SubStepShape<'a> {
 fn verify_no_sub_steps(schedule: &Schedule, body: SeqId) -> VerifyResult {
     for step in schedule.steps(body) {
         if matches!(step, Step::Sub(_)) {
-            return Err("one lane meets others".to_owned());
+            return Err("the producer has sub-steps".to_owned());
         }
         step.sequences().iter().try_for_each(|&body| verify_no_sub_steps(schedule, body))?;
     }
@@ -158,7 +161,7 @@ impl BarrierVerifier<'_, '_> {
                 }
             }
         }
-        if sub_steps.is_empty() { Ok(()) } else { Err("something is done within a step that does not come".to_owned()) }
+        if sub_steps.is_empty() { Ok(()) } else { Err("sub-steps without a step".to_owned()) }
     }
 
     /// What a step does within.
@@ -167,7 +170,7 @@ impl BarrierVerifier<'_, '_> {
             match one {
                 SubStep::Barrier { required: always } => {
                     if !always && self.is_safe_without_barrier(&sub_steps[at + 1..]) {
-                        return Err("threads meet for nothing".to_owned());
+                        return Err("a barrier is redundant".to_owned());
                     }
                     self.accessed.after_barrier();
                 }
@@ -190,7 +193,7 @@ impl BarrierVerifier<'_, '_> {
         self.accesses(step, sub_steps)
     }
 
-    /// May what comes next within a step be done without meeting? Several places are read together.
+    /// May what comes next within a step be done without barrier? Several places are read together.
     fn is_safe_without_barrier(&self, rest: &[SubStep]) -> bool {
         let mut sub_steps = rest.iter().filter(|next| !next.synchronizes()).peekable();
         let reads = matches!(sub_steps.peek(), Some(SubStep::SmemRead(_)));
@@ -199,7 +202,8 @@ impl BarrierVerifier<'_, '_> {
         sub_steps.take(count).all(|next| self.is_safe(next).is_ok())
     }
 
-    /// Is there memory where a part of a step writes, that is nobody else's, and does it read what has been written?
+    /// Is there memory where a part of a step writes, that is nobody else's, and does it read what
+    /// has been written?
     fn is_allocated(&self, part: &SubStep, before: &[SubStep]) -> VerifyResult {
         let memory = &self.schedule.smem;
         let [own, pingpong_groups] = [self.schedule.smem_bytes_per_group, self.info.pingpong_groups];
@@ -239,7 +243,7 @@ impl BarrierVerifier<'_, '_> {
         Ok(())
     }
 
-    /// May this be done without meeting before it?
+    /// May this be done without barrier before it?
     fn is_safe(&self, sub_step: &SubStep) -> VerifyResult {
         let Accessed { written, read, tma_store_reads, effects } = &self.accessed;
         let fault = |buffer: &Buffer, what: &str| Err(format!("{what} from {} to {}", buffer.offset, end(*buffer)));
@@ -297,7 +301,7 @@ impl BarrierVerifier<'_, '_> {
         Ok(())
     }
 
-    /// A loop; `meets`: its threads meet at the head of each round.
+    /// A loop. `barrier_at_head`: each iteration begins with a barrier.
     fn loop_body(&mut self, (id, body): (OpId, SeqId), barrier_at_head: bool) -> VerifyResult {
         let block = self.info.module.op(id).regions[0];
         let before = self.accessed.tma_store_reads.clone();
@@ -312,7 +316,8 @@ impl BarrierVerifier<'_, '_> {
         Ok(())
     }
 
-    /// Code that a back edge reaches, or that may have been skipped: all that the loop does may have been done.
+    /// Code that a back edge reaches, or that may have been skipped: all that the loop does may
+    /// have been done.
     fn assume_all_accessed(&mut self, block: BlockId) {
         let info = self.info;
         self.accessed.written = vec![ALL];

@@ -9,33 +9,33 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Can bands run a schedule side by side?
+    /// Can data partitions run a schedule side by side?
     pub fn verify_data_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let data_partitions = schedule.warp_spec.as_ref().map_or(1, |warp_spec| warp_spec.data_partitions);
         if data_partitions != self.data_partitions {
-            return Err(format!("{data_partitions} bands of rows instead of {}", self.data_partitions));
+            return Err(format!("{data_partitions} data partitions instead of {}", self.data_partitions));
         }
         if data_partitions == 1 {
             return Ok(());
         }
-        let warp_spec = schedule.warp_spec.as_ref().ok_or("bands of rows, and nobody loads for them")?;
+        let warp_spec = schedule.warp_spec.as_ref().ok_or("data partitions without a producer")?;
         let warps = schedule.partition(WarpRole::Consumer).map_or(0, |partition| partition.warps.len());
         if warps != data_partitions as usize * self.inference.num_warps
             || warp_spec.pingpong.is_some()
             || warp_spec.multicast.is_some()
         {
-            return Err("bands of rows have other warps, teams or pairs of blocks".to_owned());
+            return Err("data partitions have other warps, ping-pong or multicast".to_owned());
         }
         let uses_shared_smem = |step: &Step| match step {
             Step::Sub(sub_step) => sub_step.uses_shared_smem(),
             _ => false,
         };
         if schedule.sequences.iter().flatten().any(uses_shared_smem) {
-            return Err("the warps of a band meet".to_owned());
+            return Err("data partitions have barriers".to_owned());
         }
         for load in warp_spec.channels.iter().flat_map(|channel| &channel.loads) {
             if self.partitioned_axis(load.load).is_some() != (load.partitions == data_partitions) {
-                return Err(format!("op {} brings the tiles of other bands", load.load.index()));
+                return Err(format!("op {} loads the tiles of other data partitions", load.load.index()));
             }
         }
         let mut problem = None;
@@ -45,32 +45,34 @@ impl KernelInfo<'_> {
         problem.map_or(Ok(()), |(id, what)| Err(format!("op {} {what}", id.index())))
     }
 
-    /// What bands do in another way than each for its own rows.
+    /// What data partitions do in another way than each for its own rows.
     fn partition_conflict(&self, body: BlockId, id: OpId) -> Option<&'static str> {
         let op = self.module.op(id);
         let first = |first_index: Option<Value>| first_index.is_none_or(|first| self.is_partition_uniform(first));
         match op.code {
             Opcode::LoadView => match self.partitioned_index(id) {
-                Some((_, first_index)) => (!first(first_index)).then_some("loads the rows of other bands"),
+                Some((_, first_index)) => (!first(first_index)).then_some("loads the rows of other data partitions"),
                 None => None,
             },
             Opcode::StoreView => match self.partitioned_index(id) {
                 Some((_, first_index)) if first(first_index) && self.stores_disjoint_tiles(body, id, first_index) => {
                     None
                 }
-                _ => Some("stores what other bands may access"),
+                _ => Some("stores what other data partitions may access"),
             },
             Opcode::For => {
                 let same = (0..3).all(|group| self.is_partition_uniform(op.group(group)[0]));
-                (!same).then_some("goes round more often in one band")
+                (!same).then_some("has another trip count in one data partition")
             }
-            Opcode::If => (!self.is_partition_uniform(op.operands[0])).then_some("goes another way in one band"),
+            Opcode::If => {
+                (!self.is_partition_uniform(op.operands[0])).then_some("has another condition in one data partition")
+            }
             code if matches!(code.spec().effect, Effect::Pure | Effect::Region | Effect::Terminator) => None,
-            _ => Some("is done in each band"),
+            _ => Some("is executed by each data partition"),
         }
     }
 
-    /// Does a value not depend on the band, if ways through loops and branches do not?
+    /// Does a value not depend on the data partition, if ways through loops and branches do not?
     fn is_partition_uniform(&self, value: Value) -> bool {
         let module = self.module;
         let (mut seen, mut pending) = (HashSet::new(), vec![value]);
@@ -129,7 +131,8 @@ impl KernelInfo<'_> {
         all
     }
 
-    /// Does nothing else access what a store writes: no other op, and neither the store itself in another band or iteration?
+    /// Does nothing else access what a store writes: no other op, and neither the store itself in
+    /// another data partition or iteration?
     fn stores_disjoint_tiles(&self, body: BlockId, store: OpId, first: Option<Value>) -> bool {
         let module = self.module;
         let root = self.stored_array(store);
@@ -144,7 +147,8 @@ impl KernelInfo<'_> {
             && matches!(view, Type::PartitionView { .. })
     }
 
-    /// Is an integer a multiple of the number of bands, and not what is left of one that its type has no room for?
+    /// Is an integer a multiple of the number of data partitions, and not what is left of one that
+    /// its type has no room for?
     fn is_multiple_of_partitions(&self, value: Value) -> bool {
         let (facts, data_partitions) = (&self.inference.facts, i64::from(self.data_partitions));
         let multiple = |value: Value| facts.constant(value).filter(|number| number % data_partitions == 0);

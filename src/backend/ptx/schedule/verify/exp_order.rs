@@ -6,10 +6,11 @@ use crate::backend::ptx::schedule::ir::program::Step;
 use crate::backend::ptx::schedule::pipeline::exp_order::{is_sunk, may_be_in_exp_span};
 
 impl KernelInfo<'_> {
-    /// Does each turn to work end in the body where it begins, behind exponentials of its own body, with nothing between that waits for others? Turns
-    /// at products are the same turns, so that there are none beside these.
+    /// Verifies ordered exponentials: a section ends in the sequence where it begins, after the
+    /// exponentials, and has no wait for other groups. It excludes ordered MMAs, which use the same
+    /// barriers.
     pub fn verify_exp_order(&self, steps: &[Step], may_be: bool) -> VerifyResult {
-        let fault = |what: &str| Err(format!("a turn to work {what}"));
+        let fault = |what: &str| Err(format!("an ordered section of exponentials {what}"));
         let is_here = |value| steps.iter().any(|step| self.exponentials(step) == Some(value));
         let multiplied = steps.iter().any(|step| matches!(step, Step::Mma(plan) if plan.order.is_some()));
         let mut open = None;
@@ -17,21 +18,21 @@ impl KernelInfo<'_> {
             let sunk = steps[at + 1..].iter().find(|step| !matches!(step, Step::Sub(_))).is_some_and(is_sunk);
             match *step {
                 Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) if !may_be => {
-                    return fault("is one where nobody else has turns");
+                    return fault("exists where no other group has one");
                 }
                 Step::ExpOrderWait { .. } | Step::ExpOrderArrive(_) if multiplied => {
-                    return fault("is beside one at products");
+                    return fault("exists beside ordered MMAs");
                 }
-                Step::ExpOrderWait { .. } if open.is_some() => return fault("begins within another one"),
+                Step::ExpOrderWait { .. } if open.is_some() => return fault("begins inside another one"),
                 Step::ExpOrderWait { sunk: true, .. } if !sunk => {
-                    return fault("begins late, and no late wait is next");
+                    return fault("begins sunk, and no sunk wait is next");
                 }
                 Step::ExpOrderWait { exponentials, .. } if is_here(exponentials) => open = Some(exponentials),
-                Step::ExpOrderWait { .. } => return fault("is for what are no exponentials of its body"),
+                Step::ExpOrderWait { .. } => return fault("is for values that are no exponentials of its sequence"),
                 Step::ExpOrderArrive(exponentials) if open == Some(exponentials) => open = None,
                 Step::ExpOrderArrive(_) => return fault("ends that has not begun"),
                 ref step if open.is_some() && !may_be_in_exp_span(step) => {
-                    return fault("does not end before others are waited for");
+                    return fault("does not end before a wait for other groups");
                 }
                 _ => {}
             }

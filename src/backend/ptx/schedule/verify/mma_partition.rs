@@ -6,18 +6,18 @@ use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::ir::BlockId;
 
 impl KernelInfo<'_> {
-    /// Is each product that a step issues split as it is planned?
+    /// Is each MMA that a step issues split as it is planned?
     pub fn verify_mma_partition(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let planned = self.mma_partitions(body);
         if schedule.mma_partitions != planned {
-            return Err(format!("products are split as {:?} instead of {planned:?}", schedule.mma_partitions));
+            return Err(format!("MMAs are split as {:?} instead of {planned:?}", schedule.mma_partitions));
         }
         let mmas = schedule.sequences.iter().flatten().filter_map(|step| match step {
             Step::Mma(plan) => Some(&plan.ops),
             _ => None,
         });
         match mmas.flatten().find(|id| planned.iter().all(|(planned, _)| planned != *id)) {
-            Some(id) => Err(format!("nobody has a part of product {}", id.index())),
+            Some(id) => Err(format!("no warp has a part of MMA {}", id.index())),
             None => Ok(()),
         }
     }

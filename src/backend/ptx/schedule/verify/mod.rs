@@ -33,10 +33,10 @@ use crate::ir::OpId;
 /// What is wrong with a schedule: a sentence.
 pub type VerifyResult = Result<(), String>;
 
-/// A place on the way of an agent through the rings.
+/// A place on the way of a partition through the pipelines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipelineEvent {
-    /// The next stage of a ring, for a channel.
+    /// The next stage of a pipeline, for a channel.
     Stage(usize, u32),
     Enter(OpId),
     Else,

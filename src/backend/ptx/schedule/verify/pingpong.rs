@@ -7,24 +7,24 @@ use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, SeqI
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 
 fn fault(id: OpId, what: &str) -> VerifyResult {
-    Err(format!("the iterations of op {} are dealt, and {what}", id.index()))
+    Err(format!("op {} has ping-pong, and {what}", id.index()))
 }
 
 impl KernelInfo<'_> {
-    /// Is a schedule with teams one? `way`: that of the agent that loads, through the rings.
+    /// Verifies ping-pong. `events`: the stages, loops and branches of the producer.
     pub fn verify_pingpong(&self, body: BlockId, schedule: &Schedule, events: &[PipelineEvent]) -> VerifyResult {
         let wanted = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
         let mut found = 0;
         for partition in &schedule.partitions {
             for plan in schedule.loops(partition.role).into_iter().filter(|plan| plan.pingpong.is_some()) {
                 if plan.pingpong.as_ref() != wanted || partition.role != WarpRole::Consumer {
-                    return fault(plan.op, "not as the roles have it");
+                    return fault(plan.op, "another one than the warp specialization");
                 }
                 found += 1;
                 self.verify_pingpong_loop(body, schedule, plan, events)?;
             }
         }
-        if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops are dealt")) }
+        if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops have ping-pong")) }
     }
 
     fn verify_pingpong_loop(
@@ -43,16 +43,16 @@ impl KernelInfo<'_> {
             return fault(plan.op, "it is another loop");
         }
         if block.args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token)) {
-            return fault(plan.op, "each carries something to the next one");
+            return fault(plan.op, "it has loop-carried values");
         }
         for &other in module.block(body).ops.iter().filter(|&&other| other != plan.op) {
             let waits = module.op(other).code == Opcode::GdcWait;
             if !module.op(other).regions.is_empty() || !waits && self.contains_side_effect(other) {
-                return fault(plan.op, &format!("each team does op {}, too", other.index()));
+                return fault(plan.op, &format!("each group executes op {}", other.index()));
             }
         }
         if stages_per_iteration(events, plan.op, stage_counts.len()) != Some(stage_counts.clone()) {
-            return fault(plan.op, "an iteration takes other stages than are skipped for it");
+            return fault(plan.op, "an iteration uses other stages than the other group skips");
         }
         for &inner in stage_counts.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of) {
             let inner_op = module.op(inner);
@@ -62,13 +62,13 @@ impl KernelInfo<'_> {
             };
             let even = inner_op.code == Opcode::For && (0..3).all(|group| from_entry(inner_op.group(group)[0]));
             if !even {
-                return fault(inner, "it goes round more often in one than in another");
+                return fault(inner, "its trip count is not invariant");
             }
         }
         OrderPoint::ALL.into_iter().try_for_each(|point| self.verify_order_span(schedule, (plan.op, plan.body), point))
     }
 
-    /// Is all that teams do in turn between this turn and its end?
+    /// Verifies that the steps of an order point are between its wait and its arrive.
     fn verify_order_span(
         &self,
         schedule: &Schedule,
@@ -80,13 +80,13 @@ impl KernelInfo<'_> {
             match step {
                 Step::OrderWait(this) if *this == point => {
                     if in_span {
-                        return fault(loop_op, "a turn begins within a turn");
+                        return fault(loop_op, "a section begins inside a section");
                     }
                     (spans, in_span) = (spans + 1, true);
                 }
                 Step::OrderArrive(this) if *this == point => {
                     if !in_span {
-                        return fault(loop_op, "a turn ends that has not begun");
+                        return fault(loop_op, "a section ends that has not begun");
                     }
                     in_span = false;
                 }
@@ -95,12 +95,12 @@ impl KernelInfo<'_> {
         }
         match (spans, in_span) {
             (0 | 1, false) => Ok(()),
-            (_, true) => fault(loop_op, "a turn does not end"),
-            _ => fault(loop_op, "an iteration has two turns"),
+            (_, true) => fault(loop_op, "an ordered section does not end"),
+            _ => fault(loop_op, "an iteration has two sections"),
         }
     }
 
-    /// Does a step, with its bodies, do nothing that its team may not?
+    /// Does a step, with its bodies, do nothing that its ping-pong group may not?
     fn verify_step_order(
         &self,
         schedule: &Schedule,
@@ -112,15 +112,15 @@ impl KernelInfo<'_> {
             .into_iter()
             .find(|&id| point == OrderPoint::SideEffects && !in_span && self.contains_side_effect(id))
         {
-            return fault(loop_op, &format!("op {} is done out of turn", id.index()));
+            return fault(loop_op, &format!("op {} is outside of its ordered section", id.index()));
         }
         if point == OrderPoint::Pipeline && !in_span && matches!(step, Step::Advance(_) | Step::ConsumerWait(_)) {
-            return fault(loop_op, "a stage is taken or waited for out of turn");
+            return fault(loop_op, "an advance or a wait is outside of its ordered section");
         }
         let inside = step.sequences().iter().flat_map(|&body| schedule.steps(body));
         for inner in inside {
             if matches!(inner, Step::OrderWait(_) | Step::OrderArrive(_)) {
-                return fault(loop_op, "a turn begins or ends in a loop or branch");
+                return fault(loop_op, "a section begins or ends in a loop or branch");
             }
             self.verify_step_order(schedule, inner, (loop_op, point, in_span))?;
         }
@@ -128,7 +128,7 @@ impl KernelInfo<'_> {
     }
 }
 
-/// What an iteration of a loop takes of each of so many rings, if that is known.
+/// What an iteration of a loop takes of each of so many pipelines, if that is known.
 fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usize) -> Option<Vec<StageCount>> {
     let mut stage_counts = vec![StageCount::default(); pipelines];
     let mut enclosing: Vec<OpId> = Vec::new();

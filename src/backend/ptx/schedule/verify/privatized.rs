@@ -10,26 +10,26 @@ use crate::ir::{BlockId, OpId};
 const WIDE_READ: u32 = 16;
 
 impl KernelInfo<'_> {
-    /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and is there a place for its
-    /// copy?
+    /// Are the atomics that the block combines of one array, which nobody accesses otherwise, and
+    /// is there a place for its copy?
     pub fn verify_privatized(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =
             steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect();
         let Some(privatized) = schedule.privatized else {
             return match combined.first() {
-                Some(id) => Err(format!("op {} is combined, and there is no copy of its array", id.index())),
+                Some(id) => Err(format!("op {} is privatized, and its array is not", id.index())),
                 None => Ok(()),
             };
         };
         if schedule.warp_spec.is_some() || !combined.contains(&privatized.first) {
-            return Err("there is a copy of an array, and nobody to work on it".to_owned());
+            return Err("an array is privatized, and no atomic uses it".to_owned());
         }
         if let Some(id) = combined.iter().find(|&&id| !self.is_privatizable(id, privatized.array, privatized.mode)) {
-            return Err(format!("op {} cannot be combined in the copy", id.index()));
+            return Err(format!("op {} cannot be privatized", id.index()));
         }
         if !self.is_only_privatizable(body, privatized.array, privatized.mode) {
-            return Err("an array that is combined in a copy is accessed otherwise".to_owned());
+            return Err("another op accesses a privatized array".to_owned());
         }
         let buffer = privatized.buffer;
         let fits = privatized.replicas.is_power_of_two()
@@ -37,6 +37,6 @@ impl KernelInfo<'_> {
             && buffer.offset.is_multiple_of(WIDE_READ)
             && privatized.bytes() <= buffer.bytes
             && buffer.offset + buffer.bytes <= schedule.smem.start();
-        if fits { Ok(()) } else { Err("there is no place for so many copies of an array".to_owned()) }
+        if fits { Ok(()) } else { Err("shared memory has no space for the replicas of an array".to_owned()) }
     }
 }

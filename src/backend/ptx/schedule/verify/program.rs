@@ -1,19 +1,16 @@
 //! Verifies the program of each partition: every op once, operands defined, pipelines balanced.
 //!
-//! The checker walks each agent's program as its threads will, and knows nothing of how it came about. It asks:
-//! * *complete*: every op of the module is done by exactly one step of its block, in a body of that block; the agent that
-//!   loads does ops of its slice alone, and fills each channel in one place;
-//! * *made before*: what an op reads is there: made, carried in, or in a stage that has been taken and not given back;
-//! * *given back*: a stage that is taken is given back once, in the same body, when nothing uses it any more, or by the
-//!   product that carries it into the next iteration;
-//! * *in step*: both agents go through the stages of a ring in the same order, in the same loops and branches;
-//! * *filled*: boxes fill the bytes of stages that products read, each once (`stage_layout`);
-//! * *sent*: boxes of stores cover their tiles once, and stand in places of their own (`tma_store`);
-//! * *combined*: atomics that the block combines find a copy of their array, which nobody accesses otherwise (`privatized`);
-//! * *in order*: accesses that may meet at an element, and what is seen from outside, come as in the program;
-//! * *waited for*: products have landed, and streamed tiles arrived, where they are read (`async_order`);
-//! * *dealt*: a team skips the stages that the other one takes, and what others could notice comes in turn (`pingpong`);
-//! * what strips, copies ahead, products that are issued together and quiet branches ask for (`steps`).
+//! The verifier walks each program independently of the passes. It checks:
+//! * *complete*: one step of its block executes each op. The producer executes only ops of its
+//!   slice, and issues the loads of each channel at one place.
+//! * *defined*: the operands of an op are defined, carried into the loop, or in an acquired stage.
+//! * *released*: a stage is released once, in the sequence that acquired it, after the last use.
+//! * *in step*: producer and consumer use the stages of a pipeline in the same order, in the same
+//!   loops and branches.
+//! * *in order*: accesses that may race, and side effects, keep the order of the program.
+//!
+//! Other files check stages (`stage_layout`), TMA stores (`tma_store`), privatized atomics
+//! (`privatized`), waits (`async_order`), ping-pong (`pingpong`) and single steps (`steps`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -38,7 +35,7 @@ impl KernelInfo<'_> {
         let wanted: &[WarpRole] =
             if schedule.warp_spec.is_some() { &[WarpRole::Consumer, WarpRole::Producer] } else { &[WarpRole::All] };
         if role != wanted {
-            return Err(format!("the agents are {role:?} instead of {wanted:?}"));
+            return Err(format!("the partitions are {role:?} instead of {wanted:?}"));
         }
         if let Some(warp_spec) = &schedule.warp_spec {
             self.verify_stage_layout(body, warp_spec)?;
@@ -65,14 +62,14 @@ impl KernelInfo<'_> {
         self.verify_pingpong(body, schedule, load)?;
         for pipeline in 0..schedule.warp_spec.as_ref().map_or(0, |warp_spec| warp_spec.pipelines.len()) {
             if events_of_pipeline(math, pipeline) != events_of_pipeline(load, pipeline) {
-                return Err(format!("the agents do not go through ring {pipeline} in the same order"));
+                return Err(format!("the partitions use pipeline {pipeline} in different orders"));
             }
         }
         Ok(())
     }
 }
 
-/// The way through one ring: where it is not gone through, it is no matter who goes there.
+/// The way through one pipeline: where it is not gone through, it is no matter who goes there.
 fn events_of_pipeline(events: &[PipelineEvent], pipeline: usize) -> Vec<PipelineEvent> {
     let mut kept: Vec<PipelineEvent> = Vec::new();
     let mut entered = Vec::new();
@@ -94,7 +91,7 @@ fn events_of_pipeline(events: &[PipelineEvent], pipeline: usize) -> Vec<Pipeline
     kept
 }
 
-/// One agent's way through its program.
+/// One partition's way through its program.
 struct ProgramVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
     schedule: &'a Schedule,
@@ -143,7 +140,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let channels = self.warp_spec().map_or(0, |warp_spec| warp_spec.channels.len());
         match self.visited_channels.len() == channels {
             true => Ok(()),
-            false => Err(format!("program {}: not all channels are gone through", self.role)),
+            false => Err(format!("program {}: not all channels are visited", self.role)),
         }
     }
 
@@ -161,7 +158,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                     return Err(format!("op {} is not of this body", id.index()));
                 };
                 if !done.insert(id) {
-                    return Err(format!("op {} is done twice", id.index()));
+                    return Err(format!("op {} is executed twice", id.index()));
                 }
                 order.push(position);
             }
@@ -171,14 +168,14 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         self.is_in_order(ops, &order)?;
         let unreleased = self.acquired.iter().find(|&(_, &at)| at == body);
         if let Some((channel, _)) = unreleased {
-            return Err(format!("the stage of channel {channel} is never given back"));
+            return Err(format!("the stage of channel {channel} is never released"));
         }
         // What a body makes is forgotten, since it need not have run.
         std::mem::swap(&mut self.defined, &mut before);
         Ok(())
     }
 
-    /// Are all ops done that this agent has to do?
+    /// Are all ops done that this partition has to do?
     fn is_complete(&self, ops: &[OpId], done: &HashSet<OpId>) -> VerifyResult {
         let module = self.info.module;
         for &id in ops {
@@ -191,15 +188,16 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                 _ => true,
             };
             match (wanted, done.contains(&id)) {
-                (true, false) => return Err(format!("op {} is not done", id.index())),
-                (false, true) => return Err(format!("op {} is another agent's", id.index())),
+                (true, false) => return Err(format!("op {} is not executed", id.index())),
+                (false, true) => return Err(format!("op {} belongs to another partition", id.index())),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Do ops that others could notice come in the order of the program? `order`: their places there, as they are done.
+    /// Do ops that others could notice come in the order of the program? `order`: their places
+    /// there, as they are done.
     fn is_in_order(&self, ops: &[OpId], order: &[usize]) -> VerifyResult {
         // In the order of the program nothing meets what it should not.
         if order.is_sorted() {
@@ -257,7 +255,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                 return Err(format!("op {} is waited for behind %{}, which is not there", mma.index(), value.index()));
             }
             &Step::If { op, pure: true, .. } if !self.info.is_pure(op) => {
-                return Err(format!("the branches of op {} do more than compute", op.index()));
+                return Err(format!("the branches of op {} have side effects", op.index()));
             }
             _ => {}
         }
@@ -275,7 +273,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         Ok(())
     }
 
-    /// Products that are issued together, in order; then their stages come back.
+    /// MMAs that are issued together, in order; then their stages come back.
     fn mma_group(&mut self, body: SeqId, step: &Step, plan: &MmaGroup) -> VerifyResult {
         for &id in &plan.ops {
             self.step_fits_op(step, id)?;
@@ -369,7 +367,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let plan = self.warp_spec().and_then(|warp_spec| warp_spec.channels.get(channel as usize));
         let (Some(plan), true) = (plan, right == self.role) else { return Err(format!("no channel {channel} here")) };
         if !self.visited_channels.insert(channel) || self.acquired.contains_key(&channel) {
-            return Err(format!("channel {channel} is gone through twice"));
+            return Err(format!("channel {channel} is visited twice"));
         }
         self.events.push(PipelineEvent::Stage(plan.pipeline, channel));
         if self.role == WarpRole::Consumer {
@@ -382,8 +380,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
     fn release(&mut self, body: SeqId, channel: u32) -> VerifyResult {
         match self.acquired.remove(&channel) {
             Some(taken) if taken == body => Ok(()),
-            Some(_) => Err(format!("the stage of channel {channel} is given back elsewhere than it was taken")),
-            None => Err(format!("the stage of channel {channel} is given back, and not held")),
+            Some(_) => Err(format!("the stage of channel {channel} is released in another sequence than its advance")),
+            None => Err(format!("the stage of channel {channel} is released, and not acquired")),
         }
     }
 
@@ -413,7 +411,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let load = self.info.source_load(value);
         match load.and_then(|load| self.channel_of(load)) {
             Some(channel) if !self.acquired.contains_key(&channel) => {
-                Err(format!("op {} reads the stage of channel {channel}, which is not held", mma.index()))
+                Err(format!("op {} reads the stage of channel {channel}, which is not acquired", mma.index()))
             }
             _ => Ok(()),
         }

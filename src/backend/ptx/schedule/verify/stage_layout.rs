@@ -14,8 +14,8 @@ use crate::ir::{BlockId, OpId, Opcode};
 type Bytes = (i64, i64);
 
 impl KernelInfo<'_> {
-    /// Do the boxes of each channel fill the bytes of a stage where products read them, each once, and as many as are
-    /// announced?
+    /// Do the boxes of each channel fill the bytes of a stage where MMAs read them, each once, and
+    /// as many as are announced?
     pub fn verify_stage_layout(&self, body: BlockId, warp_spec: &WarpSpecialization) -> VerifyResult {
         let wanted = self.required_panels(body);
         for (index, channel) in warp_spec.channels.iter().enumerate() {
@@ -25,7 +25,7 @@ impl KernelInfo<'_> {
                 .get(channel.pipeline)
                 .is_none_or(|pipeline| pipeline.num_stages == 0 || pipeline.stage_bytes < channel.stage_bytes)
             {
-                return fault(format!("ring {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
+                return fault(format!("pipeline {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
             }
             let filled = match self.written_ranges(channel) {
                 Ok(filled) => filled,
@@ -36,13 +36,13 @@ impl KernelInfo<'_> {
                 if warp_spec.aux_channel.contains_key(&load.load) {
                     match warp_spec.aux_channel.get(&load.load) == Some(&index) && self.is_valid_aux_box(load) {
                         true => continue,
-                        false => return fault(format!("op {id} does not stand where threads read it")),
+                        false => return fault(format!("op {id} is not where the threads read it")),
                     }
                 }
-                let Some(panels) = wanted.get(&load.load) else { return fault(format!("no product reads op {id}")) };
+                let Some(panels) = wanted.get(&load.load) else { return fault(format!("no MMA reads op {id}")) };
                 let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.is_fused_with(load, other));
                 if !comes || !is_placed_as(load, *panels, &filled) {
-                    return fault(format!("op {id} does not stand where it is read"));
+                    return fault(format!("op {id} is not where the MMA reads it"));
                 }
                 if warp_spec.operand_channel.get(&load.load) != Some(&index) {
                     return fault(format!("op {id} is of another channel"));
@@ -62,7 +62,7 @@ impl KernelInfo<'_> {
             && load.smem_offset.is_multiple_of(TMA_SMEM_ALIGN)
     }
 
-    /// How products want the tiles of loads.
+    /// How MMAs want the tiles of loads.
     fn required_panels(&self, body: BlockId) -> HashMap<OpId, Panels> {
         let mut wanted = HashMap::new();
         self.module.walk(body, &mut |id| {
@@ -94,7 +94,7 @@ impl KernelInfo<'_> {
         filled.sort_unstable();
         let meets = filled.windows(2).any(|pair| pair[0].1 > pair[1].0);
         if meets || filled.last().is_some_and(|last| last.1 > i64::from(channel.stage_bytes)) {
-            return Err("boxes that meet, or reach out of the stage".to_owned());
+            return Err("boxes that overlap, or exceed the stage".to_owned());
         }
         Ok(filled)
     }
@@ -136,7 +136,7 @@ impl KernelInfo<'_> {
         Ok(places)
     }
 
-    /// The boxes of a load as if each band were the first one.
+    /// The boxes of a load as if each data partition were the first one.
     fn has_partition_boxes(&self, load: &TmaLoad) -> Vec<Vec<crate::backend::ptx::schedule::TmaBox>> {
         let Some(axis) = self.partitioned_axis(load.load).filter(|_| load.partitions > 1) else {
             return vec![load.boxes.clone()];
@@ -169,7 +169,7 @@ fn box_bytes(load: &TmaLoad) -> i64 {
     count * i64::from(load.map.element.bytes())
 }
 
-/// Does a tile stand where a product reads it, wholly, and where patterns of swizzles begin?
+/// Does a tile stand where an MMA reads it, wholly, and where patterns of swizzles begin?
 fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
     let span = wanted.span;
     let first = i64::from(load.smem_offset);

@@ -20,12 +20,13 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
     Err(format!("op {} {what}", id.index()))
 }
 
-/// May these ops be done piece by piece? What a piece makes is gone when the next one comes, and pieces come in any order.
+/// Verifies a strip-mined sequence: strip iterations are independent, and only live-out tiles are
+/// used later.
 pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine: &StripMine) -> VerifyResult {
     let module = info.module;
     let registers = schedule.layout(strip_mine.layout).num_registers();
     if !strip_mine.registers_per_iteration.is_power_of_two() || 2 * strip_mine.registers_per_iteration > registers {
-        return Err(format!("pieces of {} slots of {registers}", strip_mine.registers_per_iteration));
+        return Err(format!("iterations of {} registers of {registers}", strip_mine.registers_per_iteration));
     }
     let inside = strip_mine.defined_tiles(module);
     let mut uses = std::collections::HashMap::new();
@@ -34,7 +35,7 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
         let op = module.op(id);
         if part == StripRole::Preheader {
             if op.operands.iter().any(|operand| inside.contains(operand)) {
-                return fault(id, "comes before the pieces that make what it reads");
+                return fault(id, "is in the preheader, and reads a tile of the body");
             }
             continue;
         }
@@ -45,16 +46,16 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
             continue;
         }
         if op.code == Opcode::Reduce && place + 1 < strip_mine.ops.len() {
-            return fault(id, "reduces pieces, and is not the last of them");
+            return fault(id, "is a reduction, and not the last op");
         }
         let numbers = op.results.iter().chain(&op.operands).filter(|&&value| is_tile(info, value));
         let count = schedule.layout(strip_mine.layout).num_elements();
         if op.code != Opcode::Reduce && numbers.into_iter().any(|&value| info.inference.num_elements(value) != count) {
-            return fault(id, "has other slots than the strip");
+            return fault(id, "has other registers than the sequence");
         }
         if let Some(effect) = info.memory_effect_of(id) {
             if let Some((other, _)) = effects.iter().find(|(_, other)| other.may_race(&effect)) {
-                return fault(id, &format!("may meet op {} at an element", other.index()));
+                return fault(id, &format!("may race with op {}", other.index()));
             }
             effects.push((id, effect));
         }
@@ -66,11 +67,11 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
     let left: HashSet<Value> =
         inside.iter().filter(leaves).map(|&value| through_views(strip_mine, module, value)).collect();
     if let Some(value) = left.iter().find(|value| !strip_mine.live_out.contains(value)) {
-        return Err(format!("%{} is used outside of its strip, which does not give it", value.index()));
+        return Err(format!("%{} is used after its strip-mined sequence, and is not live-out", value.index()));
     }
     for (at, value) in strip_mine.live_out.iter().enumerate() {
         if !left.contains(value) || strip_mine.live_out[..at].contains(value) {
-            return Err(format!("%{} is given by a strip, and not asked for, or given twice", value.index()));
+            return Err(format!("%{} is live-out without a use, or twice", value.index()));
         }
     }
     Ok(())
@@ -90,17 +91,17 @@ fn is_tile(info: &KernelInfo<'_>, value: Value) -> bool {
     matches!(info.module.ty(value), Type::Tile { .. }) && info.inference.num_elements(value) > 1
 }
 
-/// Can copies of this loop run ahead?
+/// Verifies the multistage copies of a loop.
 pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, steps: &[Step]) -> VerifyResult {
     // Invariant of `copies_ahead`: every iteration ends at the end of its body.
     if info.ends_early(info.module.op(id).regions[0]) {
-        return fault(id, "has copies ahead, and an iteration may end early");
+        return fault(id, "has multistage copies, and an iteration may end early");
     }
     if plan.stages < 2 {
-        return fault(id, "has copies ahead, and one stage");
+        return fault(id, "has multistage copies, and one stage");
     }
     if plan.barrier_at_head == plan.is_thread_private() {
-        return fault(id, "has copies ahead for all threads that do not meet, or for each that need not");
+        return fault(id, "has multistage copies, and lacks a barrier or has a redundant one");
     }
     verify_address_ops(info, id, plan)?;
     // What the copies and, for operands, the patterns of swizzles ask for.
@@ -110,7 +111,7 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
         .chain([(plan.stage_bytes, plan.is_thread_private())])
         .all(|(place, own)| place.is_multiple_of(align(own)))
     {
-        return fault(id, "has copies ahead that do not begin where they should");
+        return fault(id, "has misaligned multistage copies");
     }
     let mut taken: Vec<(usize, usize)> = Vec::new();
     for copy in &plan.copies {
@@ -124,29 +125,30 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
                 }
         };
         if !steps.iter().any(here) || !info.is_invariant_load(load) {
-            return fault(load, "is copied ahead, and not read from its stage, or it may change");
+            return fault(load, "is copied, and not read from its stage, or its array is written");
         }
         let all = info.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
         let mut registers: Vec<usize> = copy.accesses.iter().map(|access| access.register).collect();
         registers.sort_unstable();
         if !registers.into_iter().eq((0..all).step_by(copy.vector.max(1))) {
-            return fault(load, "is copied in pieces that are not all of it");
+            return fault(load, "is not copied completely");
         }
         let end = copy.smem_offset + bytes;
         if end > plan.stage_bytes || taken.iter().any(|&(from, to)| copy.smem_offset < to && from < end) {
-            return fault(load, "is copied to bytes of a stage that are not its own");
+            return fault(load, "is copied to bytes of another copy");
         }
         taken.push((copy.smem_offset, end));
     }
     let is_async = |id: &OpId| info.inference.runs_alone(*id);
     let is_async_group = |step: &Step| matches!(step, Step::Mma(plan) if plan.ops.iter().any(is_async));
     if steps.iter().any(is_async_group) && !plan.async_mma {
-        return fault(id, "fills stages that products may still be reading");
+        return fault(id, "fills stages that MMAs may still read");
     }
     Ok(())
 }
 
-/// Are the ops that the indices of copies come from made of the counter and of what is outside of the loop?
+/// Are the ops that the indices of copies come from made of the counter and of what is outside of
+/// the loop?
 fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> VerifyResult {
     let module = info.module;
     let body = module.op(id).regions[0];
@@ -162,7 +164,7 @@ fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> Ve
             .iter()
             .find(|value| inside(value) && !made.contains(value) && !matches!(module.ty(**value), Type::Token));
         if let Some(value) = missing {
-            return fault(op, &format!("is to run ahead, and reads %{}", value.index()));
+            return fault(op, &format!("is an address op, and reads %{}", value.index()));
         }
         made.extend(&module.op(op).results);
     }
@@ -177,8 +179,8 @@ fn bytes_of(info: &KernelInfo<'_>, copy: &CpAsync) -> usize {
     last as usize + copy.vector * bits / 8
 }
 
-/// May these products be issued in this order, as one group? `fetched`: loads whose tiles are in stages; and bytes of the
-/// stages of copies ahead.
+/// Verifies an MMA group. `fetched`: returns true for loads whose tiles are in stages; and bytes of
+/// the multistage copies.
 pub fn verify_mma_group(
     info: &KernelInfo<'_>,
     warp_spec: Option<&WarpSpecialization>,
@@ -186,27 +188,27 @@ pub fn verify_mma_group(
     (fetched, cp_async_bytes): (&dyn Fn(OpId) -> bool, u32),
 ) -> VerifyResult {
     let (module, ops) = (info.module, &plan.ops);
-    let Some(last) = plan.last() else { return Err("a group of no products".to_owned()) };
+    let Some(last) = plan.last() else { return Err("a group without MMAs".to_owned()) };
     let mut issued: Vec<usize> = plan.issue.iter().map(|issue| issue.op).collect();
     issued.sort_unstable();
     if !issued.into_iter().eq(0..ops.len()) {
-        return fault(last, "is issued with others, and not each of them once");
+        return fault(last, "is in a group that does not issue each MMA once");
     }
     for (at, issue) in plan.issue.iter().enumerate() {
         let id = ops[issue.op];
         let before = at.checked_sub(1).map(|before| ops[plan.issue[before].op]);
         if issue.extends_n && !before.is_some_and(|before| info.can_extend_n(before, id, warp_spec)) {
-            return fault(id, "is one instruction with the one before, and does not stand behind it");
+            return fault(id, "extends n of an MMA that it is not adjacent to");
         }
         let operands = &module.op(id).operands;
         let made = |value: &Value| module.defining_op(*value).filter(|maker| ops.contains(maker));
         if operands[..2].iter().any(|value| made(value).is_some()) {
-            return fault(id, "multiplies what is made together with it");
+            return fault(id, "reads a result of its own group");
         }
         if let Some(other) = made(&operands[2]) {
             let there = plan.issue[..at].iter().any(|before| ops[before.op] == other);
             if !there || info.use_counts[operands[2].index()] != 1 || !info.has_same_accumulator_layout(&[other, id]) {
-                return fault(id, &format!("does not add up in place on op {}", other.index()));
+                return fault(id, &format!("does not accumulate in place on op {}", other.index()));
             }
         }
     }
@@ -214,13 +216,13 @@ pub fn verify_mma_group(
         return Ok(());
     }
     if let Some(&id) = ops.iter().find(|&&id| !info.inference.runs_alone(id)) {
-        return fault(id, "is issued with others, and does not run on its own");
+        return fault(id, "is in a group, and is not asynchronous");
     }
     let is_there = |value: Value| info.source_load(value).is_some_and(fetched);
     verify_smem_capacity(info, warp_spec, cp_async_bytes + info.operand_bytes(ops, &is_there))
 }
 
-/// May products land in the next iteration?
+/// Verifies a loop-carried MMA.
 pub fn verify_carried_mma(
     info: &KernelInfo<'_>,
     schedule: &Schedule,
@@ -234,7 +236,7 @@ pub fn verify_carried_mma(
         _ => None,
     });
     let Some(plan) = plan.filter(|plan| plan.releases == carried.releases) else {
-        return fault(id, "gives back other stages than the loop carries");
+        return fault(id, "releases other stages than the loop carries");
     };
     let body = module.op(step.op).regions[0];
     let args = &module.block(body).args;
@@ -250,10 +252,10 @@ pub fn verify_carried_mma(
     let is_async = plan.ops.iter().all(|&id| info.inference.runs_alone(id));
     let right =
         is_async && sums.len() == carried.accumulators.len() && sums.iter().zip(&carried.accumulators).all(is_carried);
-    if right { Ok(()) } else { fault(id, "cannot land in the next iteration") }
+    if right { Ok(()) } else { fault(id, "cannot be loop-carried") }
 }
 
-/// May so many rounds of a loop stand one after another?
+/// Verifies unrolling.
 pub fn verify_unroll(info: &KernelInfo<'_>, role: WarpRole, step: &For) -> VerifyResult {
     let plain = role != WarpRole::Producer
         && step.cp_async.is_none()
@@ -262,11 +264,11 @@ pub fn verify_unroll(info: &KernelInfo<'_>, role: WarpRole, step: &For) -> Verif
     match step.unroll {
         None | Some(1) => Ok(()),
         Some(factor) if plain && info.can_unroll(step.op, factor) => Ok(()),
-        Some(_) => fault(step.op, "does not go on from one round right to the next"),
+        Some(_) => fault(step.op, "cannot be unrolled"),
     }
 }
 
-/// Is there room for all stages?
+/// Verifies that all stages fit into shared memory.
 pub fn verify_smem_capacity(
     info: &KernelInfo<'_>,
     warp_spec: Option<&WarpSpecialization>,

@@ -15,20 +15,20 @@ use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
 impl KernelInfo<'_> {
-    /// Do boxes cover the tile of each store once, where the copy engine takes them from, and does nobody else access what it
-    /// writes, or write where the boxes of warps stand?
+    /// Do boxes cover the tile of each store once, where TMA takes them from, and does nobody else
+    /// access what it writes, or write where the boxes of warps stand?
     pub fn verify_tma_stores(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let tma_stores: HashSet<OpId> = schedule.tma_stores().map(|tma_store| tma_store.op).collect();
         if tma_stores.is_empty() {
             return Ok(());
         }
         let others = self.arrays_accessed_by_threads(body, &|id| tma_stores.contains(&id));
-        let others = others.ok_or("the copy engine stores what others may access")?;
+        let others = others.ok_or("TMA stores what threads may access")?;
         let mut places: Vec<Buffer> = Vec::new();
         for tma_store in schedule.tma_stores() {
             let fault = |what: &str| Err(format!("op {}: {what}", tma_store.op.index()));
             if !self.can_use_tma_store(tma_store.op) {
-                return fault("the copy engine may not do this");
+                return fault("TMA cannot execute this op");
             }
             let root = self.stored_array(tma_store.op);
             if others.contains(&root) {
@@ -42,14 +42,14 @@ impl KernelInfo<'_> {
             }
             let Some(staging) = &tma_store.staging else { continue };
             if schedule.tma_stores().filter(|other| self.stored_array(other.op) == root).count() > 1 {
-                return fault("warps do not wait for each other, and others store to the array");
+                return fault("warps store without waits, and another op stores to the array");
             }
             self.verify_staging_buffer(schedule, tma_store, staging).or_else(|problem| fault(&problem))?;
             if staging.channel.is_some() {
                 continue;
             }
             if places.iter().any(|other| other.overlaps(staging.buffer)) {
-                return fault("others have boxes there");
+                return fault("staging buffers overlap");
             }
             places.push(staging.buffer);
         }
@@ -63,19 +63,19 @@ impl KernelInfo<'_> {
             .filter_map(|channel| channel.staging_for)
             .find(|&store| !in_stage(store))
         {
-            Some(store) => Err(format!("a stage is lent to op {}, which has no boxes there", store.index())),
+            Some(store) => Err(format!("a stage is for op {}, which does not use it", store.index())),
             None => Ok(()),
         }
     }
 
-    /// Does each element of a tile of this layout stand in one box, once, as the copy engine wants it?
+    /// Does each element of a tile of this layout stand in one box, once, as TMA wants it?
     fn verify_boxes(&self, tma_store: &TmaStore, layout: &Layout) -> VerifyResult {
         let op = self.module.op(tma_store.op);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let tile = &tma_store.tile;
         let fault = |what: &str| Err(what.to_owned());
         if !self.inference.accesses.get(&tma_store.op).is_some_and(|access| access.is_same(layout)) {
-            return fault("the tile is there in another layout");
+            return fault("the tile has another layout");
         }
         let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
         let bytes = self.element_type(value).storage_bits() as usize / 8;
@@ -103,7 +103,8 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Is there a place for the boxes of each warp of each team that is reserved for them?
+    /// Is there a place for the boxes of each warp of each ping-pong group that is reserved for
+    /// them?
     fn verify_staging_buffer(
         &self,
         schedule: &Schedule,
@@ -114,10 +115,10 @@ impl KernelInfo<'_> {
             (&tma_store.tile, staging);
         let warps = self.consumer_warps();
         if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
-            return Err("parts of warps are other ones".to_owned());
+            return Err("the split of a warp differs".to_owned());
         }
         if !in_flight.is_power_of_two() || in_flight > count || staging.bytes_per_warp() * warps > buffer.bytes {
-            return Err("the boxes of warps have no room".to_owned());
+            return Err("the staging buffer is too small".to_owned());
         }
         if let Some(channel) = stage {
             let channel = schedule.warp_spec.iter().find_map(|warp_spec| warp_spec.channels.get(channel as usize));
@@ -127,17 +128,17 @@ impl KernelInfo<'_> {
             let begins = buffer.offset.is_multiple_of(SWIZZLE_ATOM_BYTES);
             return match channel.is_some_and(fits) && begins && self.consumer_groups() == 1 {
                 true => Ok(()),
-                false => Err("the boxes of warps stand in a stage that is not lent to them".to_owned()),
+                false => Err("the staging buffer is in the stage of another channel".to_owned()),
             };
         }
-        // The stages of rings are reserved before them.
+        // The stages of pipelines are reserved before them.
         let pipelines = schedule.warp_spec.iter().flat_map(|warp_spec| &warp_spec.pipelines);
         let stages: u32 = pipelines.map(|pipeline| pipeline.num_stages * pipeline.stage_bytes).sum();
         if !buffer.offset.is_multiple_of(SWIZZLE_ATOM_BYTES)
             || buffer.offset < stages
             || buffer.offset + buffer.bytes > schedule.smem.start()
         {
-            return Err("the place of warps is not theirs".to_owned());
+            return Err("the staging buffer is not reserved".to_owned());
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step, WarpRole};
 
 impl KernelInfo<'_> {
-    /// Does each look ask for the stage that its channel takes next?
+    /// Verifies that each `consumer_try_wait` tests the stage that its channel uses next.
     pub fn verify_try_waits(&self, schedule: &Schedule) -> VerifyResult {
         let loops = schedule.loops(WarpRole::Consumer);
         for (body, steps) in schedule.sequences.iter().enumerate() {
@@ -15,7 +15,7 @@ impl KernelInfo<'_> {
                 let is_ahead = steps[..at].contains(&Step::Advance(channel));
                 let is_alone = steps.iter().filter(|step| matches!(step, Step::ConsumerTryWait(_))).count() == 1;
                 if !(is_ahead && is_alone && loop_step.is_some_and(|plan| self.can_try_wait(schedule, plan, channel))) {
-                    return Err(format!("a look at channel {channel} may be one at another stage than it takes next"));
+                    return Err(format!("the try_wait of channel {channel} may test another stage than the next one"));
                 }
             }
         }

@@ -1,12 +1,13 @@
 //! Auxiliary loads: small tiles loaded into the stage of an MMA operand.
 //!
-//! A vector that all rows or columns of a tile share (a bias, scales, logarithms of sums) is a few hundred bytes, but every thread
-//! needs a good part of it. Loaded by the threads it is asked for early, lest they wait for it, and then stands in
-//! registers through a whole iteration, several times over. So it goes to the stage of a channel, with whose tiles it arrives, and threads read
-//! it there when they first use it.
+//! A vector that all rows or columns of a tile share (a bias, scales, row maxima) has a few hundred
+//! bytes, but every thread needs much of it. A load by the threads is issued early, and its
+//! registers are live for a whole iteration. So the producer loads the vector into the stage of a
+//! channel, and the threads read it there at the first use.
 //!
-//! They have read it when the stage is given back: that comes behind a product, which all lanes of a warp issue together. What is
-//! used when all products of the iteration have landed is read while the last one runs, which gives the stage back when it has landed.
+//! The release of the stage follows the reads: an MMA, which all lanes of a warp issue together, is
+//! between them. A tile that is used after the last MMA of the iteration is read while that MMA is
+//! in flight.
 
 use std::collections::HashSet;
 
@@ -22,13 +23,14 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// Most bytes of such a tile.
 const MAX_BYTES: usize = 1 << 10;
-/// Most registers of one that is read behind the product, and stands in them until that has landed.
+/// Most registers of one that is read behind the MMA, and stands in them until that is complete.
 const MAX_REGISTERS_AFTER_MMA: usize = 8;
 /// So many threads hold each element at least.
 const MIN_REPLICATION: usize = 4;
 
 impl KernelInfo<'_> {
-    /// Finds a channel for each small tile that arrives with others, and is read before these are done with.
+    /// Finds a channel for each small tile that arrives with others, and is read before these are
+    /// done with.
     pub fn add_aux_loads(&self, region_tree: &RegionTree, warp_spec: &mut WarpSpecialization, body: BlockId) {
         if self.data_partitions > 1 {
             return;
@@ -71,8 +73,8 @@ impl KernelInfo<'_> {
         let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
         let several = mmas.iter().map(|&id| self.mma_groups.last(id)).collect::<HashSet<OpId>>().len() > 1;
         let read = position(self.first_use(ops, load)?)?;
-        // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
-        // nothing to do but what can be had before.
+        // Beside one MMA alone there are registers enough, and its operands come as soon as they
+        // can; unless all wait for it, with nothing to do but what can be had before.
         let few =
             self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= MAX_REGISTERS_AFTER_MMA);
         let after_mma = few && self.start_from_zero(&mmas);
@@ -87,14 +89,16 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// Do all products of a block add to nothing, so that their sums are waited for where they are made?
+    /// Do all MMAs of a block add to nothing, so that their sums are waited for where they are
+    /// made?
     fn start_from_zero(&self, mmas: &[OpId]) -> bool {
         let sums: HashSet<Value> = mmas.iter().map(|&id| self.module.op(id).results[0]).collect();
         !mmas.is_empty()
             && mmas.iter().map(|&id| self.module.op(id).operands[2]).all(|acc| self.is_zero(acc) || sums.contains(&acc))
     }
 
-    /// The box of a tile that is one vector, of which most threads hold what others hold, and its bytes.
+    /// The box of a tile that is one vector, of which most threads hold what others hold, and its
+    /// bytes.
     pub fn aux_box(&self, load: OpId) -> Option<(TensorMap, u32)> {
         let module = self.module;
         let op = module.op(load);
@@ -113,7 +117,8 @@ impl KernelInfo<'_> {
         Some((map, bytes as u32))
     }
 
-    /// The first op of a block that computes with the tile of a load, itself or in its regions, under whatever name.
+    /// The first op of a block that computes with the tile of a load, itself or in its regions,
+    /// under whatever name.
     pub fn first_use(&self, ops: &[OpId], load: OpId) -> Option<OpId> {
         let names = self.load_and_views(ops, load);
         let values: HashSet<Value> = names.iter().flat_map(|&id| &self.module.op(id).results).copied().collect();

@@ -11,7 +11,8 @@ use crate::ir::{BlockId, OpId, Opcode, Value};
 pub const CLUSTER_SIZE: u32 = 2;
 
 impl KernelInfo<'_> {
-    /// What pairs of blocks share of these loads, or why they share nothing. `slice`: what a producer runs.
+    /// The loads that both CTAs of a cluster share, or the reason why there are none. `slice`: the
+    /// ops of the producer.
     pub fn plan_multicast(
         &self,
         body: BlockId,

@@ -1,8 +1,9 @@
 //! Data partitioning: consumer groups that each compute a share of the rows.
 //!
-//! All of them go through the same stages, so who loads waits until each warp of each band has given one back. A load of rows that
-//! bands divide brings those of all of them: their tiles stand one after another in the stage. What else they have in shared memory
-//! is boxes of stores, of each warp its own; bands never meet, and neither do the warps of one, for which there is no barrier.
+//! All groups use the same stages: a stage is free when each warp of each group has released it. A
+//! load of partitioned rows has the boxes of all groups, one after another in the stage. Other
+//! shared memory is only used as staging buffers per warp. Data partitions have no barriers,
+//! neither with each other nor among their warps.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad};
@@ -10,7 +11,8 @@ use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::ir::{OpId, Opcode, Value};
 
 impl KernelInfo<'_> {
-    /// The dimension of an access along which the tiles of bands lie side by side, if they do, and the place of the first one.
+    /// The dimension of an access along which the tiles of data partitions lie side by side, if
+    /// they do, and the place of the first one.
     pub fn partitioned_index(&self, access: OpId) -> Option<(usize, Option<Value>)> {
         let made_by = |value: Value, code: Opcode| {
             self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == code)
@@ -29,12 +31,14 @@ impl KernelInfo<'_> {
         })?
     }
 
-    /// The dimension of an access along which the tiles of bands lie side by side, if they do.
+    /// The dimension of an access along which the tiles of data partitions lie side by side, if
+    /// they do.
     pub fn partitioned_axis(&self, access: OpId) -> Option<usize> {
         self.partitioned_index(access).map(|(axis, _)| axis)
     }
 
-    /// A load of one band as that of all: so many times the boxes, if bands divide its rows, which may lie along the rows of panels or across.
+    /// A load of one data partition as that of all: so many times the boxes, if data partitions
+    /// divide its rows, which may lie along the rows of panels or across.
     pub fn for_all_partitions(&self, one: TmaLoad) -> TmaLoad {
         let Some(axis) = self.partitioned_axis(one.load) else { return one };
         let tile = self.module.shape(self.module.op(one.load).results[0]);
@@ -52,7 +56,7 @@ impl KernelInfo<'_> {
 }
 
 impl SubStep {
-    /// Do the threads of an agent do this together, or in memory that they share?
+    /// Do the threads of a partition do this together, or in memory that they share?
     pub fn uses_shared_smem(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
 //! Epilogue shared-memory reuse: a TMA store stages its tile in a free pipeline stage.
 //!
-//! Where stages want all of shared memory, boxes of warps stand in one of them, and have no place of their own. It comes to the store
-//! as tiles come to products: the agent that loads goes through its ring there, too, and passes the next stage on with nothing in it;
-//! who multiplies takes it, and gives it back when the copy engine has read the boxes.
+//! If stages need all of shared memory, the boxes of warps have no buffer of their own. The
+//! producer advances its pipeline at the place of the store and passes the next stage on without a
+//! load. The consumer advances to that stage, and releases it after TMA has read the boxes.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
@@ -11,14 +11,15 @@ use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
 use crate::ir::OpId;
 
 impl KernelInfo<'_> {
-    /// The channel that lends a stage to the store of a kernel, if there is one alone and a ring for it: that of the loads which come last before
-    /// it, since what comes next is loaded through the others.
+    /// The channel that lends a stage to the store of a kernel, if there is one alone and a
+    /// pipeline for it: that of the loads which come last before it, since what comes next is
+    /// loaded through the others.
     pub fn staging_channel(&self, warp_spec: &WarpSpecialization, region_tree: &RegionTree) -> Option<Channel> {
         let mut stores = self.tma_stores.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.op_blocks[store.index()]?;
         let alone = self.consumer_groups() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
-        // The agent that loads comes to the block.
+        // The producer comes to the block.
         if !alone || !warp_spec.channels.iter().any(|channel| channel.block == block) {
             return None;
         }

@@ -1,11 +1,10 @@
 //! Ping-pong: two consumer groups alternate the iterations of a persistent loop.
 //!
-//! A tile block that makes one tile after another has tensor cores idle while it stores one. So there are two *teams* of the
-//! warps that layouts speak of, each of which runs the whole program, but of one outermost loop only every second iteration:
-//! while one team stores its tile, the other one multiplies. One producer serves both: it goes through all iterations in
-//! order, so that a team finds the stages of its iterations behind those of the other one's, which it skips. (CUTLASS calls
-//! that ping-pong.) What an iteration does that others could notice it does in its *turn*: behind all that the iterations
-//! before have done.
+//! The tensor cores of a persistent kernel are idle while it stores a tile. So two groups execute
+//! the program, each every second iteration of one outermost loop: one group stores its tile while
+//! the other one multiplies (CUTLASS ping-pong kernels). One producer serves both, in the order of
+//! the iterations. A group skips the stages of the other group. Side effects of an iteration follow
+//! those of all earlier iterations.
 
 use crate::backend::ptx::plan::GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -13,11 +12,11 @@ use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpe
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value, hint_key};
 
-/// Registers of an accumulator from which on a team has enough to do.
+/// Registers of an accumulator from which on a ping-pong group has enough to do.
 const MIN_ACCUMULATOR_REGISTERS: u32 = 64;
 
 impl KernelInfo<'_> {
-    /// How iterations may be dealt to teams, if they may be and should.
+    /// The ping-pong of the kernel, if it is possible and profitable.
     pub fn plan_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let crowded = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
         if crowded || !self.can_pingpong() {
@@ -32,12 +31,13 @@ impl KernelInfo<'_> {
         if !self.options.pingpong || most < MIN_ACCUMULATOR_REGISTERS {
             return None;
         }
-        // Where there is more to do between products than to multiply, teams would better do it beside each other's products.
+        // Where there is more to do between MMAs than to multiply, ping-pong groups would better do
+        // it beside each other's MMAs.
         let mut loops = pingpong.stages_per_iteration.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of);
         loops.all(|&id| self.has_only_mmas(id, warp_spec)).then_some(pingpong)
     }
 
-    /// Are there as many warps as a team has?
+    /// Are there as many warps as a ping-pong group has?
     pub fn can_pingpong(&self) -> bool {
         self.inference.num_warps == GROUP_WARPS as usize
     }
@@ -56,8 +56,8 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// How iterations may be dealt to teams: those of the one loop that stands in the entry, if nothing is carried from one
-    /// to the next and each takes as many stages.
+    /// The possible ping-pong: over the only loop of the entry, if it carries no values and each
+    /// iteration uses as many stages.
     pub fn possible_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
         let module = self.module;
         let entry = &module.block(body).ops;
@@ -110,7 +110,8 @@ impl KernelInfo<'_> {
         noticed
     }
 
-    /// Does an op have in its regions both what others could notice and what streamed tiles are for? Then turns would be long.
+    /// Returns true if the regions of an op have both side effects and uses of the producer's
+    /// tiles. Ordered sections would be long then.
     fn mixes_loads_and_side_effects(&self, id: OpId, warp_spec: &WarpSpecialization) -> bool {
         let (mut stage_counts, mut regions) = (false, self.module.op(id).regions.clone());
         while let Some(region) = regions.pop() {
@@ -120,7 +121,8 @@ impl KernelInfo<'_> {
         stage_counts && self.contains_side_effect(id)
     }
 
-    /// Does a loop go round equally often whenever it is come to? Its bounds come from outside of all loops.
+    /// Returns true if the trip count of a loop is invariant: its bounds come from outside of all
+    /// loops.
     fn has_invariant_trip_count(&self, body: BlockId, id: OpId) -> bool {
         let op = self.module.op(id);
         let from_entry = |value: Value| match self.module.def(value) {

@@ -6,12 +6,13 @@ use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, Pipelin
 use crate::ir::{BlockId, OpId};
 
 impl KernelInfo<'_> {
-    /// Gives each channel a ring. Two channels share one if neither holds a stage while the other one goes
-    /// round; best are channels of the same array, such as a loop and what was peeled off it.
+    /// Gives each channel a pipeline. Two channels share one if neither holds a stage while the
+    /// other one goes round; best are channels of the same array, such as a loop and what was
+    /// peeled off it.
     pub fn assign_pipelines(&self, warp_spec: &mut WarpSpecialization, region_tree: &RegionTree) {
         let blocks: Vec<BlockId> = warp_spec.channels.iter().map(|channel| channel.block).collect();
         let requested = |block: BlockId| self.loop_stages(self.enclosing_loop(block, region_tree));
-        // Loops with wishes of their own have rings of their own.
+        // Loops with requests of their own have pipelines of their own.
         let agree = |a: BlockId, b: BlockId| requested(a).zip(requested(b)).is_none_or(|(a, b)| a == b);
         let is_inner = |block: BlockId| {
             // A loop that contains another channel's loop is an outer one.
@@ -58,8 +59,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Is one channel done with its stage before the other one takes any? (The product that used it may still
-    /// run, unless they stand in blocks of which neither contains the other.)
+    /// Is one channel done with its stage before the other one takes any? (The MMA that used it may
+    /// still run, unless they stand in blocks of which neither contains the other.)
     pub fn can_share_pipeline(&self, a: &Channel, b: &Channel, region_tree: &RegionTree) -> bool {
         let outside = |outer: &Channel, inner: &Channel| match self.parent_op(outer.block, inner.block, region_tree) {
             Some(op) => {

@@ -1,13 +1,14 @@
 //! Warp specialization: which loads the producer issues, into which pipelines.
 //!
-//! On sm_90a a load whose tile goes only to operands of `wgmma` need not pass through registers: one thread
-//! of a further warpgroup, the *producer*, has the copy engine bring it to shared memory, while the
-//! *consumers*, the warps that all layouts speak of, multiply what came before. The producer runs the same
-//! program, reduced to the control flow around such loads and the scalars that their indices depend on
-//! (the *slice*). So it runs ahead over loop iterations, and over whole tiles of a persistent kernel.
+//! On sm_90a a load whose tile is only an operand of `wgmma` needs no registers. One thread of a
+//! further warp group, the
+//! *producer*, issues it as TMA loads to shared memory, while the *consumers*, the warps of all
+//! layouts, multiply earlier tiles. The producer executes the same program, reduced to the control
+//! flow of these loads and the scalars of their indices (the producer slice). It runs ahead over
+//! loop iterations, and over the tiles of a persistent kernel.
 //!
-//! Loads of one block that feed the same products share a *channel*: a ring of stages in shared memory
-//! (`ring`). Here is decided what is streamed; nothing is emitted.
+//! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines.
+//! Nothing is emitted here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,21 +29,21 @@ use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// A candidate: the products that it feeds, and how they want it.
+/// A candidate: the MMAs that it feeds, and how they want it.
 #[derive(Clone)]
 struct OperandUse {
     mmas: Vec<OpId>,
     panels: Panels,
     /// Tile dimensions of the view: the contiguous one, and that of the rows.
     axes: [usize; 2],
-    /// The array has f32, the products want tf32.
+    /// The array has f32, the MMAs want tf32.
     rounds_to_tf32: bool,
     /// Do instructions read it where it is, in panels of any number of rows?
     direct: bool,
     bytes: u32,
 }
 
-/// A load that a producer makes: its products, its boxes, and what the producer runs for it.
+/// A load that a producer makes: its MMAs, its boxes, and what the producer runs for it.
 struct ProducerLoad {
     operand_use: OperandUse,
     map: TensorMap,
@@ -51,24 +52,26 @@ struct ProducerLoad {
 }
 
 impl OperandUse {
-    /// Does the tile stand in the same place for both? One may sum along the rows of its panels, and the other one across.
+    /// Does the tile stand in the same place for both? One may sum along the rows of its panels,
+    /// and the other one across.
     fn has_same_form(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
         (self.panels, self.axes, self.rounds_to_tf32) == (panels, other.axes, other.rounds_to_tf32)
     }
 }
 
-/// The roles of the warps, and what the decision leaves to say.
+/// The warp specialization, with the reasons for rejections.
 pub struct WarpSpecializationPlan {
     pub warp_spec: Option<WarpSpecialization>,
-    /// The reason why pairs of tile blocks share nothing although that is wished.
+    /// The reason why clusters share nothing although that is requested.
     pub cluster_rejected: Option<&'static str>,
     pub rejected_loads: RejectedLoads,
 }
 
 impl KernelInfo<'_> {
-    /// The roles of the warps. As many blocks as wished may leave too little shared memory for one stage, and then they
-    /// do not fit without roles either: so fewer blocks are taken.
+    /// Plans the warp specialization. The requested occupancy may leave too little shared memory
+    /// for one stage. Then it does not fit without warp specialization either, so fewer CTAs per SM
+    /// are used.
     pub fn plan_warp_specialization(&mut self, body: BlockId, smem: &SharedMemory) -> WarpSpecializationPlan {
         let (requested, mut cluster_rejected, mut rejected_loads) =
             (self.options.occupancy, None, RejectedLoads::default());
@@ -89,7 +92,7 @@ impl KernelInfo<'_> {
         WarpSpecializationPlan { warp_spec: None, cluster_rejected, rejected_loads }
     }
 
-    /// The roles, with the iterations of a persistent loop dealt to teams where that is possible.
+    /// The warp specialization, with ping-pong where that is possible.
     fn with_pingpong(
         &mut self,
         body: BlockId,
@@ -110,7 +113,7 @@ impl KernelInfo<'_> {
         })
     }
 
-    /// The roles of the warps, in pairs of blocks where that is wished and possible.
+    /// The warp specialization, with clusters if they are requested and possible.
     fn plan_with_cluster(
         &self,
         body: BlockId,
@@ -142,7 +145,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// The roles with two boxes at least of what is shared.
+    /// The warp specialization with at least two boxes per multicast load.
     fn plan_clustered(
         &self,
         body: BlockId,
@@ -161,8 +164,9 @@ impl KernelInfo<'_> {
         any.then_some(warp_spec)
     }
 
-    /// The loads that a producer should make, if there are any in a loop, and the reasons why it makes no others. `pairs`: what
-    /// tile blocks may share, of which there should be two boxes.
+    /// The channels of the producer, if there are any in a loop, and the reasons for rejected
+    /// loads. `multicast`: the loads that CTAs of a cluster share, each of which should have two
+    /// boxes.
     fn plan_channels(
         &self,
         body: BlockId,
@@ -198,7 +202,7 @@ impl KernelInfo<'_> {
             let ProducerLoad { operand_use, map, boxes, slice } = producer_load;
             warp_spec.producer_ops.extend(slice.ops);
             warp_spec.producer_live.extend(slice.live);
-            // Products that are issued together are done with what they read at the same time.
+            // MMAs that are issued together are done with what they read at the same time.
             let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last(mma)).collect();
             mmas.dedup();
             let key = (block, mmas.clone());
@@ -236,7 +240,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Returns the reason why the kernel can have no producer: of the target, the threads of a tile block, or its body.
+    /// Returns the reason why the kernel can have no producer: of the target, the threads of a tile
+    /// block, or its body.
     fn can_specialize(&self, body: BlockId) -> Result<(), Reason> {
         let target = self.inference.target;
         let count = (self.consumer_warps() + self.producer_warps()) * WARP;
@@ -271,7 +276,8 @@ impl KernelInfo<'_> {
         Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
 
-    /// The products that a load feeds, if it feeds nothing else, as tiles that all have the same panels.
+    /// The MMAs that a load feeds, if it feeds nothing else, as tiles that all have the same
+    /// panels.
     fn operand_use(&self, load: OpId, region_tree: &RegionTree) -> Result<OperandUse, Reason> {
         let module = self.module;
         let result = module.op(load).results[0];
@@ -345,8 +351,8 @@ impl KernelInfo<'_> {
         Some(OperandUse { mmas: vec![mma], panels, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
-    /// The boxes of a load, if the copy engine can bring its tile as it is wanted. `halved`: a single box is cut in
-    /// two, if the halves are whole swizzle patterns.
+    /// The boxes of a load, if TMA can bring its tile as it is wanted. `halved`: a single box is
+    /// cut in two, if the halves are whole swizzle patterns.
     fn tma_boxes(&self, load: OpId, operand_use: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
         let module = self.module;
         let op = module.op(load);
@@ -391,8 +397,8 @@ impl KernelInfo<'_> {
         Some((map, boxes))
     }
 
-    /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their array along the rows of
-    /// panels become panels of all their rows, which are copied together.
+    /// Gives the loads of a channel their places in a stage. Tiles that are neighbours in their
+    /// array along the rows of panels become panels of all their rows, which are copied together.
     fn assign_smem_offsets(
         &self,
         channel: &mut Channel,
@@ -459,7 +465,7 @@ impl KernelInfo<'_> {
         channel.stage_bytes = end.next_multiple_of(SWIZZLE_ATOM_BYTES);
     }
 
-    /// The last op of a block that these products stand in, and whether one is in a region of its own.
+    /// The last op of a block that these MMAs stand in, and whether one is in a region of its own.
     fn last_use_in_block(&self, block: BlockId, mmas: &[OpId], region_tree: &RegionTree) -> (OpId, bool) {
         let mut wait_at_acquire = false;
         let mut users = HashSet::new();

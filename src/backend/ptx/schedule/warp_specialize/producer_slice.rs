@@ -29,8 +29,8 @@ pub struct SliceBuilder<'a, 'm> {
 }
 
 impl<'a, 'm> SliceBuilder<'a, 'm> {
-    /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if one thread
-    /// cannot compute that.
+    /// The slice for a load: its view, its indices and the control flow that leads to it; `None` if
+    /// one thread cannot compute that.
     pub fn for_load(info: &'a KernelInfo<'m>, region_tree: &'a RegionTree, load: OpId) -> Option<ProducerSlice> {
         let mut builder = SliceBuilder {
             info,

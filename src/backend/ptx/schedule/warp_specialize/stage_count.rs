@@ -8,11 +8,12 @@ use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::BlockId;
 
-/// Stages, of all rings together, with which innermost loops run far enough ahead that other loads may have theirs.
+/// Stages, of all pipelines together, with which innermost loops run far enough ahead that other
+/// loads may have theirs.
 const MIN_INNERMOST_STAGES: u32 = 4;
 /// Stages of what a loop around loads: one that is at work, and the next one.
 const OUTER_STAGES: u32 = 2;
-/// Most stages of a ring; more do not hide more.
+/// Most stages of a pipeline; more do not hide more.
 const MAX_STAGES: u32 = 8;
 /// Shared memory for barriers, and lost to alignment.
 const SLACK_BYTES: u32 = 2 << 10;
@@ -22,7 +23,7 @@ fn used_bytes(pipelines: &[PipelineDesc]) -> u32 {
     pipelines.iter().map(|pipeline| pipeline.num_stages * pipeline.stage_bytes).sum()
 }
 
-/// Stages of all rings of innermost loops.
+/// Stages of all pipelines of innermost loops.
 fn innermost_stages(pipelines: &[PipelineDesc]) -> u32 {
     pipelines
         .iter()
@@ -32,14 +33,14 @@ fn innermost_stages(pipelines: &[PipelineDesc]) -> u32 {
 }
 
 impl KernelInfo<'_> {
-    /// Divides shared memory among the rings.
+    /// Divides shared memory among the pipelines.
     ///
-    /// What innermost loops load gets stages until it runs far enough ahead; then what a loop around them
-    /// loads gets a second one, so that it is there when its next iteration begins; then innermost loops
-    /// get the rest.
+    /// What innermost loops load gets stages until it runs far enough ahead; then what a loop
+    /// around them loads gets a second one, so that it is there when its next iteration begins;
+    /// then innermost loops get the rest.
     ///
     /// # Errors
-    /// If shared memory is too small for one stage of each ring.
+    /// If shared memory is too small for one stage of each pipeline.
     pub fn assign_stage_counts(
         &self,
         body: BlockId,
@@ -113,7 +114,8 @@ impl KernelInfo<'_> {
         Ok(())
     }
 
-    /// Stages that the loops of a ring wish for: two at least, for loads without any are not streamed.
+    /// Stages that the loops of a pipeline request: two at least, for loads without any are not
+    /// loaded by the producer.
     fn requested_pipeline_stages(
         &self,
         warp_spec: &WarpSpecialization,
@@ -125,7 +127,7 @@ impl KernelInfo<'_> {
         channels.filter_map(|channel| self.loop_stages(self.enclosing_loop(channel.block, region_tree))).max()
     }
 
-    /// Stages that a ring in an innermost loop should have.
+    /// Stages that a pipeline in an innermost loop should have.
     fn default_pipeline_stages(&self, warp_spec: &WarpSpecialization, pipeline: usize) -> u32 {
         let channels = warp_spec.channels.iter().filter(|channel| channel.pipeline == pipeline);
         let loads = channels.flat_map(|channel| channel.loads.iter().map(|is_producer_load| is_producer_load.load));

@@ -71,9 +71,12 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
         SubStep::SmemRead(place) => {
             vec![("a place is read that nobody has written", SubStep::SmemRead(moved(place, 128)))]
         }
-        SubStep::ConvertLayout(bring) => vec![
-            ("another value is brought", SubStep::ConvertLayout(ConvertLayout { value: crate::ir::Value(0), ..bring })),
-            ("another plan of a change", SubStep::ConvertLayout(ConvertLayout { plan: u32::MAX, ..bring })),
+        SubStep::ConvertLayout(conversion) => vec![
+            (
+                "another value is brought",
+                SubStep::ConvertLayout(ConvertLayout { value: crate::ir::Value(0), ..conversion }),
+            ),
+            ("another plan of a change", SubStep::ConvertLayout(ConvertLayout { plan: u32::MAX, ..conversion })),
         ],
         SubStep::Barrier { required: always } => {
             vec![("a meeting is for another reason", SubStep::Barrier { required: !always })]

@@ -15,16 +15,17 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
 
 /// Schedules with turns that nobody else has, each with what was changed.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
-    let bands = schedule.warp_spec.as_ref().is_some_and(|roles| roles.data_partitions > 1);
-    let groups = bands || schedule.partition(WarpRole::Consumer).is_some_and(|agent| agent.warps.len() == 8);
-    let dealt = schedule.warp_spec.as_ref().is_some_and(|roles| roles.pingpong.is_some());
+    let data_partitions = schedule.warp_spec.as_ref().is_some_and(|warp_spec| warp_spec.data_partitions > 1);
+    let groups =
+        data_partitions || schedule.partition(WarpRole::Consumer).is_some_and(|partition| partition.warps.len() == 8);
+    let is_pingpong = schedule.warp_spec.as_ref().is_some_and(|warp_spec| warp_spec.pingpong.is_some());
     let mut mutants = Vec::new();
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let Step::Mma(plan) = step else { continue };
             let what = match () {
                 () if !groups => "turns of groups that there are not",
-                () if dealt => "turns of groups that are teams",
+                () if is_pingpong => "turns of groups that are teams",
                 () => continue,
             };
             assert!(!plan.order.is_some(), "{what}");
@@ -52,15 +53,14 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
     };
     let end = steps.iter().position(|step| matches!(step, Step::ExpOrderArrive(_))).expect("an end");
     let product = steps.iter().position(|step| matches!(step, Step::Mma(_))).expect("a product");
-    let (Step::ExpOrderWait { exponentials, sunk: late }, Step::ExpOrderArrive(_)) = (&steps[begin], &steps[end])
-    else {
+    let (Step::ExpOrderWait { exponentials, sunk }, Step::ExpOrderArrive(_)) = (&steps[begin], &steps[end]) else {
         unreachable!()
     };
     let other = Value(exponentials.0 - 1);
     let mut mutants = vec![
         with("a turn ends behind other values", &|steps| steps[end] = Step::ExpOrderArrive(other)),
         with("a turn is for other values", &|steps| {
-            steps[begin] = Step::ExpOrderWait { exponentials: other, sunk: *late };
+            steps[begin] = Step::ExpOrderWait { exponentials: other, sunk: *sunk };
             steps[end] = Step::ExpOrderArrive(other);
         }),
         with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
@@ -70,9 +70,9 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
             }
         }),
     ];
-    if !late {
-        let late = Step::ExpOrderWait { exponentials: *exponentials, sunk: true };
-        mutants.push(with("a turn is late without a late wait", &|steps| steps[begin] = late.clone()));
+    if !sunk {
+        let sunk = Step::ExpOrderWait { exponentials: *exponentials, sunk: true };
+        mutants.push(with("a turn is late without a late wait", &|steps| steps[begin] = sunk.clone()));
     }
     mutants
 }
@@ -80,8 +80,8 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
 /// How many products of a kernel are issued in turn on Hopper.
 fn in_turn(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
-    each_schedule_of(vec![("turns".to_owned(), module, options)], |name, context, body, schedule| {
-        context.verify_schedule(body, schedule).unwrap();
+    each_schedule_of(vec![("turns".to_owned(), module, options)], |name, info, body, schedule| {
+        info.verify_schedule(body, schedule).unwrap();
         let products = schedule.sequences.iter().flatten().filter_map(|step| match step {
             Step::Mma(plan) => Some(plan.order.is_some()),
             _ => None,
