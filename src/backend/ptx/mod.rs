@@ -12,15 +12,12 @@
 //! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
 
 mod compile;
-#[allow(dead_code)]
 mod cost;
 mod device_assert;
 mod hardware;
-#[allow(dead_code)]
 mod isa;
 mod layout_inference;
 mod lower;
-#[allow(dead_code)]
 mod mma;
 mod opt;
 mod options;
@@ -28,7 +25,6 @@ mod plan;
 #[cfg(test)]
 mod ptxas_test;
 pub mod remarks;
-#[allow(dead_code)]
 mod scalar;
 pub(crate) mod schedule;
 mod smem;

@@ -83,14 +83,12 @@ impl Simulation {
 
 /// What a loop takes.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))]
 pub struct LoopCost {
-    /// The number of its op.
-    pub op: usize,
     /// Cycles of an iteration, when it has gone round for a while.
     pub cycles: f64,
-    /// Iterations, and whether grid, parameters or the kernel itself tell.
+    /// Iterations.
     pub trip_count: f64,
-    pub known: bool,
     /// Does it stand around others?
     pub outer: bool,
 }
@@ -143,7 +141,7 @@ pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopC
         let cycles = steady(starts, *end) + within;
         let (simulated, trip_count) = (f64::from(plan.simulated), plan.trip_count);
         extra_of_lists.insert(loop_index, simulated * within + (trip_count - simulated) * cycles);
-        costs.push(LoopCost { op: plan.op.index(), cycles, trip_count, known: plan.known, outer: plan.outer });
+        costs.push(LoopCost { cycles, trip_count, outer: plan.outer });
     }
     let main = programs.partitions.first().map_or(0.0, |partition| extra_of(programs, partition.list, &extra_of_lists));
     (costs, replay.end + main)

@@ -135,8 +135,7 @@ pub struct PipelineCost {
 #[derive(Clone, Copy)]
 pub struct ChannelCost {
     pub pipeline: usize,
-    /// Bytes that arrive, and those of them that this block fetches.
-    pub bytes: f64,
+    /// Bytes that this block fetches.
     pub fetched: f64,
     pub boxes: f64,
 }
@@ -171,7 +170,6 @@ impl EventPrograms {
                 };
                 programs.channels.push(ChannelCost {
                     pipeline: channel.pipeline,
-                    bytes: f64::from(channel.bytes()),
                     fetched: channel.loads.iter().map(|load| f64::from(load.bytes) * share(load.load)).sum(),
                     boxes: channel.loads.iter().map(|load| load.boxes.len() as f64 * share(load.load)).sum(),
                 });

@@ -52,13 +52,13 @@ pub struct Cost {
     /// So many of them.
     pub blocks: u32,
     /// Loops of those who compute, the inner ones first.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))]
     pub loops: Vec<LoopCost>,
     /// What part of the time which unit is busy.
     pub busy: Vec<(&'static str, f64)>,
     /// The largest part of the time of a unit that has as much to do whatever the plan: no plan takes less than this part.
     pub lower_bound_fraction: f64,
-    /// Tile blocks one after the other on a multiprocessor, if the grid is known, and cycles of the launch then.
-    pub waves: Option<f64>,
+    /// Cycles of the launch, if the grid is known.
     pub launch: Option<f64>,
 }
 
@@ -101,7 +101,7 @@ impl CostInput<'_, '_> {
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
         let waves = all.map(|all| (all / (weights.multiprocessors * f64::from(blocks))).ceil().max(1.0));
         let launch = waves.map(|waves| waves * block + weights.launch);
-        Some(Cost { block, blocks, loops, busy, lower_bound_fraction, waves, launch })
+        Some(Cost { block, blocks, loops, busy, lower_bound_fraction, launch })
     }
 
     /// The replay as SVG.

@@ -7,7 +7,7 @@ use crate::backend::ptx::hardware::{MMA_K_BYTES, WARP_SIZE, WGMMA_ROWS};
 use crate::backend::ptx::layout_inference::{Source, ViewShape, stored};
 use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 /// Bytes of the widest access of a thread.
@@ -394,11 +394,6 @@ impl OpCosts<'_, '_> {
         let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP_SIZE) / self.warps;
         self.instructions(accesses, mix(ACCESS, 1.0, 0.0))
             .and(Resource::Shared, bytes / self.groups / self.weights.shared)
-    }
-
-    /// Does it move tiles at all?
-    pub fn is_tile(&self, value: Value) -> bool {
-        matches!(self.context.module.ty(value), Type::Tile { .. }) && self.context.inference.num_elements(value) > 1
     }
 }
 

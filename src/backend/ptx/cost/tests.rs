@@ -133,7 +133,7 @@ fn pipeline(stages: usize) -> f64 {
     let lists = vec![consumer, taken, producer, filled];
     let mut all = programs(weights, partitions, lists, vec![timing(1, 64), timing(3, 64)]);
     all.pipelines = vec![PipelineCost { stages, clustered: false }];
-    all.channels = vec![ChannelCost { pipeline: 0, bytes: 100.0, fetched: 100.0, boxes: 1.0 }];
+    all.channels = vec![ChannelCost { pipeline: 0, fetched: 100.0, boxes: 1.0 }];
     let replay = Simulation::of(&all, 1, false).unwrap();
     extrapolated(&all, &replay).0[0].cycles
 }
@@ -254,7 +254,7 @@ fn who_waits_for_what_never_comes_has_no_cost() {
         Vec::new(),
     );
     all.pipelines = vec![PipelineCost { stages: 2, clustered: false }];
-    all.channels = vec![ChannelCost { pipeline: 0, bytes: 1.0, fetched: 1.0, boxes: 1.0 }];
+    all.channels = vec![ChannelCost { pipeline: 0, fetched: 1.0, boxes: 1.0 }];
     assert!(Simulation::of(&all, 1, false).is_none());
 }
 

@@ -173,7 +173,6 @@ impl Display for Line {
         match self {
             Line::Inst(inst) => write!(f, "    {inst}"),
             Line::Label(label) => write!(f, "{label}:"),
-            Line::Comment(text) => write!(f, "    // {}", text.replace(['\n', '\r'], " ")),
             Line::Pragma(text) => write!(f, "    .pragma \"{text}\";"),
         }
     }

@@ -100,24 +100,12 @@ impl MmaPlan {
         b.wgmma_wait(younger);
     }
 
-    /// Emits `acc += a × b`. `thread` is the linear number of the thread in the block (B32); `acc` has one
-    /// register for each register of [`MmaPlan::acc`] (f16 in B16, f32 in F32, i32 in B32, f64 in F64), which
-    /// is read and written in place.
+    /// Emits MMAs in order: `acc += a × b`, or `acc = a × b` without [`Part::accumulate`]. Asynchronous ones are one group,
+    /// which one wait completes. `thread`: the linear number of the thread in the block (B32). The accumulator of a
+    /// part has one register for each register of [`MmaPlan::acc`] (f16 in B16, f32 in F32, i32 in B32, f64 in F64).
+    /// `group`: the result of [`MmaPlan::group`], if it is computed already.
     ///
-    /// Every thread of the block has to come here together.
-    pub fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
-        let part = Part { plan: self, left, right, acc, accumulate: true, widens: false };
-        MmaPlan::lower_together(b, thread, None, &[part]);
-    }
-
-    /// Emits `acc = a × b`, as [`MmaPlan::lower`] on an accumulator of zeros that nothing has written.
-    pub fn lower_from_zero(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
-        let part = Part { plan: self, left, right, acc, accumulate: false, widens: false };
-        MmaPlan::lower_together(b, thread, None, &[part]);
-    }
-
-    /// Emits products that belong together, as [`MmaPlan::lower`] and [`MmaPlan::lower_from_zero`] do each of them, in
-    /// order. Those that run on their own are one group: one wait is for all. `group`: what [`MmaPlan::group`] gives, where it is known.
+    /// All threads of the block execute it together.
     pub fn lower_together(b: &mut Builder, thread: Reg, group: Option<Reg>, parts: &[Part<'_, MmaPlan>]) {
         let mut running = Vec::new();
         for part in parts {

@@ -96,10 +96,9 @@ impl EmulatedProduct {
             }
         };
         let sources = (source(false, &plan.a, 0), source(true, &plan.b, RIGHT_BASE));
-        match from_zero {
-            true => plan.lower_from_zero(&mut b, thread, sources.0, sources.1, &acc),
-            false => plan.lower(&mut b, thread, sources.0, sources.1, &acc),
-        }
+        let part =
+            Part { plan: &plan, left: sources.0, right: sources.1, acc: &acc, accumulate: !from_zero, widens: false };
+        MmaPlan::lower_together(&mut b, thread, None, &[part]);
         if plan.is_asynchronous() {
             MmaPlan::wait(&mut b, 0);
         }

@@ -311,8 +311,7 @@ mod tests {
     fn more_blocks_of_a_multiprocessor_count_only_where_a_plan_is_as_good_without() {
         let plan = |each: f64, at_default_occupancy| {
             let (loops, busy, blocks) = (Vec::new(), Vec::new(), 4);
-            let cost =
-                Cost { block: 4.0 * each, blocks, loops, busy, lower_bound_fraction: 0.0, waves: None, launch: None };
+            let cost = Cost { block: 4.0 * each, blocks, loops, busy, lower_bound_fraction: 0.0, launch: None };
             CandidateCost { cost, at_default_occupancy, warp_shape: (4, 1), model_is_trusted: true }
         };
         assert_eq!(plan(60.0, 110.0).compared_cost(100.0, false), Some(60.0));

@@ -68,19 +68,3 @@ pub fn narrow(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Opt
 pub fn narrow_bytes(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
     super::small_float::encode_pair(b, dtype, low, high)
 }
-
-/// A pair of halves as two f32.
-pub fn widen(b: &mut Builder, dtype: DType, pair: Operand) -> Option<[Operand; 2]> {
-    match dtype {
-        DType::F16 => {
-            let (low, high) = b.unpack(pair);
-            Some([low, high].map(|half| b.cvt(Ty::F32, Ty::F16, CvtRound::None, half)))
-        }
-        DType::BF16 => {
-            let low = b.shl(Ty::B32, pair, 16i64);
-            let high = b.and(Ty::B32, pair, 0xffff_0000u32);
-            Some([b.bitcast(low, RegClass::F32), b.bitcast(high, RegClass::F32)])
-        }
-        _ => None,
-    }
-}

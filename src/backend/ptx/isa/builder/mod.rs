@@ -121,11 +121,6 @@ impl Builder {
         &self.function.lines[start..]
     }
 
-    /// A comment line.
-    pub fn comment(&mut self, text: impl Into<String>) {
-        self.function.lines.push(Line::Comment(text.into()));
-    }
-
     /// `.pragma "text";`
     pub fn pragma(&mut self, text: &'static str) {
         self.function.lines.push(Line::Pragma(text));

@@ -92,13 +92,6 @@ impl Builder {
         self.push(Opcode::StMatrix { num, trans }, vec![], vec![Arg::Mem(addr.clone()), list]);
     }
 
-    /// Transposes an 8 × 8 matrix of 16-bit elements held by the warp.
-    pub fn movmatrix(&mut self, value: impl Into<Operand>) -> Operand {
-        let (value, dst) = (self.reg(value, RegClass::B32), self.fresh(RegClass::B32));
-        self.push(Opcode::MovMatrix, vec![dst.into()], vec![value.into()]);
-        dst.into()
-    }
-
     /// `d = a × b + c`; `d` may be the registers of `c`. Fragments by the tables of the ISA.
     pub fn mma(&mut self, shape: MmaShape, types: MmaTypes, d: &[Reg], a: &[Operand], b: &[Operand], c: &[Operand]) {
         let input = |ty: Ty| if ty == Ty::F64 { RegClass::F64 } else { RegClass::B32 };

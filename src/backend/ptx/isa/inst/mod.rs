@@ -235,8 +235,6 @@ pub enum Line {
     Inst(Inst),
     /// A jump target.
     Label(Label),
-    /// A comment.
-    Comment(String),
     /// `.pragma`
     Pragma(&'static str),
 }
