@@ -1,9 +1,10 @@
 //! The ptx back end: our own code generator, from a Tile IR module to PTX text.
 //!
 //! Stages, each a room of its own:
-//! 1. `plan` — the form of the module, the number of warps, which of several plans by what their schedules cost (`cost`);
-//! 2. `layout_inference` — a register layout for every tile value, the layouts of memory accesses, the plans of
-//!    matrix products;
+//! 1. `plan` — the form of the module, the number of warps, which of several plans by what their
+//!    schedules cost (`cost`);
+//! 2. `layout_inference` — a register layout for every tile value, the layouts of memory accesses,
+//!    the plans of matrix products;
 //! 3. `lower` — ops to instructions, one family a file, on the typed builder of `isa`;
 //! 4. `opt` — passes over instructions, and how many blocks the registers allow;
 //! 5. `workarounds` — rewrites of instructions that ptxas compiles to wrong code;
@@ -86,7 +87,8 @@ pub struct Compiled {
     pub entry: String,
     /// Threads of a tile block.
     pub threads: u32,
-    /// Tile blocks for which the assembler is to save registers, so that they fit on a multiprocessor.
+    /// Tile blocks for which the assembler is to save registers, so that they fit on a
+    /// multiprocessor.
     pub min_blocks: u32,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,

@@ -1,4 +1,7 @@
-//! What goes on by itself, once it has been begun: products, and what is stored.
+//! Asynchronous work of one warp group: MMAs and stores that continue after they are issued.
+//!
+//! Each queue serves its operations in order, one quantum of [`QUANTUM_CYCLES`] at a time, so that
+//! operations of several warp groups share the resources.
 
 use std::collections::VecDeque;
 
@@ -12,8 +15,8 @@ pub const MMA_QUEUE: usize = 0;
 pub const L2_QUEUE: usize = 1;
 pub const MEMORY_QUEUE: usize = 2;
 
-/// What goes on by itself for a walker: its products, or what it stores. Units take it in order, a part at a time, so that what several
-/// walkers have begun goes on together.
+/// What goes on by itself for a walker: its products, or what it stores. Units take it in order, a
+/// part at a time, so that what several walkers have begun goes on together.
 #[derive(Default)]
 pub struct AsyncQueue<'a> {
     waiting: VecDeque<AsyncOp<'a>>,
@@ -40,7 +43,8 @@ impl<'a> AsyncQueue<'a> {
         self.waiting.front().map(|running| running.time)
     }
 
-    /// Begins something; `least`: cycles, how long it takes at least; `gap`: after what comes before it.
+    /// Begins something; `least`: cycles, how long it takes at least; `gap`: after what comes
+    /// before it.
     pub fn issue(&mut self, (usage, least): (&'a ResourceUse, f64), time: f64, event: (usize, usize), gap: f64) {
         self.gap = gap;
         let parts = (usage.alone() / QUANTUM_CYCLES).ceil().max(1.0);

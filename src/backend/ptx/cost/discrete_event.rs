@@ -1,4 +1,9 @@
-//! A schedule replayed: all who go through it, until they are done.
+//! Discrete-event simulation of a schedule: all warp groups of the resident tile blocks, until they
+//! are done.
+//!
+//! The next event is always the one with the smallest time, of a warp group or of an asynchronous
+//! queue. A loop is simulated for a few iterations; the others are added at the cycles of a steady
+//! iteration.
 
 use std::collections::HashMap;
 
@@ -23,7 +28,8 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// So many tile blocks at the same time; `seen`: everything is noted. None: they wait for each other for ever.
+    /// So many tile blocks at the same time; `seen`: everything is noted. None: they wait for each
+    /// other for ever.
     pub fn of(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<Simulation> {
         let mut warp_groups = Vec::new();
         for block in 0..blocks {
@@ -111,7 +117,8 @@ fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
     (to.1 - from.1) / (to.0 - from.0) as f64
 }
 
-/// Loops of the programs that compute, and cycles of a tile block, as if all iterations had been gone through.
+/// Loops of the programs that compute, and cycles of a tile block, as if all iterations had been
+/// gone through.
 pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopCost>, f64) {
     let mut starts: HashMap<usize, (Vec<(usize, f64)>, f64)> = HashMap::new();
     let last = |timings: &IterationTiming| timings.starts.first().map_or(0.0, |&(_, start)| start);

@@ -1,4 +1,5 @@
-//! The programs of a schedule as acts that take time.
+//! Events of a schedule: the steps of each partition with their resource use, as input of the
+//! simulation.
 
 use std::collections::HashMap;
 
@@ -12,9 +13,11 @@ use crate::backend::ptx::schedule::{
 };
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and of those around others.
+/// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and
+/// of those around others.
 pub const DEFAULT_TRIP_COUNTS: [f64; 2] = [32.0, 8.0];
-/// Most iterations that are gone through; and of those that are dealt to teams, each of which waits for the other one at first.
+/// Most iterations that are gone through; and of those that are dealt to teams, each of which waits
+/// for the other one at first.
 const SIMULATED_ITERATIONS: [u32; 2] = [64, 4];
 const SIMULATED_PINGPONG_ITERATIONS: u32 = 6;
 
@@ -32,7 +35,8 @@ pub struct Event {
 }
 
 pub enum EventKind {
-    /// Instructions, what goes on behind them, then so many barriers; and these values arrive later, or are waited for here.
+    /// Instructions, what goes on behind them, then so many barriers; and these values arrive
+    /// later, or are waited for here.
     Work {
         usage: ResourceUse,
         background: ResourceUse,
@@ -60,7 +64,8 @@ pub enum EventKind {
     OrderArrive(OrderPoint),
     /// Waits until the group before has ended its turn.
     NamedOrderWait,
-    /// The next group has its turn; `after_mma`: when tensor cores have done the products that were issued last.
+    /// The next group has its turn; `after_mma`: when tensor cores have done the products that were
+    /// issued last.
     NamedOrderArrive {
         after_mma: bool,
     },
@@ -115,7 +120,8 @@ pub struct EventPrograms {
     pub channels: Vec<ChannelCost>,
 }
 
-/// An agent: so many teams, each of so many groups of warps that go through its program on their own.
+/// An agent: so many teams, each of so many groups of warps that go through its program on their
+/// own.
 pub struct PartitionEvents {
     pub role: WarpRole,
     pub list: usize,
@@ -239,8 +245,8 @@ fn work(usage: ResourceUse) -> EventKind {
     }
 }
 
-/// Work that stands side by side is mixed by the assembler, so that its units are busy at the same time; but who folds a tile has to have
-/// all of it before its result is used.
+/// Work that stands side by side is mixed by the assembler, so that its units are busy at the same
+/// time; but who folds a tile has to have all of it before its result is used.
 fn mixed(events: Vec<Event>) -> Vec<Event> {
     let mut out: Vec<Event> = Vec::with_capacity(events.len());
     let mut most = 0.0;
@@ -287,7 +293,8 @@ impl EventBuilder<'_, '_> {
         let mut events = Vec::new();
         self.steps(body, &mut events);
         if self.has_turns(body) {
-            // The planner gives turns only to bodies in which threads do not meet; prices assume barriers for conversions.
+            // The planner gives turns only to bodies in which threads do not meet; prices assume
+            // barriers for conversions.
             for event in &mut events {
                 if let EventKind::Work { barriers, .. } = &mut event.what {
                     *barriers = 0;
@@ -389,7 +396,8 @@ impl EventBuilder<'_, '_> {
                 self.push_loop(plan.op, list, None, None, events);
             }
             &Step::If { op, ref arms, .. } => {
-                // What loops and multiplies is what counts; and of work what is rare stands in the longer arm.
+                // What loops and multiplies is what counts; and of work what is rare stands in the
+                // longer arm.
                 let regions = &context.module.op(op).regions;
                 let weight = |&arm: &usize| regions.get(arm).map(|&region| self.weight(region));
                 if let Some(&arm) = (0..arms.len()).min_by_key(weight).and_then(|arm| arms.get(arm)) {
@@ -455,7 +463,8 @@ impl EventBuilder<'_, '_> {
         format!("{} {}", name.trim_end_matches("_tko"), id.index())
     }
 
-    /// The next group has its turn to work: when the exponentials have been computed, wherever the step is.
+    /// The next group has its turn to work: when the exponentials have been computed, wherever the
+    /// step is.
     fn pass_work(&mut self, events: &mut Vec<Event>) {
         if self.exponentials.take().is_some() {
             events.push(Event::new(EventKind::NamedOrderArrive { after_mma: false }, "pass work".to_owned()));

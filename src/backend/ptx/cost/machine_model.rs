@@ -1,9 +1,11 @@
-//! What the units of a multiprocessor do in a cycle, and how long things take: one table for each target, with where its numbers
-//! are from.
+//! Machine models: rates and latencies of a multiprocessor, one table for each target.
 //!
-//! *Guide*: the table of arithmetic throughput of the CUDA programming guide (12.9). *Sheet*: data sheets of A100 and H200, rates over
-//! multiprocessors and boost clock. *Fitted*: so that the order of the configurations in `benches/compare/h200.tune` (H200, driver
-//! 580.159, November 2026) comes out, as `benches/schedules` prints it.
+//! Sources of the numbers:
+//! * *guide*: table of arithmetic throughput, CUDA programming guide 12.9;
+//! * *sheet*: data sheets of A100 and H200; rates are divided by multiprocessors and boost clock;
+//! * *fitted*: chosen such that the order of the configurations in `benches/compare/h200.tune` is
+//!   reproduced (H200, driver 580.159, November 2026), as `benches/schedules` prints it;
+//! * *estimate*: no measurement.
 
 use crate::target::Target;
 
@@ -47,11 +49,14 @@ pub struct MachineModel {
     pub mma_group_gap: f64,
     /// A step of k of a product whose left operand threads fetch.
     pub gather: f64,
-    /// How much of the issue slots products on their own take, for the registers that they read and write.
+    /// How much of the issue slots products on their own take, for the registers that they read and
+    /// write.
     pub registers: f64,
-    /// How much longer instructions take when a block has twice as many warpgroups: they go in step, and want the same at the same time.
+    /// How much longer instructions take when a block has twice as many warpgroups: they go in
+    /// step, and want the same at the same time.
     pub warpgroup_contention: f64,
-    /// What a producer does for a stage, beside its boxes; and in a pair, where blocks far away give stages back.
+    /// What a producer does for a stage, beside its boxes; and in a pair, where blocks far away
+    /// give stages back.
     pub producer_stage: f64,
     pub producer_stage_cluster: f64,
     /// A box.

@@ -1,23 +1,23 @@
-//! What a schedule costs: its steps replayed as events in time.
+//! Cost model: the cycles of a schedule, by discrete-event simulation.
 //!
-//! Every group of warps that goes through a program on its own (a warpgroup that multiplies, the one lane that loads) walks through the
-//! steps of its agent on its own time. What steps ask for, they ask of the units of a multiprocessor, which serve who comes first:
-//! tensor cores, the unit for `ex2`, integers, issue, shared memory, the second-level cache, memory. Copies and products go on by themselves
-//! once they are begun; waits wait as the schedule says. Several tile blocks that share a multiprocessor walk together.
+//! Input: a schedule, its kernel, and the facts of a launch. Output: cycles of a tile block,
+//! utilization of each resource, and a timeline as SVG. Order:
+//! 1. `machine_model`: rates and latencies of the target;
+//! 2. `resource_use`, `op_cost`: cycles that an op needs of each resource;
+//! 3. `trip_count`: iterations of the loops, from constants, grid and parameters, else
+//!    `events::DEFAULT_TRIP_COUNTS`;
+//! 4. `events`: the steps of each partition as events;
+//! 5. `discrete_event`: the simulation, with `warp_walk` (state of a warp group), `async_queue`
+//!    (MMAs and stores in flight) and `resources` (multiprocessor and barriers);
+//! 6. `timeline_svg`: the simulation as a picture.
 //!
-//! Loops go round a few times until they are steady; what is left of them is added with the cycles of a steady iteration. How
-//! often they go round is known from constants, or from grid and parameters of a launch; else it is assumed
-//! (`events::DEFAULT_TRIP_COUNTS`).
+//! Model: each warp group of a consumer, and the one lane of a producer, executes the steps of its
+//! partition. Resources of the multiprocessor serve requests in the order of their arrival: tensor
+//! cores, `ex2` unit, integer unit, issue slots, shared memory, L2 cache, memory. Copies and MMAs
+//! are asynchronous. All resident tile blocks are simulated together.
 //!
-//! * `machine_model` — rates and latencies, by target;
-//! * `resource_use`, `op_cost` — what an op asks of which unit;
-//! * `trip_count` — how often loops go round;
-//! * `events` — the steps of a schedule with their prices;
-//! * `resources`, `async_queue`, `warp_walk`, `discrete_event` — units, what goes on by itself, who walks, all of them together;
-//! * `timeline_svg` — the replay as SVG.
-//!
-//! Knows schedules, layouts and plans of products; no instruction and no builder. It does not know registers that are spilled,
-//! instructions that the assembler moves, banks of shared memory, and heat.
+//! Not modelled: spilled registers, instruction order of ptxas, bank conflicts, clock throttling.
+//! The folder does not know instructions (`isa`).
 
 mod async_queue;
 mod discrete_event;
@@ -56,7 +56,8 @@ pub struct Cost {
     pub loops: Vec<LoopCost>,
     /// What part of the time which unit is busy.
     pub busy: Vec<(&'static str, f64)>,
-    /// The largest part of the time of a unit that has as much to do whatever the plan: no plan takes less than this part.
+    /// The largest part of the time of a unit that has as much to do whatever the plan: no plan
+    /// takes less than this part.
     pub lower_bound_fraction: f64,
     /// Cycles of the launch, if the grid is known.
     pub launch: Option<f64>,
@@ -125,7 +126,8 @@ impl CostInput<'_, '_> {
         programs
     }
 
-    /// The outermost loop that goes round as a table says: all blocks together store each element once.
+    /// The outermost loop that goes round as a table says: all blocks together store each element
+    /// once.
     fn assume_tiles(&self, programs: &mut EventPrograms) {
         let module = self.context.module;
         let Some(grid) = self.launched.grid else { return };

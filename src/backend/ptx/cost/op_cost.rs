@@ -1,5 +1,5 @@
-//! What an op asks of the units of a multiprocessor: by its row in the op table, the layouts of its tiles and the plans of
-//! products.
+//! Op costs: the cycles that an op needs of each resource, from its opcode, the layouts of its
+//! tiles and its MMA plan.
 
 use super::machine_model::MachineModel;
 use super::resource_use::{Resource, ResourceUse};
@@ -16,7 +16,8 @@ const VECTOR_BYTES: f64 = 16.0;
 const SECTOR_BYTES: f64 = 32.0;
 /// Instructions of an access, with those of its address.
 const ACCESS: f64 = 3.0;
-/// Instructions that a warp issues for one of tensor cores that runs on its own: its descriptors, and itself.
+/// Instructions that a warp issues for one of tensor cores that runs on its own: its descriptors,
+/// and itself.
 const ISSUED: f64 = 5.0;
 const STEP_BYTES: f64 = MMA_K_BYTES as f64;
 const ROWS: f64 = WGMMA_ROWS as f64;
@@ -161,7 +162,8 @@ impl OpCosts<'_, '_> {
         cost
     }
 
-    /// Returns the rule that prices an op. The match has no wildcard, so that a new op has to state its cost.
+    /// Returns the rule that prices an op. The match has no wildcard, so that a new op has to state
+    /// its cost.
     fn pricing(&self, op: &Op) -> CostRule {
         use Opcode::*;
         let bits = |value: Value| self.context.element_type(value).storage_bits();
@@ -356,7 +358,8 @@ impl OpCosts<'_, '_> {
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
         if plan.is_asynchronous() {
             let effort = plan.effort();
-            // What instructions read of shared memory: the left operand for each of their columns, the right one for each of their rows.
+            // What instructions read of shared memory: the left operand for each of their columns,
+            // the right one for each of their rows.
             let instructions = results / self.groups / (ROWS * effort.columns as f64) * depth;
             let read = instructions * STEP_BYTES * (effort.columns as f64 + if effort.words > 0 { 0.0 } else { ROWS });
             cost.mma_usage = cost.mma_usage.and(Resource::Shared, read / self.weights.shared);
@@ -364,13 +367,15 @@ impl OpCosts<'_, '_> {
             // Instructions of tensor cores take registers, too.
             cost.mma_usage = cost.mma_usage.and(Resource::Issue, tensor * self.weights.registers);
             if effort.words > 0 {
-                // Each step of k waits for its part of the left operand, which is read, rounded and put in its place beside the step before.
+                // Each step of k waits for its part of the left operand, which is read, rounded and
+                // put in its place beside the step before.
                 cost.min_cycles = depth * self.weights.gather;
                 cost.mma_usage += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
             }
             cost.after = self.instructions(effort.additions as f64, mix(1.0, 0.0, 0.0));
         } else {
-            // Fragments: each of 16 rows and 8 columns reads its operands, which registers keep for some of them.
+            // Fragments: each of 16 rows and 8 columns reads its operands, which registers keep for
+            // some of them.
             let [rows, columns] = [left[left.len() - 2] as f64, right[right.len() - 1] as f64];
             let instructions = mine * bits / 8.0 / (16.0 * 8.0 * STEP_BYTES);
             let read = (rows + columns) * depth * STEP_BYTES * 2.0;

@@ -1,4 +1,4 @@
-//! What work asks of the units of a multiprocessor.
+//! Resource use: cycles of each resource of a multiprocessor.
 
 use std::ops::AddAssign;
 

@@ -1,4 +1,5 @@
-//! A multiprocessor: units that serve who comes, and what agents of a tile block wait for.
+//! Simulated resources: the units of a multiprocessor, and the barriers and pipeline stages of a
+//! tile block.
 
 use super::events::{EventPrograms, PipelineCost};
 use super::resource_use::{NUM_RESOURCES, Resource, ResourceUse};
@@ -72,7 +73,8 @@ struct StageTimes {
     released: Vec<Arrivals>,
 }
 
-/// The end of a turn of a group: at a time, or when a product of this number leaves the tensor cores, of this walker.
+/// The end of a turn of a group: at a time, or when a product of this number leaves the tensor
+/// cores, of this walker.
 #[derive(Clone, Copy)]
 pub struct OrderRelease {
     pub at: f64,

@@ -1,8 +1,8 @@
-//! The picture of a replay as SVG: a lane for each group of warps that goes through a program, and one for each unit; time goes
-//! to the right, in cycles.
+//! Timeline of a simulation as SVG: one lane for each warp group and one for each resource, over
+//! cycles.
 //!
-//! The first panel is one steady iteration of the innermost loop with products (of the first one, if there are several), or the
-//! whole tile block where there is none. Where teams take iterations in turn, a second panel shows one iteration of each.
+//! The first panel is one steady iteration of the first innermost loop with MMAs, or the tile block
+//! if no loop has MMAs. With ping-pong, a second panel shows the whole tile block.
 
 use std::fmt::Write;
 
@@ -58,7 +58,8 @@ pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> Strin
     out
 }
 
-/// The iteration of a lap that is in the midst of what was seen: its number among them, its start and its end.
+/// The iteration of a lap that is in the midst of what was seen: its number among them, its start
+/// and its end.
 fn middle(timings: &IterationTiming) -> Option<(f64, f64)> {
     let count = timings.starts.len();
     let at = (count * 3 / 4).min(count.checked_sub(1)?);

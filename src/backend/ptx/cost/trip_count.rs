@@ -1,5 +1,9 @@
-//! How often loops go round, as far as grid and parameters of a launch tell: integers of the kernel as intervals, of which a
-//! loop in the midst of others takes the middle, and an outermost one the end, since the block that has most to do is the last to end.
+//! Trip counts of loops, by interval arithmetic over the integers of the kernel and the facts of a
+//! launch.
+//!
+//! Inputs are constants, grid and parameters. A loop inside another loop gets the mean of a sample
+//! of tile blocks. An outermost loop gets the maximum, because the block with the most work is the
+//! last to end.
 
 use std::collections::HashMap;
 
@@ -15,7 +19,8 @@ pub struct LaunchInfo<'a> {
 }
 
 impl LaunchInfo<'_> {
-    /// Some tile blocks: the first, one in the midst, the last. None: which ones there are is not known.
+    /// Some tile blocks: the first, one in the midst, the last. None: which ones there are is not
+    /// known.
     fn sample(&self) -> Vec<Option<[u32; 3]>> {
         let Some(grid) = self.grid else { return vec![None] };
         vec![Some([0; 3]), Some(grid.map(|count| count / 2)), Some(grid.map(|count| count - 1))]
@@ -25,8 +30,8 @@ impl LaunchInfo<'_> {
 /// All integers between two, as far as they are known: wide enough that sums do not overflow.
 type IntRange = (i128, i128);
 
-/// How often the loops of an entry go round, those of which that is known: of a sample of its tile blocks the most that an outermost
-/// loop does, and the average of one within others.
+/// How often the loops of an entry go round, those of which that is known: of a sample of its tile
+/// blocks the most that an outermost loop does, and the average of one within others.
 pub fn trip_counts(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> HashMap<OpId, f64> {
     let mut trip_count: HashMap<OpId, f64> = HashMap::new();
     let sample = launched.sample();
@@ -42,7 +47,8 @@ pub fn trip_counts(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> 
     trip_count
 }
 
-/// Tiles that blocks make, if every element of an array is stored once: the array's elements over those of a tile.
+/// Tiles that blocks make, if every element of an array is stored once: the array's elements over
+/// those of a tile.
 pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: LaunchInfo<'_>) -> Option<f64> {
     let mut known = TripCountAnalysis::new(module, body, launched, None);
     let op = module.op(store);

@@ -1,4 +1,4 @@
-//! Who goes through a program: a group of warps of one team, on its own time.
+//! State of a simulated warp group, and the execution of its events.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,8 @@ pub struct TraceSpan {
 pub struct IterationTiming {
     pub warp_group: usize,
     pub loop_index: usize,
-    /// When each iteration began, and the last one ended. Iterations of a dealt loop by their numbers.
+    /// When each iteration began, and the last one ended. Iterations of a dealt loop by their
+    /// numbers.
     pub starts: Vec<(usize, f64)>,
     pub end: f64,
 }
@@ -156,7 +157,8 @@ impl WarpGroupState {
             self.begun = true;
             self.came = self.time;
             self.wait_for_values(sim, event, place);
-            // Units serve in the order in which they are asked: what comes before the end of the wait goes first.
+            // Units serve in the order in which they are asked: what comes before the end of the
+            // wait goes first.
             if self.time > self.came {
                 return Progress::Advanced;
             }
@@ -315,14 +317,16 @@ impl WarpGroupState {
         Some(())
     }
 
-    /// The number of the next turn of this walker's group among those of all groups, and the walkers of a group.
+    /// The number of the next turn of this walker's group among those of all groups, and the
+    /// walkers of a group.
     fn turn(&self, sim: &SimState<'_>) -> (usize, u32) {
         let plan = &sim.programs.partitions[self.partition];
         let warp_groups = (plan.groups / plan.ordered_groups).max(1);
         (self.turns * plan.ordered_groups as usize + self.group / warp_groups as usize, warp_groups)
     }
 
-    /// Waits at the barrier of this walker's group: for its other walkers, and for the end of the turn before.
+    /// Waits at the barrier of this walker's group: for its other walkers, and for the end of the
+    /// turn before.
     fn begin_turn(&mut self, sim: &mut SimState<'_>, place: (usize, usize)) -> Option<bool> {
         let (turn, warp_groups) = self.turn(sim);
         if !self.arrived {

@@ -3,7 +3,8 @@
 //! Input: calls of the builder. Output: a `Function`, and its PTX text. Order:
 //! 1. `inst`: instructions, operands and modifiers;
 //! 2. `builder`: one method for each instruction, which checks operand classes and folds constants;
-//! 3. `emit`, `spelling`, `loc_directives`: text of a module, of an instruction, of the `.loc` directives.
+//! 3. `emit`, `spelling`, `loc_directives`: text of a module, of an instruction, of the `.loc`
+//!    directives.
 //!
 //! The folder does not know tiles, layouts or schedules.
 

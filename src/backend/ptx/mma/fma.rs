@@ -1,4 +1,4 @@
-//! f32 products by fused multiply-add: an outer product of rows and columns in registers for each k.
+//! f32 MMAs by fused multiply-add: one outer product of rows and columns in registers for each k.
 
 use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;

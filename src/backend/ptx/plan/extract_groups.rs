@@ -1,5 +1,8 @@
-//! Tiles that are taken apart into many blocks at once, as the legs of a butterfly are: a thread should hold the same place
-//! of all blocks, so that the exchange of elements between threads happens once.
+//! Extract groups: tiles that are separated into many blocks at once, such as the legs of a
+//! butterfly.
+//!
+//! A thread should hold the same position of all blocks, so that elements move between threads
+//! once.
 
 use std::collections::HashMap;
 

@@ -1,16 +1,19 @@
-//! How many warps a tile block gets.
+//! Number of warps of a tile block, from the bytes of a tile that a thread should hold.
 //!
-//! What decides is how much of a tile a thread holds. Work that is the same for every element wants one
-//! 16-byte access a thread: then the blocks that run together touch one small window of memory, which the
-//! memory serves fastest, whatever the size of the tile. Where a block has to wait for one load before it knows what to
-//! load next, or takes pieces that are not aligned, 32 bytes are better: fewer threads do the sums of addresses, and
-//! each has more under way. Work in which threads meet (reductions, changes of layout) wants 32 bytes a thread (128 where
-//! a reduction has to keep the order), and blocks that are small enough for several to share a multiprocessor: while one
-//! waits at a barrier the others go on. There a block that moves its tiles once, as one that reduces a row does, has them in
-//! registers while it lives: if those of all blocks of a multiprocessor are too few bytes to keep its share of the memory busy,
-//! fewer threads that hold more let more blocks in. Matrix products count by their accumulator. Of products that wait for each other
-//! the accumulators are held at the same time; then a warp should have rows of its own, so that nothing of what lies
-//! between the products moves between warps.
+//! | kernel | bytes per thread | reason |
+//! |---|---|---|
+//! | elementwise | 16 | one access; resident blocks touch a small window of memory |
+//! | loaded addresses, unaligned tiles | 32 | fewer address computations, more bytes in flight per thread |
+//! | reductions, layout conversions | 32 | small blocks share a multiprocessor and hide each other's barriers |
+//! | ordered reductions | 128 | each step between lanes is as expensive as one in a thread |
+//!
+//! If a block moves its tiles once and has barriers, its bytes are in registers during its
+//! lifetime. If the resident blocks hold too few bytes to saturate memory, the block gets fewer
+//! warps, so that more blocks are resident.
+//!
+//! A kernel with MMAs gets warps by the elements of its accumulators. Accumulators of dependent
+//! MMAs are live together; each warp then has rows of its own, so that no values move between warps
+//! between these MMAs.
 
 use std::collections::HashSet;
 
@@ -36,11 +39,13 @@ const SCATTERED_BYTES: u64 = 32;
 /// Bytes of a tile that a thread holds where threads meet.
 const BARRIER_BYTES_PER_THREAD: u64 = 32;
 
-/// Bytes that the blocks of a multiprocessor together should move in the life of one: a block that reduces lives for
-/// somewhat more than 2 us, and the share of one multiprocessor of an H200 is 36 bytes a nanosecond.
+/// Bytes that the blocks of a multiprocessor together should move in the life of one: a block that
+/// reduces lives for somewhat more than 2 us, and the share of one multiprocessor of an H200 is 36
+/// bytes a nanosecond.
 const BYTES_IN_FLIGHT: u64 = 96 << 10;
 
-/// Most warps of a block whose threads meet, unless a thread would hold more than `OCCUPANCY_BYTES`.
+/// Most warps of a block whose threads meet, unless a thread would hold more than
+/// `OCCUPANCY_BYTES`.
 const BARRIER_MAX_WARPS: u64 = 16;
 
 /// Bytes of one tile that leave a thread few registers for anything else.
@@ -49,8 +54,8 @@ const OCCUPANCY_BYTES: u64 = 128;
 /// Steps that take a tile apart into halves from which on a kernel is a network of them.
 const BUTTERFLY_STEPS: u64 = 6;
 
-/// Bytes of a tile in such a network that a thread holds, elements counted as 4 at least: the more, the fewer steps are
-/// between threads. Half of it where a tile takes others along.
+/// Bytes of a tile in such a network that a thread holds, elements counted as 4 at least: the more,
+/// the fewer steps are between threads. Half of it where a tile takes others along.
 const BUTTERFLY_BYTES: u64 = 128;
 
 /// Accumulator elements of a matrix product that a thread should hold.
@@ -59,8 +64,8 @@ const ACCUMULATORS_PER_THREAD: u64 = 64;
 /// Rows of an accumulator that a warp should have at least where products wait for each other.
 const ROWS_PER_WARP: u64 = 16;
 
-/// Warps of a tile block for the kernel with this body, or of one of its bands of rows: a power of two from 1 to 32. Layouts that the user has chosen are for so
-/// many.
+/// Warps of a tile block for the kernel with this body, or of one of its bands of rows: a power of
+/// two from 1 to 32. Layouts that the user has chosen are for so many.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
         return 1 << (warps / bands::count(module, body)).clamp(1, MAX_WARPS as u32).ilog2();
@@ -81,14 +86,16 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     } else {
         warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
     };
-    // Of a tile that is taken apart each thread has a place in every block; more threads would hold copies.
+    // Of a tile that is taken apart each thread has a place in every block; more threads would hold
+    // copies.
     let most = apart.map_or(MAX_WARPS, |block| (block / u64::from(WARP_SIZE)).clamp(1, MAX_WARPS));
     warps.clamp(1, most).next_power_of_two() as u32
 }
 
-/// Bands of rows that a tile block should have. Of so many warps as are wished for each has a power of two, of four at least. Where nobody
-/// wishes for warps, several products of an iteration have three bands if each of them has three times the rows of four warps: cut into 128 and
-/// 64 rows they would be two programs of the same warps, for which registers are too few.
+/// Bands of rows that a tile block should have. Of so many warps as are wished for each has a power
+/// of two, of four at least. Where nobody wishes for warps, several products of an iteration have
+/// three bands if each of them has three times the rows of four warps: cut into 128 and 64 rows
+/// they would be two programs of the same warps, for which registers are too few.
 pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     const USUAL: u32 = 3;
     if let Some(warps) = options.num_warps {
@@ -123,7 +130,8 @@ pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
     seen.into_iter().filter(is_product).collect()
 }
 
-/// Does the place of an access depend on what was loaded before, or does a view step by less than its tile?
+/// Does the place of an access depend on what was loaded before, or does a view step by less than
+/// its tile?
 fn is_scattered(module: &Module, op: &Op) -> bool {
     let index = op.code.spec().operands.iter().position(|operand| operand.name == "index");
     let mut pending: Vec<Value> = index.map_or_else(Vec::new, |group| op.group(group).to_vec());
@@ -168,13 +176,15 @@ struct Sizes {
     rows: u64,
     /// Bytes that all accesses together move, if none of them is in a loop.
     moved: Option<u64>,
-    /// How often a tile is taken apart into halves, bytes of the largest such tile, and whether halves are selected.
+    /// How often a tile is taken apart into halves, bytes of the largest such tile, and whether
+    /// halves are selected.
     halvings: u64,
     halved: u64,
     carries: bool,
     /// An op needs elements of other threads.
     exchanges: bool,
-    /// Elements are reduced by what does not commute: each step between lanes is as dear as one within a thread.
+    /// Elements are reduced by what does not commute: each step between lanes is as dear as one
+    /// within a thread.
     in_order: bool,
     /// Where an access goes is loaded first, or tiles begin at any element.
     scattered: bool,
@@ -195,8 +205,8 @@ impl Sizes {
                 sizes.moved = None;
             }
         });
-        // An atomic counts as a store where it is the largest access. Others have the warps of the tile that is loaded: those
-        // of a histogram were measured so.
+        // An atomic counts as a store where it is the largest access. Others have the warps of the
+        // tile that is loaded: those of a histogram were measured so.
         if let Some(value) = sizes.atomic.filter(|&value| extent(module, value).0 > sizes.most) {
             sizes.access(module, value);
         }
@@ -278,8 +288,8 @@ impl Sizes {
         warps
     }
 
-    /// Do threads need elements that other threads hold? Also where accesses differ in size: a small tile
-    /// that is stretched over a larger one.
+    /// Do threads need elements that other threads hold? Also where accesses differ in size: a
+    /// small tile that is stretched over a larger one.
     fn meets(&self) -> bool {
         self.exchanges || self.fewest.is_some_and(|fewest| fewest < self.most)
     }

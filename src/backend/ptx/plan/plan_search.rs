@@ -1,12 +1,15 @@
-//! Which of several plans of a kernel: the usual one, or another that the hints leave open and that costs less.
+//! Plan search: compares the default plan of a kernel with alternatives by the cost model.
 //!
-//! The usual plan is that of `plan` and of the passes of `schedule`. Where a loop multiplies matrices by instructions that run on their own,
-//! schedules for fewer and for more warps are made, too (and so with teams or without), and without streams, and what each costs says
-//! the cost model (`cost`). Another plan is taken only if it costs less by a margin: the model errs, and the usual plan is one that was measured.
-//! With `CUTLET_REMARKS` more is costed and said: stages, two blocks of a multiprocessor, no teams. Blocks that share a multiprocessor are never
-//! asked for: how many blocks there are is the grid's affair, and a single one of them has registers for half of what it could do. So a plan
-//! that gains by letting more blocks in is taken only if it is as good without them, and not where the kernel asks for the number of blocks, as
-//! persistent ones do.
+//! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads.
+//! The search runs on sm_90a, where the model is calibrated (`cost/machine_model`), for kernels
+//! with an asynchronous MMA in a loop. With `CUTLET_REMARKS` more plans are costed and reported:
+//! numbers of stages, two blocks per multiprocessor, no ping-pong.
+//!
+//! A candidate is selected if it needs less by [`MIN_SPEEDUP`]. The margin covers the error of the
+//! model; the default plan is measured. Occupancy is never requested, because the number of blocks
+//! depends on the grid, and half of the registers are too few for a single block. So a candidate
+//! that gains by occupancy is selected only if it is as fast at the default occupancy. Kernels that
+//! read the number of blocks (persistent kernels) are compared at the default occupancy.
 
 use std::borrow::Cow;
 
@@ -17,8 +20,9 @@ use super::num_warps;
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode};
 use crate::target::Target;
 
-/// Another plan has to cost less by this part. Of recorded configurations that differ in their warps alone (`benches/compare/h200.tune`,
-/// `benches/schedules --records --verbose`) the model promises up to 10 % where nothing is gained (products of tf32).
+/// Another plan has to cost less by this part. Of recorded configurations that differ in their
+/// warps alone (`benches/compare/h200.tune`, `benches/schedules --records --verbose`) the model
+/// promises up to 10 % where nothing is gained (products of tf32).
 const MIN_SPEEDUP: f64 = 0.15;
 /// Registers of a thread that sums apart take.
 const EXTRA_ACCUMULATOR_REGISTERS: u32 = 64;
@@ -61,7 +65,8 @@ struct CandidateCost {
 }
 
 impl CandidateCost {
-    /// What it would be chosen by, instead of a plan that takes so many cycles. `is_persistent`: the kernel knows how many blocks there are.
+    /// What it would be chosen by, instead of a plan that takes so many cycles. `is_persistent`:
+    /// the kernel knows how many blocks there are.
     fn compared_cost(&self, usual: f64, is_persistent: bool) -> Option<f64> {
         match is_persistent {
             true => Some(self.at_default_occupancy),
@@ -87,7 +92,8 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
         return chosen;
     }
     let CandidateResult::Costed(first) = evaluate(module, (target, &usual), None) else { return chosen };
-    // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing is to be gained.
+    // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing
+    // is to be gained.
     if !verbose && (!first.model_is_trusted || first.cost.lower_bound_fraction > 1.0 - MIN_SPEEDUP) {
         return chosen;
     }
@@ -111,7 +117,8 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     chosen
 }
 
-/// What was considered, a line each; `best`: the number of the one that is taken, if it is not the usual one.
+/// What was considered, a line each; `best`: the number of the one that is taken, if it is not the
+/// usual one.
 fn considered(
     first: &CandidateCost,
     all: &[Candidate],
@@ -149,7 +156,8 @@ fn is_persistent_kernel(module: &Module, entry: &Entry) -> bool {
     counts
 }
 
-/// The cheapest one of those that may be taken instead of the usual one, if it is cheap enough; its cost.
+/// The cheapest one of those that may be taken instead of the usual one, if it is cheap enough; its
+/// cost.
 fn cheapest(usual: f64, compared: impl Iterator<Item = Option<f64>>) -> Option<(usize, f64)> {
     let costs = compared.enumerate().filter_map(|(index, cost)| Some((index, cost?)));
     costs.filter(|(_, cost)| *cost < usual * (1.0 - MIN_SPEEDUP)).min_by(|a, b| a.1.total_cmp(&b.1))
@@ -207,7 +215,8 @@ fn has_load_hints(module: &Module, entry: &Entry) -> bool {
     says
 }
 
-/// Plans that hints leave open. `is_calibrated`: on this target measurements say how good the model is.
+/// Plans that hints leave open. `is_calibrated`: on this target measurements say how good the model
+/// is.
 fn candidates(
     usual: &CompileOptions,
     warps: u32,
@@ -257,8 +266,8 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     let blocks = lowering.blocks(body);
     let mut efforts = context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
-    // Where threads fetch operands or add sums themselves, records and model differ by more; of 8-bit products that leave
-    // their sums to others there are none.
+    // Where threads fetch operands or add sums themselves, records and model differ by more; of
+    // 8-bit products that leave their sums to others there are none.
     let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
     let narrow = context.inference.products.keys().any(|id| left(id) == 8);
     let model_is_trusted =

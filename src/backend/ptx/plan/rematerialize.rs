@@ -1,9 +1,9 @@
-//! Reading again: tiles that fill the registers are not kept over a reduction.
+//! Rematerialization of tiles that fill the register file (LLVM "remat").
 //!
-//! A row that is as large as the register file is reduced, and then used again: what lies between would have to go
-//! to local memory. Loading it a second time, and computing again what was computed from it, costs less: the second
-//! load finds the row in a cache, and each pass goes piece by piece (`lower/strip.rs`). So after each reduction of
-//! such a tile, whatever comes from loads that can be repeated is made anew where it is used.
+//! Problem: a row as large as the register file is reduced and then used again, so it would be
+//! spilled to local memory. Remedy: after each reduction of such a tile, values that derive from
+//! repeatable loads are computed again at their uses. The second load hits a cache, and strip
+//! mining (`schedule/strip_mine`) executes each pass on a part of the registers.
 
 use std::collections::HashMap;
 

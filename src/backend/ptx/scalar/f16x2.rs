@@ -1,4 +1,4 @@
-//! Two halves at once: f16x2 and bf16x2, the first element in the low half of a B32.
+//! Packed halves: f16x2 and bf16x2, with the first element in the low half of a B32.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -14,8 +14,9 @@ pub fn exists(op: &Op, dtype: DType) -> bool {
         && matches!(op.code, AddF | SubF | MulF | Fma | MaxF | MinF | AbsF | NegF)
 }
 
-/// The packed form of `op` on pairs of f16 or bf16, where there is one: sums, differences, products,
-/// multiply-adds, minima, maxima, signs, all rounded to nearest. `None` means: lower the elements.
+/// The packed form of `op` on pairs of f16 or bf16, where there is one: sums, differences,
+/// products, multiply-adds, minima, maxima, signs, all rounded to nearest. `None` means: lower the
+/// elements.
 pub fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Option<Operand> {
     let ty = match dtype {
         DType::F16 => Ty::F16x2,

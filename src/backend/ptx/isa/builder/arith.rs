@@ -49,7 +49,8 @@ impl Builder {
         xor = Xor;
         /// Left shift by a 32-bit amount; amounts of the width and above give 0.
         shl = Shl;
-        /// Right shift by a 32-bit amount, arithmetic when `ty` is signed; amounts are clamped to the width.
+        /// Right shift by a 32-bit amount, arithmetic when `ty` is signed; amounts are clamped to
+        /// the width.
         shr = Shr;
     }
 
@@ -99,8 +100,9 @@ impl Builder {
 
     /// Multiplications and unsigned divisions by powers of two as shifts and masks.
     ///
-    /// Complements and negations are spelled as such: ptxas (13.0) takes 2³¹ - 1 that a loop complements by `xor` with
-    /// -1, or negates by `mul` with it or by `neg`, for a number that the loop leaves alone.
+    /// Complements and negations are spelled as such: ptxas (13.0) takes 2³¹ - 1 that a loop
+    /// complements by `xor` with -1, or negates by `mul` with it or by `neg`, for a number that the
+    /// loop leaves alone.
     fn strength_reduced(&mut self, op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
         let unsigned = !ty.is_signed();
         let (first, second) = (fold::is_ones(a, ty), fold::is_ones(b, ty));
@@ -305,9 +307,9 @@ impl Builder {
         dst
     }
 
-    /// [`Builder::setp`] into an existing predicate. Of f32 `a < b` is spelled as not (`a >= b` or unordered), which costs
-    /// no instruction: ptxas knows that squares, magnitudes and powers are not negative, forgets that they may be NaN,
-    /// and takes `a >= 0` of them as true.
+    /// [`Builder::setp`] into an existing predicate. Of f32 `a < b` is spelled as not (`a >= b` or
+    /// unordered), which costs no instruction: ptxas knows that squares, magnitudes and powers are
+    /// not negative, forgets that they may be NaN, and takes `a >= 0` of them as true.
     pub fn setp_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
         let opposite = match cmp {
             Cmp::Lt => Cmp::Geu,

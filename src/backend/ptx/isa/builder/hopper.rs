@@ -1,4 +1,4 @@
-//! Hopper: mbarriers, bulk copies, clusters, wgmma, register reallocation.
+//! Instructions of sm_90: mbarriers, TMA, clusters, `wgmma`, register reallocation.
 
 use super::super::inst::*;
 use super::Builder;
@@ -120,7 +120,8 @@ impl Builder {
         self.push(Opcode::BulkCommit, vec![], vec![]);
     }
 
-    /// Waits until at most `pending` bulk groups are under way; `read`: until they have read their source.
+    /// Waits until at most `pending` bulk groups are under way; `read`: until they have read their
+    /// source.
     pub fn bulk_wait(&mut self, pending: u32, read: bool) {
         self.push(Opcode::BulkWait { read }, vec![], vec![Operand::from(pending).into()]);
     }

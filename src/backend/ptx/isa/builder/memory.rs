@@ -153,8 +153,8 @@ impl Addr {
     }
 }
 
-/// The class of a register that is loaded or stored: memory instructions take wider ones, and integers
-/// below 32 bits live there.
+/// The class of a register that is loaded or stored: memory instructions take wider ones, and
+/// integers below 32 bits live there.
 fn memory_class(ty: Ty) -> RegClass {
     if matches!(ty, Ty::U16 | Ty::S16) { RegClass::B32 } else { ty.class() }
 }

@@ -1,4 +1,4 @@
-//! Every instruction form through ptxas, folding, and a complete kernel.
+//! Every instruction form through ptxas, constant folding, and hoisting from loops.
 
 use super::super::emit;
 use super::*;
@@ -344,7 +344,8 @@ fn what_each_round_computes_alike_comes_before_the_loop() {
     let (before, inside) = text.split_once("$L0:\n").unwrap();
     let inside = &inside[..inside.find("bra").unwrap()];
     assert!(before.contains("%tid.x") && before.contains("shl.b32"), "{text}");
-    // The clock runs on; the counter moves, and so does what is added to it; `last` is written twice.
+    // The clock runs on; the counter moves, and so does what is added to it; `last` is written
+    // twice.
     assert!(inside.contains("%clock64") && inside.matches("add.u32").count() == 4, "{text}");
     assert_eq!(inside.matches("mov.b32").count(), 3, "{text}");
 }
@@ -380,7 +381,8 @@ fn of_what_depends_on_the_thread_long_chains_come_before_the_loop() {
     for moved in ["%tid.x", ", 7;", ", 3;"] {
         assert!(before.contains(moved) && !inside.contains(moved), "{moved}: {text}");
     }
-    // Two instructions behind a value that is there are no reason to move, nor is what depends on the block alone.
+    // Two instructions behind a value that is there are no reason to move, nor is what depends on
+    // the block alone.
     for stays in [", 16;", ", 48;", ", 2;", ", 5;", ", 31;"] {
         assert!(!before.contains(stays) && inside.contains(stays), "{stays}: {text}");
     }

@@ -1,4 +1,4 @@
-//! Instructions of a whole warp or block: shuffles, votes, barriers, matrix instructions.
+//! Instructions of a warp or block: shuffles, votes, barriers, matrix instructions.
 
 use super::super::inst::*;
 use super::Builder;

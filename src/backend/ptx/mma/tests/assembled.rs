@@ -1,4 +1,4 @@
-//! What the assembler says about products.
+//! Registers and instructions of MMAs as ptxas reports them.
 
 use super::*;
 
