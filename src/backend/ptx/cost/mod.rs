@@ -44,33 +44,33 @@ use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::ir::BlockId;
 use crate::target::Target;
 
-/// What a schedule costs.
+/// Cost of a schedule.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// Cycles of a tile block, while others share its multiprocessor.
+    /// Cycles of a tile block that shares its multiprocessor with the other resident ones.
     pub block: f64,
-    /// So many of them.
+    /// Number of resident tile blocks.
     pub blocks: u32,
-    /// Loops of those who compute, the inner ones first.
+    /// Loops of the consumers, inner ones first.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))]
     pub loops: Vec<LoopCost>,
-    /// What part of the time which unit is busy.
+    /// Utilization of each resource.
     pub busy: Vec<(&'static str, f64)>,
-    /// The largest part of the time of a unit that has as much to do whatever the plan: no plan
-    /// takes less than this part.
+    /// Largest utilization of a resource whose work does not depend on the plan. No plan takes less
+    /// than this fraction of the cycles.
     pub lower_bound_fraction: f64,
     /// Cycles of the launch, if the grid is known.
     pub launch: Option<f64>,
 }
 
 impl Cost {
-    /// Cycles of a multiprocessor for each tile block: by which alternatives are compared.
+    /// Returns the cycles of a multiprocessor per tile block, by which plans are compared.
     pub fn cycles_per_block(&self) -> f64 {
         self.block / f64::from(self.blocks.max(1))
     }
 }
 
-/// What is to be costed: a schedule of an entry with this body.
+/// Input of the cost model: a schedule of an entry with this body.
 #[derive(Clone, Copy)]
 pub struct CostInput<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
@@ -81,13 +81,13 @@ pub struct CostInput<'a, 'm> {
     pub launched: LaunchInfo<'a>,
 }
 
-/// The table of a target.
+/// Returns the machine model of a target.
 pub fn weights(target: Target) -> &'static MachineModel {
     machine_model::of(target)
 }
 
 impl CostInput<'_, '_> {
-    /// What it costs; none, if its agents wait for each other for ever.
+    /// Returns the cost, or `None` if the schedule has a deadlock.
     pub fn cost(&self, weights: &'static MachineModel) -> Option<Cost> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
@@ -105,7 +105,7 @@ impl CostInput<'_, '_> {
         Some(Cost { block, blocks, loops, busy, lower_bound_fraction, launch })
     }
 
-    /// The replay as SVG.
+    /// Returns the timeline as SVG.
     pub fn picture(&self, weights: &'static MachineModel, title: &str) -> Option<String> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
@@ -113,7 +113,7 @@ impl CostInput<'_, '_> {
         Some(timeline_svg::draw(&programs, &replay, title))
     }
 
-    /// Tile blocks of a multiprocessor at a time: as many as fit, if there are as many.
+    /// Returns the number of resident tile blocks, which the grid limits.
     fn resident(&self, weights: &MachineModel) -> u32 {
         let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
         let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.multiprocessors).ceil().max(1.0) as u32);
@@ -126,8 +126,7 @@ impl CostInput<'_, '_> {
         programs
     }
 
-    /// The outermost loop that goes round as a table says: all blocks together store each element
-    /// once.
+    /// Sets the trip count of a persistent loop: all blocks together store each element once.
     fn assume_tiles(&self, programs: &mut EventPrograms) {
         let module = self.context.module;
         let Some(grid) = self.launched.grid else { return };

@@ -20,53 +20,53 @@ use super::num_warps;
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode};
 use crate::target::Target;
 
-/// Another plan has to cost less by this part. Of recorded configurations that differ in their
-/// warps alone (`benches/compare/h200.tune`, `benches/schedules --records --verbose`) the model
-/// promises up to 10 % where nothing is gained (products of tf32).
+/// Minimum gain of a selected candidate. For recorded configurations that differ only in their
+/// warps (`benches/compare/h200.tune`, `benches/schedules --records --verbose`) the model predicts
+/// up to 10 % where nothing is gained (MMAs of tf32).
 const MIN_SPEEDUP: f64 = 0.15;
-/// Registers of a thread that sums apart take.
+/// Registers per thread of separate partial sums.
 const EXTRA_ACCUMULATOR_REGISTERS: u32 = 64;
-/// A unit that is busy for less than this part of the time is not what a plan waits for.
+/// Minimum utilization of a resource that limits a plan.
 const MIN_UTILIZATION: f64 = 0.75;
 
-/// Hints of loops and loads that say how tiles come.
+/// Hints that determine how tiles are loaded.
 const LOAD_HINTS: [&str; 4] = ["stages", "streamed", "latency", "allow_tma"];
 
-/// What was chosen.
+/// Result of the plan search.
 pub struct SearchResult {
     pub options: CompileOptions,
-    /// What was considered, a line each, for people.
+    /// One line per considered plan.
     pub considered: Vec<String>,
 }
 
-/// A plan that is considered.
+/// A candidate plan.
 struct Candidate {
     what: String,
     options: CompileOptions,
-    /// May it be chosen?
+    /// The search may select it.
     selectable: bool,
 }
 
-/// What became of one.
+/// Evaluation of a candidate.
 enum CandidateResult {
     Costed(Box<CandidateCost>),
     Rejected(String),
 }
 
-/// What a plan costs.
+/// Cost of a candidate.
 struct CandidateCost {
     cost: Cost,
-    /// Cycles of a tile block and multiprocessor if no more blocks share it than of the usual plan.
+    /// Cycles per block at no higher occupancy than that of the default plan.
     at_default_occupancy: f64,
-    /// Warps of a team, and teams.
+    /// Warps of a ping-pong group, and number of groups.
     warp_shape: (u32, u32),
-    /// May it be chosen by that?
+    /// The model is calibrated for its MMAs.
     model_is_trusted: bool,
 }
 
 impl CandidateCost {
-    /// What it would be chosen by, instead of a plan that takes so many cycles. `is_persistent`:
-    /// the kernel knows how many blocks there are.
+    /// Returns the cost by which it is compared with the default plan, of `usual` cycles.
+    /// `is_persistent`: the kernel reads the number of blocks.
     fn compared_cost(&self, usual: f64, is_persistent: bool) -> Option<f64> {
         match is_persistent {
             true => Some(self.at_default_occupancy),
@@ -77,7 +77,7 @@ impl CandidateCost {
     }
 }
 
-/// Chooses the plan of an entry.
+/// Selects the plan of an entry.
 pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileOptions) -> SearchResult {
     let usual = CompileOptions { plan_search: PlanSearch::Off, ..*options };
     let mut chosen = SearchResult { options: usual, considered: Vec::new() };
@@ -117,8 +117,8 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     chosen
 }
 
-/// What was considered, a line each; `best`: the number of the one that is taken, if it is not the
-/// usual one.
+/// Returns one line per considered plan. `best`: index of the selected candidate, if it is not the
+/// default plan.
 fn considered(
     first: &CandidateCost,
     all: &[Candidate],
@@ -149,15 +149,14 @@ fn considered(
     lines
 }
 
-/// Does a kernel ask how many tile blocks there are?
+/// Returns true if a kernel reads the number of tile blocks.
 fn is_persistent_kernel(module: &Module, entry: &Entry) -> bool {
     let mut counts = false;
     module.walk(entry.body, &mut |id| counts |= module.op(id).code == Opcode::GetNumTileBlocks);
     counts
 }
 
-/// The cheapest one of those that may be taken instead of the usual one, if it is cheap enough; its
-/// cost.
+/// Returns index and cost of the cheapest candidate, if it gains enough.
 fn cheapest(usual: f64, compared: impl Iterator<Item = Option<f64>>) -> Option<(usize, f64)> {
     let costs = compared.enumerate().filter_map(|(index, cost)| Some((index, cost?)));
     costs.filter(|(_, cost)| *cost < usual * (1.0 - MIN_SPEEDUP)).min_by(|a, b| a.1.total_cmp(&b.1))
@@ -167,7 +166,7 @@ fn warps_text((warps, teams): (u32, u32)) -> String {
     if teams > 1 { format!("{warps} warps in each of {teams} teams") } else { format!("{warps} warps") }
 }
 
-/// What is said of a plan, next to the cycles of the one that is taken.
+/// Returns the line of a plan, with its difference to the selected one.
 fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
     let busiest = cost.busy.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share >= MIN_UTILIZATION);
     let waits = match busiest {
@@ -190,7 +189,7 @@ fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
     }
 }
 
-/// Are there products in a loop?
+/// Returns true if a loop contains MMAs.
 fn has_mma_in_loop(module: &Module, entry: &Entry) -> bool {
     let mut loops: Vec<OpId> = Vec::new();
     module.walk(entry.body, &mut |id| {
@@ -205,7 +204,7 @@ fn has_mma_in_loop(module: &Module, entry: &Entry) -> bool {
     found
 }
 
-/// Does the user say of a loop or a load how tiles come?
+/// Returns true if a hint determines how tiles are loaded.
 fn has_load_hints(module: &Module, entry: &Entry) -> bool {
     let mut says = false;
     module.walk(entry.body, &mut |id| {
@@ -215,8 +214,8 @@ fn has_load_hints(module: &Module, entry: &Entry) -> bool {
     says
 }
 
-/// Plans that hints leave open. `is_calibrated`: on this target measurements say how good the model
-/// is.
+/// Returns the candidates that the options leave open. `is_calibrated`: the model is calibrated for
+/// the target.
 fn candidates(
     usual: &CompileOptions,
     warps: u32,
@@ -254,7 +253,7 @@ fn candidates(
     all
 }
 
-/// What becomes of a plan; `usual`: tile blocks of a multiprocessor that the usual one lets in.
+/// Evaluates a plan. `usual`: resident tile blocks of the default plan.
 fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual: Option<u32>) -> CandidateResult {
     let plan = Plan::of(Cow::Borrowed(module), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
