@@ -352,7 +352,7 @@ impl EventBuilder<'_, '_> {
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
             Step::Sub(SubStep::MmaWaitAll) => {
-                self.push(events, step, "land".to_owned(), EventKind::MmaWait { pending: 0 })
+                self.push(events, step, "mma_wait".to_owned(), EventKind::MmaWait { pending: 0 })
             }
             // Other sub-steps are part of the cost of their op.
             Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
@@ -367,18 +367,25 @@ impl EventBuilder<'_, '_> {
             Step::StripMine(strip) => self.strip_mine(step, strip, events),
             Step::TmaStore(send) => self.tma_store(step, send.op, events),
             Step::Mma(plan) => self.multiply(step, plan, events),
-            &Step::Produce(channel) => self.push(events, step, format!("fill {channel}"), EventKind::Produce(channel)),
-            &Step::Advance(channel) => self.push(events, step, format!("take {channel}"), EventKind::Advance(channel)),
-            Step::ConsumerWait(wait) => {
-                self.push(events, step, format!("await {}", wait.channel), EventKind::ConsumerWait(wait.channel))
+            &Step::Produce(channel) => {
+                self.push(events, step, format!("produce {channel}"), EventKind::Produce(channel))
             }
+            &Step::Advance(channel) => {
+                self.push(events, step, format!("advance {channel}"), EventKind::Advance(channel))
+            }
+            Step::ConsumerWait(wait) => self.push(
+                events,
+                step,
+                format!("consumer_wait {}", wait.channel),
+                EventKind::ConsumerWait(wait.channel),
+            ),
             Step::MmaWait(land) => {
-                let label = format!("land {}", land.mma.index());
+                let label = format!("mma_wait {}", land.mma.index());
                 self.push(events, step, label, EventKind::MmaWait { pending: land.pending });
             }
             Step::ConsumerTryWait(_) => {}
             Step::ExpOrderWait { exponentials, .. } => {
-                self.push(events, step, "turn work".to_owned(), EventKind::NamedOrderWait);
+                self.push(events, step, "order_wait exp".to_owned(), EventKind::NamedOrderWait);
                 self.exponentials = Some(*exponentials);
             }
             Step::ExpOrderArrive(_) => self.pass_work(events),
@@ -386,12 +393,14 @@ impl EventBuilder<'_, '_> {
                 self.push(
                     events,
                     step,
-                    format!("give {}", all(channels)),
+                    format!("consumer_release {}", all(channels)),
                     EventKind::ConsumerRelease(channels.clone()),
                 );
             }
-            &Step::OrderWait(turn) => self.push(events, step, format!("turn {turn}"), EventKind::OrderWait(turn)),
-            &Step::OrderArrive(turn) => self.push(events, step, format!("pass {turn}"), EventKind::OrderArrive(turn)),
+            &Step::OrderWait(turn) => self.push(events, step, format!("order_wait {turn}"), EventKind::OrderWait(turn)),
+            &Step::OrderArrive(turn) => {
+                self.push(events, step, format!("order_arrive {turn}"), EventKind::OrderArrive(turn))
+            }
             Step::For(plan) => self.for_loop(step, plan, events),
             Step::Loop(plan) => {
                 let list = self.body(plan.body);
@@ -444,7 +453,7 @@ impl EventBuilder<'_, '_> {
         let first = strip.ops().next().map_or_else(String::new, |id| self.label(id));
         let what =
             EventKind::Work { usage, background, stores: !arrives, barriers, arrives: Vec::new(), waits: arrives };
-        self.push(events, step, format!("strip {first}"), what);
+        self.push(events, step, format!("strip_mine {first}"), what);
     }
 
     /// A TMA store: what the threads write to shared memory, then the copy.
@@ -468,7 +477,7 @@ impl EventBuilder<'_, '_> {
     /// Arrives at the exponential order as soon as the exponentials are computed.
     fn pass_work(&mut self, events: &mut Vec<Event>) {
         if self.exponentials.take().is_some() {
-            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: false }, "pass work".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: false }, "order_arrive exp".to_owned()));
         }
     }
 
@@ -502,7 +511,7 @@ impl EventBuilder<'_, '_> {
             min_cycles += cost.min_cycles;
             after += cost.after;
         }
-        let name = format!("multiply {}", last.index());
+        let name = format!("mma {}", last.index());
         if before.alone() > 0.0 || barriers > 0 {
             self.push(
                 events,
@@ -522,13 +531,14 @@ impl EventBuilder<'_, '_> {
         if !asynchronous {
             self.push(events, step, name, work(mma_usage));
             if !plan.releases.is_empty() {
-                events.push(Event::new(EventKind::ConsumerRelease(plan.releases.clone()), "give".to_owned()));
+                events
+                    .push(Event::new(EventKind::ConsumerRelease(plan.releases.clone()), "consumer_release".to_owned()));
             }
             return;
         }
         let waits = !context.run_on(&plan.ops);
         if plan.order.acquire {
-            events.push(Event::new(EventKind::NamedOrderWait, "turn products".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderWait, "order_wait mma".to_owned()));
         }
         self.push(
             events,
@@ -537,11 +547,11 @@ impl EventBuilder<'_, '_> {
             EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() },
         );
         if plan.order.release {
-            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: true }, "pass products".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: true }, "order_arrive mma".to_owned()));
         }
         if after.alone() > 0.0 {
             let what = work(after);
-            events.push(Event::new(what, format!("sums of {}", last.index())));
+            events.push(Event::new(what, format!("accumulate {}", last.index())));
         }
     }
 
@@ -556,7 +566,7 @@ impl EventBuilder<'_, '_> {
         let list = self.body(plan.body);
         if plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.async_mma) {
             let what = EventKind::MmaWait { pending: 0 };
-            self.programs.lists[list].insert(0, Event::new(what, "land all".to_owned()));
+            self.programs.lists[list].insert(0, Event::new(what, "mma_wait all".to_owned()));
         }
         let epilogue = plan.epilogue.map(|epilogue| self.body(epilogue));
         let cp_async = plan.cp_async.as_ref().map(|cp_async| CpAsyncTiming {
