@@ -6,7 +6,8 @@
 //! 3. `plan`: data partitions, extents in powers of two, plan search, layouts;
 //! 4. `lower`: schedule, its verification in debug builds, instructions, text.
 //!
-//! A strategy is rejected if `plan` or `lower` fails. [`first_accepted`] keeps the reasons, and remarks print them.
+//! A strategy is rejected if `plan` or `lower` fails. [`first_accepted`] keeps the reasons, and
+//! remarks print them.
 
 use std::borrow::Cow;
 
@@ -29,7 +30,8 @@ type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 /// Compiles the only entry of a verified and optimised module.
 ///
 /// # Errors
-/// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's place.
+/// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's
+/// place.
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
     let module = prepare(module);
     let accepted = first_accepted(&module, target, options, &mut |plan| {
@@ -45,7 +47,8 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     Ok(compiled)
 }
 
-/// Shows `look` the plan that [`compile`] generates code from, with the facts of a launch, to be costed. No code is made.
+/// Shows `look` the plan that [`compile`] generates code from, with the facts of a launch, to be
+/// costed. No code is made.
 ///
 /// # Errors
 /// Those of [`compile`] that a plan has.
@@ -80,8 +83,8 @@ pub(crate) struct Scheduled<'a> {
     pub maps: Vec<TensorMap>,
 }
 
-/// Shows `look` the schedule that [`compile`] generates code from. Inline PTX keeps its semantics, and is not put in place
-/// of other ops: the module says what the steps do.
+/// Shows `look` the schedule that [`compile`] generates code from. Inline PTX keeps its semantics,
+/// and is not put in place of other ops: the module says what the steps do.
 ///
 /// # Errors
 /// As [`compile`].
@@ -132,8 +135,8 @@ struct Strategy {
 }
 
 impl Strategy {
-    /// The strategies for a module, in the order of preference: with data partitions, without, and without TMA; each
-    /// first with the plan that the search selects, then with the default plan.
+    /// The strategies for a module, in the order of preference: with data partitions, without, and
+    /// without TMA; each first with the plan that the search selects, then with the default plan.
     fn candidates(module: &Module, options: &CompileOptions) -> Vec<Strategy> {
         let body = module.entries[0].body;
         let requested = num_warps::wished_bands(module, body, options);
@@ -164,7 +167,8 @@ struct Accepted<T> {
     rejected: Vec<(Strategy, Vec<Diagnostic>)>,
 }
 
-/// Tries the strategies in order: plans the kernel, and accepts the first plan for which `accept` has no problems.
+/// Tries the strategies in order: plans the kernel, and accepts the first plan for which `accept`
+/// has no problems.
 fn first_accepted<T>(
     module: &Module,
     target: Target,
@@ -238,7 +242,8 @@ impl<T> Accepted<T> {
         (!is_divided(&self.strategy)).then(|| self.reason(is_divided))?
     }
 
-    /// The reason why the kernel uses neither TMA nor warp specialization, if the options allow them.
+    /// The reason why the kernel uses neither TMA nor warp specialization, if the options allow
+    /// them.
     fn why_no_tma(&self, options: &CompileOptions) -> Option<String> {
         if self.tma_deselected {
             return Some("by the cost model copies by threads take less time".to_owned());
@@ -254,7 +259,8 @@ impl<T> Accepted<T> {
     }
 }
 
-/// A module after every rewriting that precedes instruction selection, wherever it applies. It means the same; for tests.
+/// A module after every rewriting that precedes instruction selection, wherever it applies. It
+/// means the same; for tests.
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub fn rewritten(module: &Module) -> Module {

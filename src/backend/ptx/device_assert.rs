@@ -1,12 +1,13 @@
-//! Assertions of a kernel, and the note that one leaves which fails.
+//! Assertions of a kernel, and the note that a failing assertion writes.
 
 use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::error::Location;
 
-/// An assertion of a kernel. Which one failed, where and for which values the kernel notes in memory that
-/// [`ParamKind::Failure`](super::ParamKind::Failure) names, in 32-bit words (see [`NoteField`]).
+/// An assertion of a kernel. Which one failed, where and for which values the kernel notes in
+/// memory that [`ParamKind::Failure`](super::ParamKind::Failure) names, in 32-bit words (see
+/// [`NoteField`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assertion {
     /// The format of the values, or plain text if there are none.

@@ -1,13 +1,14 @@
 //! Hardware constants: sizes and limits of the GPUs that the back end generates code for.
 //!
-//! Sources: *PTX* is the PTX ISA 8.8, *CUDA* the CUDA C++ Programming Guide 12.9 (the table of technical
-//! specifications per compute capability), *driver* the CUDA driver API. Limits without a target hold from
-//! compute capability 8.0 on.
+//! Sources: *PTX* is the PTX ISA 8.8, *CUDA* the CUDA C++ Programming Guide 12.9 (the table of
+//! technical specifications per compute capability), *driver* the CUDA driver API. Limits without a
+//! target hold from compute capability 8.0 on.
 
 /// Threads of a warp (PTX, predefined constant `WARP_SZ`).
 pub const WARP_SIZE: u32 = 32;
 
-/// Warps of a warp group, which issue one `wgmma` (PTX, "Asynchronous warpgroup-level matrix instructions").
+/// Warps of a warp group, which issue one `wgmma` (PTX, "Asynchronous warpgroup-level matrix
+/// instructions").
 pub const WARP_GROUP_WARPS: u32 = 4;
 
 /// Warps of a CTA at most: 1024 threads (CUDA, maximum number of threads per block).
@@ -28,13 +29,15 @@ pub const MAX_REGISTERS_PER_THREAD: u32 = 255;
 /// 32-bit registers of a multiprocessor (CUDA, number of 32-bit registers per multiprocessor).
 pub const REGISTERS_PER_SM: u32 = 1 << 16;
 
-/// Bytes of a row of shared memory: 32 banks of 4 bytes, and the widest swizzle span (PTX, "Swizzling modes").
+/// Bytes of a row of shared memory: 32 banks of 4 bytes, and the widest swizzle span (PTX,
+/// "Swizzling modes").
 pub const SWIZZLE_ROW_BYTES: u32 = 128;
 
 /// Rows after which a swizzle pattern repeats (PTX, "Swizzling modes").
 pub const SWIZZLE_ATOM_ROWS: u32 = 8;
 
-/// Bytes of a swizzle atom: the alignment of an operand with the 128-byte swizzle (PTX, "Matrix descriptor").
+/// Bytes of a swizzle atom: the alignment of an operand with the 128-byte swizzle (PTX, "Matrix
+/// descriptor").
 pub const SWIZZLE_ATOM_BYTES: u32 = SWIZZLE_ATOM_ROWS * SWIZZLE_ROW_BYTES;
 
 /// Alignment in bytes of a TMA box in shared memory (PTX, `cp.async.bulk.tensor`).
@@ -57,5 +60,6 @@ pub const WGMMA_ROWS: u32 = 64;
 /// Columns of one `wgmma` at most (PTX, "Matrix shape": n256).
 pub const MAX_WGMMA_COLUMNS: u32 = 256;
 
-/// Bytes of k of one `wgmma` or `mma.sync` of 16-bit elements (PTX, "Matrix shape": k16 of 16-bit elements).
+/// Bytes of k of one `wgmma` or `mma.sync` of 16-bit elements (PTX, "Matrix shape": k16 of 16-bit
+/// elements).
 pub const MMA_K_BYTES: u32 = 32;

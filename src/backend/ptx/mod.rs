@@ -1,9 +1,10 @@
 //! The ptx back end: our own code generator, from a Tile IR module to PTX text.
 //!
 //! Stages, each a room of its own:
-//! 1. `plan` — the form of the module, the number of warps, which of several plans by what their schedules cost (`cost`);
-//! 2. `layout_inference` — a register layout for every tile value, the layouts of memory accesses, the plans of
-//!    matrix products;
+//! 1. `plan` — the form of the module, the number of warps, which of several plans by what their
+//!    schedules cost (`cost`);
+//! 2. `layout_inference` — a register layout for every tile value, the layouts of memory accesses,
+//!    the plans of matrix products;
 //! 3. `lower` — ops to instructions, one family a file, on the typed builder of `isa`;
 //! 4. `opt` — passes over instructions, and how many blocks the registers allow;
 //! 5. `workarounds` — rewrites of instructions that ptxas compiles to wrong code;
@@ -13,15 +14,12 @@
 
 mod compile;
 mod compiled;
-#[allow(dead_code)]
 mod cost;
 mod device_assert;
 mod hardware;
-#[allow(dead_code)]
 mod isa;
 mod layout_inference;
 mod lower;
-#[allow(dead_code)]
 mod mma;
 mod opt;
 mod options;
@@ -29,7 +27,6 @@ mod plan;
 #[cfg(test)]
 mod ptxas_test;
 pub mod remarks;
-#[allow(dead_code)]
 mod scalar;
 pub(crate) mod schedule;
 mod smem;

@@ -1,41 +1,43 @@
-//! Choices of the user.
+//! Compile options of the ptx back end.
 
-/// Choices of the user that overrule the plan.
+/// Options of the user, which override the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CompileOptions {
     /// Warps of a tile block: a power of two from 1 to 32.
     pub num_warps: Option<u32>,
-    /// Tile blocks that should fit on one multiprocessor at a time; fewer where its registers and warps do not allow it.
+    /// Tile blocks that should be resident on one multiprocessor; fewer if registers and warps do
+    /// not allow it.
     pub occupancy: Option<u32>,
-    /// Stages of shared memory of a loop whose loads feed a matrix product; 1: loads do not run ahead.
+    /// Pipeline stages of a loop whose loads are operands of an MMA; 1: no pipelining.
     pub num_stages: Option<u32>,
-    /// Tile blocks of a cluster: with 2 or more, pairs share loads where they can.
+    /// Tile blocks of a cluster; with 2 or more, pairs multicast loads if possible.
     pub num_ctas: Option<u32>,
-    /// Instructions and other lines at which lowering gives up.
+    /// Number of lines at which lowering stops.
     pub code_limit: Option<u32>,
-    /// May the kernel take tensor maps? Without them it runs for arrays that no map can describe, too.
+    /// The kernel may have tensor maps as parameters. Without them it also runs for arrays that no
+    /// map describes.
     pub tma: bool,
-    /// Does the text name the user's lines? They change nothing else.
+    /// The text has `.loc` directives. They do not change the code.
     pub line_info: bool,
-    /// Is the schedule wanted as text, too?
+    /// The result contains the schedule as text.
     pub schedule: bool,
-    /// May the cost model choose another plan where the others leave one open, and is everything that it considers to be said?
+    /// Whether the cost model may select another plan than the default one.
     pub plan_search: PlanSearch,
-    /// May iterations be dealt to teams of warps?
+    /// Ping-pong schedules are allowed.
     pub pingpong: bool,
 }
 
-/// What is chosen by the cost model.
+/// Scope of the plan search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PlanSearch {
-    /// Nothing.
+    /// No search: the default plan.
     Off,
-    /// Plans that may be faster.
+    /// Candidates that may be selected.
     #[default]
     Calibrated,
-    /// The same; but others are costed too, to be said.
+    /// The same, and further plans are costed and reported.
     Report,
 }
 

@@ -1,4 +1,4 @@
-//! The PTX assembler for tests: ptxas from `CUTLET_PTXAS`, `.tools/bin` or the search path.
+//! ptxas for tests: from `CUTLET_PTXAS`, `.tools/bin` or the search path.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,7 +18,8 @@ fn find() -> Option<PathBuf> {
     works.then(|| "ptxas".into())
 }
 
-/// Assembles a module and gives ptxas' remarks; `None`, with a printed line, when there is no ptxas.
+/// Assembles a module and gives ptxas' remarks; `None`, with a printed line, when there is no
+/// ptxas.
 ///
 /// # Panics
 /// When ptxas refuses the text: with its messages and the lines that they are about.

@@ -1,9 +1,9 @@
-//! Tensor maps: what the bulk copy engine of sm_90 knows about an array, as a form that each launch fills in.
+//! Tensor maps: how the TMA unit of sm_90 addresses an array, as a form that each launch completes.
 //!
-//! A kernel that moves boxes of an array with the engine takes a map of 128 bytes as a parameter. A
-//! [`TensorMap`] says how to make it from the entry's parameter words: [`TensorMap::resolve`] gives the
-//! numbers that the driver's encoder wants, or refuses those that the hardware cannot describe. Limits are
-//! those of `cuTensorMapEncodeTiled`. Knows neither driver nor ops.
+//! A kernel that transfers boxes takes a map of 128 bytes as a parameter. [`TensorMap::resolve`]
+//! computes the arguments of the driver's encoder from the parameter words of the entry, or rejects
+//! values that the hardware cannot describe. Limits are those of `cuTensorMapEncodeTiled`. The file
+//! knows neither the driver nor ops.
 
 use super::hardware::MAX_TMA_BOX;
 use crate::backend::ParamWord;
@@ -22,8 +22,8 @@ pub const GRAIN: u64 = 16;
 
 /// Largest extent of an array.
 ///
-/// Coordinates are 32 bits wide. Below this bound a tile that starts behind the end of the array still has
-/// a start that fits, and so has each element of it: tiles have at most 2^24 elements.
+/// Coordinates are 32 bits wide. Below this bound a tile that starts behind the end of the array
+/// still has a start that fits, and so has each element of it: tiles have at most 2^24 elements.
 pub const MAX_EXTENT: u64 = (1 << 31) - (1 << 25);
 
 /// Strides are below this many bytes.
@@ -100,8 +100,8 @@ impl MapElement {
     }
 }
 
-/// Order of the 16-byte chunks of a box in shared memory: chunk `c` of the row at byte address `a` stands
-/// at chunk `c` XOR some bits of `a`, those from bit 7 up.
+/// Order of the 16-byte chunks of a box in shared memory: chunk `c` of the row at byte address `a`
+/// stands at chunk `c` XOR some bits of `a`, those from bit 7 up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Swizzle {
     /// As they come.
@@ -146,8 +146,8 @@ pub enum L2Promotion {
     B256,
 }
 
-/// A tensor map, up to the numbers of one launch. Elements outside of the array are read as zeros and never
-/// written.
+/// A tensor map, up to the numbers of one launch. Elements outside of the array are read as zeros
+/// and never written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorMap {
     /// Position of the base address among the entry's parameters.
@@ -192,8 +192,9 @@ impl TensorMap {
             && self.swizzle.span().is_none_or(|span| row <= u64::from(span))
     }
 
-    /// The numbers for a launch with these parameter words; `None` for an array that no map can describe:
-    /// an empty one, one with an extent or a stride beyond the limits, one that is not aligned.
+    /// The numbers for a launch with these parameter words; `None` for an array that no map can
+    /// describe: an empty one, one with an extent or a stride beyond the limits, one that is not
+    /// aligned.
     pub fn resolve(&self, words: &[ParamWord]) -> Option<ResolvedMap> {
         let mut map = ResolvedMap {
             rank: self.dims.len(),

@@ -1,4 +1,4 @@
-//! Small kernels, built by hand, through the whole back end and through ptxas where it is at hand.
+//! Small kernels, built by hand, through the whole back end, and through ptxas if it is installed.
 
 mod atomics;
 mod aux_loads;

@@ -1,4 +1,7 @@
-//! What goes on by itself, once it has been begun: products, and what is stored.
+//! Asynchronous work of one warp group: MMAs and stores that continue after they are issued.
+//!
+//! Each queue serves its operations in order, one quantum of [`QUANTUM_CYCLES`] at a time, so that
+//! operations of several warp groups share the resources.
 
 use std::collections::VecDeque;
 
@@ -6,18 +9,17 @@ use super::machine_model::MachineModel;
 use super::resource_use::{QUANTUM_CYCLES, ResourceUse};
 use super::resources::Resources;
 
-/// Queues of a walker.
+/// Queues of a warp group.
 pub const NUM_QUEUES: usize = 3;
 pub const MMA_QUEUE: usize = 0;
 pub const L2_QUEUE: usize = 1;
 pub const MEMORY_QUEUE: usize = 2;
 
-/// What goes on by itself for a walker: its products, or what it stores. Units take it in order, a part at a time, so that what several
-/// walkers have begun goes on together.
+/// Asynchronous operations of a warp group, in the order of their issue.
 #[derive(Default)]
 pub struct AsyncQueue<'a> {
     waiting: VecDeque<AsyncOp<'a>>,
-    /// When those that are over gave their results.
+    /// Times at which the results of the completed operations are available.
     pub done: Vec<f64>,
     last: f64,
     gap: f64,
@@ -25,22 +27,22 @@ pub struct AsyncQueue<'a> {
 
 struct AsyncOp<'a> {
     usage: &'a ResourceUse,
-    /// When it was issued, or its last part ended.
+    /// Time of the issue, or end of the last quantum.
     time: f64,
     parts: f64,
     left: f64,
-    /// A part takes so long at least.
+    /// Minimum cycles of a quantum.
     each: f64,
     event: (usize, usize),
 }
 
 impl<'a> AsyncQueue<'a> {
-    /// When the next part may begin.
+    /// Returns the time at which the next quantum can begin.
     pub fn next(&self) -> Option<f64> {
         self.waiting.front().map(|running| running.time)
     }
 
-    /// Begins something; `least`: cycles, how long it takes at least; `gap`: after what comes before it.
+    /// Issues an operation. `least`: its minimum cycles. `gap`: cycles after the operation before.
     pub fn issue(&mut self, (usage, least): (&'a ResourceUse, f64), time: f64, event: (usize, usize), gap: f64) {
         self.gap = gap;
         let parts = (usage.alone() / QUANTUM_CYCLES).ceil().max(1.0);
@@ -48,7 +50,7 @@ impl<'a> AsyncQueue<'a> {
         self.waiting.push_back(AsyncOp { usage, time, parts, left: parts, each: least / parts, event });
     }
 
-    /// Does the next part: was it the last one of a product?
+    /// Executes the next quantum; returns true if it completes an operation.
     pub fn part(&mut self, resources: &mut Resources, warp_group: usize, weights: &MachineModel) -> bool {
         let Some(running) = self.waiting.front_mut() else { return false };
         let earliest = running.time + running.each;

@@ -1,4 +1,9 @@
-//! A schedule replayed: all who go through it, until they are done.
+//! Discrete-event simulation of a schedule: all warp groups of the resident tile blocks, until they
+//! are done.
+//!
+//! The next event is always the one with the smallest time, of a warp group or of an asynchronous
+//! queue. A loop is simulated for a few iterations; the others are added at the cycles of a steady
+//! iteration.
 
 use std::collections::HashMap;
 
@@ -8,22 +13,22 @@ use super::resource_use::{NUM_RESOURCES, Resource};
 use super::resources::{BlockState, ResourceSpan, Resources};
 use super::warp_walk::{IterationTiming, Progress, SimState, TraceSpan, WarpGroupState};
 
-/// Steps after which a replay gives up.
+/// Steps after which a simulation is given up.
 const MAX_STEPS: usize = 4_000_000;
 
-/// What was seen of a multiprocessor with some tile blocks.
+/// Result of a simulation of one multiprocessor.
 pub struct Simulation {
     pub warp_groups: Vec<WarpGroupState>,
     pub spans: Vec<TraceSpan>,
     pub resource_spans: Vec<ResourceSpan>,
     pub iteration_timings: Vec<IterationTiming>,
-    /// When the last one was done.
+    /// Time at which the last warp group ends.
     pub end: f64,
     pub busy: [f64; NUM_RESOURCES],
 }
 
 impl Simulation {
-    /// So many tile blocks at the same time; `seen`: everything is noted. None: they wait for each other for ever.
+    /// Simulates `blocks` resident tile blocks. `seen`: spans are recorded. `None`: deadlock.
     pub fn of(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<Simulation> {
         let mut warp_groups = Vec::new();
         for block in 0..blocks {
@@ -81,21 +86,19 @@ impl Simulation {
     }
 }
 
-/// What a loop takes.
+/// Cost of a loop.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))]
 pub struct LoopCost {
-    /// The number of its op.
-    pub op: usize,
-    /// Cycles of an iteration, when it has gone round for a while.
+    /// Cycles of a steady iteration.
     pub cycles: f64,
-    /// Iterations, and whether grid, parameters or the kernel itself tell.
+    /// Iterations.
     pub trip_count: f64,
-    pub known: bool,
-    /// Does it stand around others?
+    /// The loop contains loops.
     pub outer: bool,
 }
 
-/// Cycles from one iteration to the next, in the second half of those that were seen.
+/// Returns the cycles of an iteration, in the second half of the simulated ones.
 fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
     let mut starts: Vec<(usize, f64)> = starts.to_vec();
     starts.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -113,7 +116,7 @@ fn steady(starts: &[(usize, f64)], end: f64) -> f64 {
     (to.1 - from.1) / (to.0 - from.0) as f64
 }
 
-/// Loops of the programs that compute, and cycles of a tile block, as if all iterations had been gone through.
+/// Returns the loops of the consumers, and the cycles of a tile block with all iterations.
 pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopCost>, f64) {
     let mut starts: HashMap<usize, (Vec<(usize, f64)>, f64)> = HashMap::new();
     let last = |timings: &IterationTiming| timings.starts.first().map_or(0.0, |&(_, start)| start);
@@ -143,13 +146,13 @@ pub fn extrapolated(programs: &EventPrograms, replay: &Simulation) -> (Vec<LoopC
         let cycles = steady(starts, *end) + within;
         let (simulated, trip_count) = (f64::from(plan.simulated), plan.trip_count);
         extra_of_lists.insert(loop_index, simulated * within + (trip_count - simulated) * cycles);
-        costs.push(LoopCost { op: plan.op.index(), cycles, trip_count, known: plan.known, outer: plan.outer });
+        costs.push(LoopCost { cycles, trip_count, outer: plan.outer });
     }
     let main = programs.partitions.first().map_or(0.0, |partition| extra_of(programs, partition.list, &extra_of_lists));
     (costs, replay.end + main)
 }
 
-/// What loops of a list take beyond what was seen.
+/// Returns the cycles of the iterations of a list's loops that were not simulated.
 fn extra_of(programs: &EventPrograms, list: usize, extra: &HashMap<usize, f64>) -> f64 {
     let loops = programs.lists[list].iter().filter_map(|event| match event.what {
         super::events::EventKind::Loop(loop_index) => extra.get(&loop_index).copied(),
@@ -158,7 +161,7 @@ fn extra_of(programs: &EventPrograms, list: usize, extra: &HashMap<usize, f64>) 
     loops.sum()
 }
 
-/// Which unit was busy for what part of the time.
+/// Returns the utilization of each resource.
 pub fn shares(replay: &Simulation) -> Vec<(Resource, f64)> {
     Resource::ALL.into_iter().map(|resource| (resource, replay.busy[resource as usize] / replay.end.max(1.0))).collect()
 }

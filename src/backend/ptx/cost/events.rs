@@ -1,4 +1,5 @@
-//! The programs of a schedule as acts that take time.
+//! Events of a schedule: the steps of each partition with their resource use, as input of the
+//! simulation.
 
 use std::collections::HashMap;
 
@@ -12,27 +13,30 @@ use crate::backend::ptx::schedule::{
 };
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
-/// Iterations of a loop that is entered with a number that nothing tells: of innermost loops, and of those around others.
+/// Assumed trip counts of innermost loops and of outer loops, if nothing determines them.
 pub const DEFAULT_TRIP_COUNTS: [f64; 2] = [32.0, 8.0];
-/// Most iterations that are gone through; and of those that are dealt to teams, each of which waits for the other one at first.
+/// Maximum numbers of simulated iterations: of innermost loops and of outer loops; and of a
+/// ping-pong loop, whose groups wait for each other in the first iterations.
 const SIMULATED_ITERATIONS: [u32; 2] = [64, 4];
 const SIMULATED_PINGPONG_ITERATIONS: u32 = 6;
 
-/// One thing that warps do which go through a program together.
+/// One event of the warps of a group.
 pub struct Event {
     pub what: EventKind,
-    /// For people.
+    /// Label in the timeline.
     pub label: String,
-    /// Values that have to be there.
+    /// Values that the event waits for.
     pub reads: Vec<Value>,
-    /// What comes after it waits for all of it.
+    /// The next event waits for all of its results: a reduction or scan.
     pub folds: bool,
-    /// So many steps.
+    /// Number of steps that are merged into the event.
     pub count: u32,
 }
 
+/// Kind of an event.
 pub enum EventKind {
-    /// Instructions, what goes on behind them, then so many barriers; and these values arrive later, or are waited for here.
+    /// Instructions, their background transfers, then `barriers` barriers. Values in `arrives` are
+    /// available later; with `waits` the event itself waits for them.
     Work {
         usage: ResourceUse,
         background: ResourceUse,
@@ -41,7 +45,7 @@ pub enum EventKind {
         arrives: Vec<Value>,
         waits: bool,
     },
-    /// A product that runs on its own, if it is not waited for.
+    /// An asynchronous MMA group; with `waits` it is waited for at once.
     Mma {
         mma_usage: ResourceUse,
         min_cycles: f64,
@@ -51,20 +55,21 @@ pub enum EventKind {
     Produce(u32),
     Advance(u32),
     ConsumerWait(u32),
-    /// All products but so many.
+    /// Waits until at most `pending` MMA groups are in flight.
     MmaWait {
         pending: usize,
     },
     ConsumerRelease(Vec<u32>),
     OrderWait(OrderPoint),
     OrderArrive(OrderPoint),
-    /// Waits until the group before has ended its turn.
+    /// Waits at the order barrier until the group before has arrived.
     NamedOrderWait,
-    /// The next group has its turn; `after_mma`: when tensor cores have done the products that were issued last.
+    /// Arrives at the order barrier of the next group; with `after_mma`, when the MMAs issued last
+    /// leave the tensor cores.
     NamedOrderArrive {
         after_mma: bool,
     },
-    /// Bytes leave shared memory on their own.
+    /// A TMA store: transfers to the L2 cache and to memory.
     TmaStore {
         near: ResourceUse,
         far: ResourceUse,
@@ -72,42 +77,42 @@ pub enum EventKind {
     Loop(usize),
 }
 
-/// A loop.
+/// A loop of an event program.
 pub struct LoopTiming {
     pub op: OpId,
     pub body: usize,
-    /// What comes when it has been left.
+    /// List of the epilogue.
     pub epilogue: Option<usize>,
-    /// Iterations, and whether that is known.
+    /// Trip count; `known`: it is not assumed.
     pub trip_count: f64,
     pub known: bool,
-    /// So many are gone through.
+    /// Number of simulated iterations.
     pub simulated: u32,
-    /// Does it contain others?
+    /// The loop contains loops.
     pub outer: bool,
-    /// What each iteration takes of each ring, if they are dealt to teams.
+    /// Stages of each pipeline that an iteration consumes, of a ping-pong loop.
     pub pingpong: Option<Vec<StageCount>>,
     pub cp_async: Option<CpAsyncTiming>,
-    /// Does it contain products?
+    /// The loop contains MMAs.
     pub has_mma: bool,
 }
 
-/// Copies of a loop that run ahead of it.
+/// Multistage copies of a loop.
 #[derive(Clone, Copy)]
 pub struct CpAsyncTiming {
     pub stages: usize,
-    /// What the copies of an iteration ask of threads, and of others.
+    /// Resource use of the threads that issue the copies of an iteration, and their bytes.
     pub issue: ResourceUse,
     pub bytes: f64,
-    /// Threads copy for each other.
+    /// Threads read elements that other threads copied.
     pub barrier_at_head: bool,
     pub operands: bool,
 }
 
-/// All programs.
+/// Event programs of all partitions.
 pub struct EventPrograms {
     pub weights: &'static MachineModel,
-    /// Lists of acts; bodies of loops among them.
+    /// Lists of events, including the bodies of loops.
     pub lists: Vec<Vec<Event>>,
     pub loops: Vec<LoopTiming>,
     pub partitions: Vec<PartitionEvents>,
@@ -115,34 +120,36 @@ pub struct EventPrograms {
     pub channels: Vec<ChannelCost>,
 }
 
-/// An agent: so many teams, each of so many groups of warps that go through its program on their own.
+/// A partition: `pingpong_groups` groups, each with `groups` warp groups that execute the program
+/// independently.
 pub struct PartitionEvents {
     pub role: WarpRole,
     pub list: usize,
     pub pingpong_groups: u32,
     pub groups: u32,
     pub warps: u32,
-    /// Groups or bands that take turns: each is so many of the groups.
+    /// Number of groups at an order barrier.
     pub ordered_groups: u32,
 }
 
+/// A pipeline.
 #[derive(Clone, Copy)]
 pub struct PipelineCost {
     pub stages: usize,
     pub clustered: bool,
 }
 
+/// A channel.
 #[derive(Clone, Copy)]
 pub struct ChannelCost {
     pub pipeline: usize,
-    /// Bytes that arrive, and those of them that this block fetches.
-    pub bytes: f64,
+    /// Bytes that this tile block fetches, and its boxes: half of a multicast load.
     pub fetched: f64,
     pub boxes: f64,
 }
 
 impl EventPrograms {
-    /// Of a schedule.
+    /// Returns the event programs of a schedule.
     pub fn of(
         context: &KernelInfo<'_>,
         weights: &'static MachineModel,
@@ -171,7 +178,6 @@ impl EventPrograms {
                 };
                 programs.channels.push(ChannelCost {
                     pipeline: channel.pipeline,
-                    bytes: f64::from(channel.bytes()),
                     fetched: channel.loads.iter().map(|load| f64::from(load.bytes) * share(load.load)).sum(),
                     boxes: channel.loads.iter().map(|load| load.boxes.len() as f64 * share(load.load)).sum(),
                 });
@@ -185,14 +191,14 @@ impl EventPrograms {
             } else {
                 1
             };
-            // Four warps are those that one instruction multiplies for, or one for each scheduler.
+            // A warp group issues one `wgmma`; its four warps use one scheduler each.
             let groups = match partition.role {
                 WarpRole::Producer => 1,
                 _ if has_mma => (warps / pingpong_groups / WARP_GROUP_WARPS).max(1),
                 _ => 1,
             };
             let each = if partition.role == WarpRole::Producer { 1 } else { warps / pingpong_groups / groups };
-            // Each band has tiles of its own.
+            // Each data partition has tiles of its own.
             let bands = if partition.role == WarpRole::Consumer { context.data_partitions } else { 1 };
             let op_costs = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer = EventBuilder {
@@ -222,14 +228,14 @@ struct EventBuilder<'a, 'm> {
     op_costs: OpCosts<'a, 'm>,
     schedule: &'a Schedule,
     known: &'a HashMap<OpId, f64>,
-    /// One lane, which does one thing after another.
+    /// The partition is a producer: one lane, whose events are not merged.
     loads: bool,
-    /// Exponentials whose turn has begun, and ends when they have been computed.
+    /// Exponentials inside of an exponential order. The order arrive follows their computation.
     exponentials: Option<Value>,
     programs: &'a mut EventPrograms,
 }
 
-/// Instructions, and nothing else.
+/// Returns an event of instructions only.
 fn work(usage: ResourceUse) -> EventKind {
     EventKind::Work {
         usage,
@@ -241,8 +247,8 @@ fn work(usage: ResourceUse) -> EventKind {
     }
 }
 
-/// Work that stands side by side is mixed by the assembler, so that its units are busy at the same time; but who folds a tile has to have
-/// all of it before its result is used.
+/// Merges adjacent instruction events: ptxas interleaves them, so that their resources are busy at
+/// the same time. A reduction ends such a group, because its result needs the whole tile.
 fn mixed(events: Vec<Event>) -> Vec<Event> {
     let mut out: Vec<Event> = Vec::with_capacity(events.len());
     let mut most = 0.0;
@@ -278,7 +284,7 @@ impl Event {
         Event { what, label, reads: Vec::new(), folds: false, count: 1 }
     }
 
-    /// Only instructions, without a barrier, and nothing arrives later?
+    /// Returns true if the event has instructions only.
     fn mixes(&self) -> bool {
         matches!(&self.what, EventKind::Work { barriers: 0, arrives, waits: false, background, .. } if arrives.is_empty() && background.alone() == 0.0)
     }
@@ -289,7 +295,8 @@ impl EventBuilder<'_, '_> {
         let mut events = Vec::new();
         self.steps(body, &mut events);
         if self.has_turns(body) {
-            // The planner gives turns only to bodies in which threads do not meet; prices assume barriers for conversions.
+            // The planner orders only bodies without barriers, but op costs assume barriers of
+            // layout conversions.
             for event in &mut events {
                 if let EventKind::Work { barriers, .. } = &mut event.what {
                     *barriers = 0;
@@ -345,9 +352,9 @@ impl EventBuilder<'_, '_> {
         let all = |channels: &[u32]| channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match step {
             Step::Sub(SubStep::MmaWaitAll) => {
-                self.push(events, step, "land".to_owned(), EventKind::MmaWait { pending: 0 })
+                self.push(events, step, "mma_wait".to_owned(), EventKind::MmaWait { pending: 0 })
             }
-            // What else a step does within is in the price of its op.
+            // Other sub-steps are part of the cost of their op.
             Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.exec(step, id, events),
             &Step::LocalLoad { op: id, .. } => {
@@ -360,18 +367,25 @@ impl EventBuilder<'_, '_> {
             Step::StripMine(strip) => self.strip_mine(step, strip, events),
             Step::TmaStore(send) => self.tma_store(step, send.op, events),
             Step::Mma(plan) => self.multiply(step, plan, events),
-            &Step::Produce(channel) => self.push(events, step, format!("fill {channel}"), EventKind::Produce(channel)),
-            &Step::Advance(channel) => self.push(events, step, format!("take {channel}"), EventKind::Advance(channel)),
-            Step::ConsumerWait(wait) => {
-                self.push(events, step, format!("await {}", wait.channel), EventKind::ConsumerWait(wait.channel))
+            &Step::Produce(channel) => {
+                self.push(events, step, format!("produce {channel}"), EventKind::Produce(channel))
             }
+            &Step::Advance(channel) => {
+                self.push(events, step, format!("advance {channel}"), EventKind::Advance(channel))
+            }
+            Step::ConsumerWait(wait) => self.push(
+                events,
+                step,
+                format!("consumer_wait {}", wait.channel),
+                EventKind::ConsumerWait(wait.channel),
+            ),
             Step::MmaWait(land) => {
-                let label = format!("land {}", land.mma.index());
+                let label = format!("mma_wait {}", land.mma.index());
                 self.push(events, step, label, EventKind::MmaWait { pending: land.pending });
             }
             Step::ConsumerTryWait(_) => {}
             Step::ExpOrderWait { exponentials, .. } => {
-                self.push(events, step, "turn work".to_owned(), EventKind::NamedOrderWait);
+                self.push(events, step, "order_wait exp".to_owned(), EventKind::NamedOrderWait);
                 self.exponentials = Some(*exponentials);
             }
             Step::ExpOrderArrive(_) => self.pass_work(events),
@@ -379,19 +393,22 @@ impl EventBuilder<'_, '_> {
                 self.push(
                     events,
                     step,
-                    format!("give {}", all(channels)),
+                    format!("consumer_release {}", all(channels)),
                     EventKind::ConsumerRelease(channels.clone()),
                 );
             }
-            &Step::OrderWait(turn) => self.push(events, step, format!("turn {turn}"), EventKind::OrderWait(turn)),
-            &Step::OrderArrive(turn) => self.push(events, step, format!("pass {turn}"), EventKind::OrderArrive(turn)),
+            &Step::OrderWait(turn) => self.push(events, step, format!("order_wait {turn}"), EventKind::OrderWait(turn)),
+            &Step::OrderArrive(turn) => {
+                self.push(events, step, format!("order_arrive {turn}"), EventKind::OrderArrive(turn))
+            }
             Step::For(plan) => self.for_loop(step, plan, events),
             Step::Loop(plan) => {
                 let list = self.body(plan.body);
                 self.push_loop(plan.op, list, None, None, events);
             }
             &Step::If { op, ref arms, .. } => {
-                // What loops and multiplies is what counts; and of work what is rare stands in the longer arm.
+                // An arm with loops or MMAs determines the cost; otherwise the longer arm is
+                // assumed to be rare.
                 let regions = &context.module.op(op).regions;
                 let weight = |&arm: &usize| regions.get(arm).map(|&region| self.weight(region));
                 if let Some(&arm) = (0..arms.len()).min_by_key(weight).and_then(|arm| arms.get(arm)) {
@@ -436,7 +453,7 @@ impl EventBuilder<'_, '_> {
         let first = strip.ops().next().map_or_else(String::new, |id| self.label(id));
         let what =
             EventKind::Work { usage, background, stores: !arrives, barriers, arrives: Vec::new(), waits: arrives };
-        self.push(events, step, format!("strip {first}"), what);
+        self.push(events, step, format!("strip_mine {first}"), what);
     }
 
     /// A TMA store: what the threads write to shared memory, then the copy.
@@ -457,14 +474,14 @@ impl EventBuilder<'_, '_> {
         format!("{} {}", name.trim_end_matches("_tko"), id.index())
     }
 
-    /// The next group has its turn to work: when the exponentials have been computed, wherever the step is.
+    /// Arrives at the exponential order as soon as the exponentials are computed.
     fn pass_work(&mut self, events: &mut Vec<Event>) {
         if self.exponentials.take().is_some() {
-            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: false }, "pass work".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: false }, "order_arrive exp".to_owned()));
         }
     }
 
-    /// Of a branch: whether it does without loops and products, and its ops.
+    /// Returns whether an arm has no loops and MMAs, and its number of ops.
     fn weight(&self, region: BlockId) -> (bool, usize) {
         let module = self.op_costs.context.module;
         let (mut plain, mut count) = (true, 0);
@@ -494,7 +511,7 @@ impl EventBuilder<'_, '_> {
             min_cycles += cost.min_cycles;
             after += cost.after;
         }
-        let name = format!("multiply {}", last.index());
+        let name = format!("mma {}", last.index());
         if before.alone() > 0.0 || barriers > 0 {
             self.push(
                 events,
@@ -514,13 +531,14 @@ impl EventBuilder<'_, '_> {
         if !asynchronous {
             self.push(events, step, name, work(mma_usage));
             if !plan.releases.is_empty() {
-                events.push(Event::new(EventKind::ConsumerRelease(plan.releases.clone()), "give".to_owned()));
+                events
+                    .push(Event::new(EventKind::ConsumerRelease(plan.releases.clone()), "consumer_release".to_owned()));
             }
             return;
         }
         let waits = !context.is_async(&plan.ops);
         if plan.order.acquire {
-            events.push(Event::new(EventKind::NamedOrderWait, "turn products".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderWait, "order_wait mma".to_owned()));
         }
         self.push(
             events,
@@ -529,11 +547,11 @@ impl EventBuilder<'_, '_> {
             EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() },
         );
         if plan.order.release {
-            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: true }, "pass products".to_owned()));
+            events.push(Event::new(EventKind::NamedOrderArrive { after_mma: true }, "order_arrive mma".to_owned()));
         }
         if after.alone() > 0.0 {
             let what = work(after);
-            events.push(Event::new(what, format!("sums of {}", last.index())));
+            events.push(Event::new(what, format!("accumulate {}", last.index())));
         }
     }
 
@@ -548,7 +566,7 @@ impl EventBuilder<'_, '_> {
         let list = self.body(plan.body);
         if plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.async_mma) {
             let what = EventKind::MmaWait { pending: 0 };
-            self.programs.lists[list].insert(0, Event::new(what, "land all".to_owned()));
+            self.programs.lists[list].insert(0, Event::new(what, "mma_wait all".to_owned()));
         }
         let epilogue = plan.epilogue.map(|epilogue| self.body(epilogue));
         let cp_async = plan.cp_async.as_ref().map(|cp_async| CpAsyncTiming {

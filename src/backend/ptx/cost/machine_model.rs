@@ -1,66 +1,71 @@
-//! What the units of a multiprocessor do in a cycle, and how long things take: one table for each target, with where its numbers
-//! are from.
+//! Machine models: rates and latencies of a multiprocessor, one table for each target.
 //!
-//! *Guide*: the table of arithmetic throughput of the CUDA programming guide (12.9). *Sheet*: data sheets of A100 and H200, rates over
-//! multiprocessors and boost clock. *Fitted*: so that the order of the configurations in `benches/compare/h200.tune` (H200, driver
-//! 580.159, November 2026) comes out, as `benches/schedules` prints it.
+//! Sources of the numbers:
+//! * *guide*: table of arithmetic throughput, CUDA programming guide 12.9;
+//! * *sheet*: data sheets of A100 and H200; rates are divided by multiprocessors and boost clock;
+//! * *fitted*: chosen such that the order of the configurations in `benches/compare/h200.tune` is
+//!   reproduced (H200, driver 580.159, November 2026), as `benches/schedules` prints it;
+//! * *estimate*: no measurement.
 
 use crate::target::Target;
 
-/// What the parts of a GPU do in a cycle. Times are cycles.
+/// Rates of a multiprocessor per cycle, and latencies in cycles.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineModel {
-    /// Cycles in a nanosecond.
+    /// Cycles per nanosecond.
     pub clock: f64,
     pub multiprocessors: f64,
-    /// Multiply-adds of 16-bit elements.
+    /// Multiply-adds of 16-bit elements on tensor cores, per cycle.
     pub tensor: f64,
-    /// Lanes of warps that get an instruction: all of what threads do.
+    /// Issued lanes per cycle, of any instruction.
     pub issue: f64,
-    /// Lanes of those that compare, select, convert or compute integers.
+    /// Lanes per cycle of comparisons, selections, conversions and integer arithmetic.
     pub alu: f64,
-    /// Lanes of `ex2`, `rcp` and their like.
+    /// Lanes per cycle of `ex2`, `rcp` and other special functions.
     pub special: f64,
-    /// Bytes of shared memory, read and written.
+    /// Bytes of shared memory per cycle, read or written.
     pub shared: f64,
-    /// Bytes that a multiprocessor gets from the second-level cache, when all of them want some.
+    /// Bytes from the L2 cache per cycle, if all multiprocessors access it.
     pub l2: f64,
-    /// Bytes of memory: the share of a multiprocessor.
+    /// Bytes of memory per cycle: the share of one multiprocessor.
     pub memory: f64,
-    /// How much of what products read is not in the second-level cache.
+    /// Fraction of the operand bytes of MMAs that miss the L2 cache.
     pub misses: f64,
-    /// From an access of a thread to its number.
+    /// Cycles from a load of a thread to its result.
     pub load_latency: f64,
-    /// From the start of a copy to shared memory to its end, beside its bytes.
+    /// Cycles of a copy to shared memory, without the transfer of its bytes.
     pub copy_latency: f64,
-    /// An instruction that waits for the one before.
+    /// Cycles between an instruction and a dependent one.
     pub dependent_issue: f64,
-    /// A shuffle that is waited for.
+    /// Cycles of a shuffle with a dependent instruction.
     pub shuffle: f64,
-    /// A barrier of warps.
+    /// Cycles of a barrier.
     pub barrier: f64,
-    /// From the end of what is waited for to the first instruction behind the wait.
+    /// Cycles from the completion of an mbarrier phase to the first instruction after the wait.
     pub wait_wakeup: f64,
-    /// From the last instruction of a product to its result.
+    /// Cycles from the last instruction of an MMA to its result.
     pub mma_latency: f64,
-    /// Between two groups of products of the same warps.
+    /// Cycles between two MMA groups of the same warps.
     pub mma_group_gap: f64,
-    /// A step of k of a product whose left operand threads fetch.
+    /// Cycles per step of k of an MMA whose left operand is loaded into registers.
     pub gather: f64,
-    /// How much of the issue slots products on their own take, for the registers that they read and write.
+    /// Fraction of the issue slots that asynchronous MMAs use, for their register accesses.
     pub registers: f64,
-    /// How much longer instructions take when a block has twice as many warpgroups: they go in step, and want the same at the same time.
+    /// Relative slowdown of instructions per doubling of the warp groups of a block: warp groups
+    /// execute the same code at the same time and compete for the same resource.
     pub warpgroup_contention: f64,
-    /// What a producer does for a stage, beside its boxes; and in a pair, where blocks far away give stages back.
+    /// Cycles of a producer per stage, without its boxes; and in a cluster, where a remote block
+    /// releases stages.
     pub producer_stage: f64,
     pub producer_stage_cluster: f64,
-    /// A box.
+    /// Cycles of a producer per TMA box.
     pub tma_box: f64,
-    /// Head of a loop.
+    /// Cycles of the head of a loop.
     pub loop_overhead: f64,
-    /// From the start of a tile block to its first instruction, and from its end to the next block.
+    /// Cycles from the start of a tile block to its first instruction, plus those from its end to
+    /// the next block.
     pub block_launch: f64,
-    /// A launch.
+    /// Cycles of a launch.
     pub launch: f64,
 }
 
@@ -126,7 +131,7 @@ const SM_90A: MachineModel = MachineModel {
     launch: 3000.0,                // estimate
 };
 
-/// The table of a target: the one that is nearest.
+/// Returns the table of the nearest target.
 pub fn of(target: Target) -> &'static MachineModel {
     if target.arch >= 90 { &SM_90A } else { &SM_80 }
 }

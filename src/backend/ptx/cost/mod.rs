@@ -1,23 +1,23 @@
-//! What a schedule costs: its steps replayed as events in time.
+//! Cost model: the cycles of a schedule, by discrete-event simulation.
 //!
-//! Every group of warps that goes through a program on its own (a warpgroup that multiplies, the one lane that loads) walks through the
-//! steps of its agent on its own time. What steps ask for, they ask of the units of a multiprocessor, which serve who comes first:
-//! tensor cores, the unit for `ex2`, integers, issue, shared memory, the second-level cache, memory. Copies and products go on by themselves
-//! once they are begun; waits wait as the schedule says. Several tile blocks that share a multiprocessor walk together.
+//! Input: a schedule, its kernel, and the facts of a launch. Output: cycles of a tile block,
+//! utilization of each resource, and a timeline as SVG. Order:
+//! 1. `machine_model`: rates and latencies of the target;
+//! 2. `resource_use`, `op_cost`: cycles that an op needs of each resource;
+//! 3. `trip_count`: iterations of the loops, from constants, grid and parameters, else
+//!    `events::DEFAULT_TRIP_COUNTS`;
+//! 4. `events`: the steps of each partition as events;
+//! 5. `discrete_event`: the simulation, with `warp_walk` (state of a warp group), `async_queue`
+//!    (MMAs and stores in flight) and `resources` (multiprocessor and barriers);
+//! 6. `timeline_svg`: the simulation as a picture.
 //!
-//! Loops go round a few times until they are steady; what is left of them is added with the cycles of a steady iteration. How
-//! often they go round is known from constants, or from grid and parameters of a launch; else it is assumed
-//! (`events::DEFAULT_TRIP_COUNTS`).
+//! Model: each warp group of a consumer, and the one lane of a producer, executes the steps of its
+//! partition. Resources of the multiprocessor serve requests in the order of their arrival: tensor
+//! cores, `ex2` unit, integer unit, issue slots, shared memory, L2 cache, memory. Copies and MMAs
+//! are asynchronous. All resident tile blocks are simulated together.
 //!
-//! * `machine_model` — rates and latencies, by target;
-//! * `resource_use`, `op_cost` — what an op asks of which unit;
-//! * `trip_count` — how often loops go round;
-//! * `events` — the steps of a schedule with their prices;
-//! * `resources`, `async_queue`, `warp_walk`, `discrete_event` — units, what goes on by itself, who walks, all of them together;
-//! * `timeline_svg` — the replay as SVG.
-//!
-//! Knows schedules, layouts and plans of products; no instruction and no builder. It does not know registers that are spilled,
-//! instructions that the assembler moves, banks of shared memory, and heat.
+//! Not modelled: spilled registers, instruction order of ptxas, bank conflicts, clock throttling.
+//! The folder does not know instructions (`isa`).
 
 mod async_queue;
 mod discrete_event;
@@ -44,32 +44,33 @@ use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::ir::BlockId;
 use crate::target::Target;
 
-/// What a schedule costs.
+/// Cost of a schedule.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// Cycles of a tile block, while others share its multiprocessor.
+    /// Cycles of a tile block that shares its multiprocessor with the other resident ones.
     pub block: f64,
-    /// So many of them.
+    /// Number of resident tile blocks.
     pub blocks: u32,
-    /// Loops of those who compute, the inner ones first.
+    /// Loops of the consumers, inner ones first.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))]
     pub loops: Vec<LoopCost>,
-    /// What part of the time which unit is busy.
+    /// Utilization of each resource.
     pub busy: Vec<(&'static str, f64)>,
-    /// The largest part of the time of a unit that has as much to do whatever the plan: no plan takes less than this part.
+    /// Largest utilization of a resource whose work does not depend on the plan. No plan takes less
+    /// than this fraction of the cycles.
     pub lower_bound_fraction: f64,
-    /// Tile blocks one after the other on a multiprocessor, if the grid is known, and cycles of the launch then.
-    pub waves: Option<f64>,
+    /// Cycles of the launch, if the grid is known.
     pub launch: Option<f64>,
 }
 
 impl Cost {
-    /// Cycles of a multiprocessor for each tile block: by which alternatives are compared.
+    /// Returns the cycles of a multiprocessor per tile block, by which plans are compared.
     pub fn cycles_per_block(&self) -> f64 {
         self.block / f64::from(self.blocks.max(1))
     }
 }
 
-/// What is to be costed: a schedule of an entry with this body.
+/// Input of the cost model: a schedule of an entry with this body.
 #[derive(Clone, Copy)]
 pub struct CostInput<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
@@ -80,13 +81,13 @@ pub struct CostInput<'a, 'm> {
     pub launched: LaunchInfo<'a>,
 }
 
-/// The table of a target.
+/// Returns the machine model of a target.
 pub fn weights(target: Target) -> &'static MachineModel {
     machine_model::of(target)
 }
 
 impl CostInput<'_, '_> {
-    /// What it costs; none, if its agents wait for each other for ever.
+    /// Returns the cost, or `None` if the schedule has a deadlock.
     pub fn cost(&self, weights: &'static MachineModel) -> Option<Cost> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
@@ -101,10 +102,10 @@ impl CostInput<'_, '_> {
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
         let waves = all.map(|all| (all / (weights.multiprocessors * f64::from(blocks))).ceil().max(1.0));
         let launch = waves.map(|waves| waves * block + weights.launch);
-        Some(Cost { block, blocks, loops, busy, lower_bound_fraction, waves, launch })
+        Some(Cost { block, blocks, loops, busy, lower_bound_fraction, launch })
     }
 
-    /// The replay as SVG.
+    /// Returns the timeline as SVG.
     pub fn picture(&self, weights: &'static MachineModel, title: &str) -> Option<String> {
         let blocks = self.resident(weights);
         let programs = self.programs(weights);
@@ -112,7 +113,7 @@ impl CostInput<'_, '_> {
         Some(timeline_svg::draw(&programs, &replay, title))
     }
 
-    /// Tile blocks of a multiprocessor at a time: as many as fit, if there are as many.
+    /// Returns the number of resident tile blocks, which the grid limits.
     fn resident(&self, weights: &MachineModel) -> u32 {
         let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
         let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.multiprocessors).ceil().max(1.0) as u32);
@@ -125,7 +126,7 @@ impl CostInput<'_, '_> {
         programs
     }
 
-    /// The outermost loop that goes round as a table says: all blocks together store each element once.
+    /// Sets the trip count of a persistent loop: all blocks together store each element once.
     fn assume_tiles(&self, programs: &mut EventPrograms) {
         let module = self.context.module;
         let Some(grid) = self.launched.grid else { return };

@@ -1,5 +1,5 @@
-//! What an op asks of the units of a multiprocessor: by its row in the op table, the layouts of its tiles and the plans of
-//! products.
+//! Op costs: the cycles that an op needs of each resource, from its opcode, the layouts of its
+//! tiles and its MMA plan.
 
 use super::machine_model::MachineModel;
 use super::resource_use::{Resource, ResourceUse};
@@ -7,21 +7,21 @@ use crate::backend::ptx::hardware::{MMA_K_BYTES, WARP_SIZE, WGMMA_ROWS};
 use crate::backend::ptx::layout_inference::{Source, ViewShape, stored};
 use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Type, Value};
+use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 /// Bytes of the widest access of a thread.
 const VECTOR_BYTES: f64 = 16.0;
-/// Bytes of memory that come together.
+/// Bytes of a sector of the L2 cache, the smallest transfer.
 const SECTOR_BYTES: f64 = 32.0;
-/// Instructions of an access, with those of its address.
+/// Instructions of an access, including those of its address.
 const ACCESS: f64 = 3.0;
-/// Instructions that a warp issues for one of tensor cores that runs on its own: its descriptors, and itself.
+/// Instructions that a warp issues per `wgmma`: the descriptors and the instruction itself.
 const ISSUED: f64 = 5.0;
 const STEP_BYTES: f64 = MMA_K_BYTES as f64;
 const ROWS: f64 = WGMMA_ROWS as f64;
 
-/// Instructions for an element.
+/// Instructions per element: all, those of the integer unit, those of the special function unit.
 #[derive(Clone, Copy, Default)]
 struct InstructionMix {
     all: f64,
@@ -29,7 +29,7 @@ struct InstructionMix {
     special: f64,
 }
 
-/// The rule that prices an op.
+/// Rule by which the cost of an op is computed.
 #[derive(Clone, Copy)]
 enum CostRule {
     /// Instructions for each element of the result.
@@ -44,52 +44,52 @@ enum CostRule {
     Store(Value),
     /// An atomic with a result, by this tile.
     Atomic(Value),
-    /// Elements at computed places of shared memory.
+    /// Elements at computed addresses of shared memory.
     Gather,
-    /// Elements in other registers.
+    /// Moves of elements between registers.
     Move,
-    /// One instruction that the next one waits for.
+    /// One instruction with a dependent one.
     Dependent,
-    /// No instructions, or a price of another rule.
+    /// No instructions, or a cost that another function computes.
     Nothing,
 }
 
-/// What an op asks for, of the warps that go through it together.
+/// Cost of an op for the warps of one group.
 #[derive(Clone, Copy, Default)]
 pub struct OpCost {
     pub usage: ResourceUse,
-    /// What goes on behind it: nobody waits for it.
+    /// Transfers that continue after the op.
     pub background: ResourceUse,
-    /// Barriers of all warps that hold a tile together.
+    /// Number of barriers of all warps that share the tile.
     pub barriers: u32,
-    /// What it gives arrives later.
+    /// The result has the latency of a load.
     pub arrives: bool,
 }
 
-/// A product of the warps that go through it together.
+/// Cost of an MMA for the warps of one group.
 #[derive(Clone, Copy, Default)]
 pub struct MmaCost {
-    /// Of tensor cores, while they run, and how long that takes at least.
+    /// Resource use of the MMA, and its minimum duration in cycles.
     pub mma_usage: ResourceUse,
     pub min_cycles: f64,
-    /// What comes before: operands on their way.
+    /// Cost of its operands before it.
     pub before: OpCost,
-    /// What comes after, with the result.
+    /// Instructions on the result after it.
     pub after: ResourceUse,
 }
 
-/// Knows what ops cost.
+/// Costs of the ops of a kernel for one partition.
 pub struct OpCosts<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
     pub weights: &'static MachineModel,
-    /// Warps that go through a program together.
+    /// Warps of a group.
     pub warps: f64,
-    /// So many such groups hold a tile.
+    /// Number of groups that share a tile.
     pub groups: f64,
 }
 
 impl OpCosts<'_, '_> {
-    /// Instructions of all warps, so many for each slot of a thread.
+    /// Returns the resource use of instructions for `slots` registers of each thread.
     fn instructions(&self, slots: f64, mix: InstructionMix) -> ResourceUse {
         let crowd = 1.0 + self.weights.warpgroup_contention * self.groups.log2();
         let lanes = slots * self.warps * f64::from(WARP_SIZE) * crowd;
@@ -161,7 +161,8 @@ impl OpCosts<'_, '_> {
         cost
     }
 
-    /// Returns the rule that prices an op. The match has no wildcard, so that a new op has to state its cost.
+    /// Returns the rule that prices an op. The match has no wildcard, so that a new op has to state
+    /// its cost.
     fn pricing(&self, op: &Op) -> CostRule {
         use Opcode::*;
         let bits = |value: Value| self.context.element_type(value).storage_bits();
@@ -356,7 +357,8 @@ impl OpCosts<'_, '_> {
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
         if plan.is_asynchronous() {
             let effort = plan.effort();
-            // What instructions read of shared memory: the left operand for each of their columns, the right one for each of their rows.
+            // What instructions read of shared memory: the left operand for each of their columns,
+            // the right one for each of their rows.
             let instructions = results / self.groups / (ROWS * effort.columns as f64) * depth;
             let read = instructions * STEP_BYTES * (effort.columns as f64 + if effort.words > 0 { 0.0 } else { ROWS });
             cost.mma_usage = cost.mma_usage.and(Resource::Shared, read / self.weights.shared);
@@ -364,13 +366,15 @@ impl OpCosts<'_, '_> {
             // Instructions of tensor cores take registers, too.
             cost.mma_usage = cost.mma_usage.and(Resource::Issue, tensor * self.weights.registers);
             if effort.words > 0 {
-                // Each step of k waits for its part of the left operand, which is read, rounded and put in its place beside the step before.
+                // Each step of k waits for its part of the left operand, which is read, rounded and
+                // put in its place beside the step before.
                 cost.min_cycles = depth * self.weights.gather;
                 cost.mma_usage += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
             }
             cost.after = self.instructions(effort.additions as f64, mix(1.0, 0.0, 0.0));
         } else {
-            // Fragments: each of 16 rows and 8 columns reads its operands, which registers keep for some of them.
+            // Fragments: each of 16 rows and 8 columns reads its operands, which registers keep for
+            // some of them.
             let [rows, columns] = [left[left.len() - 2] as f64, right[right.len() - 1] as f64];
             let instructions = mine * bits / 8.0 / (16.0 * 8.0 * STEP_BYTES);
             let read = (rows + columns) * depth * STEP_BYTES * 2.0;
@@ -394,11 +398,6 @@ impl OpCosts<'_, '_> {
         let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP_SIZE) / self.warps;
         self.instructions(accesses, mix(ACCESS, 1.0, 0.0))
             .and(Resource::Shared, bytes / self.groups / self.weights.shared)
-    }
-
-    /// Does it move tiles at all?
-    pub fn is_tile(&self, value: Value) -> bool {
-        matches!(self.context.module.ty(value), Type::Tile { .. }) && self.context.inference.num_elements(value) > 1
     }
 }
 

@@ -1,8 +1,8 @@
-//! What work asks of the units of a multiprocessor.
+//! Resource use: cycles of each resource of a multiprocessor.
 
 use std::ops::AddAssign;
 
-/// A unit of a multiprocessor, or its share of one.
+/// A unit of a multiprocessor, or its share of L2 cache and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     Tensor,
@@ -14,10 +14,10 @@ pub enum Resource {
     Memory,
 }
 
-/// Cycles of work after which others may come in between.
+/// Cycles of work after which a resource may serve another request.
 pub const QUANTUM_CYCLES: f64 = 64.0;
 
-/// How many there are.
+/// Number of resources.
 pub const NUM_RESOURCES: usize = 7;
 
 impl Resource {
@@ -31,7 +31,7 @@ impl Resource {
         Resource::Memory,
     ];
 
-    /// For people.
+    /// Name in reports and timelines.
     pub fn name(self) -> &'static str {
         match self {
             Resource::Tensor => "tensor cores",
@@ -45,39 +45,39 @@ impl Resource {
     }
 }
 
-/// Cycles of each unit, and of nobody.
+/// Cycles of each resource, and a latency without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceUse {
     pub resources: [f64; NUM_RESOURCES],
-    /// Passes beside what the busiest unit takes.
+    /// Cycles in addition to those of the busiest resource.
     pub latency: f64,
 }
 
 impl ResourceUse {
-    /// Nothing but time.
+    /// Returns a latency without resources.
     pub fn time(latency: f64) -> ResourceUse {
         ResourceUse { latency, ..ResourceUse::default() }
     }
 
-    /// So many cycles of a unit.
+    /// Returns the use of one resource.
     pub fn of(resource: Resource, cycles: f64) -> ResourceUse {
         let mut usage = ResourceUse::default();
         usage.resources[resource as usize] = cycles;
         usage
     }
 
-    /// Also so many cycles of a unit.
+    /// Adds cycles of a resource.
     pub fn and(mut self, resource: Resource, cycles: f64) -> ResourceUse {
         self.resources[resource as usize] += cycles;
         self
     }
 
-    /// Cycles if nobody else is there.
+    /// Returns the duration without contention.
     pub fn alone(&self) -> f64 {
         self.resources.iter().copied().fold(0.0, f64::max) + self.latency
     }
 
-    /// A part of it.
+    /// Returns a fraction of the use.
     pub fn part(&self, of: f64) -> ResourceUse {
         ResourceUse { resources: self.resources.map(|cycles| cycles * of), latency: self.latency * of }
     }

@@ -1,36 +1,37 @@
-//! A multiprocessor: units that serve who comes, and what agents of a tile block wait for.
+//! Simulated resources: the units of a multiprocessor, and the barriers and pipeline stages of a
+//! tile block.
 
 use super::events::{EventPrograms, PipelineCost};
 use super::resource_use::{NUM_RESOURCES, Resource, ResourceUse};
 use crate::backend::ptx::schedule::OrderPoint;
 
-/// A part of a unit's time that somebody has had.
+/// A span of time in which a resource served one event.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceSpan {
     pub resource: Resource,
     pub start: f64,
     pub end: f64,
-    /// Whose, by the number of the walker, and for which act.
+    /// Number of the warp group, and the event as list and position.
     pub warp_group: usize,
     pub event: (usize, usize),
 }
 
-/// Units, in the order in which they are asked.
+/// Resources of a multiprocessor, which serve requests in the order of the calls.
 #[derive(Default)]
 pub struct Resources {
     free: [f64; NUM_RESOURCES],
     pub busy: [f64; NUM_RESOURCES],
-    /// All uses, if they are wanted.
+    /// All spans, if they are recorded.
     pub resource_spans: Option<Vec<ResourceSpan>>,
 }
 
 impl Resources {
-    /// `seen`: all uses are noted.
+    /// Returns free resources. `seen`: spans are recorded.
     pub fn new(seen: bool) -> Resources {
         Resources { resource_spans: seen.then(Vec::new), ..Resources::default() }
     }
 
-    /// Gives a unit to who comes at a time, for so many cycles: from when to when.
+    /// Reserves a resource for `cycles` from time `at` on; returns start and end.
     pub fn serve(&mut self, resource: Resource, at: f64, cycles: f64, who: (usize, (usize, usize))) -> (f64, f64) {
         let start = self.free[resource as usize].max(at);
         let end = start + cycles;
@@ -44,7 +45,7 @@ impl Resources {
         (start, end)
     }
 
-    /// The same for all units of a demand: when the last one is done.
+    /// Reserves all resources of a use; returns the end of the last one.
     pub fn serve_all(&mut self, usage: &ResourceUse, at: f64, who: (usize, (usize, usize))) -> f64 {
         let mut end = at;
         for resource in Resource::ALL {
@@ -57,38 +58,38 @@ impl Resources {
     }
 }
 
-/// Somebody arrives here several times; what counts is when the last one has.
+/// Arrivals at one phase of a barrier: their number and the time of the last one.
 #[derive(Clone, Copy, Default)]
 struct Arrivals {
     count: u32,
     last: f64,
 }
 
-/// Stages of a ring, by how many have been filled before.
+/// Stages of a pipeline, by the number of stages produced before.
 struct StageTimes {
     cost: PipelineCost,
-    /// When what was filled is there.
+    /// Time at which the stage is full.
     full: Vec<f64>,
     released: Vec<Arrivals>,
 }
 
-/// The end of a turn of a group: at a time, or when a product of this number leaves the tensor cores, of this walker.
+/// Arrival at an order barrier: at a time, or when an MMA of a warp group leaves the tensor cores.
 #[derive(Clone, Copy)]
 pub struct OrderRelease {
     pub at: f64,
     pub product: Option<(usize, usize)>,
 }
 
-/// What the agents of one tile block wait for.
+/// Barriers and pipelines of one tile block.
 pub struct BlockState {
     pipelines: Vec<StageTimes>,
     turns: [Vec<Arrivals>; 2],
-    /// Begins and ends of the turns of groups, in the order of the turns.
+    /// Waits and arrivals at the order barrier, by section in program order.
     begins: Vec<Arrivals>,
     ends: Vec<Vec<OrderRelease>>,
-    /// By agent and team.
+    /// By partition and ping-pong group.
     barriers: Vec<Vec<Vec<Arrivals>>>,
-    /// Groups of a team that takes stages.
+    /// Warp groups that release a stage.
     consumers: u32,
 }
 
@@ -122,7 +123,7 @@ impl BlockState {
         }
     }
 
-    /// When the next stage of a ring is free; not yet known.
+    /// Returns the time at which the next stage is free, or `None` if it is not yet determined.
     pub fn free(&self, pipeline: usize) -> Option<f64> {
         let pipeline = &self.pipelines[pipeline];
         match pipeline.full.len().checked_sub(pipeline.cost.stages) {
@@ -131,12 +132,12 @@ impl BlockState {
         }
     }
 
-    /// The next stage of a ring is filled; when it is full.
+    /// Produces the next stage, which is full at time `full`.
     pub fn fill(&mut self, pipeline: usize, full: f64) {
         self.pipelines[pipeline].full.push(full);
     }
 
-    /// When what was filled as this one is there.
+    /// Returns the time at which stage number `index` is full.
     pub fn full(&self, pipeline: usize, index: usize) -> Option<f64> {
         self.pipelines[pipeline].full.get(index).copied()
     }
@@ -149,22 +150,22 @@ impl BlockState {
         arrive(&mut self.turns[turn as usize], iteration, at);
     }
 
-    /// When all of a team have passed a turn.
+    /// Returns the time at which all warp groups have arrived at an order point.
     pub fn passed(&self, turn: OrderPoint, iteration: usize) -> Option<f64> {
         complete(&self.turns[turn as usize], iteration, self.consumers)
     }
 
-    /// A walker comes to the begin of a turn of its group.
+    /// A warp group reaches an ordered section.
     pub fn begin_turn(&mut self, turn: usize, at: f64) {
         arrive(&mut self.begins, turn, at);
     }
 
-    /// When all walkers of a group have come to the begin of its turn.
+    /// Returns the time at which all warp groups of a group have reached the section.
     pub fn begun(&self, turn: usize, warp_groups: u32) -> Option<f64> {
         complete(&self.begins, turn, warp_groups)
     }
 
-    /// A walker ends a turn of its group.
+    /// A warp group leaves an ordered section.
     pub fn end_turn(&mut self, turn: usize, end: OrderRelease) {
         if self.ends.len() <= turn {
             self.ends.resize(turn + 1, Vec::new());
@@ -172,7 +173,7 @@ impl BlockState {
         self.ends[turn].push(end);
     }
 
-    /// The ends of a turn, if all walkers of its group have ended it.
+    /// Returns the ends of a section, if all warp groups of its group have left it.
     pub fn ended(&self, turn: usize, warp_groups: u32) -> Option<&[OrderRelease]> {
         self.ends.get(turn).map(|ends| &ends[..]).filter(|ends| ends.len() >= warp_groups as usize)
     }
@@ -181,7 +182,7 @@ impl BlockState {
         arrive(&mut self.barriers[partition][pingpong_group], index, at);
     }
 
-    /// When all groups of a team have met.
+    /// Returns the time at which all warp groups have arrived at a barrier.
     pub fn met(&self, (partition, pingpong_group): (usize, usize), index: usize, groups: u32) -> Option<f64> {
         complete(&self.barriers[partition][pingpong_group], index, groups)
     }

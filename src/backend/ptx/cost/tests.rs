@@ -1,4 +1,4 @@
-//! Costs of schedules whose answers are known, and pictures of them.
+//! Costs of event programs and schedules with known answers, and their timelines.
 
 use std::collections::BTreeSet;
 
@@ -133,7 +133,7 @@ fn pipeline(stages: usize) -> f64 {
     let lists = vec![consumer, taken, producer, filled];
     let mut all = programs(weights, partitions, lists, vec![timing(1, 64), timing(3, 64)]);
     all.pipelines = vec![PipelineCost { stages, clustered: false }];
-    all.channels = vec![ChannelCost { pipeline: 0, bytes: 100.0, fetched: 100.0, boxes: 1.0 }];
+    all.channels = vec![ChannelCost { pipeline: 0, fetched: 100.0, boxes: 1.0 }];
     let replay = Simulation::of(&all, 1, false).unwrap();
     extrapolated(&all, &replay).0[0].cycles
 }
@@ -165,8 +165,8 @@ fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
     assert_eq!(replay.warp_groups.iter().map(|warp_group| warp_group.time).collect::<Vec<_>>(), [1065.0, 564.0]);
 }
 
-/// Cycles of an iteration of two groups: a product of 300 cycles, of which the tensor cores take 100, and 50 cycles behind it.
-/// `turns`: the groups take turns at products.
+/// Cycles of an iteration of two groups: a product of 300 cycles, of which the tensor cores take
+/// 100, and 50 cycles behind it. `turns`: the groups take turns at products.
 fn multiplying(turns: bool) -> f64 {
     let event = |what| Event::new(what, String::new());
     let (mma_usage, releases) = (ResourceUse::of(Resource::Tensor, 100.0), Vec::new());
@@ -189,7 +189,8 @@ fn multiplying(turns: bool) -> f64 {
 #[test]
 fn products_in_turn_are_done_one_after_another() {
     let [free, ordered_groups] = [false, true].map(multiplying);
-    // Without turns both products run at the same time; a turn ends when the product is done, not when it is issued.
+    // Without turns both products run at the same time; a turn ends when the product is done, not
+    // when it is issued.
     assert!((free - 350.0).abs() < 1.0 && (ordered_groups - 600.0).abs() < 1.0, "{free}, {ordered_groups} cycles");
 }
 
@@ -254,7 +255,7 @@ fn who_waits_for_what_never_comes_has_no_cost() {
         Vec::new(),
     );
     all.pipelines = vec![PipelineCost { stages: 2, clustered: false }];
-    all.channels = vec![ChannelCost { pipeline: 0, bytes: 1.0, fetched: 1.0, boxes: 1.0 }];
+    all.channels = vec![ChannelCost { pipeline: 0, fetched: 1.0, boxes: 1.0 }];
     assert!(Simulation::of(&all, 1, false).is_none());
 }
 
@@ -302,15 +303,16 @@ fn loops_go_round_as_often_as_a_launch_says() {
     module.walk(body, &mut |id| loops.extend((module.op(id).code == Opcode::For).then_some(id)));
     assert_eq!(loops.len(), 2);
     assert!(trip_counts(&module, body, LaunchInfo::default()).is_empty());
-    // Tiles from the block's number along x to 64, 8 apart, and as many steps as the block's number along z says: 0, 4 and 8 of a sample.
+    // Tiles from the block's number along x to 64, 8 apart, and as many steps as the block's number
+    // along z says: 0, 4 and 8 of a sample.
     let known = trip_counts(&module, body, LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
     let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();
     found.sort_by(f64::total_cmp);
     assert_eq!(found, [4.0, 8.0]);
 }
 
-/// The names of elements and the texts of an SVG file, if it is well formed: elements are closed in their order, attributes quoted,
-/// and nothing stands as it is that means something.
+/// The names of elements and the texts of an SVG file, if it is well formed: elements are closed in
+/// their order, attributes quoted, and nothing stands as it is that means something.
 fn elements(text: &str) -> Option<(BTreeSet<String>, String)> {
     let (mut open, mut names, mut said): (Vec<&str>, BTreeSet<String>, String) =
         (Vec::new(), BTreeSet::new(), String::new());

@@ -1,8 +1,8 @@
-//! The picture of a replay as SVG: a lane for each group of warps that goes through a program, and one for each unit; time goes
-//! to the right, in cycles.
+//! Timeline of a simulation as SVG: one lane for each warp group and one for each resource, over
+//! cycles.
 //!
-//! The first panel is one steady iteration of the innermost loop with products (of the first one, if there are several), or the
-//! whole tile block where there is none. Where teams take iterations in turn, a second panel shows one iteration of each.
+//! The first panel is one steady iteration of the first innermost loop with MMAs, or the tile block
+//! if no loop has MMAs. With ping-pong, a second panel shows the whole tile block.
 
 use std::fmt::Write;
 
@@ -20,9 +20,9 @@ const GAP: f64 = 6.0;
 const HEAD: f64 = 34.0;
 const AXIS: f64 = 34.0;
 const LETTER: f64 = 6.2;
-/// Before and behind an iteration, a part of it.
+/// Fraction of an iteration that is drawn before and after it.
 const MARGIN: f64 = 0.04;
-/// About so many numbers stand at the axis.
+/// Approximate number of ticks of the axis.
 const TICKS: f64 = 10.0;
 
 const STYLE: &str = "<style>text{font:11px ui-sans-serif,Helvetica,Arial,sans-serif;fill:#24292f}.h{font-size:14px;font-weight:600}\
@@ -30,16 +30,16 @@ const STYLE: &str = "<style>text{font:11px ui-sans-serif,Helvetica,Arial,sans-se
 <defs><pattern id=\"wait\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
 <rect width=\"6\" height=\"6\" fill=\"#eef0f3\"/><rect width=\"2\" height=\"6\" fill=\"#cfd5dc\"/></pattern></defs>";
 
-/// A stretch of time that is drawn.
+/// A span of time that a panel shows.
 struct TimeWindow {
     title: String,
     from: f64,
     to: f64,
-    /// One iteration, between these.
+    /// Start and end of the iteration.
     marks: Option<(f64, f64)>,
 }
 
-/// Draws a replay.
+/// Draws a simulation.
 pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> String {
     let windows = windows(programs, replay);
     let lanes = replay.warp_groups.len() as f64 * (LANE + GAP) + Resource::ALL.len() as f64 * (UNIT + GAP);
@@ -58,7 +58,7 @@ pub fn draw(programs: &EventPrograms, replay: &Simulation, title: &str) -> Strin
     out
 }
 
-/// The iteration of a lap that is in the midst of what was seen: its number among them, its start and its end.
+/// Returns start and end of an iteration in the steady part of a loop.
 fn middle(timings: &IterationTiming) -> Option<(f64, f64)> {
     let count = timings.starts.len();
     let at = (count * 3 / 4).min(count.checked_sub(1)?);
@@ -130,7 +130,7 @@ impl Panel<'_> {
         self.axis(y);
     }
 
-    /// The name of who goes through a program.
+    /// Returns the name of a warp group.
     fn name(&self, number: usize) -> String {
         let warp_group = &self.replay.warp_groups[number];
         let plan = &self.programs.partitions[warp_group.partition];
@@ -293,12 +293,12 @@ fn colour(what: &EventKind) -> &'static str {
     }
 }
 
-/// Whose time of a unit it is.
+/// Returns the colour of a warp group.
 fn whose(warp_group: usize) -> &'static str {
     ["#8250df", "#0969da", "#1a7f37", "#bc4c00", "#bf3989", "#9a6700"][warp_group % 6]
 }
 
-/// The name of an act; of several steps the one that takes longest.
+/// Returns the label of an event. Merged events have the label of the longest one.
 fn named(event: &Event) -> String {
     match event.count {
         1 => event.label.clone(),

@@ -1,12 +1,16 @@
-//! How often loops go round, as far as grid and parameters of a launch tell: integers of the kernel as intervals, of which a
-//! loop in the midst of others takes the middle, and an outermost one the end, since the block that has most to do is the last to end.
+//! Trip counts of loops, by interval arithmetic over the integers of the kernel and the facts of a
+//! launch.
+//!
+//! Inputs are constants, grid and parameters. A loop inside another loop gets the mean of a sample
+//! of tile blocks. An outermost loop gets the maximum, because the block with the most work is the
+//! last to end.
 
 use std::collections::HashMap;
 
 use crate::backend::ParamWord;
 use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, Type, Value};
 
-/// A launch, as far as it is known.
+/// Facts of a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LaunchInfo<'a> {
     pub grid: Option<[u32; 3]>,
@@ -15,18 +19,19 @@ pub struct LaunchInfo<'a> {
 }
 
 impl LaunchInfo<'_> {
-    /// Some tile blocks: the first, one in the midst, the last. None: which ones there are is not known.
+    /// Returns the first, the middle and the last tile block, or one unknown block if the grid is
+    /// unknown.
     fn sample(&self) -> Vec<Option<[u32; 3]>> {
         let Some(grid) = self.grid else { return vec![None] };
         vec![Some([0; 3]), Some(grid.map(|count| count / 2)), Some(grid.map(|count| count - 1))]
     }
 }
 
-/// All integers between two, as far as they are known: wide enough that sums do not overflow.
+/// Inclusive bounds of an integer, wide enough that sums do not overflow.
 type IntRange = (i128, i128);
 
-/// How often the loops of an entry go round, those of which that is known: of a sample of its tile blocks the most that an outermost
-/// loop does, and the average of one within others.
+/// Returns the trip counts of the loops of an entry that are known: over a sample of tile blocks
+/// the maximum of an outermost loop, and the mean of an inner one.
 pub fn trip_counts(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> HashMap<OpId, f64> {
     let mut trip_count: HashMap<OpId, f64> = HashMap::new();
     let sample = launched.sample();
@@ -42,7 +47,7 @@ pub fn trip_counts(module: &Module, body: BlockId, launched: LaunchInfo<'_>) -> 
     trip_count
 }
 
-/// Tiles that blocks make, if every element of an array is stored once: the array's elements over those of a tile.
+/// Returns the number of tiles of an array that is stored once: its elements over those of a tile.
 pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: LaunchInfo<'_>) -> Option<f64> {
     let mut known = TripCountAnalysis::new(module, body, launched, None);
     let op = module.op(store);
@@ -63,7 +68,7 @@ struct TripCountAnalysis<'a> {
     /// The tile block.
     block: Option<[u32; 3]>,
     values: HashMap<Value, Option<IntRange>>,
-    /// And whether the loop is an outermost one.
+    /// Trip count of each loop; the flag is true for outermost loops.
     trip_count: HashMap<OpId, (f64, bool)>,
 }
 
@@ -190,7 +195,7 @@ impl<'a> TripCountAnalysis<'a> {
         }
     }
 
-    /// Tiles along each dimension of a view.
+    /// Returns the number of tiles along each dimension of a view.
     fn counts(&mut self, view: Value) -> Option<Vec<IntRange>> {
         let extents = self.extents(view)?;
         let (tile, dim_map) = match self.module.ty(view) {
@@ -206,7 +211,7 @@ impl<'a> TripCountAnalysis<'a> {
         tile.iter().zip(dim_map).map(along).collect()
     }
 
-    /// Extents of the array behind a view.
+    /// Returns the extents of the array of a view.
     fn extents(&mut self, view: Value) -> Option<Vec<IntRange>> {
         let module = self.module;
         let mut op = module.op(module.defining_op(view)?);

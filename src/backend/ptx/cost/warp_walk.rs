@@ -1,4 +1,4 @@
-//! Who goes through a program: a group of warps of one team, on its own time.
+//! State of a simulated warp group, and the execution of its events.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use super::resources::{BlockState, OrderRelease, Resources};
 use crate::backend::ptx::schedule::WarpRole;
 use crate::ir::Value;
 
-/// Most parts of one act.
+/// Maximum number of quanta of one event.
 const MAX_QUANTA: f64 = 16.0;
 
-/// What somebody did, or what it waited for.
+/// A span of time in which a warp group executed or waited for an event.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSpan {
     pub warp_group: usize,
@@ -22,37 +22,37 @@ pub struct TraceSpan {
     pub waits: bool,
 }
 
-/// One time through a loop.
+/// One execution of a loop.
 pub struct IterationTiming {
     pub warp_group: usize,
     pub loop_index: usize,
-    /// When each iteration began, and the last one ended. Iterations of a dealt loop by their numbers.
+    /// Iteration number and start time of each iteration; end of the last one.
     pub starts: Vec<(usize, f64)>,
     pub end: f64,
 }
 
-/// Products of one group in flight, by their number among those of a walker.
+/// An MMA group in flight: its number among those of the warp group.
 struct InFlightMma {
     number: usize,
-    /// Rings and stages of them.
+    /// Pipelines and stages that it releases.
     releases: Vec<(usize, usize)>,
 }
 
-/// A list of acts that somebody is in.
+/// A list of events in execution.
 struct EventFrame {
     list: usize,
     next: usize,
-    /// The loop whose body it is, and the iteration.
+    /// Index of the loop whose body it is, and the iteration.
     loop_and_iteration: Option<(usize, usize)>,
-    /// Copies ahead that are on their way, and which were begun.
+    /// Completion times of the multistage copies in flight.
     arrivals: VecDeque<f64>,
     timings: Option<IterationTiming>,
 }
 
-/// What became of a step.
+/// Result of one step of a warp group.
 pub enum Progress {
     Advanced,
-    /// Others have to go on first.
+    /// Another warp group or queue has to make progress first.
     Blocked,
     Ended,
 }
@@ -65,42 +65,43 @@ pub struct WarpGroupState {
     pub group: usize,
     pub time: f64,
     pub done: bool,
-    /// Nothing has changed since it waits.
+    /// Nothing has changed since the warp group is blocked.
     pub blocked: bool,
     frames: Vec<EventFrame>,
-    /// Filled stages that were taken of each ring, and the one that is held of each channel.
+    /// Number of consumed stages of each pipeline, and the acquired stage of each channel.
     taken: Vec<usize>,
     held: Vec<usize>,
     flights: VecDeque<InFlightMma>,
     issued: usize,
-    /// Iteration of the loop that is dealt.
+    /// Iteration of the ping-pong loop.
     iteration: usize,
-    /// Turns of this walker's group that are over.
+    /// Number of ordered sections that the group has left.
     turns: usize,
     met: usize,
-    /// Barriers that are still to come in this act; has it arrived at the next one?
+    /// Remaining barriers of the event; `arrived`: at the next one of them.
     barriers: u32,
     arrived: bool,
-    /// Parts of the act that are done.
+    /// Completed quanta of the event.
     parts: f64,
     begun: bool,
-    /// When what goes on behind it ends.
+    /// End of the background transfers.
     background: Option<f64>,
     late: Vec<(Value, f64)>,
-    /// Stores that the copy engine has been told of.
+    /// Number of issued TMA stores.
     sent: usize,
-    /// When it came to the act.
+    /// Time at which the warp group reached the event.
     came: f64,
 }
 
-/// What all share while they walk.
+/// State that all warp groups share.
 pub struct SimState<'a> {
     pub programs: &'a EventPrograms,
     pub resources: Resources,
     pub blocks: Vec<BlockState>,
-    /// By walker, [`NUM_QUEUES`] each: products, bytes to the second-level cache, bytes to memory.
+    /// [`NUM_QUEUES`] queues of each warp group: MMAs, transfers to the L2 cache, transfers to
+    /// memory.
     pub queues: Vec<AsyncQueue<'a>>,
-    /// What was done when, if it is wanted.
+    /// Spans of all events, if they are recorded.
     pub spans: Option<Vec<TraceSpan>>,
     pub iteration_timings: Vec<IterationTiming>,
 }
@@ -146,7 +147,7 @@ impl WarpGroupState {
         }
     }
 
-    /// Goes on a little.
+    /// Executes the next quantum.
     pub fn step<'a>(&mut self, sim: &mut SimState<'a>) -> Progress {
         let programs: &'a EventPrograms = sim.programs;
         let Some(frame) = self.frames.last() else { return self.end(sim) };
@@ -156,7 +157,8 @@ impl WarpGroupState {
             self.begun = true;
             self.came = self.time;
             self.wait_for_values(sim, event, place);
-            // Units serve in the order in which they are asked: what comes before the end of the wait goes first.
+            // Units serve in the order in which they are asked: what comes before the end of the
+            // wait goes first.
             if self.time > self.came {
                 return Progress::Advanced;
             }
@@ -186,7 +188,7 @@ impl WarpGroupState {
         }
     }
 
-    /// Goes to a time, if it is later, which is a wait.
+    /// Advances to a later time and records the wait.
     fn wait_until(&mut self, sim: &mut SimState<'_>, time: f64, event: (usize, usize)) {
         let start = self.time;
         if time > start {
@@ -205,7 +207,7 @@ impl WarpGroupState {
         self.wait_until(sim, last, place);
     }
 
-    /// Does a part of an act: is it done? None: others have to go on first.
+    /// Executes a quantum of an event; returns true if the event is complete. `None`: blocked.
     fn execute<'a>(&mut self, sim: &mut SimState<'a>, event: &'a Event, place: (usize, usize)) -> Option<bool> {
         let programs = sim.programs;
         let weights = programs.weights;
@@ -315,14 +317,16 @@ impl WarpGroupState {
         Some(())
     }
 
-    /// The number of the next turn of this walker's group among those of all groups, and the walkers of a group.
+    /// Returns the number of the group's next ordered section among those of all groups, and the
+    /// number of warp groups of a group.
     fn turn(&self, sim: &SimState<'_>) -> (usize, u32) {
         let plan = &sim.programs.partitions[self.partition];
         let warp_groups = (plan.groups / plan.ordered_groups).max(1);
         (self.turns * plan.ordered_groups as usize + self.group / warp_groups as usize, warp_groups)
     }
 
-    /// Waits at the barrier of this walker's group: for its other walkers, and for the end of the turn before.
+    /// Waits at the order barrier: for the other warp groups of the group, and for the end of the
+    /// section before.
     fn begin_turn(&mut self, sim: &mut SimState<'_>, place: (usize, usize)) -> Option<bool> {
         let (turn, warp_groups) = self.turn(sim);
         if !self.arrived {
@@ -410,7 +414,7 @@ impl WarpGroupState {
         self.issued += 1;
     }
 
-    /// Waits for the products that were issued first. None: they still run.
+    /// Waits for the `count` oldest MMA groups. `None`: they are in flight.
     fn land(&mut self, sim: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.flights.get(last)) else { return Some(()) };
         let done = *sim.queues[NUM_QUEUES * self.number + MMA_QUEUE].done.get(last.number)?;
@@ -423,7 +427,7 @@ impl WarpGroupState {
         Some(())
     }
 
-    /// The ring of a channel, and which of its stages is held.
+    /// Returns the pipeline of a channel and its acquired stage.
     fn stage_of(&self, sim: &SimState<'_>, channel: u32) -> (usize, usize) {
         (sim.programs.channels[channel as usize].pipeline, self.held[channel as usize])
     }
@@ -455,7 +459,7 @@ impl WarpGroupState {
         self.begin_iteration(sim, place);
     }
 
-    /// Copies of one iteration ahead: when they are there.
+    /// Issues the multistage copies of one iteration; returns their completion time.
     fn copy(&mut self, sim: &mut SimState<'_>, timing: &LoopTiming, place: (usize, usize)) -> f64 {
         let Some(cp_async) = &timing.cp_async else { return self.time };
         let (start, who) = (self.time, (self.number, place));
@@ -468,7 +472,7 @@ impl WarpGroupState {
         near.max(far) + weights.copy_latency
     }
 
-    /// At the head of a loop: is there another iteration?
+    /// Begins the next iteration of a loop, or leaves it.
     fn begin_iteration(&mut self, sim: &mut SimState<'_>, place: (usize, usize)) {
         let programs = sim.programs;
         let Some(frame) = self.frames.last_mut() else { return };
@@ -523,7 +527,7 @@ impl WarpGroupState {
         }
     }
 
-    /// A block is over when its stores have been read.
+    /// Ends the program when TMA stores have read shared memory.
     fn end(&mut self, sim: &mut SimState<'_>) -> Progress {
         if self.sent > 0 {
             let Some(&read) = sim.queues[NUM_QUEUES * self.number + L2_QUEUE].done.get(self.sent - 1) else {
@@ -555,7 +559,7 @@ impl WarpGroupState {
         Progress::Advanced
     }
 
-    /// Is it one of those that load?
+    /// Returns true if the warp group is a producer.
     pub fn loads(&self, programs: &EventPrograms) -> bool {
         programs.partitions[self.partition].role == WarpRole::Producer
     }

@@ -1,7 +1,7 @@
-//! Instructions to PTX text, nothing else.
+//! Text of a module: parameters, registers, instructions.
 //!
-//! A 32-bit register is declared `.b32` and a 64-bit one `.b64` whatever class it is used as: PTX
-//! takes an untyped register wherever the width fits.
+//! A 32-bit register is declared `.b32` and a 64-bit one `.b64` for each class: PTX accepts an
+//! untyped register wherever the width fits.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -26,7 +26,8 @@ pub enum Param {
     },
 }
 
-/// How a global of the module is called, by position: as no kernel is, whose names start with a letter.
+/// How a global of the module is called, by position: as no kernel is, whose names start with a
+/// letter.
 pub fn global_symbol(index: usize) -> String {
     format!("_global{index}")
 }
@@ -173,7 +174,6 @@ impl Display for Line {
         match self {
             Line::Inst(inst) => write!(f, "    {inst}"),
             Line::Label(label) => write!(f, "{label}:"),
-            Line::Comment(text) => write!(f, "    // {}", text.replace(['\n', '\r'], " ")),
             Line::Pragma(text) => write!(f, "    .pragma \"{text}\";"),
         }
     }
@@ -202,8 +202,8 @@ impl Display for Inst {
 }
 
 impl Inst {
-    /// Instructions of the user's, in a scope of their own: they may declare registers. They have no effects, so that no
-    /// guard matters.
+    /// Instructions of the user's, in a scope of their own: they may declare registers. They have
+    /// no effects, so that no guard matters.
     fn inline(&self, text: &str, f: &mut Formatter<'_>) -> fmt::Result {
         let mut parts = text.split('$');
         write!(f, "{{ {}", parts.next().unwrap_or_default())?;

@@ -1,4 +1,4 @@
-//! The user's lines in the text of a kernel: `.file` and `.loc`.
+//! Source lines of the user in a kernel's text: `.file` and `.loc` directives.
 
 use std::fmt::{self, Formatter, Write};
 

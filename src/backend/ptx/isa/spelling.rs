@@ -1,4 +1,4 @@
-//! How opcodes, and what they are said with, are spelled in PTX.
+//! Spelling of opcodes and modifiers in PTX.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,4 +1,5 @@
-//! Right operands that stand side by side: one left operand is multiplied by all of them at once.
+//! Adjacent right operands: operands of MMAs that share their left operand, and so can be one wide
+//! operand.
 
 use std::collections::HashMap;
 

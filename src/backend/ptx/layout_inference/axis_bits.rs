@@ -1,4 +1,4 @@
-//! Bits of layouts: which belong to an axis, which to the number of a thread.
+//! Axis bits: the bits of a layout that count along one axis, and those of the thread index.
 
 use crate::layout::Layout;
 

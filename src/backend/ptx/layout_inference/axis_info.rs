@@ -1,10 +1,14 @@
-//! Runs: how integers and addresses go along groups of neighbours in a tile.
+//! Axis info: contiguity, constancy and divisibility of integers and addresses along an axis
+//! (Triton `AxisInfo`).
 //!
-//! The question is always about aligned groups of `length` elements along one axis: is the value the same in all of
-//! a group, or does it grow by one from element to element, and what divides the first one? Neighbours whose
-//! addresses run belong to one wide access if the first is a multiple of it; masks that are the same in a group
-//! need one check. Integers wrap, so a run that starts at a multiple of its length has no break inside, whatever the
-//! width: widening keeps such runs only. Relies on [`Facts`] for single values.
+//! Facts are about aligned groups of `length` elements along one axis: whether the value is
+//! constant in a group or increases by one from element to element, and which power of two divides
+//! its first element.
+//! * Contiguous addresses are one wide access if the first address is a multiple of the width.
+//! * A mask that is constant in a group needs one test.
+//!
+//! Integers wrap. A contiguous group that starts at a multiple of its length has no wrap inside;
+//! widening keeps only such groups. Facts of single values are those of [`Facts`].
 
 use std::collections::HashMap;
 
@@ -220,7 +224,8 @@ impl<'m> AxisInfoAnalysis<'m> {
         }
     }
 
-    /// Groups that a division by a constant leaves whole: the quotient is the same, the remainder goes on.
+    /// Groups that a division by a constant leaves whole: the quotient is the same, the remainder
+    /// goes on.
     fn split(&self, op: &Op, a: AxisInfo, length: u64) -> Option<AxisInfo> {
         let (from, by) = (op.operands[0], op.operands[1]);
         let constant = u64::try_from(self.facts.constant(by)?).ok()?;
@@ -251,7 +256,8 @@ impl<'m> AxisInfoAnalysis<'m> {
     }
 }
 
-/// Does a comparison of an aligned run with a multiple of its length come out alike in all of a group?
+/// Does a comparison of an aligned run with a multiple of its length come out alike in all of a
+/// group?
 fn compares_whole_groups(pred: CmpPred, a: AxisInfo, b: AxisInfo, length: u64) -> bool {
     let (steps_first, other) = match (a.pattern, b.pattern) {
         (AxisPattern::Contiguous, AxisPattern::Constant) => (true, b),

@@ -1,8 +1,10 @@
-//! Layouts for tiles that are taken apart into halves again and again, as sorting networks do it.
+//! Layouts of butterfly networks, e.g. sorting networks and FFTs: tiles that are halved along one
+//! bit after another.
 //!
-//! A step takes apart one bit of the element index. Where the bit is one of registers, taking apart and putting together
-//! only rename registers. So a chain of steps runs in layouts that each have as many as possible of the next bits in
-//! registers; between two of them the tile goes through shared memory once, however many steps that is for.
+//! A step separates the tile along one bit of the element index. If that bit is a register bit,
+//! `extract` and `cat` only rename registers. A chain of steps therefore uses layouts that each
+//! have as many of the next bits as possible in registers. Between two such layouts the tile is
+//! converted once through shared memory, for any number of steps.
 
 use super::butterfly_chain::{flat, halved_bit, joined_bit};
 use super::{Inference, Source};
@@ -19,11 +21,13 @@ const LEAST_BITS: usize = 3;
 const LEAST_STEPS: usize = 3;
 
 impl Inference<'_> {
-    /// The bits that a tile is taken apart at from here on, each once, and the number of steps; at most so many bits.
+    /// The bits that a tile is taken apart at from here on, each once, and the number of steps; at
+    /// most so many bits.
     fn bits_ahead(&self, id: OpId, most: usize) -> (Vec<u32>, usize) {
         let module = self.module;
         let bits = self.num_elements(module.op(id).operands[0]).trailing_zeros();
-        // What the bits of the tile in question are called in the first one; those that are taken out.
+        // What the bits of the tile in question are called in the first one; those that are taken
+        // out.
         let (mut names, mut out): (Vec<u32>, _) = ((0..bits).collect(), Vec::new());
         let (mut found, mut steps) = (Vec::new(), 0);
         let mut next = Some(id);
@@ -98,7 +102,8 @@ impl Inference<'_> {
         bits.saturating_sub(threads).max(LEAST_BITS).min(bits)
     }
 
-    /// A layout with these bits in registers. Others fill up from above, as in the layouts of accesses.
+    /// A layout with these bits in registers. Others fill up from above, as in the layouts of
+    /// accesses.
     fn layout_for(&self, value: Value, wanted: &[u32]) -> Layout {
         let bits = self.num_elements(value).trailing_zeros();
         let mut register = wanted.to_vec();
@@ -117,7 +122,8 @@ impl Inference<'_> {
         self.halves.known.insert(flat(layout));
     }
 
-    /// Is this tile a half, or computed from halves, where both that are put together stay in their threads?
+    /// Is this tile a half, or computed from halves, where both that are put together stay in their
+    /// threads?
     pub(super) fn is_half(&self, operands: &[Value], layout: &Layout) -> bool {
         let concrete = operands.iter().all(|&operand| self.source(operand) != Source::Free);
         concrete && self.halves.known.contains(&flat(layout))

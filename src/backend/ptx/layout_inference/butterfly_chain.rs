@@ -1,4 +1,4 @@
-//! Tiles that are taken apart into halves: at which bit, and what is known of chains of such steps.
+//! Butterfly chains: the bit at which a tile is halved, and the halves of a chain of such steps.
 
 use std::collections::{HashMap, HashSet};
 

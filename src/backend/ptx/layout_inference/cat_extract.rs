@@ -1,11 +1,11 @@
-//! Layouts of tiles that are put together and taken apart.
+//! Layouts of `cat`, `extract` and `insert`.
 
 use super::Inference;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
-/// The layout of one block of extents `part`, each thread holding what is left of its elements when only their
-/// place within the block counts: bits that tell blocks apart become replicas.
+/// The layout of one block of extents `part`, each thread holding what is left of its elements when
+/// only their place within the block counts: bits that tell blocks apart become replicas.
 pub fn block_layout(layout: &Layout, part: &[i64]) -> Layout {
     let within = |images: &[u32]| images.iter().map(|&image| place_in_block(layout, part, image)).collect::<Vec<u32>>();
     Layout::new(part, within(layout.register_images()), within(layout.lane_images()), within(layout.warp_images()))
@@ -29,8 +29,9 @@ fn is_plain(layout: &Layout) -> bool {
     layout.images().iter().all(|image| image.count_ones() <= 1)
 }
 
-/// The layout of two such tiles one after another along an axis: the threads that hold replicas share them, if there
-/// are any; else each thread holds both. Gives the bit of the thread number that tells them apart, too.
+/// The layout of two such tiles one after another along an axis: the threads that hold replicas
+/// share them, if there are any; else each thread holds both. Gives the bit of the thread number
+/// that tells them apart, too.
 pub fn doubled(layout: &Layout, axis: usize) -> (Layout, Option<usize>) {
     let both = doubled_in_registers(layout, axis);
     let (mut lane, mut warp) = (both.lane_images().to_vec(), both.warp_images().to_vec());
@@ -67,7 +68,8 @@ fn moved(image: u32, top: u32) -> u32 {
     (image & (top - 1)) | ((image & !(top - 1)) << 1)
 }
 
-/// The layout with its registers in the order of their elements, and the register of the given one that each of them is.
+/// The layout with its registers in the order of their elements, and the register of the given one
+/// that each of them is.
 pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
     let images = layout.register_images();
     let mut bits: Vec<usize> = (0..images.len()).collect();
@@ -79,8 +81,8 @@ pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
     (Layout::new(layout.shape(), sorted, lane, warp), sources)
 }
 
-/// The layout of blocks that lie beside each other in a tile of this shape, each in the given one: a thread holds the same
-/// places of all blocks.
+/// The layout of blocks that lie beside each other in a tile of this shape, each in the given one:
+/// a thread holds the same places of all blocks.
 fn beside_each_other(block: &Layout, shape: &[i64]) -> Layout {
     let flat =
         |coordinates: &[i64]| coordinates.iter().zip(shape).fold(0, |flat, (c, extent)| flat * extent + c) as u32;
@@ -117,8 +119,9 @@ impl Inference<'_> {
         self.accesses.insert(id, layout);
     }
 
-    /// `extract`: the layout of the source without what tells blocks apart; where warps do, a fresh one. A tile that is
-    /// taken apart into many blocks has each thread hold the same place of all of them: threads exchange elements once.
+    /// `extract`: the layout of the source without what tells blocks apart; where warps do, a fresh
+    /// one. A tile that is taken apart into many blocks has each thread hold the same place of all
+    /// of them: threads exchange elements once.
     pub(super) fn extract(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);

@@ -1,5 +1,7 @@
-//! Layouts of memory accesses: 16 bytes a thread where it can be proved, neighbouring threads side by
-//! side, and the same layout for all accesses of a kernel that have the same shape.
+//! Coalesced layouts of view accesses (Triton `Coalesce`).
+//!
+//! A thread accesses 16 bytes if alignment and contiguity are proved; adjacent threads access
+//! adjacent elements. Accesses of one tile shape in a kernel share a layout.
 
 use super::{Inference, as_axes};
 use crate::dtype::DType;
@@ -10,8 +12,8 @@ use crate::pass::Facts;
 /// Widest access of a thread in bytes.
 pub const VECTOR_BYTES: usize = 16;
 
-/// A run of memory of at least this many bytes that neighbouring lanes touch together is efficient: a sector,
-/// which is written without being read.
+/// A run of memory of at least this many bytes that neighbouring lanes touch together is efficient:
+/// a sector, which is written without being read.
 pub(super) const RUN_BYTES: usize = 32;
 
 /// What is known of a view before code exists: the tensor view's op and the tile's place in it.
@@ -70,8 +72,8 @@ impl ViewShape {
         Some(shape)
     }
 
-    /// The layout of the list of positions in which each thread holds those of its elements, where these have
-    /// `layout`.
+    /// The layout of the list of positions in which each thread holds those of its elements, where
+    /// these have `layout`.
     pub fn list_layout(&self, layout: &Layout) -> Option<Layout> {
         let axis = self.sparse?;
         let mut thin = vec![1; self.tile.len()];
@@ -84,7 +86,8 @@ impl ViewShape {
         self.starts[axis] >= self.least_vector() as u64
     }
 
-    /// Largest power of two that is known to divide the position along `axis` of a tile's first element.
+    /// Largest power of two that is known to divide the position along `axis` of a tile's first
+    /// element.
     pub fn start_divisor(&self, axis: usize) -> u64 {
         self.starts[axis]
     }
@@ -104,8 +107,8 @@ impl ViewShape {
         dynamic(module, self.tensor, dim, false)
     }
 
-    /// Largest power of two that is known to divide the stride of tensor dimension `dim`. Elements that
-    /// share a byte come in whole bytes.
+    /// Largest power of two that is known to divide the stride of tensor dimension `dim`. Elements
+    /// that share a byte come in whole bytes.
     pub fn stride_divisor(&self, module: &Module, facts: &Facts, dim: usize) -> u64 {
         divisor_of(facts, self.stride(module, dim)).max(self.least_vector() as u64)
     }
@@ -214,7 +217,8 @@ impl Inference<'_> {
         }
     }
 
-    /// A store, or a reduction into an array, keeps the layout of its value where that makes efficient accesses.
+    /// A store, or a reduction into an array, keeps the layout of its value where that makes
+    /// efficient accesses.
     pub(super) fn store(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
@@ -239,7 +243,8 @@ impl Inference<'_> {
         ViewShape::of(self.module, view)?.list_layout(self.accesses.get(&id)?)
     }
 
-    /// Elements of the contiguous run of memory that the lanes of a warp touch with one vector each.
+    /// Elements of the contiguous run of memory that the lanes of a warp touch with one vector
+    /// each.
     pub fn run_length(&self, view: &ViewShape, layout: &Layout) -> usize {
         let Some(axis) = contiguous_axis(self.module, view) else { return 1 };
         let inner: i64 = view.tile[axis + 1..].iter().product();

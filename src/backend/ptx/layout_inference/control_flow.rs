@@ -1,12 +1,13 @@
-//! Layouts through loops and branches.
+//! Layouts of values that loops carry and branches return.
 
 use super::Inference;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
 impl<'m> Inference<'m> {
-    /// Layouts of carried values: first what the body makes of them, then what they start with. A body whose layouts
-    /// are all as they were is not walked again: otherwise nested loops would double the walks with each level.
+    /// Layouts of carried values: first what the body makes of them, then what they start with. A
+    /// body whose layouts are all as they were is not walked again: otherwise nested loops would
+    /// double the walks with each level.
     fn carried(&mut self, block: BlockId, args: &[Value], inits: &[Value], terminator: Opcode) {
         let before = self.changes;
         self.block(block);
@@ -30,7 +31,8 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// What a loop carries is nobody's choice where it starts with such a value and goes on with them.
+    /// What a loop carries is nobody's choice where it starts with such a value and goes on with
+    /// them.
     fn carry_open(&mut self, body: BlockId, args: &[Value], inits: &[Value]) {
         let Some(&last) = self.module.block(body).ops.last() else { return };
         let nexts = &self.module.op(last).operands;
@@ -96,8 +98,8 @@ impl<'m> Inference<'m> {
         }
     }
 
-    /// Visits the operands of every `terminator` that leaves this region: those of the block itself and
-    /// of `if`s in it (a loop inside has exits of its own; an `if` takes `yield` for itself).
+    /// Visits the operands of every `terminator` that leaves this region: those of the block itself
+    /// and of `if`s in it (a loop inside has exits of its own; an `if` takes `yield` for itself).
     fn for_each_exit(&self, block: BlockId, terminator: Opcode, visit: &mut impl FnMut(&Self, &'m [Value])) {
         for &id in &self.module.block(block).ops {
             let op = self.module.op(id);

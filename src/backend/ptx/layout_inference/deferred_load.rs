@@ -1,8 +1,8 @@
-//! Thin loads: of tiles with no more elements than there are threads, such as a number for each row of a product.
+//! Deferred loads: tiles with at most one element per thread, e.g. one scale per row of an MMA.
 //!
-//! Nobody gains by their coalesced layout, in which each thread has one element at most, and it costs a barrier wherever threads
-//! need other elements than their own. So the layout is left open, and so is that of what is computed from such loads alone, also
-//! where a loop carries it: each thread then loads what it needs where it is used.
+//! A coalesced layout gives each thread at most one element, and each use in another layout then
+//! needs a barrier. Such a load, and values computed from such loads alone, therefore have no
+//! layout of their own. Each thread loads the elements that it uses, at their use.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,8 @@ use super::{Inference, Source};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Elements that a thread loads itself; of more, the exchange through shared memory is left as it is.
+/// Elements that a thread loads itself; of more, the exchange through shared memory is left as it
+/// is.
 const MOST_ELEMENTS: usize = 16;
 
 impl Inference<'_> {
@@ -47,7 +48,8 @@ impl Inference<'_> {
             .all(|&value| self.num_elements(value) == 1 || self.natural(value).is_none() || self.is_unanchored(value))
     }
 
-    /// The values that a loop carries, by what its body ends with: each with its place in the next iteration.
+    /// The values that a loop carries, by what its body ends with: each with its place in the next
+    /// iteration.
     pub(super) fn carried_on(&self, body: BlockId) -> Vec<(Value, Value)> {
         let mut pairs = Vec::new();
         self.module.walk(body, &mut |id| {

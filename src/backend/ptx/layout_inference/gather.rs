@@ -1,4 +1,4 @@
-//! Layouts of elements that are looked up by their positions, and of numbers that are counted.
+//! Layouts of `gather` along an axis and of `histogram`.
 
 use super::{AxisBit, Inference, axis_bits};
 use crate::ir::OpId;
@@ -9,7 +9,8 @@ use crate::layout::Layout;
 pub struct Handing {
     /// The lane or register bit of each bit of the position, from the lowest on.
     pub bits: Vec<AxisBit>,
-    /// For each slot of the result the slot in which the elements of its line stand that have no register bits.
+    /// For each slot of the result the slot in which the elements of its line stand that have no
+    /// register bits.
     pub lines: Vec<usize>,
 }
 
@@ -17,8 +18,8 @@ pub struct Handing {
 const SMEM_ROUND_TRIP_COST: usize = 40;
 
 impl Handing {
-    /// Where each line along the axis lies in one warp, and the positions are asked for in that warp by the lanes of that
-    /// line.
+    /// Where each line along the axis lies in one warp, and the positions are asked for in that
+    /// warp by the lanes of that line.
     pub fn of(source: &Layout, result: &Layout, axis: usize) -> Option<Handing> {
         let bits = axis_bits(source, axis)?;
         let [from, to] = [source, result].map(|layout| Across::of(layout.shape(), axis));
@@ -116,7 +117,8 @@ fn beside(source: &Layout, shape: &[i64], axis: usize) -> Layout {
 }
 
 impl Inference<'_> {
-    /// `gather`: the tile as it is, the result as the positions are; where those may be anywhere, beside the tile.
+    /// `gather`: the tile as it is, the result as the positions are; where those may be anywhere,
+    /// beside the tile.
     pub(super) fn gather(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);

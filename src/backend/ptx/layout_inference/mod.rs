@@ -1,21 +1,23 @@
 //! Layout inference: a register layout for every tile value.
 //!
 //! Values come in three kinds ([`Source`]):
-//! * **free**: constants, index ranges and elementwise work on those, and what only addresses that run through
-//!   memory are made of; computed in whatever layout a user asks for, so they have none of their own;
-//! * **virtual**: `broadcast`, `reshape`, `permute` and `assume`, which only rename elements: a demand
-//!   for the result is a demand for the operand ([`Inference::demand`]), and the operand's layout
-//!   gives the result's ([`Inference::natural`]);
+//! * **free**: constants, index ranges and elementwise work on those, and what only addresses that
+//!   run through memory are made of; computed in whatever layout a user asks for, so they have none
+//!   of their own;
+//! * **virtual**: `broadcast`, `reshape`, `permute` and `assume`, which only rename elements: a
+//!   demand for the result is a demand for the operand ([`Inference::demand`]), and the operand's
+//!   layout gives the result's ([`Inference::natural`]);
 //! * **concrete**: everything else has one layout, chosen once, in which it is computed.
 //!
-//! Layouts start at anchors (coalesced loads and stores, matrix products, those that the user chooses) and flow forward in program
-//! order: an elementwise op takes the layout of its largest operand, a reduction that of its operand
-//! without the reduced axis. A loop is walked twice: first with its carried values unknown, then with the
-//! layouts that the body gave them, so that work inside the loop needs no conversion at the back edge. (Once, where it
-//! stands in another loop and the second walk through that one changes nothing.)
-//! An op none of whose operands has a layout (a constant, scaled row by row) takes that of its first use: if
-//! there are such ops, or loads of few elements (`thin`), all is inferred once more with these `requested_layouts`. Whatever still differs is converted
-//! where it is used.
+//! Layouts start at anchors (coalesced loads and stores, matrix products, those that the user
+//! chooses) and flow forward in program order: an elementwise op takes the layout of its largest
+//! operand, a reduction that of its operand without the reduced axis. A loop is walked twice: first
+//! with its carried values unknown, then with the layouts that the body gave them, so that work
+//! inside the loop needs no conversion at the back edge. (Once, where it stands in another loop and
+//! the second walk through that one changes nothing.) An op none of whose operands has a layout (a
+//! constant, scaled row by row) takes that of its first use: if there are such ops, or loads of few
+//! elements (`thin`), all is inferred once more with these `requested_layouts`. Whatever still
+//! differs is converted where it is used.
 
 mod adjacent_operands;
 mod axis_bits;
@@ -199,7 +201,8 @@ impl<'m> Inference<'m> {
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
         let carried = self.carried_on(body);
-        // What the end of a loop's body is used in is known when the uses of what the loop carries are.
+        // What the end of a loop's body is used in is known when the uses of what the loop carries
+        // are.
         let rounds = if carried.is_empty() { 1 } else { 2 };
         for &id in std::iter::repeat_n(&ops, rounds).flat_map(|ops| ops.iter().rev()) {
             for (position, value) in self.module.op(id).operands.iter().enumerate() {
@@ -453,7 +456,8 @@ impl<'m> Inference<'m> {
                 }
             }
             _ => {
-                // Scalars (block ids, shapes, …) are the same in every thread; views have no registers.
+                // Scalars (block ids, shapes, …) are the same in every thread; views have no
+                // registers.
                 for &result in &op.results {
                     if matches!(module.ty(result), Type::Tile { .. }) && self.source(result) == Source::Concrete {
                         let layout = self.default_layout(result);

@@ -1,4 +1,4 @@
-//! Layouts of elements packed into bytes and read from them: what shares a byte, or a wider element, is in one thread.
+//! Layouts of `pack` and `unpack`: elements that share a byte or a wider element are in one thread.
 
 use super::Inference;
 use crate::dtype::DType;
@@ -10,7 +10,8 @@ pub fn packed_bits(dtype: DType) -> u32 {
     if dtype == DType::TF32 { 32 } else { dtype.bits() }
 }
 
-/// The register bits that tell apart the `count` neighbours of each group, lowest first, if registers do.
+/// The register bits that tell apart the `count` neighbours of each group, lowest first, if
+/// registers do.
 pub fn group_bits(layout: &Layout, count: u32) -> Option<Vec<usize>> {
     let registers = layout.register_images();
     let bits: Vec<usize> = (0..count.trailing_zeros())
@@ -38,7 +39,8 @@ pub fn parted(layout: &Layout, count: u32) -> Layout {
     Layout::new(shape, registers, moved(layout.lane_images()), moved(layout.warp_images()))
 }
 
-/// Elements of the source that make one of the result, and elements of the result that come from one of the source.
+/// Elements of the source that make one of the result, and elements of the result that come from
+/// one of the source.
 pub fn ratio(from: DType, to: DType) -> (u32, u32) {
     let (from, to) = (packed_bits(from), packed_bits(to));
     ((to / from).max(1), (from / to).max(1))

@@ -1,9 +1,9 @@
 //! Layouts of accesses through pointers.
 //!
-//! Where neighbours along an axis are neighbours in memory ([`AxisInfoAnalysis`]), the access gets a coalesced layout, 16 bytes a
-//! thread where the addresses are multiples of that. What is computed for such addresses and their masks alone is
-//! left until the access asks for it, and then computed once for each wide access. All other accesses keep the layout
-//! that their pointers have, or else the value.
+//! If addresses are contiguous along an axis ([`AxisInfoAnalysis`]), the access has a coalesced
+//! layout: 16 bytes per thread if the addresses are multiples of that. Values that only such
+//! addresses and masks use are deferred: the access computes them once for each wide access. Any
+//! other access has the layout of its pointers, else of its value.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,5 @@
-//! Layouts of scans: which ones a scan can run in, and the one that it is brought to otherwise.
+//! Layouts of scans: the layouts in which a scan can be computed, and the layout to which others
+//! are converted.
 
 use super::Inference;
 use crate::ir::OpId;
@@ -15,8 +16,8 @@ pub enum AxisBit {
     Warp(usize),
 }
 
-/// The coordinate along the axis of a scan, from its lowest bit to its highest: registers of a thread, then
-/// neighbouring lanes, then warps and further registers.
+/// The coordinate along the axis of a scan, from its lowest bit to its highest: registers of a
+/// thread, then neighbouring lanes, then warps and further registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanOrder {
     /// Register bits of a run of neighbouring elements.
@@ -60,22 +61,23 @@ impl ScanOrder {
         self.outer.len().min(self.lanes.1)
     }
 
-    /// Do the lanes along the axis take all totals of the outer bits, a few times at most? Registers tell those times
-    /// apart.
+    /// Do the lanes along the axis take all totals of the outer bits, a few times at most?
+    /// Registers tell those times apart.
     fn fits(&self) -> bool {
         let high = &self.outer[self.low()..];
         !self.meets() || high.len() <= MOST_HIGH && high.iter().all(|bit| matches!(bit, AxisBit::Register(_)))
     }
 
-    /// Roughly the instructions that a thread spends on `slots` elements besides one combination each.
+    /// Roughly the instructions that a thread spends on `slots` elements besides one combination
+    /// each.
     fn cost(&self, slots: usize) -> usize {
         let again = if self.meets() { (1 << (self.outer.len() - self.low())) - 1 } else { 0 };
         ((slots >> self.inner.len()) + again) * (2 * self.lanes.1 + 3)
     }
 }
 
-/// The hardware bits along an axis from the lowest bit of the coordinate to the highest; `None` where a bit of the
-/// coordinate comes from several of them, or one of them changes more than that.
+/// The hardware bits along an axis from the lowest bit of the coordinate to the highest; `None`
+/// where a bit of the coordinate comes from several of them, or one of them changes more than that.
 pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
     let shape = layout.shape();
     let shift = shape[axis + 1..].iter().product::<i64>().trailing_zeros();
@@ -99,14 +101,16 @@ pub fn axis_bits(layout: &Layout, axis: usize) -> Option<Vec<AxisBit>> {
 /// Most outer bits that lanes do not tell apart.
 const MOST_HIGH: usize = 2;
 
-/// What a trip of one element through shared memory and back costs, in the units of [`ScanOrder::cost`].
+/// What a trip of one element through shared memory and back costs, in the units of
+/// [`ScanOrder::cost`].
 const SMEM_ROUND_TRIP_COST: usize = 4;
 
 /// Barriers of the two trips.
 const BARRIERS: usize = 40;
 
 impl Inference<'_> {
-    /// A scan stays where its operands are if that is cheap; else each thread takes neighbouring elements.
+    /// A scan stays where its operands are if that is cheap; else each thread takes neighbouring
+    /// elements.
     pub(super) fn scan(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);

@@ -1,5 +1,7 @@
-//! Layouts that the user chooses (`with_layout`), and what goes by them: a load of which nothing else is used reads memory
-//! in such a layout, and a store of such a tile writes in it.
+//! Layouts that the user requests (`with_layout`).
+//!
+//! A load with this as its only use reads memory in that layout, and a store of such a tile writes
+//! in it.
 
 use super::{Inference, Source};
 use crate::ir::{BlockId, Module, Op, Opcode, Uses, Value};
@@ -16,7 +18,8 @@ pub fn chosen_warps(module: &Module, body: BlockId) -> Option<u32> {
 }
 
 impl Inference<'_> {
-    /// The layout that a `with_layout` is about, if it is for as many threads as the tile block has.
+    /// The layout that a `with_layout` is about, if it is for as many threads as the tile block
+    /// has.
     pub fn chosen(&self, op: &Op) -> Option<Layout> {
         let layout = op.distribution()?;
         let shape = self.module.shape(op.results[0]);

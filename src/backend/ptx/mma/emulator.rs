@@ -1,7 +1,7 @@
-//! A model of a tile block that runs the instructions that products are made of, for tests.
+//! Emulator of a tile block for the instructions of MMAs, for tests.
 //!
-//! All threads step together: products branch uniformly. The fragments of matrix instructions are
-//! spelled here as in the PTX manual, apart from the layouts that the lowering works with.
+//! All threads execute in lockstep, because branches of MMA code are uniform. Fragments are those
+//! of the PTX ISA, written independently of the layouts that the lowering uses.
 
 use super::super::isa::emit::Function;
 use super::super::isa::inst::*;
@@ -14,8 +14,8 @@ pub(super) struct EmulatedBlock {
     pub shared: Vec<u8>,
     /// Wavefronts of loads beyond one for every 128 bytes.
     pub conflicts: usize,
-    /// Registers of matrix instructions that run on their own: closed groups, the open one last. Results
-    /// may only be added to, words only be read.
+    /// Registers of matrix instructions that run on their own: closed groups, the open one last.
+    /// Results may only be added to, words only be read.
     in_flight: Vec<InFlight>,
 }
 
@@ -347,7 +347,8 @@ impl EmulatedBlock {
         self.get(thread, words[e / per_word]) >> (bits as usize * (e % per_word)) & ((1 << bits) - 1)
     }
 
-    /// One element of an operand that a descriptor names, `along` k and `other` (m or n) from its start.
+    /// One element of an operand that a descriptor names, `along` k and `other` (m or n) from its
+    /// start.
     fn described(&self, descriptor: u64, trans: bool, bits: u32, along: usize, other: usize) -> u64 {
         let field = |first: u32| ((descriptor >> first & 0x3fff) << 4) as usize;
         let (start, leading, stride) = (field(0), field(16), field(32));

@@ -1,4 +1,4 @@
-//! f32 products by fused multiply-add: an outer product of rows and columns in registers for each k.
+//! f32 MMAs by fused multiply-add: one outer product of rows and columns in registers for each k.
 
 use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
@@ -31,7 +31,6 @@ struct Side {
 /// A product by FMA.
 #[derive(Clone, Debug)]
 pub(super) struct FmaPlan {
-    acc: Layout,
     left: Side,
     right: Side,
     /// Bits of the batch in registers.
@@ -119,7 +118,7 @@ pub(super) fn plan(request: &MmaRequest) -> Planned<FmaPlan> {
     let right =
         OperandShape { shape: [batch, k, n], k_first: log_n, outer_first: 0, k_contiguous: request.b.k_contiguous };
     let right = side(request, right, &columns, &column_bits[0], &batch_bits[0], lane, warp);
-    let plan = FmaPlan { acc: acc.clone(), left: left.0, right: right.0, batch: batch_bits[0].clone(), depth: log_k };
+    let plan = FmaPlan { left: left.0, right: right.0, batch: batch_bits[0].clone(), depth: log_k };
     Planned { a: left.1, b: right.1, acc, plan }
 }
 

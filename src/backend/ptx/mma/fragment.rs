@@ -1,4 +1,4 @@
-//! Operand fragments of tensor-core products: fetching them from shared memory or registers.
+//! Operand fragments of `mma.sync`: loads from shared memory, or reads of registers.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -287,8 +287,8 @@ fn transpose_bytes(b: &mut Builder, rows: [Reg; 4]) -> [Operand; 4] {
     transpose_bytes_by(b, rows, [0x5410u32, 0x7632].map(Operand::from))
 }
 
-/// [`transpose_bytes`] with selectors that join the halves of even and of odd words: 0x5410 and 0x7632, or
-/// with 0x4444 flipped where the last two rows come first.
+/// [`transpose_bytes`] with selectors that join the halves of even and of odd words: 0x5410 and
+/// 0x7632, or with 0x4444 flipped where the last two rows come first.
 pub(super) fn transpose_bytes_by(b: &mut Builder, [r0, r1, r2, r3]: [Reg; 4], joins: [Operand; 2]) -> [Operand; 4] {
     let mut halves = |selector: u32| (b.prmt(r0, r1, selector), b.prmt(r2, r3, selector));
     let (low, high) = (halves(0x5140), halves(0x7362));

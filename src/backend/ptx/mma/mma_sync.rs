@@ -1,4 +1,4 @@
-//! Products on tensor cores: `mma.sync` on fragments from shared memory or registers.
+//! MMAs by `mma.sync`, with fragments from shared memory or registers.
 
 use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
@@ -94,8 +94,8 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> 
     })
 }
 
-/// The accumulator in the words of the instruction: registers read, and registers written (others than
-/// those read where a fragment holds an element twice).
+/// The accumulator in the words of the instruction: registers read, and registers written (others
+/// than those read where a fragment holds an element twice).
 struct Accumulator {
     read: Vec<Reg>,
     written: Vec<Reg>,

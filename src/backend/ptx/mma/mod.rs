@@ -1,16 +1,16 @@
-//! Matrix products of one tile block: `acc += a × b` over tiles of any power-of-two extents.
+//! MMA plans of one tile block: `acc += a × b` over tiles of power-of-two extents.
 //!
-//! [`MmaPlan::new`] chooses the instruction, the register layouts of operands and accumulator and the
-//! swizzle of operands in shared memory; [`MmaPlan::lower`] emits the product on an accumulator that
-//! stays in its registers. Tensor cores do every type but f32 (`wgmma` on sm_90a where the extents allow,
-//! else `mma.sync`), which is summed by FMA in IEEE arithmetic, in the order of k.
+//! Input: an [`MmaRequest`]. Output: an [`MmaPlan`], i.e. the instruction, the register layouts of
+//! operands and accumulator, and the swizzle of operands in shared memory.
+//! [`MmaPlan::lower_together`] emits the MMAs of one group; accumulators stay in registers.
 //!
-//! Products whose instructions run on their own are issued together where they belong together
-//! ([`MmaPlan::lower_together`]): as one group, and as wide instructions where their right operands are neighbours.
+//! Selection, in this order: `wgmma` on sm_90a if the extents allow it; `mma.sync` for all types
+//! but f32; FMA for f32, in IEEE arithmetic and the order of k.
 //!
-//! Who calls it brings the operands: in shared memory, written through
-//! [`crate::layout::SharedLayout::accesses`] of the plan's layout and behind a barrier, or in registers
-//! of the plan's register layout. Knows layouts and the builder; nothing of the IR but element types.
+//! The caller provides the operands: in shared memory, written through
+//! [`crate::layout::SharedLayout::accesses`] of the plan's layout before a barrier, or in registers
+//! of the plan's layout. The folder knows layouts and the builder, and of the IR only the element
+//! types.
 
 #[cfg(test)]
 mod emulator;
@@ -72,9 +72,9 @@ impl MmaPlan {
         MmaPlan { a, b, acc, kind: kind(Box::new(plan)) }
     }
 
-    /// Do the instructions run on their own? Then ordinary writes to shared memory need a proxy fence
-    /// before them, and [`MmaPlan::wait`] has to come before the accumulator is read or the operands' shared
-    /// memory is written again.
+    /// Do the instructions run on their own? Then ordinary writes to shared memory need a proxy
+    /// fence before them, and [`MmaPlan::wait`] has to come before the accumulator is read or the
+    /// operands' shared memory is written again.
     pub fn is_asynchronous(&self) -> bool {
         matches!(self.kind, InstructionKind::Wgmma(_))
     }
@@ -100,24 +100,13 @@ impl MmaPlan {
         b.wgmma_wait(younger);
     }
 
-    /// Emits `acc += a × b`. `thread` is the linear number of the thread in the block (B32); `acc` has one
-    /// register for each register of [`MmaPlan::acc`] (f16 in B16, f32 in F32, i32 in B32, f64 in F64), which
-    /// is read and written in place.
+    /// Emits MMAs in order: `acc += a × b`, or `acc = a × b` without [`Part::accumulate`].
+    /// Asynchronous ones are one group, which one wait completes. `thread`: the linear number of
+    /// the thread in the block (B32). The accumulator of a part has one register for each register
+    /// of [`MmaPlan::acc`] (f16 in B16, f32 in F32, i32 in B32, f64 in F64). `group`: the result of
+    /// [`MmaPlan::group`], if it is computed already.
     ///
-    /// Every thread of the block has to come here together.
-    pub fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
-        let part = Part { plan: self, left, right, acc, accumulate: true, widens: false };
-        MmaPlan::lower_together(b, thread, None, &[part]);
-    }
-
-    /// Emits `acc = a × b`, as [`MmaPlan::lower`] on an accumulator of zeros that nothing has written.
-    pub fn lower_from_zero(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
-        let part = Part { plan: self, left, right, acc, accumulate: false, widens: false };
-        MmaPlan::lower_together(b, thread, None, &[part]);
-    }
-
-    /// Emits products that belong together, as [`MmaPlan::lower`] and [`MmaPlan::lower_from_zero`] do each of them, in
-    /// order. Those that run on their own are one group: one wait is for all. `group`: what [`MmaPlan::group`] gives, where it is known.
+    /// All threads of the block execute it together.
     pub fn lower_together(b: &mut Builder, thread: Reg, group: Option<Reg>, parts: &[Part<'_, MmaPlan>]) {
         let mut running = Vec::new();
         for part in parts {
@@ -142,15 +131,15 @@ impl MmaPlan {
         }
     }
 
-    /// The number of the thread's group of four warps, from its own number: the same in all lanes of a warp, so that
-    /// what is computed from it may live in uniform registers.
+    /// The number of the thread's group of four warps, from its own number: the same in all lanes
+    /// of a warp, so that what is computed from it may live in uniform registers.
     pub fn group(b: &mut Builder, thread: Operand) -> Operand {
         let group = b.shr(Ty::U32, thread, 7u32);
         b.shfl(ShflMode::Idx, group, 0u32)
     }
 
-    /// Bytes from the start of the right operand of this product to that of another one that may widen it
-    /// ([`Part::widens`]), in panels of so many rows; `None` if it may not.
+    /// Bytes from the start of the right operand of this product to that of another one that may
+    /// widen it ([`Part::widens`]), in panels of so many rows; `None` if it may not.
     pub fn widened_by(&self, other: &MmaPlan, rows: i64) -> Option<i64> {
         match (&self.kind, &other.kind) {
             (InstructionKind::Wgmma(plan), InstructionKind::Wgmma(other)) => plan.widened_by(other, rows),

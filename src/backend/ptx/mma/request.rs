@@ -1,4 +1,4 @@
-//! What a product is asked for, and what it wants of its operands.
+//! MMA requests, operand plans and the parts of an MMA group, as data.
 
 use super::super::isa::inst::{Operand, Reg};
 use crate::dtype::DType;
@@ -33,32 +33,36 @@ pub struct OperandSpec {
     pub dtype: DType,
     /// Integers: read as signed?
     pub signed: bool,
-    /// Are elements along k neighbours in shared memory (or those along m, n)? Best is what its producer
-    /// has in consecutive registers, so that it is stored in long vectors; 8-bit operands like k better.
+    /// Are elements along k neighbours in shared memory (or those along m, n)? Best is what its
+    /// producer has in consecutive registers, so that it is stored in long vectors; 8-bit operands
+    /// like k better.
     pub k_contiguous: bool,
-    /// Most bytes of its rows in shared memory where k is not contiguous: 128, or fewer if they shall divide those of its
-    /// neighbours, too ([`MmaPlan::widened_by`](super::MmaPlan::widened_by)).
+    /// Most bytes of its rows in shared memory where k is not contiguous: 128, or fewer if they
+    /// shall divide those of its neighbours, too
+    /// ([`MmaPlan::widened_by`](super::MmaPlan::widened_by)).
     pub most_span: i64,
 }
 
 /// How one operand has to be brought.
 #[derive(Clone, Debug)]
 pub struct OperandPlan {
-    /// Element type that it has to be converted to before (exact): that of the request, except for 8-bit
-    /// floats on targets without instructions for them (f16).
+    /// Element type that it has to be converted to before (exact): that of the request, except for
+    /// 8-bit floats on targets without instructions for them (f16).
     pub dtype: DType,
     /// Its place in shared memory; shape of the rank of the tiles.
     pub shared: SharedLayout,
-    /// Where its buffer has to start: at a multiple of so many bytes. Instructions that read shared memory by
-    /// descriptors swizzle by the address, so that a pattern has to start where the swizzle does.
+    /// Where its buffer has to start: at a multiple of so many bytes. Instructions that read shared
+    /// memory by descriptors swizzle by the address, so that a pattern has to start where the
+    /// swizzle does.
     pub align: u32,
-    /// Its register layout, for an operand that may come in registers: few threads hold replicas only where
-    /// the product has few rows or columns, so this costs registers.
+    /// Its register layout, for an operand that may come in registers: few threads hold replicas
+    /// only where the product has few rows or columns, so this costs registers.
     pub registers: Option<Layout>,
-    /// Its place once more, for a copy engine that fills whole panels; only where [`OperandPlan::shared`]
-    /// consists of such.
+    /// Its place once more, for a copy engine that fills whole panels; only where
+    /// [`OperandPlan::shared`] consists of such.
     pub panels: Option<Panels>,
-    /// May its place in shared memory hold f32 that have still to be rounded to tf32 ([`Source::Unrounded`])?
+    /// May its place in shared memory hold f32 that have still to be rounded to tf32
+    /// ([`Source::Unrounded`])?
     pub rounds: bool,
 }
 
@@ -75,8 +79,8 @@ impl OperandPlan {
     }
 }
 
-/// An operand in shared memory as panels: rows of `span` swizzled bytes, panel after panel along the
-/// contiguous axis.
+/// An operand in shared memory as panels: rows of `span` swizzled bytes, panel after panel along
+/// the contiguous axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panels {
     /// Contiguous along k (else along m or n)?
@@ -94,14 +98,15 @@ pub struct Panels {
 pub enum Source<'a> {
     /// At this address in shared memory (B32), in the place that [`OperandPlan::shared`] says.
     Shared(Operand),
-    /// As [`Source::Shared`], as part of an array whose [`OperandPlan::panels`] have so many rows: the operand's begin at
-    /// this address. Only for what instructions read where it is (not where [`OperandPlan::rounds`]).
+    /// As [`Source::Shared`], as part of an array whose [`OperandPlan::panels`] have so many rows:
+    /// the operand's begin at this address. Only for what instructions read where it is (not where
+    /// [`OperandPlan::rounds`]).
     Panels(Operand, i64),
-    /// As [`Source::Shared`], but f32 that become tf32 on their way, rounded to nearest even; only where
-    /// [`OperandPlan::rounds`].
+    /// As [`Source::Shared`], but f32 that become tf32 on their way, rounded to nearest even; only
+    /// where [`OperandPlan::rounds`].
     Unrounded(Operand),
-    /// In registers by [`OperandPlan::registers`]: f16 and bf16 in B16, f32 and tf32 in 32 bits, 8-bit
-    /// types in the low bits of B32, f64 in F64.
+    /// In registers by [`OperandPlan::registers`]: f16 and bf16 in B16, f32 and tf32 in 32 bits,
+    /// 8-bit types in the low bits of B32, f64 in F64.
     Registers(&'a [Operand]),
 }
 
@@ -117,8 +122,8 @@ pub struct Part<'a, P> {
     pub acc: &'a [Reg],
     /// Without this the accumulator counts as zero, and nothing has written it.
     pub accumulate: bool,
-    /// Its columns go on where those of the part before end: the left operand is that one's, and the right one stands
-    /// as far behind that one's as [`super::MmaPlan::widened_by`] says.
+    /// Its columns go on where those of the part before end: the left operand is that one's, and
+    /// the right one stands as far behind that one's as [`super::MmaPlan::widened_by`] says.
     pub widens: bool,
 }
 

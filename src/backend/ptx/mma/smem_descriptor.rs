@@ -1,7 +1,7 @@
-//! Operands of `wgmma` in shared memory: swizzled rows in panels, and the descriptors that name them.
+//! Operands of `wgmma` in shared memory: swizzled rows in panels, and their matrix descriptors.
 //!
-//! Rows have 32, 64 or 128 bytes and the swizzle of that span; panels of rows follow one another along the
-//! contiguous axis. Descriptor fields: PTX ISA, "asynchronous warpgroup level matrix instructions".
+//! A row has 32, 64 or 128 bytes and the swizzle of that span. Panels follow one another along the
+//! contiguous axis. Descriptor fields: PTX ISA, "Asynchronous warpgroup level matrix instructions".
 
 use super::super::hardware::MMA_K_BYTES;
 use super::super::isa::builder::Builder;
@@ -65,8 +65,8 @@ impl SmemMatrix {
         }
     }
 
-    /// Bytes from the start of the matrix to row or column `index` (a multiple of what a panel holds, where
-    /// it is contiguous).
+    /// Bytes from the start of the matrix to row or column `index` (a multiple of what a panel
+    /// holds, where it is contiguous).
     pub fn other(&self, index: i64) -> i64 {
         if self.along_k { index * self.span } else { index * self.size / self.span * self.rows * self.span }
     }
@@ -105,7 +105,8 @@ impl SmemMatrix {
         SharedLayout { shape: shape.to_vec(), ..parted }
     }
 
-    /// The low word of the descriptor of part `part` of a matrix at `base`; parts have `count` rows or columns.
+    /// The low word of the descriptor of part `part` of a matrix at `base`; parts have `count` rows
+    /// or columns.
     pub fn base(&self, b: &mut Builder, base: Operand, part: Operand, count: i64) -> Operand {
         let part = b.mul(Ty::U32, part, self.other(count));
         let start = b.add(Ty::U32, base, part);

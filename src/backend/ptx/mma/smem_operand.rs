@@ -1,12 +1,14 @@
-//! Addresses of operands in shared memory.
+//! Addresses of operands in shared memory, and the loop along k.
 //!
-//! Every place is the XOR of a part that only the thread decides and a constant: a thread computes its
-//! part once, and one register for each constant that overlaps it; the rest goes into the instruction.
+//! An address is the XOR of a part that depends on the thread and a constant. A thread computes its
+//! part once, and one register for each constant that overlaps it. Other constants are offsets of
+//! the instruction.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::{Addr, CvtRound, Operand, Reg, RegClass, Ty};
 
-/// Fused multiply-adds that are emitted without a loop along k; a matrix instruction counts as four.
+/// Fused multiply-adds that are emitted without a loop along k; a matrix instruction counts as
+/// four.
 pub(super) const UNROLL_LIMIT: usize = 2048;
 
 /// Reads an operand in shared memory, element by element index.
@@ -75,9 +77,9 @@ pub(super) struct KLoop {
 }
 
 impl KLoop {
-    /// `bits`: for each bit of k that may be looped over, from low to high, its byte offset in both operands
-    /// (0 for an operand in registers); `in_thread`: the bits that threads decide; `body`: instructions of one
-    /// step without a loop.
+    /// `bits`: for each bit of k that may be looped over, from low to high, its byte offset in both
+    /// operands (0 for an operand in registers); `in_thread`: the bits that threads decide; `body`:
+    /// instructions of one step without a loop.
     pub fn new(bits: &[[u32; 2]], in_thread: [u32; 2], body: usize) -> KLoop {
         let wanted = (body << bits.len()).div_ceil(UNROLL_LIMIT).next_power_of_two().ilog2() as usize;
         // The looped bits have to be a plain counter in both operands.

@@ -1,4 +1,4 @@
-//! Products run on a model of the tile block and assembled by ptxas.
+//! MMAs in the emulator, and assembled by ptxas.
 
 mod assembled;
 
@@ -96,10 +96,9 @@ impl EmulatedProduct {
             }
         };
         let sources = (source(false, &plan.a, 0), source(true, &plan.b, RIGHT_BASE));
-        match from_zero {
-            true => plan.lower_from_zero(&mut b, thread, sources.0, sources.1, &acc),
-            false => plan.lower(&mut b, thread, sources.0, sources.1, &acc),
-        }
+        let part =
+            Part { plan: &plan, left: sources.0, right: sources.1, acc: &acc, accumulate: !from_zero, widens: false };
+        MmaPlan::lower_together(&mut b, thread, None, &[part]);
         if plan.is_asynchronous() {
             MmaPlan::wait(&mut b, 0);
         }
@@ -337,7 +336,8 @@ fn wgmma_rounds_f32_on_its_way() {
 
 #[test]
 fn wgmma_keeps_the_outputs_rows_together() {
-    // A row-major right operand of 32 bits: the transposed product, whose threads have four columns.
+    // A row-major right operand of 32 bits: the transposed product, whose threads have four
+    // columns.
     let types = [DType::TF32, DType::TF32, DType::F32];
     for (extents, columns) in [([1, 128, 256, 32], 4), ([1, 256, 128, 32], 2)] {
         let plan = MmaPlan::new(&accelerated(types, extents, 8, [true, false])).unwrap();

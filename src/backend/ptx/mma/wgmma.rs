@@ -1,19 +1,20 @@
-//! Products by `wgmma` (sm_90a): a warpgroup multiplies 64 rows at a time, straight from shared memory.
+//! MMAs by `wgmma` (sm_90a): a warp group multiplies 64 rows at a time, with operands in shared
+//! memory.
 //!
-//! Warpgroups share the rows of the accumulator, then its columns. The instruction reads its right operand
-//! from shared memory (`staged`), the left one from there or from registers (`left`). What it cannot read
-//! where it stands, elements of other than 16 bits that are not contiguous along k, goes through registers;
-//! if that is the right operand, the transposed product is computed. The instructions run on their own:
-//! [`lower_together`] closes their groups and the caller waits for them before it reads the accumulator or
+//! Warp groups share the rows of the accumulator, then its columns. The right operand is in shared
+//! memory (`smem_descriptor`), the left one there or in registers (`wgmma_a_registers`). Operands
+//! of other than 16-bit elements that are not contiguous along k pass through registers; if that is
+//! the right operand, the transposed MMA is computed. Instructions are asynchronous:
+//! [`lower_together`] commits their group, and the caller waits before it reads the accumulator or
 //! reuses shared memory.
 //!
-//! An instruction may have any multiple of eight columns up to 256, and its results are those of instructions with
-//! fewer columns one behind the other. So products of one left operand with neighbours in shared memory are one
-//! instruction of as many columns as they have together.
+//! An instruction has any multiple of eight columns up to 256. Its results are those of narrower
+//! instructions side by side. MMAs of one left operand with adjacent right operands are therefore
+//! one wide instruction.
 //!
-//! Sums of 8-bit floats keep 13 bits behind the leading one of their largest term. Unless that is allowed,
-//! at most [`APART`] of k are summed apart and added to the accumulator in f32; then the groups are waited
-//! for here.
+//! 8-bit float sums keep 13 bits after the leading one of their largest term. Unless that is
+//! allowed, sums over at most [`APART`] of k are computed separately and added to the accumulator
+//! in f32; the groups are then waited for here.
 
 use super::super::hardware::MAX_WGMMA_COLUMNS;
 use super::super::isa::builder::Builder;
@@ -38,7 +39,8 @@ pub(super) struct WgmmaPlan {
     types: MmaTypes,
     /// Element type of the left operand.
     dtype: DType,
-    /// The instruction's rows are the accumulator's columns, its left operand the product's right one.
+    /// The instruction's rows are the accumulator's columns, its left operand the product's right
+    /// one.
     swapped: bool,
     left: Left,
     staged: [SmemMatrix; 2],
@@ -53,8 +55,8 @@ pub(super) struct WgmmaPlan {
     columns: i64,
     /// Columns that are summed apart at a time.
     apart: Option<i64>,
-    /// The bit of the instructions' results (elements of one, then columns, rows, batch) that each register
-    /// bit of the accumulator is.
+    /// The bit of the instructions' results (elements of one, then columns, rows, batch) that each
+    /// register bit of the accumulator is.
     order: Vec<usize>,
 }
 
@@ -297,7 +299,8 @@ impl WgmmaPlan {
     }
 }
 
-/// Issues products; see [`super::MmaPlan::lower_together`]. Their groups are closed, not waited for.
+/// Issues products; see [`super::MmaPlan::lower_together`]. Their groups are closed, not waited
+/// for.
 pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[Part<'a, WgmmaPlan>]) {
     let mut runs: Vec<WgmmaIssue<'a>> = Vec::new();
     for part in parts {
@@ -317,7 +320,8 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[P
         }
         return;
     }
-    // What comes in registers is packed before the first instruction, since nothing may write such registers between them.
+    // What comes in registers is packed before the first instruction, since nothing may write such
+    // registers between them.
     let words: Vec<Vec<_>> = runs.iter_mut().map(|run| run.packed(b)).collect();
     b.wgmma_fence();
     for (run, words) in runs.iter_mut().zip(words) {
@@ -346,7 +350,8 @@ struct WgmmaIssue<'a> {
     feed: LeftOperand<'a>,
     /// Low word of the right operand's descriptor.
     right: Operand,
-    /// The accumulators, one beside the other: that of the plan, and those of products that widen it.
+    /// The accumulators, one beside the other: that of the plan, and those of products that widen
+    /// it.
     accs: Vec<(&'a WgmmaPlan, &'a [Reg])>,
     accumulate: bool,
 }
@@ -410,8 +415,8 @@ impl WgmmaIssue<'_> {
         }
     }
 
-    /// Straight into the accumulator, by words that threads read from shared memory: those of a step arrive while the
-    /// step before runs.
+    /// Straight into the accumulator, by words that threads read from shared memory: those of a
+    /// step arrive while the step before runs.
     fn through(&mut self, b: &mut Builder) {
         let order = self.plan.order();
         let mut ready = Some(self.left(b, order[0].0, order[0].1));

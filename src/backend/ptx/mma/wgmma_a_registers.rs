@@ -1,10 +1,9 @@
-//! The left operand of `wgmma` in registers: which rows the threads hold, and how they read them from
-//! shared memory.
+//! Left operand of `wgmma` in registers: the rows of each thread, and its loads from shared memory.
 //!
-//! The instruction reads shared memory along k only, unless elements have 16 bits. An operand of others that
-//! is contiguous along its rows goes through registers instead: a thread reads as many neighbouring rows of
-//! one k as it will hold (*gathered*), which gives the hardware's rows another order than the operand's. That
-//! order is the accumulator's, too: a thread has neighbouring rows of it.
+//! `wgmma` reads shared memory along k only, unless elements have 16 bits. Another operand that is
+//! contiguous along its rows passes through registers: a thread loads as many adjacent rows of one
+//! k as it will hold (*gathered*). This permutes the rows of the hardware relative to the operand.
+//! The accumulator has the same permutation, so a thread has adjacent rows of it.
 
 use super::super::hardware::WGMMA_ROWS;
 use super::super::isa::builder::Builder;
@@ -48,8 +47,9 @@ impl Rows {
         }
     }
 
-    /// A thread holds neighbours, which it reads at once from rows of 128 bytes, elements of `size` bytes:
-    /// four of two instructions, or two of one. The lanes that read at the same time meet different banks.
+    /// A thread holds neighbours, which it reads at once from rows of 128 bytes, elements of `size`
+    /// bytes: four of two instructions, or two of one. The lanes that read at the same time meet
+    /// different banks.
     pub fn gathered(size: i64, groups: i64, blocks: i64) -> Option<Rows> {
         let lane = match (size, blocks) {
             (4, 1) => {
@@ -66,8 +66,8 @@ impl Rows {
     }
 }
 
-/// Where an operand of the instruction stands in its tile: elements between neighbouring rows, neighbours
-/// along k, and matrices of a batch.
+/// Where an operand of the instruction stands in its tile: elements between neighbouring rows,
+/// neighbours along k, and matrices of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strides {
     pub row: u32,
@@ -78,8 +78,8 @@ pub(super) struct Strides {
 /// How one thread's words of the left operand come about.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
-    /// Which element is in which register: elements of a word, upper rows, upper half of the step's k, steps,
-    /// instructions, batch.
+    /// Which element is in which register: elements of a word, upper rows, upper half of the step's
+    /// k, steps, instructions, batch.
     pub layout: Layout,
     shared: SharedLayout,
     /// Bytes of an element.
@@ -93,7 +93,8 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// `columns`: warpgroups along the accumulator's columns; `counts`: batch, instructions, steps along k.
+    /// `columns`: warpgroups along the accumulator's columns; `counts`: batch, instructions, steps
+    /// along k.
     pub fn new(
         staged: &SmemMatrix,
         rows: &Rows,
@@ -164,7 +165,8 @@ impl<'a> Gather<'a> {
         let mut places: Vec<u32> = images.into_iter().map(|image| left.shared.offset(image)).collect();
         let mut joins = [0x5410u32, 0x7632].map(Operand::from);
         if left.size == 1 {
-            // Rows that are 8 apart have one swizzle: half of the lanes read their four rows in another order.
+            // Rows that are 8 apart have one swizzle: half of the lanes read their four rows in
+            // another order.
             places[1] ^= left.shared.offset(2 * left.k);
             let second = b.bfe(Ty::U32, thread, 1u32, 1u32);
             let swapped = b.mul(Ty::U32, second, 0x4444u32);

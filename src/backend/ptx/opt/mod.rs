@@ -1,7 +1,7 @@
 //! Passes over the instructions of a finished kernel.
 //!
-//! Input: a function of `isa`. Output: the function with better instructions, and the number of registers it needs.
-//! Order: `mul_wide`, then `register_pressure`.
+//! Input: a function of `isa`. Output: the function with better instructions, and the number of
+//! registers it needs. Order: `mul_wide`, then `register_pressure`.
 //!
 //! The folder does not know tiles, layouts or schedules.
 

@@ -1,14 +1,17 @@
-//! Both halves of a product of 32 by 32 bits from one instruction. ptxas leaves `mul.hi` and `mul.lo` of the same numbers apart,
-//! as two multiplications at half the rate of others; random numbers are made of such pairs. Works on finished instructions;
-//! knows `inst`; not what is computed.
+//! Merges `mul.lo` and `mul.hi` of the same factors into one `mul.wide`.
+//!
+//! ptxas keeps the two as separate multiplications, each at half the rate of other instructions.
+//! Counter-based random numbers (Philox) consist of such pairs. The pass works on finished
+//! instructions.
 
 use std::collections::HashMap;
 
 use super::super::isa::emit::Function;
 use super::super::isa::inst::{Arg, Inst, IntOp, Line, Opcode, Operand, Reg, RegClass, Ty};
 
-/// The second half may be asked for so many lines after the first one: until then it takes a register. Where the second
-/// half is the last that a factor is read for, that factor's register becomes free instead, and it may be anywhere.
+/// The second half may be asked for so many lines after the first one: until then it takes a
+/// register. Where the second half is the last that a factor is read for, that factor's register
+/// becomes free instead, and it may be anywhere.
 const REACH: usize = 64;
 
 /// The operands of a product, in either order.
@@ -64,7 +67,8 @@ pub fn merge(function: &mut Function) {
         };
         function.lines[second] = Line::Inst(apart);
     }
-    // The halves are taken apart at once: the first of them may be read before the second one was asked for.
+    // The halves are taken apart at once: the first of them may be read before the second one was
+    // asked for.
     let mut moved: HashMap<usize, usize> = pairs.into_iter().collect();
     let mut lines: Vec<Option<Line>> = std::mem::take(&mut function.lines).into_iter().map(Some).collect();
     for index in 0..lines.len() {
@@ -96,7 +100,8 @@ impl Lives {
         lives
     }
 
-    /// Is a factor written from line `start` on, behind which no jump leads, and read by line `last` for the last time?
+    /// Is a factor written from line `start` on, behind which no jump leads, and read by line
+    /// `last` for the last time?
     fn end(&self, factors: &Factors, start: usize, last: usize) -> bool {
         factors.0.iter().any(|factor| match *factor {
             Factor::Register(id) => self.written[id as usize] >= start && self.read[id as usize] == last,
@@ -105,7 +110,8 @@ impl Lives {
     }
 }
 
-/// The lines of the first and the second half of products, where both run without a jump between them.
+/// The lines of the first and the second half of products, where both run without a jump between
+/// them.
 fn pairs(lines: &[Line], writes: &[u8], lives: &Lives) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     let mut open: HashMap<Factors, (usize, bool)> = HashMap::new();

@@ -1,9 +1,10 @@
-//! How many registers a thread needs, and how many tile blocks a multiprocessor can therefore hold.
+//! Register pressure: the registers that a thread needs, and the tile blocks that a multiprocessor
+//! can hold.
 //!
-//! Liveness over the finished instructions of a kernel: the largest number of 32-bit registers whose values
-//! are needed later, in the order of the text. ptxas orders instructions anew and has temporaries of its own,
-//! so the number is an estimate, mostly from above; without a bound ptxas spends registers on loads that it moves far ahead, and
-//! blocks that would have hidden the latency no longer fit. Knows `inst`; not what is computed.
+//! Liveness analysis over the finished instructions: the largest number of 32-bit registers that
+//! are live at one point, in the order of the text. ptxas reorders instructions and has
+//! temporaries, so the number is an estimate, usually from above. Without a bound ptxas spends
+//! registers on loads that it moves up, and fewer blocks are resident to hide latency.
 
 use std::collections::HashMap;
 
@@ -96,8 +97,8 @@ fn is_shared(special: Special) -> bool {
     matches!(special, CtaIdX | CtaIdY | CtaIdZ | NCtaIdX | NCtaIdY | NCtaIdZ | NTidX)
 }
 
-/// 32-bit registers that hold values at the fullest point of a kernel. Numbers that all threads share are
-/// left out: they have registers of their own, one for a warp.
+/// 32-bit registers that hold values at the fullest point of a kernel. Numbers that all threads
+/// share are left out: they have registers of their own, one for a warp.
 pub fn live_registers(function: &Function) -> u32 {
     let mut numbers = Numbers::of(function);
     numbers.leave_out_shared(function);
@@ -119,8 +120,8 @@ pub fn live_registers(function: &Function) -> u32 {
     most
 }
 
-/// Registers of ptxas's routine for the rare cases of a division or root that is correctly rounded: its operands, where it
-/// returns to, and what it computes with.
+/// Registers of ptxas's routine for the rare cases of a division or root that is correctly rounded:
+/// its operands, where it returns to, and what it computes with.
 const CALL_REGISTERS: u32 = 8;
 
 /// Does ptxas call a routine of its own here?
@@ -156,8 +157,8 @@ impl Live {
     }
 }
 
-/// Finds what is live after each block: every register that a block reads before it writes it is live from the writes
-/// before, and so goes back from block to block until one that writes it.
+/// Finds what is live after each block: every register that a block reads before it writes it is
+/// live from the writes before, and so goes back from block to block until one that writes it.
 fn follow(function: &Function, blocks: &mut [BasicBlock], numbers: &Numbers) {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); blocks.len()];
     for (index, block) in blocks.iter().enumerate() {
@@ -208,7 +209,8 @@ fn instructions(function: &Function) -> impl Iterator<Item = &Inst> {
     function.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst) } else { None })
 }
 
-/// Tile blocks that a multiprocessor could hold if ptxas spent so many registers more than the kernel needs.
+/// Tile blocks that a multiprocessor could hold if ptxas spent so many registers more than the
+/// kernel needs.
 pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32, spare: u32) -> u32 {
     let warps = function.threads / WARP_SIZE;
     target.multiprocessor().fitting_blocks(warps, live_registers(function) + spare, shared_bytes).max(1)
@@ -309,7 +311,8 @@ mod tests {
 
     #[test]
     fn what_is_live_where_ptxas_calls_a_routine_leaves_room_for_it() {
-        // While the routine runs, the quotient and the two others live; without one, most live before.
+        // While the routine runs, the quotient and the two others live; without one, most live
+        // before.
         for (mods, most) in [(FloatMods::RN, 3 + CALL_REGISTERS), (FloatMods::APPROX, 4)] {
             let (mut b, base) = kernel();
             let loaded = b.fresh_vec(RegClass::F32, 4);

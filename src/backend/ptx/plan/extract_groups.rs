@@ -1,19 +1,22 @@
-//! Tiles that are taken apart into many blocks at once, as the legs of a butterfly are: a thread should hold the same place
-//! of all blocks, so that the exchange of elements between threads happens once.
+//! Extract groups: tiles that are separated into many blocks at once, such as the legs of a
+//! butterfly.
+//!
+//! A thread should hold the same position of all blocks, so that elements move between threads
+//! once.
 
 use std::collections::HashMap;
 
 use crate::ir::{BlockId, Module, Op, Opcode, Value};
 
-/// From so many blocks on a tile is taken apart at once.
+/// Minimum number of blocks of a group.
 const MANY: u64 = 4;
 
-/// How many blocks of a shape are extracted from each value.
+/// Number of extracted blocks by value and block shape.
 #[derive(Debug, Default)]
 pub struct ExtractGroups<'m>(HashMap<(Value, &'m [i64]), u64>);
 
 impl<'m> ExtractGroups<'m> {
-    /// Those of a body.
+    /// Returns the extract groups of a body.
     pub fn of(module: &'m Module, body: BlockId) -> ExtractGroups<'m> {
         let mut taken = HashMap::new();
         module.walk(body, &mut |id| {
@@ -25,13 +28,13 @@ impl<'m> ExtractGroups<'m> {
         ExtractGroups(taken)
     }
 
-    /// Is this `extract` one of as many as take a tile apart?
+    /// Returns true if the `extract` belongs to a group that covers its tile.
     pub fn takes(&self, module: &'m Module, op: &Op) -> bool {
         let (source, part) = (op.operands[0], module.shape(op.results[0]));
         self.0.get(&(source, part)).is_some_and(|&taken| is_apart(module, source, part, taken))
     }
 
-    /// Elements of the smallest blocks of the tiles of at least so many elements.
+    /// Returns the elements of the smallest block among tiles of at least `least` elements.
     pub fn smallest(&self, module: &'m Module, least: u64) -> Option<u64> {
         let large = self.0.iter().filter(|((source, part), taken)| {
             count(module.shape(*source)) >= least && is_apart(module, *source, part, **taken)

@@ -1,14 +1,16 @@
 //! Plan of a kernel: the decisions that precede the schedule.
 //!
-//! Input: an optimized module whose extents are powers of two, and the options of the user. Output: [`kernel_plan::Plan`],
-//! i.e. the module to lower, its layouts, and complete options. Order:
+//! Input: an optimized module whose extents are powers of two, and the options of the user. Output:
+//! [`kernel_plan::Plan`], i.e. the module to lower, its layouts, and complete options. Order:
 //! 1. `plan_search`: compares the default plan with alternatives by the cost model;
-//! 2. `num_warps`: the number of warps of a tile block, from the sizes of its tiles (`extract_groups`);
+//! 2. `num_warps`: the number of warps of a tile block, from the sizes of its tiles
+//!    (`extract_groups`);
 //! 3. `rematerialize`: repeats loads of tiles that would fill the registers;
 //! 4. layout inference;
 //! 5. `overlap_mmas`: rewrites loops with asynchronous MMAs; layouts are then inferred again.
 //!
-//! The folder does not know instructions (`isa`). `plan_search` alone knows `lower` and `cost`: it costs schedules.
+//! The folder does not know instructions (`isa`). `plan_search` alone knows `lower` and `cost`: it
+//! costs schedules.
 
 pub mod extract_groups;
 pub mod kernel_plan;

@@ -1,16 +1,19 @@
-//! How many warps a tile block gets.
+//! Number of warps of a tile block, from the bytes of a tile that a thread should hold.
 //!
-//! What decides is how much of a tile a thread holds. Work that is the same for every element wants one
-//! 16-byte access a thread: then the blocks that run together touch one small window of memory, which the
-//! memory serves fastest, whatever the size of the tile. Where a block has to wait for one load before it knows what to
-//! load next, or takes pieces that are not aligned, 32 bytes are better: fewer threads do the sums of addresses, and
-//! each has more under way. Work in which threads meet (reductions, changes of layout) wants 32 bytes a thread (128 where
-//! a reduction has to keep the order), and blocks that are small enough for several to share a multiprocessor: while one
-//! waits at a barrier the others go on. There a block that moves its tiles once, as one that reduces a row does, has them in
-//! registers while it lives: if those of all blocks of a multiprocessor are too few bytes to keep its share of the memory busy,
-//! fewer threads that hold more let more blocks in. Matrix products count by their accumulator. Of products that wait for each other
-//! the accumulators are held at the same time; then a warp should have rows of its own, so that nothing of what lies
-//! between the products moves between warps.
+//! | kernel | bytes per thread | reason |
+//! |---|---|---|
+//! | elementwise | 16 | one access; resident blocks touch a small window of memory |
+//! | loaded addresses, unaligned tiles | 32 | fewer address computations, more bytes in flight per thread |
+//! | reductions, layout conversions | 32 | small blocks share a multiprocessor and hide each other's barriers |
+//! | ordered reductions | 128 | each step between lanes is as expensive as one in a thread |
+//!
+//! If a block moves its tiles once and has barriers, its bytes are in registers during its
+//! lifetime. If the resident blocks hold too few bytes to saturate memory, the block gets fewer
+//! warps, so that more blocks are resident.
+//!
+//! A kernel with MMAs gets warps by the elements of its accumulators. Accumulators of dependent
+//! MMAs are live together; each warp then has rows of its own, so that no values move between warps
+//! between these MMAs.
 
 use std::collections::HashSet;
 
@@ -27,40 +30,42 @@ use crate::pass::{commutes, data_partition};
 
 const MAX_WARPS: u64 = MAX_WARPS_PER_CTA as u64;
 
-/// Bytes of a tile that a thread holds where threads do not meet: one access.
+/// Bytes of a tile per thread without barriers: one access.
 const STREAM_BYTES: u64 = 16;
 
-/// Bytes of a tile that a thread holds where addresses are loaded, or accesses not aligned.
+/// Bytes of a tile per thread with loaded addresses or unaligned accesses.
 const SCATTERED_BYTES: u64 = 32;
 
-/// Bytes of a tile that a thread holds where threads meet.
+/// Bytes of a tile per thread with barriers.
 const BARRIER_BYTES_PER_THREAD: u64 = 32;
 
-/// Bytes that the blocks of a multiprocessor together should move in the life of one: a block that reduces lives for
-/// somewhat more than 2 us, and the share of one multiprocessor of an H200 is 36 bytes a nanosecond.
+/// Bytes that the resident blocks of a multiprocessor should transfer in the lifetime of one. A
+/// block with a reduction lives for about 2 us, and a multiprocessor of an H200 has 36 bytes of
+/// memory bandwidth per ns.
 const BYTES_IN_FLIGHT: u64 = 96 << 10;
 
-/// Most warps of a block whose threads meet, unless a thread would hold more than `OCCUPANCY_BYTES`.
+/// Maximum number of warps of a block with barriers, unless a thread would hold more than
+/// [`OCCUPANCY_BYTES`].
 const BARRIER_MAX_WARPS: u64 = 16;
 
-/// Bytes of one tile that leave a thread few registers for anything else.
+/// Bytes of one tile per thread above which few registers remain for other values.
 const OCCUPANCY_BYTES: u64 = 128;
 
-/// Steps that take a tile apart into halves from which on a kernel is a network of them.
+/// Number of halvings from which a kernel is a butterfly network.
 const BUTTERFLY_STEPS: u64 = 6;
 
-/// Bytes of a tile in such a network that a thread holds, elements counted as 4 at least: the more, the fewer steps are
-/// between threads. Half of it where a tile takes others along.
+/// Bytes of a tile per thread in a butterfly network, with elements of at least 4 bytes. More bytes
+/// mean fewer steps between threads. Half of it if a tile carries others along.
 const BUTTERFLY_BYTES: u64 = 128;
 
-/// Accumulator elements of a matrix product that a thread should hold.
+/// Accumulator elements of an MMA per thread.
 const ACCUMULATORS_PER_THREAD: u64 = 64;
 
-/// Rows of an accumulator that a warp should have at least where products wait for each other.
+/// Minimum rows of an accumulator per warp, of dependent MMAs.
 const ROWS_PER_WARP: u64 = 16;
 
-/// Warps of a tile block for the kernel with this body, or of one of its bands of rows: a power of two from 1 to 32. Layouts that the user has chosen are for so
-/// many.
+/// Returns the warps of a tile block, or of one data partition: a power of two from 1 to 32. A
+/// layout of the user determines them.
 pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     if let Some(warps) = options.num_warps {
         return 1 << (warps / data_partition::count(module, body)).clamp(1, MAX_WARPS as u32).ilog2();
@@ -81,14 +86,18 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     } else {
         warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
     };
-    // Of a tile that is taken apart each thread has a place in every block; more threads would hold copies.
+    // Of a tile that is taken apart each thread has a place in every block; more threads would hold
+    // copies.
     let most = apart.map_or(MAX_WARPS, |block| (block / u64::from(WARP_SIZE)).clamp(1, MAX_WARPS));
     warps.clamp(1, most).next_power_of_two() as u32
 }
 
-/// Bands of rows that a tile block should have. Of so many warps as are wished for each has a power of two, of four at least. Where nobody
-/// wishes for warps, several products of an iteration have three bands if each of them has three times the rows of four warps: cut into 128 and
-/// 64 rows they would be two programs of the same warps, for which registers are too few.
+/// Returns the number of data partitions. A requested number of warps is divided into partitions of
+/// a power of two of at least four warps each.
+///
+/// Without a request, a kernel with several MMAs per iteration gets three partitions if each MMA
+/// has three times the rows of a warp group: as tiles of 128 and 64 rows it would be two programs
+/// of the same warps, which need too many registers.
 pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
     const USUAL: u32 = 3;
     if let Some(warps) = options.num_warps {
@@ -108,7 +117,7 @@ pub fn wished_bands(module: &Module, body: BlockId, options: &CompileOptions) ->
     if fits && several { USUAL } else { 1 }
 }
 
-/// The products that values come from within an iteration.
+/// Returns the MMAs of the same iteration that values depend on.
 pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
     let mut seen = HashSet::new();
     let mut pending = values.to_vec();
@@ -123,7 +132,8 @@ pub fn products_behind(module: &Module, values: &[Value]) -> Vec<OpId> {
     seen.into_iter().filter(is_product).collect()
 }
 
-/// Does the place of an access depend on what was loaded before, or does a view step by less than its tile?
+/// Returns true if the address of an access depends on a load, or if a view steps by less than its
+/// tile.
 fn is_scattered(module: &Module, op: &Op) -> bool {
     let index = op.code.spec().operands.iter().position(|operand| operand.name == "index");
     let mut pending: Vec<Value> = index.map_or_else(Vec::new, |group| op.group(group).to_vec());
@@ -145,7 +155,7 @@ fn is_scattered(module: &Module, op: &Op) -> bool {
     false
 }
 
-/// Warps that hold so many bytes when a thread holds `each`.
+/// Returns the number of warps for `bytes` at `each` bytes per thread.
 fn warps_for(bytes: u64, each: u64) -> u64 {
     bytes.div_ceil(each * u64::from(WARP_SIZE))
 }
@@ -157,26 +167,27 @@ struct Sizes {
     largest: u64,
     /// Bytes of the largest tile that is loaded or stored.
     accessed: u64,
-    /// Elements of the loaded and stored tiles of more than one element: the fewest and the most.
+    /// Fewest and most elements of the loaded and stored tiles with more than one element.
     fewest: Option<u64>,
     most: u64,
-    /// The tile of an atomic by pointers that has the most elements.
+    /// Largest tile of an atomic through pointers.
     atomic: Option<Value>,
-    /// Elements of the largest accumulator, with those of the products that it waits for.
+    /// Elements of the largest accumulator, together with those of the MMAs that it depends on.
     accumulators: u64,
-    /// Rows of the largest accumulator that waits for another one.
+    /// Rows of the largest accumulator that depends on another MMA.
     rows: u64,
-    /// Bytes that all accesses together move, if none of them is in a loop.
+    /// Bytes that all accesses transfer, if none is in a loop.
     moved: Option<u64>,
-    /// How often a tile is taken apart into halves, bytes of the largest such tile, and whether halves are selected.
+    /// Number of halvings of tiles, bytes of the largest such tile, and whether halves are
+    /// selected.
     halvings: u64,
     halved: u64,
     carries: bool,
     /// An op needs elements of other threads.
     exchanges: bool,
-    /// Elements are reduced by what does not commute: each step between lanes is as dear as one within a thread.
+    /// A reduction does not commute: a step between lanes is as expensive as one in a thread.
     in_order: bool,
-    /// Where an access goes is loaded first, or tiles begin at any element.
+    /// An address depends on a load, or tiles begin at any element.
     scattered: bool,
 }
 
@@ -195,8 +206,8 @@ impl Sizes {
                 sizes.moved = None;
             }
         });
-        // An atomic counts as a store where it is the largest access. Others have the warps of the tile that is loaded: those
-        // of a histogram were measured so.
+        // An atomic counts as a store where it is the largest access. Others have the warps of the
+        // tile that is loaded: those of a histogram were measured so.
         if let Some(value) = sizes.atomic.filter(|&value| extent(module, value).0 > sizes.most) {
             sizes.access(module, value);
         }
@@ -260,7 +271,7 @@ impl Sizes {
         }
     }
 
-    /// Warps of a block whose threads meet.
+    /// Returns the warps of a block with barriers.
     fn meeting_warps(&self) -> u64 {
         let least = warps_for(self.largest, OCCUPANCY_BYTES);
         if self.in_order {
@@ -278,20 +289,20 @@ impl Sizes {
         warps
     }
 
-    /// Do threads need elements that other threads hold? Also where accesses differ in size: a small tile
-    /// that is stretched over a larger one.
+    /// Returns true if threads need elements of other threads. Accesses of different sizes count: a
+    /// small tile is broadcast to a larger one.
     fn meets(&self) -> bool {
         self.exchanges || self.fewest.is_some_and(|fewest| fewest < self.most)
     }
 }
 
-/// Would a tile of so many 32-bit words a thread leave too few registers for anything else?
+/// Returns true if a tile of `words` 32-bit words per thread leaves too few registers.
 pub fn fills_registers(words: u64, warps: u32) -> bool {
     let each = u64::from(MAX_REGISTERS_PER_THREAD.min(REGISTERS_PER_SM / (warps * WARP_SIZE)));
     words > each * 3 / 4
 }
 
-/// Elements and bytes of a tile; none of a value that is not one.
+/// Returns elements and bytes of a tile; zeros for other values.
 pub fn extent(module: &Module, value: Value) -> (u64, u64) {
     let Type::Tile { elem, shape } = module.ty(value) else { return (0, 0) };
     let count = shape.iter().product::<i64>() as u64;

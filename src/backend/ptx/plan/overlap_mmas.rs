@@ -1,8 +1,10 @@
-//! MMA overlap in loops: rewrites loop-carried values so that work is independent of the MMAs in flight.
+//! MMA overlap in loops: rewrites loop-carried values so that work is independent of the MMAs in
+//! flight.
 //!
-//! * Sums over an axis are carried as the partial sums of each thread (`pass::lane_sums`), and reduced after the loop.
-//! * An MMA that depends on another one moves into the next iteration (`pass::rotate`; FlashAttention-3,
-//!   Shah et al. 2024).
+//! * Sums over an axis are carried as the partial sums of each thread (`pass::lane_sums`), and
+//!   reduced after the loop.
+//! * An MMA that depends on another one moves into the next iteration (`pass::rotate`;
+//!   FlashAttention-3, Shah et al. 2024).
 //!
 //! The rewriting needs layouts. Layouts of the new module are inferred again.
 
@@ -43,8 +45,8 @@ fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool)
     beside
 }
 
-/// Returns how threads share the axis of a reduction: each thread has adjacent elements, and such a group again after
-/// the groups of all threads. `None` for other layouts.
+/// Returns how threads share the axis of a reduction: each thread has adjacent elements, and such a
+/// group again after the groups of all threads. `None` for other layouts.
 fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::Shared> {
     let layout = inference.accesses.get(&id)?;
     let dim = inference.module().op(id).dim() as usize;

@@ -1,12 +1,15 @@
-//! Which of several plans of a kernel: the usual one, or another that the hints leave open and that costs less.
+//! Plan search: compares the default plan of a kernel with alternatives by the cost model.
 //!
-//! The usual plan is that of `plan` and of the passes of `schedule`. Where a loop multiplies matrices by instructions that run on their own,
-//! schedules for fewer and for more warps are made, too (and so with teams or without), and without streams, and what each costs says
-//! the cost model (`cost`). Another plan is taken only if it costs less by a margin: the model errs, and the usual plan is one that was measured.
-//! With `CUTLET_REMARKS` more is costed and said: stages, an occupancy of 2, no ping-pong. Blocks that share a multiprocessor are never
-//! asked for: how many blocks there are is the grid's affair, and a single one of them has registers for half of what it could do. So a plan
-//! that gains by letting more blocks in is taken only if it is as good without them, and not where the kernel asks for the number of blocks, as
-//! persistent ones do.
+//! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads.
+//! The search runs on sm_90a, where the model is calibrated (`cost/machine_model`), for kernels
+//! with an asynchronous MMA in a loop. With `CUTLET_REMARKS` more plans are costed and reported:
+//! numbers of stages, two blocks per multiprocessor, no ping-pong.
+//!
+//! A candidate is selected if it needs less by [`MIN_SPEEDUP`]. The margin covers the error of the
+//! model; the default plan is measured. Occupancy is never requested, because the number of blocks
+//! depends on the grid, and half of the registers are too few for a single block. So a candidate
+//! that gains by occupancy is selected only if it is as fast at the default occupancy. Kernels that
+//! read the number of blocks (persistent kernels) are compared at the default occupancy.
 
 use std::borrow::Cow;
 
@@ -17,51 +20,53 @@ use super::num_warps;
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, hint_key};
 use crate::target::Target;
 
-/// Another plan has to cost less by this part. Of recorded configurations that differ in their warps alone (`benches/compare/h200.tune`,
-/// `benches/schedules --records --verbose`) the model promises up to 10 % where nothing is gained (products of tf32).
+/// Minimum gain of a selected candidate. For recorded configurations that differ only in their
+/// warps (`benches/compare/h200.tune`, `benches/schedules --records --verbose`) the model predicts
+/// up to 10 % where nothing is gained (MMAs of tf32).
 const MIN_SPEEDUP: f64 = 0.15;
-/// Registers of a thread that sums apart take.
+/// Registers per thread of separate partial sums.
 const EXTRA_ACCUMULATOR_REGISTERS: u32 = 64;
-/// A unit that is busy for less than this part of the time is not what a plan waits for.
+/// Minimum utilization of a resource that limits a plan.
 const MIN_UTILIZATION: f64 = 0.75;
 
-/// Hints of loops and loads that say how tiles come.
+/// Hints that determine how tiles are loaded.
 const LOAD_HINTS: [&str; 4] = [hint_key::NUM_STAGES, hint_key::WARP_SPECIALIZE, "latency", "allow_tma"];
 
-/// What was chosen.
+/// Result of the plan search.
 pub struct SearchResult {
     pub options: CompileOptions,
-    /// What was considered, a line each, for people.
+    /// One line per considered plan.
     pub considered: Vec<String>,
 }
 
-/// A plan that is considered.
+/// A candidate plan.
 struct Candidate {
     what: String,
     options: CompileOptions,
-    /// May it be chosen?
+    /// The search may select it.
     selectable: bool,
 }
 
-/// What became of one.
+/// Evaluation of a candidate.
 enum CandidateResult {
     Costed(Box<CandidateCost>),
     Rejected(String),
 }
 
-/// What a plan costs.
+/// Cost of a candidate.
 struct CandidateCost {
     cost: Cost,
-    /// Cycles of a tile block and multiprocessor if no more blocks share it than of the usual plan.
+    /// Cycles per block at no higher occupancy than that of the default plan.
     at_default_occupancy: f64,
-    /// Warps of a team, and teams.
+    /// Warps of a ping-pong group, and number of groups.
     warp_shape: (u32, u32),
-    /// May it be chosen by that?
+    /// The model is calibrated for its MMAs.
     model_is_trusted: bool,
 }
 
 impl CandidateCost {
-    /// What it would be chosen by, instead of a plan that takes so many cycles. `is_persistent`: the kernel knows how many blocks there are.
+    /// Returns the cost by which it is compared with the default plan, of `usual` cycles.
+    /// `is_persistent`: the kernel reads the number of blocks.
     fn compared_cost(&self, usual: f64, is_persistent: bool) -> Option<f64> {
         match is_persistent {
             true => Some(self.at_default_occupancy),
@@ -72,7 +77,7 @@ impl CandidateCost {
     }
 }
 
-/// Chooses the plan of an entry.
+/// Selects the plan of an entry.
 pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileOptions) -> SearchResult {
     let usual = CompileOptions { plan_search: PlanSearch::Off, ..*options };
     let mut chosen = SearchResult { options: usual, considered: Vec::new() };
@@ -87,7 +92,8 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
         return chosen;
     }
     let CandidateResult::Costed(first) = evaluate(module, (target, &usual), None) else { return chosen };
-    // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing is to be gained.
+    // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing
+    // is to be gained.
     if !verbose && (!first.model_is_trusted || first.cost.lower_bound_fraction > 1.0 - MIN_SPEEDUP) {
         return chosen;
     }
@@ -111,7 +117,8 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     chosen
 }
 
-/// What was considered, a line each; `best`: the number of the one that is taken, if it is not the usual one.
+/// Returns one line per considered plan. `best`: index of the selected candidate, if it is not the
+/// default plan.
 fn considered(
     first: &CandidateCost,
     all: &[Candidate],
@@ -142,14 +149,14 @@ fn considered(
     lines
 }
 
-/// Does a kernel ask how many tile blocks there are?
+/// Returns true if a kernel reads the number of tile blocks.
 fn is_persistent_kernel(module: &Module, entry: &Entry) -> bool {
     let mut counts = false;
     module.walk(entry.body, &mut |id| counts |= module.op(id).code == Opcode::GetNumTileBlocks);
     counts
 }
 
-/// The cheapest one of those that may be taken instead of the usual one, if it is cheap enough; its cost.
+/// Returns index and cost of the cheapest candidate, if it gains enough.
 fn cheapest(usual: f64, compared: impl Iterator<Item = Option<f64>>) -> Option<(usize, f64)> {
     let costs = compared.enumerate().filter_map(|(index, cost)| Some((index, cost?)));
     costs.filter(|(_, cost)| *cost < usual * (1.0 - MIN_SPEEDUP)).min_by(|a, b| a.1.total_cmp(&b.1))
@@ -159,7 +166,7 @@ fn warps_text((warps, teams): (u32, u32)) -> String {
     if teams > 1 { format!("{teams} x {warps} warps (ping-pong)") } else { format!("{warps} warps") }
 }
 
-/// What is said of a plan, next to the cycles of the one that is taken.
+/// Returns the line of a plan, with its difference to the selected one.
 fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
     let busiest = cost.busy.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share >= MIN_UTILIZATION);
     let waits = match busiest {
@@ -182,7 +189,7 @@ fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
     }
 }
 
-/// Are there products in a loop?
+/// Returns true if a loop contains MMAs.
 fn has_mma_in_loop(module: &Module, entry: &Entry) -> bool {
     let mut loops: Vec<OpId> = Vec::new();
     module.walk(entry.body, &mut |id| {
@@ -197,7 +204,7 @@ fn has_mma_in_loop(module: &Module, entry: &Entry) -> bool {
     found
 }
 
-/// Does the user say of a loop or a load how tiles come?
+/// Returns true if a hint determines how tiles are loaded.
 fn has_load_hints(module: &Module, entry: &Entry) -> bool {
     let mut says = false;
     module.walk(entry.body, &mut |id| {
@@ -207,7 +214,8 @@ fn has_load_hints(module: &Module, entry: &Entry) -> bool {
     says
 }
 
-/// Plans that hints leave open. `is_calibrated`: on this target measurements say how good the model is.
+/// Returns the candidates that the options leave open. `is_calibrated`: the model is calibrated for
+/// the target.
 fn candidates(
     usual: &CompileOptions,
     warps: u32,
@@ -245,7 +253,7 @@ fn candidates(
     all
 }
 
-/// What becomes of a plan; `usual`: tile blocks of a multiprocessor that the usual one lets in.
+/// Evaluates a plan. `usual`: resident tile blocks of the default plan.
 fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual: Option<u32>) -> CandidateResult {
     let plan = Plan::of(Cow::Borrowed(module), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
@@ -257,8 +265,8 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     let blocks = lowering.blocks(body);
     let mut efforts = context.inference.products.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
-    // Where threads fetch operands or add sums themselves, records and model differ by more; of 8-bit products that leave
-    // their sums to others there are none.
+    // Where threads fetch operands or add sums themselves, records and model differ by more; of
+    // 8-bit products that leave their sums to others there are none.
     let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
     let narrow = context.inference.products.keys().any(|id| left(id) == 8);
     let model_is_trusted =
@@ -313,8 +321,7 @@ mod tests {
     fn more_blocks_of_a_multiprocessor_count_only_where_a_plan_is_as_good_without() {
         let plan = |each: f64, at_default_occupancy| {
             let (loops, busy, blocks) = (Vec::new(), Vec::new(), 4);
-            let cost =
-                Cost { block: 4.0 * each, blocks, loops, busy, lower_bound_fraction: 0.0, waves: None, launch: None };
+            let cost = Cost { block: 4.0 * each, blocks, loops, busy, lower_bound_fraction: 0.0, launch: None };
             CandidateCost { cost, at_default_occupancy, warp_shape: (4, 1), model_is_trusted: true }
         };
         assert_eq!(plan(60.0, 110.0).compared_cost(100.0, false), Some(60.0));

@@ -1,9 +1,9 @@
-//! Reading again: tiles that fill the registers are not kept over a reduction.
+//! Rematerialization of tiles that fill the register file (LLVM "remat").
 //!
-//! A row that is as large as the register file is reduced, and then used again: what lies between would have to go
-//! to local memory. Loading it a second time, and computing again what was computed from it, costs less: the second
-//! load finds the row in a cache, and each pass goes piece by piece (`lower/strip_mine.rs`). So after each reduction of
-//! such a tile, whatever comes from loads that can be repeated is made anew where it is used.
+//! Problem: a row as large as the register file is reduced and then used again, so it would be
+//! spilled to local memory. Remedy: after each reduction of such a tile, values that derive from
+//! repeatable loads are computed again at their uses. The second load hits a cache, and strip_mine
+//! mining (`schedule/strip_mine`) executes each pass on a part of the registers.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,8 @@ use super::num_warps;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
 
-/// The module with large tiles made again after each reduction, if there are any.
+/// Returns the module with large tiles rematerialized after each reduction, or `None` if there are
+/// none.
 pub fn reloaded(module: &Module, body: BlockId, warps: u32) -> Option<Module> {
     let large = |value: Value| is_large(module, value, warps);
     let mut any = false;
@@ -33,13 +34,13 @@ fn is_large(module: &Module, value: Value, warps: u32) -> bool {
     num_warps::fills_registers(bytes / 4 / u64::from(warps * WARP_SIZE), warps)
 }
 
-/// Where a value of the block was made.
+/// Definition of a value of the block.
 #[derive(Clone, Copy)]
 struct Made {
     op: OpId,
-    /// Reductions of large tiles before it.
+    /// Number of reductions of large tiles before it.
     phase: usize,
-    /// Writes to memory before it.
+    /// Number of writes to memory before it.
     epoch: usize,
 }
 
@@ -48,9 +49,9 @@ struct Rematerializer<'m> {
     warps: u32,
     phase: usize,
     epoch: usize,
-    /// Values that can be made again.
+    /// Values that can be rematerialized.
     made: HashMap<Value, Made>,
-    /// What stands for them in this phase.
+    /// Their copies in this phase.
     again: HashMap<Value, Value>,
     out: Vec<OpId>,
     changed: bool,
@@ -66,7 +67,7 @@ fn block(module: &mut Module, id: BlockId, warps: u32) -> bool {
     changed
 }
 
-/// Can an op that only gives a tile be done again, memory being the same?
+/// Returns true if the op can be repeated while memory is unchanged.
 fn repeats(op: &Op) -> bool {
     match op.code {
         Opcode::LoadView | Opcode::LoadPtr => op.is_weak_load(),
@@ -97,7 +98,7 @@ impl Rematerializer<'_> {
         self.out.push(id);
     }
 
-    /// Puts what was made before the last reduction in front of the op once more.
+    /// Rematerializes the operands that were defined before the last reduction.
     fn renew_operands(&mut self, id: OpId) {
         for at in 0..self.module.op(id).operands.len() {
             let old = self.module.op(id).operands[at];

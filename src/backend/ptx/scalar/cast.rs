@@ -1,8 +1,8 @@
 //! Conversions between element types.
 //!
-//! Everything but f64 widens to f32 exactly; narrower floats round once from there. An f64 or a wide
-//! integer that has to be rounded again goes through f32 *rounded to odd* (truncated, with the lowest
-//! bit set when anything was lost), from which every shorter format rounds as if directly.
+//! Everything but f64 widens to f32 exactly; narrower floats round once from there. An f64 or a
+//! wide integer that has to be rounded again goes through f32 *rounded to odd* (truncated, with the
+//! lowest bit set when anything was lost), from which every shorter format rounds as if directly.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;

@@ -1,8 +1,8 @@
 //! Exponentials.
 //!
 //! f32: the argument in units of ln 2 is split into an integer, which goes into the exponent field,
-//! and a rest for the hardware `ex2`; the clamped split leaves overflow and gradual underflow to the
-//! last product. f64: Cody–Waite reduction and a polynomial.
+//! and a rest for the hardware `ex2`; the clamped split leaves overflow and gradual underflow to
+//! the last product. f64: Cody–Waite reduction and a polynomial.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -13,7 +13,8 @@ pub(super) const LOG2E: [f32; 2] = [f32::from_bits(0x3fb8_aa3b), f32::from_bits(
 pub(super) const LN2: [f64; 2] = [std::f64::consts::LN_2, 2.3190468138462996e-17];
 /// log2 e as a sum of two f64.
 pub(super) const LOG2E_F64: [f64; 2] = [std::f64::consts::LOG2_E, 2.0355273740931033e-17];
-/// Adding it rounds an f64 of magnitude below 2^51 to an integer, which then stands in the low bits.
+/// Adding it rounds an f64 of magnitude below 2^51 to an integer, which then stands in the low
+/// bits.
 pub(super) const MAGIC: f64 = 6755399441055744.0;
 
 /// (e^r - 1 - r) / r² on |r| ≤ ln 2 / 2.

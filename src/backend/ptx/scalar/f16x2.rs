@@ -1,4 +1,4 @@
-//! Two halves at once: f16x2 and bf16x2, the first element in the low half of a B32.
+//! Packed halves: f16x2 and bf16x2, with the first element in the low half of a B32.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -14,8 +14,9 @@ pub fn exists(op: &Op, dtype: DType) -> bool {
         && matches!(op.code, AddF | SubF | MulF | Fma | MaxF | MinF | AbsF | NegF)
 }
 
-/// The packed form of `op` on pairs of f16 or bf16, where there is one: sums, differences, products,
-/// multiply-adds, minima, maxima, signs, all rounded to nearest. `None` means: lower the elements.
+/// The packed form of `op` on pairs of f16 or bf16, where there is one: sums, differences,
+/// products, multiply-adds, minima, maxima, signs, all rounded to nearest. `None` means: lower the
+/// elements.
 pub fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Option<Operand> {
     let ty = match dtype {
         DType::F16 => Ty::F16x2,
@@ -67,20 +68,4 @@ pub fn narrow(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Opt
 /// Two f32 as codes of an 8-bit float, where the target has an instruction for it.
 pub fn narrow_bytes(b: &mut Builder, dtype: DType, low: Operand, high: Operand) -> Option<[Operand; 2]> {
     super::small_float::encode_pair(b, dtype, low, high)
-}
-
-/// A pair of halves as two f32.
-pub fn widen(b: &mut Builder, dtype: DType, pair: Operand) -> Option<[Operand; 2]> {
-    match dtype {
-        DType::F16 => {
-            let (low, high) = b.unpack(pair);
-            Some([low, high].map(|half| b.cvt(Ty::F32, Ty::F16, CvtRound::None, half)))
-        }
-        DType::BF16 => {
-            let low = b.shl(Ty::B32, pair, 16i64);
-            let high = b.and(Ty::B32, pair, 0xffff_0000u32);
-            Some([b.bitcast(low, RegClass::F32), b.bitcast(high, RegClass::F32)])
-        }
-        _ => None,
-    }
 }

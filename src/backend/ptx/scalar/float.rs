@@ -1,8 +1,8 @@
-//! Float arithmetic, and the way of every float operation by element type.
+//! Float arithmetic, and the selection of a lowering for each float operation and element type.
 //!
-//! f16 and bf16 arithmetic rounds once at each step: natively where the instruction exists, else in
-//! f32, whose second rounding is innocuous for one addition, multiplication, division or root of
-//! halves. All other functions of halves are those of f32, rounded.
+//! f16 and bf16 arithmetic rounds once per operation: natively if the instruction exists, else in
+//! f32. The second rounding is then exact for one addition, multiplication, division or square root
+//! of halves. All other functions of halves are those of f32, rounded.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -166,8 +166,8 @@ fn half(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand
     Ok(cast::narrow(b, dtype, rounding, result))
 }
 
-/// One half or two (B16, B32) with the signs flipped, as integers: where ptxas finds `neg` of a choice between 1 and 0,
-/// it makes that one between -1 and +0.
+/// One half or two (B16, B32) with the signs flipped, as integers: where ptxas finds `neg` of a
+/// choice between 1 and 0, it makes that one between -1 and +0.
 pub(super) fn negate_halves(b: &mut Builder, bits: Ty, x: Operand) -> Operand {
     b.xor(bits, x, if bits == Ty::B16 { 0x8000 } else { 0x8000_8000u32 })
 }
@@ -189,8 +189,9 @@ pub(super) fn native_half(b: &mut Builder, op: FloatOp, dtype: DType, x: &[Opera
     }
 }
 
-/// f16 quotient. A quotient of 11-bit numbers is never closer than 2^-23 (relative) to the middle of
-/// two 11-bit numbers without being it, so a reciprocal and one correction step round as the exact one.
+/// f16 quotient. A quotient of 11-bit numbers is never closer than 2^-23 (relative) to the middle
+/// of two 11-bit numbers without being it, so a reciprocal and one correction step round as the
+/// exact one.
 fn divide_f16(b: &mut Builder, x: Operand, y: Operand) -> Operand {
     let (x, y) = (cast::widen(b, DType::F16, x), cast::widen(b, DType::F16, y));
     let inverse = b.float(FloatOp::Rcp, Ty::F32, FloatMods::APPROX_FTZ, &[y]);

@@ -1,4 +1,4 @@
-//! Instructions of the user's, once for each element.
+//! Inline PTX of the user, once for each element.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,8 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Op};
 use crate::process::PerProcess;
 
-/// The result of the text on the operands, of which the last one, the meaning, is none of the text's.
+/// The result of the text on the operands, of which the last one, the meaning, is none of the
+/// text's.
 pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Operand]) -> Result<Operand, Unsupported> {
     let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err(Unsupported("no text".to_string())) };
     let registers: Vec<Reg> = operands[..3]
@@ -39,7 +40,8 @@ fn in_register(b: &mut Builder, operand: Operand, class: RegClass) -> Reg {
     }
 }
 
-/// The text for as long as the process lives: instructions are copied as numbers are. Each text is kept once.
+/// The text for as long as the process lives: instructions are copied as numbers are. Each text is
+/// kept once.
 fn kept(text: &str) -> &'static str {
     static TEXTS: PerProcess<Mutex<BTreeSet<&'static str>>> = PerProcess::new();
     let mut texts = TEXTS.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);

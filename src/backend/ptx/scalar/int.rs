@@ -1,7 +1,7 @@
 //! Integer and bitwise operations.
 //!
-//! Sub-word integers are computed in 32 bits and truncated; see [`repr`] for their form. Nothing traps:
-//! what an instruction makes of a zero divisor is unspecified, and replaced.
+//! Sub-word integers are computed in 32 bits and truncated; see [`repr`] for their form. Nothing
+//! traps: what an instruction makes of a zero divisor is unspecified, and replaced.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -79,8 +79,8 @@ pub(super) fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Re
     Ok(repr::truncate(b, dtype, wide))
 }
 
-/// The absolute value of an element; that of the smallest one is itself. ptxas takes what `abs` gives as not negative,
-/// which holds of narrower types alone: the others add and flip by the sign.
+/// The absolute value of an element; that of the smallest one is itself. ptxas takes what `abs`
+/// gives as not negative, which holds of narrower types alone: the others add and flip by the sign.
 fn magnitude(b: &mut Builder, dtype: DType, ty: Ty, x: Operand) -> Operand {
     if dtype.bits() < ty.bits() {
         let value = repr::sign_extended(b, dtype, x);

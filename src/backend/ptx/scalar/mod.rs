@@ -1,8 +1,11 @@
-//! One element of every elementwise operation as PTX.
+//! Scalar lowering: one element of each elementwise operation as PTX.
 //!
-//! [`lower`] is the whole interface; [`repr`] says how elements live in registers and [`f16x2`] does
-//! two halves at once. Sequences are branch-free but for rare slow paths, and any number of elements
-//! may be lowered one after another. Layouts, tiles and memory are not known here.
+//! Input: an op, its element types and operands. Output: the result. [`lower`] is the interface,
+//! [`repr`] the form of elements in registers, [`f16x2`] the form of two halves at once. Sequences
+//! have no branches except rare slow paths, and sequences of several elements may follow one
+//! another.
+//!
+//! The folder does not know layouts, tiles or memory.
 
 mod cast;
 mod compare;

@@ -64,8 +64,8 @@ pub fn constant(dtype: DType, bits: u64) -> Operand {
     }
 }
 
-/// The type with which one element is loaded or stored alone (4-bit elements cannot be). The register
-/// has the class of the element, but for i1: a byte in B32.
+/// The type with which one element is loaded or stored alone (4-bit elements cannot be). The
+/// register has the class of the element, but for i1: a byte in B32.
 pub const fn memory_ty(dtype: DType) -> Ty {
     match dtype.storage_bits() {
         64 if matches!(dtype, DType::F64) => Ty::F64,
@@ -92,8 +92,8 @@ pub fn to_word(b: &mut Builder, dtype: DType, value: Operand) -> Operand {
     }
 }
 
-/// The element in the storage bits of `word` that start at bit `lane * storage_bits`; the inverse of
-/// [`to_word`] for lane 0.
+/// The element in the storage bits of `word` that start at bit `lane * storage_bits`; the inverse
+/// of [`to_word`] for lane 0.
 pub fn from_word(b: &mut Builder, dtype: DType, word: Operand, lane: u32) -> Operand {
     let bits = dtype.storage_bits();
     let field = |b: &mut Builder| match bits {

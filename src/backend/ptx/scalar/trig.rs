@@ -1,7 +1,8 @@
 //! Sine, cosine, tangent, and the angle of a point.
 //!
-//! x = j·π/2 + r with |r| ≤ π/4 and a little: Cody–Waite with three parts of π/2 for moderate x, and
-//! behind a branch the product with the right window of the bits of 2/π (Payne–Hanek) for the rest.
+//! x = j·π/2 + r with |r| ≤ π/4 and a little: Cody–Waite with three parts of π/2 for moderate x,
+//! and behind a branch the product with the right window of the bits of 2/π (Payne–Hanek) for the
+//! rest.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -143,8 +144,8 @@ fn window(b: &mut Builder, position: Operand, count: i64) -> Vec<Operand> {
     result
 }
 
-/// x = M·2^e. The window holds the fraction of 2/π·2^(e-2), so M times it has the quadrant in its top
-/// two bits and the fraction of π/2 behind them.
+/// x = M·2^e. The window holds the fraction of 2/π·2^(e-2), so M times it has the quadrant in its
+/// top two bits and the fraction of π/2 behind them.
 fn payne_hanek_single(b: &mut Builder, x: Operand, magnitude: Operand) -> (Operand, Operand) {
     let bits = b.bitcast(magnitude, RegClass::B32);
     let field = b.shr(Ty::U32, bits, 23i64);
@@ -200,8 +201,8 @@ fn reduce_double(b: &mut Builder, x: Operand) -> Reduced {
     Reduced { quadrant: quadrant.into(), angle: angle.into(), low: Some(low.into()) }
 }
 
-/// As for f32 with three words: 190 bits of fraction less the 53 of the factor leave the angle 70 good
-/// bits in the worst case.
+/// As for f32 with three words: 190 bits of fraction less the 53 of the factor leave the angle 70
+/// good bits in the worst case.
 fn payne_hanek_double(b: &mut Builder, x: Operand, magnitude: Operand) -> Reduced {
     let bits = b.bitcast(magnitude, RegClass::B64);
     let field = b.shr(Ty::U64, bits, 52i64);

@@ -1,21 +1,21 @@
-//! Shared memory of a tile block: where buffers lie, and which barriers they need.
+//! Allocation of shared memory, and the barriers that reuse requires.
 //!
-//! Buffers are handed out one after another and start again from the front when the budget is
-//! reached, so buffers may overlap in space. [`SharedMemory`] keeps the byte ranges that were read and
-//! written since the last barrier; an access that could meet an earlier one of another thread asks
-//! for a barrier first. The back edge of a loop counts as having touched everything.
+//! Buffers are placed one after another, and from the start again when the budget is exhausted.
+//! Buffers can therefore overlap. [`SharedMemory`] records the byte ranges read and written since
+//! the last barrier. An access that conflicts with an earlier one of another thread requires a
+//! barrier before it. The back edge of a loop counts as an access to all bytes.
 //!
-//! Bulk stores read a buffer after the threads have gone on. A write to what they may still be reading asks
-//! for a barrier as well, and that barrier for a wait ([`SharedMemory::bulk_wait_wanted`]): the thread that
-//! issued the stores waits, then all meet.
+//! A TMA store reads its buffer asynchronously. A write to that buffer requires a barrier, and that
+//! barrier a wait ([`SharedMemory::bulk_wait_wanted`]): the thread that issued the stores waits,
+//! then the barrier follows.
 
 use super::super::hardware::{SWIZZLE_ATOM_BYTES, SWIZZLE_ROW_BYTES};
 use crate::dtype::DType;
 
 /// Alignment of every buffer: one row of 128 bytes, so that swizzles start at bank 0.
 const ALIGN: u32 = SWIZZLE_ROW_BYTES;
-/// Alignment of a buffer that may hold eight such rows: those form a whole pattern of the swizzles that matrix
-/// instructions and the copy engine know, and they go by the address.
+/// Alignment of a buffer that may hold eight such rows: those form a whole pattern of the swizzles
+/// that matrix instructions and the copy engine know, and they go by the address.
 const PATTERN: u32 = SWIZZLE_ATOM_BYTES;
 
 /// Bytes of a run of `count` elements.
@@ -98,7 +98,8 @@ impl SharedMemory {
         self.high
     }
 
-    /// A buffer of this length, at a multiple of `align` bytes at least; `None` if it exceeds the budget.
+    /// A buffer of this length, at a multiple of `align` bytes at least; `None` if it exceeds the
+    /// budget.
     pub fn allocate(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(ALIGN);
         let align = align.max(if bytes >= PATTERN { PATTERN } else { ALIGN });
@@ -112,7 +113,8 @@ impl SharedMemory {
         Some(buffer)
     }
 
-    /// What was written to a buffer is read later: none that comes before [`SharedMemory::let_go`] should lie over it.
+    /// What was written to a buffer is read later: none that comes before [`SharedMemory::let_go`]
+    /// should lie over it.
     pub fn hold(&mut self, buffer: Buffer) {
         self.held.push(buffer);
     }
@@ -123,16 +125,17 @@ impl SharedMemory {
         !std::mem::take(&mut self.overlaid)
     }
 
-    /// Makes the next buffers, of so many bytes in all, follow each other, if that is possible: then none of them lies
-    /// over another one.
+    /// Makes the next buffers, of so many bytes in all, follow each other, if that is possible:
+    /// then none of them lies over another one.
     pub fn begin_run(&mut self, bytes: u32) {
         if self.next.next_multiple_of(PATTERN) + bytes > self.budget {
             self.next = self.start;
         }
     }
 
-    /// A buffer that is written next and dead once it has been read: one of those of earlier trips that nobody has
-    /// touched since the last barrier, if there is one. Many trips in a row take turns with two buffers.
+    /// A buffer that is written next and dead once it has been read: one of those of earlier trips
+    /// that nobody has touched since the last barrier, if there is one. Many trips in a row take
+    /// turns with two buffers.
     pub fn allocate_for_trip(&mut self, bytes: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(PATTERN);
         let is_free = |trip: &&Buffer| {
@@ -217,7 +220,8 @@ impl SharedMemory {
         self.bulk.push(buffer);
     }
 
-    /// The thread that issues bulk stores has waited for them: the other threads know it after a barrier.
+    /// The thread that issues bulk stores has waited for them: the other threads know it after a
+    /// barrier.
     pub fn bulk_waited(&mut self) {
         self.reads.append(&mut self.bulk);
     }
@@ -232,7 +236,8 @@ impl SharedMemory {
         self.bulk.clone()
     }
 
-    /// They may still be reading this, too: code that would have waited for them was perhaps skipped.
+    /// They may still be reading this, too: code that would have waited for them was perhaps
+    /// skipped.
     pub fn still_reading(&mut self, bulk: &[Buffer]) {
         self.bulk.extend(bulk);
     }
@@ -264,8 +269,8 @@ impl SharedMemory {
         self.bulk.extend_from_slice(&other.bulk);
     }
 
-    /// Entering or leaving code that may come from elsewhere: everything may have been touched, and where that code has `sends`,
-    /// bulk stores may be reading anything.
+    /// Entering or leaving code that may come from elsewhere: everything may have been touched, and
+    /// where that code has `sends`, bulk stores may be reading anything.
     pub fn unknown(&mut self, sends: bool) {
         let all = Buffer { offset: 0, bytes: self.budget };
         self.reads = vec![all];

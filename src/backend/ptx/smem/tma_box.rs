@@ -1,9 +1,11 @@
-//! Tiles in shared memory as boxes of the bulk copy engine, and how registers get there.
+//! TMA boxes in shared memory: the layout of a tile as boxes, and the writes from registers.
 //!
-//! A box has rows of at most 128 bytes along the contiguous dimension, one after another, with the
-//! engine's swizzle; a tile is one or several boxes, each a block of memory. Registers go there by
-//! `stmatrix` where a layout is that of a matrix accumulator with elements of 16 bits, either way round,
-//! else in vectors. Knows layouts and places, no op and no instruction.
+//! A box has rows of at most 128 bytes along the contiguous dimension, with the swizzle of the
+//! tensor map. A tile is one or several boxes, each a block of memory. Writes use `stmatrix` if the
+//! layout is that of an MMA accumulator with 16-bit elements, in either orientation, else vector
+//! stores.
+//!
+//! The file knows layouts and offsets, but no ops and no instructions.
 
 use super::super::hardware::{MAX_TMA_BOX, SWIZZLE_ATOM_ROWS, SWIZZLE_ROW_BYTES, WARP_SIZE};
 use super::super::tensor_map::Swizzle;
@@ -42,8 +44,9 @@ pub struct Writes {
     pub swap: Option<Swap>,
 }
 
-/// Threads of a half, those with this bit, write what they have at a register for another one, and the other way round: where all wrote the
-/// same register at once, they would come to the same banks.
+/// Threads of a half, those with this bit, write what they have at a register for another one, and
+/// the other way round: where all wrote the same register at once, they would come to the same
+/// banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The bit of a thread.
@@ -80,14 +83,15 @@ fn axis_bits(shape: &[i64], axis: usize) -> impl Iterator<Item = u32> {
 }
 
 impl BoxedTile {
-    /// The tile of this layout as boxes. `axes`: its dimensions in the order of a box, innermost first.
-    /// `None` where rows or boxes would be too short.
+    /// The tile of this layout as boxes. `axes`: its dimensions in the order of a box, innermost
+    /// first. `None` where rows or boxes would be too short.
     pub fn new(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
         BoxedTile::apart(layout, axes, element_bytes, &[])
     }
 
-    /// The part of the tile that each warp holds, as boxes of its own, all warps' parts arranged alike. `None`
-    /// also where what tells the warps apart is not a bit of the element's index each.
+    /// The part of the tile that each warp holds, as boxes of its own, all warps' parts arranged
+    /// alike. `None` also where what tells the warps apart is not a bit of the element's index
+    /// each.
     pub fn of_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
         let warps = layout.warp_images();
         warps
@@ -125,8 +129,8 @@ impl BoxedTile {
         (tile.box_bytes() as usize >= SWIZZLE_ATOM_ROWS as usize * row_bytes).then_some(tile)
     }
 
-    /// The tile of this shape in boxes of these extents, with these bits of an element's index at the bits of its place. `None`
-    /// where there is no swizzle for rows of a box.
+    /// The tile of this shape in boxes of these extents, with these bits of an element's index at
+    /// the bits of its place. `None` where there is no swizzle for rows of a box.
     pub fn standing(
         shape: &[i64],
         element_bytes: usize,
@@ -211,8 +215,8 @@ impl BoxedTile {
         coordinates
     }
 
-    /// How the threads of the layout that this was made for write the tile; `None` where that takes more
-    /// than four times as long as the bytes alone.
+    /// How the threads of the layout that this was made for write the tile; `None` where that takes
+    /// more than four times as long as the bytes alone.
     pub fn writes(&self, layout: &Layout) -> Option<Writes> {
         if layout.replication() > 1 {
             return None;
@@ -235,10 +239,12 @@ impl BoxedTile {
         Some(writes.sorted(self.part_bytes(self.part_bits)))
     }
 
-    /// Has half of the threads write other registers first where the others' banks are free then: an accumulator's lanes have
-    /// two neighbours of a row each, and two rows are at the same banks.
+    /// Has half of the threads write other registers first where the others' banks are free then:
+    /// an accumulator's lanes have two neighbours of a row each, and two rows are at the same
+    /// banks.
     fn swapped(&self, layout: &Layout, side: &mut Side) -> Option<Swap> {
-        // What one write of a warp costs, all others cost: they are at its addresses XOR a constant.
+        // What one write of a warp costs, all others cost: they are at its addresses XOR a
+        // constant.
         let first = Access { xor: 0, offset: 0, ..side.accesses.first()?.clone() };
         let (all, vector) = (Side { accesses: Vec::new(), ..side.clone() }, &first.registers);
         let lanes = side.thread.get(..layout.lane_images().len())?.to_vec();
@@ -270,8 +276,8 @@ impl BoxedTile {
         Some(swap)
     }
 
-    /// With `stmatrix`, where each lane holds two neighbours of 16 bits, and four lanes the 16 bytes of a
-    /// row of a matrix (or four lanes pairs of rows, and eight lanes their 16 bytes).
+    /// With `stmatrix`, where each lane holds two neighbours of 16 bits, and four lanes the 16
+    /// bytes of a row of a matrix (or four lanes pairs of rows, and eight lanes their 16 bytes).
     fn matrices(&self, layout: &Layout) -> Option<Writes> {
         if self.shared.element_bytes != 2 {
             return None;

@@ -1,4 +1,4 @@
-//! Warps of kernels whose largest access is an atomic.
+//! Number of warps of kernels whose largest access is an atomic.
 
 use super::privatized::counts;
 use super::*;

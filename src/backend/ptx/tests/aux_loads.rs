@@ -1,4 +1,4 @@
-//! Small tiles that come to a stage with the operands of products: which do, and changes that the checker has to refuse.
+//! Auxiliary loads: selection, and mutations that the verifier rejects.
 
 use super::deferred_load::scaled;
 use super::schedules::each_schedule_of;

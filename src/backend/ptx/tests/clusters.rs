@@ -1,4 +1,4 @@
-//! Products of which pairs of tile blocks share operands.
+//! Clusters: MMAs whose operands the two tile blocks of a cluster share.
 
 use super::*;
 use crate::backend::ptx::PlanSearch;

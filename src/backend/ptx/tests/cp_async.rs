@@ -1,4 +1,4 @@
-//! Tiles that threads copy ahead for themselves, beside operands of products.
+//! Multistage `cp.async` copies: thread-private tiles and MMA operands.
 
 use super::schedules::each_schedule_of;
 use super::sync::mma_waits::product_beside_a_computed_one;

@@ -1,4 +1,4 @@
-//! Bands of rows: which kernels have them, what is planned then, and changes that the checker has to refuse.
+//! Data partitions: selection, schedule, and mutations that the verifier rejects.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Loads of few elements come where they are used.
+//! Deferred loads: small tiles are loaded at their use.
 
 use super::*;
 

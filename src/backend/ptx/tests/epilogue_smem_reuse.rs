@@ -1,4 +1,4 @@
-//! Stages that are lent to stores: where there are any, what is planned, and changes that the checker has to refuse.
+//! Epilogue shared-memory reuse: selection, schedule, and mutations that the verifier rejects.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Matrix products of every type: what is streamed, through which instruction, and what ptxas says.
+//! MMAs of each type: TMA loads, instruction, and the report of ptxas.
 
 use super::*;
 

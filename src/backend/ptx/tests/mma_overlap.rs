@@ -1,4 +1,4 @@
-//! Work that goes before a wait, and stages that are asked for ahead: what is planned, and changes that the checker has to refuse.
+//! MMA overlap and try-waits: schedule, and mutations that the verifier rejects.
 
 use super::deferred_load::scaled;
 use super::schedules::each_schedule_of;

@@ -1,4 +1,4 @@
-//! Atomics that a tile block combines, and changes of their copy that the checker has to refuse.
+//! Privatized atomics: selection, and mutations that the verifier rejects.
 
 use super::schedules::each_schedule_of;
 use super::*;

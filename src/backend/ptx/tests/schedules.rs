@@ -1,4 +1,4 @@
-//! Schedules: as text and back, and what the checker says when something is left out, put elsewhere or changed.
+//! Schedules: round trip through text, and mutations that the verifier rejects.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};

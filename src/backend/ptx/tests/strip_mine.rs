@@ -1,4 +1,4 @@
-//! Runs of ops that go piece by piece and give tiles to what follows.
+//! Strip mining: sequences of ops and their live-out tiles.
 
 use super::*;
 use crate::backend::ptx::schedule::{KernelInfo, StripMine, StripRole};

@@ -1,4 +1,4 @@
-//! Stores by the copy engine: which they are, and changes of their boxes that the checker has to refuse.
+//! TMA stores: selection, and mutations of their boxes that the verifier rejects.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Rounds of loops that are written out, and changes that the checker has to refuse.
+//! Unrolled loops: schedule, and mutations that the verifier rejects.
 
 use super::schedules::each_schedule_of;
 use super::*;

@@ -1,9 +1,9 @@
 //! Constant propagation: instructions whose result is a constant become `mov`.
 //!
-//! The builder folds operands that are constants when it emits an instruction. This pass also folds registers that
-//! hold constants: of pairs of words, of conversions, of comparisons and selections, of values that reach a `mov_to`.
-//! Only registers with one definition take part, so control flow does not matter: one pass in the order of the text
-//! sees each definition before its uses.
+//! The builder folds operands that are constants when it emits an instruction. This pass also folds
+//! registers that hold constants: of pairs of words, of conversions, of comparisons and selections,
+//! of values that reach a `mov_to`. Only registers with one definition take part, so control flow
+//! does not matter: one pass in the order of the text sees each definition before its uses.
 
 use super::super::isa::builder::fold;
 use super::super::isa::emit::Function;

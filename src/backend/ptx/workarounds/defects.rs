@@ -5,10 +5,12 @@ use super::super::isa::emit::Function;
 use super::super::isa::inst::*;
 use super::definitions::{Definitions, bank, only_result, operands};
 
-/// Replaces operations with a constant that leaves the other operand as it is, and unsigned comparisons with zero.
+/// Replaces operations with a constant that leaves the other operand as it is, and unsigned
+/// comparisons with zero.
 ///
-/// Symptom: an unsigned `max` with 0 beside a signed `min` with 0 is taken for a clamp to 0. An unsigned comparison with
-/// zero that selects is such a `max`; ptxas does not take an equality for one.
+/// Symptom: an unsigned `max` with 0 beside a signed `min` with 0 is taken for a clamp to 0. An
+/// unsigned comparison with zero that selects is such a `max`; ptxas does not take an equality for
+/// one.
 pub(super) fn remove_trivial(function: &mut Function, definitions: &Definitions) {
     for line in &mut function.lines {
         let Line::Inst(inst) = line else { continue };
@@ -40,8 +42,9 @@ pub(super) fn remove_trivial(function: &mut Function, definitions: &Definitions)
 
 /// Merges constant factors of 64-bit products: `(x * C) * D` becomes `x * (C * D)`.
 ///
-/// Symptom: ptxas merges the factors where a sum follows, and keeps the low 32 bits of their product. A register with
-/// several definitions, such as the result of a masked load, is copied where the first product reads it.
+/// Symptom: ptxas merges the factors where a sum follows, and keeps the low 32 bits of their
+/// product. A register with several definitions, such as the result of a masked load, is copied
+/// where the first product reads it.
 pub(super) fn merge_factors(function: &mut Function, definitions: &Definitions) {
     let mut copies: Vec<(usize, Inst)> = Vec::new();
     for index in 0..function.lines.len() {
@@ -104,8 +107,8 @@ fn shift(inst: &Inst, definitions: &Definitions) -> Option<(Operand, i64)> {
 
 /// Rewrites 32-bit `C - x` that a minimum, maximum or selection reads as `!x + (C + 1)`.
 ///
-/// Symptom: ptxas merges difference and maximum into one instruction and swaps minuend and subtrahend, where it learns the
-/// minuend late.
+/// Symptom: ptxas merges difference and maximum into one instruction and swaps minuend and
+/// subtrahend, where it learns the minuend late.
 pub(super) fn rewrite_minuends(function: &mut Function, definitions: &Definitions) {
     let minuend = |inst: &Inst| -> Option<i64> {
         let Opcode::Int(IntOp::Sub, Ty::S32 | Ty::U32 | Ty::B32) = inst.op else { return None };

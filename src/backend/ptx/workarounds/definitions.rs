@@ -1,4 +1,5 @@
-//! Definitions of registers: the instruction that writes a register, and the registers that hold constants.
+//! Definitions of registers: the instruction that writes a register, and the registers that hold
+//! constants.
 
 use super::super::isa::emit::Function;
 use super::super::isa::inst::{Arg, Inst, Line, Operand, Reg};
@@ -7,7 +8,8 @@ use super::super::isa::inst::{Arg, Inst, Line, Operand, Reg};
 pub(super) struct Definitions {
     /// By bank and number of a register: its only unguarded definition.
     lines: [Vec<Definition>; 4],
-    /// By bank and number of a register: its constant value, sign-extended from the width of the register.
+    /// By bank and number of a register: its constant value, sign-extended from the width of the
+    /// register.
     constants: [Vec<Option<i64>>; 4],
 }
 
@@ -48,8 +50,8 @@ impl Definitions {
         Definitions { lines, constants: function.registers.map(|count| vec![None; count as usize]) }
     }
 
-    /// Returns true if the register has one definition, so that it holds one value wherever it is read. Registers that
-    /// the rewrites add have one.
+    /// Returns true if the register has one definition, so that it holds one value wherever it is
+    /// read. Registers that the rewrites add have one.
     pub fn is_single(&self, reg: Reg) -> bool {
         let definition = self.lines[bank(reg)].get(reg.id as usize);
         definition.is_none_or(|definition| matches!(definition, Definition::Once(_)))
@@ -65,7 +67,8 @@ impl Definitions {
         }
     }
 
-    /// Returns the value of an operand that is a constant: the bits of a register, sign-extended from its width.
+    /// Returns the value of an operand that is a constant: the bits of a register, sign-extended
+    /// from its width.
     pub fn constant(&self, operand: Operand) -> Option<i64> {
         match operand {
             Operand::Imm(value) => Some(value),
@@ -81,7 +84,8 @@ impl Definitions {
     }
 }
 
-/// Returns the register that an unguarded instruction defines, if it defines one register and nothing else.
+/// Returns the register that an unguarded instruction defines, if it defines one register and
+/// nothing else.
 pub(super) fn only_result(inst: &Inst) -> Option<Reg> {
     match &inst.dsts[..] {
         [Arg::One(Operand::Reg(reg))] if inst.guard.is_none() => Some(*reg),

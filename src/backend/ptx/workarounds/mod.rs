@@ -1,9 +1,11 @@
-//! Workarounds for ptxas: rewrites of finished instructions that some releases of ptxas compile to wrong code.
+//! Workarounds for ptxas: rewrites of finished instructions that some releases of ptxas compile to
+//! wrong code.
 //!
-//! Each defect was reproduced on an H100 with single instruction sequences, for PTX of sm_80 and sm_90a
-//! (ptxas 13.0.88 in driver 580.159.04; 13.5 where it is named). Without the rewrites the suite's `late` tests fail
-//! on that driver by mixed clamps and chained factors. The builder folds constant conversions already, so traced
-//! kernels of the suite do not reach the other two defects; unit tests check their rewrites.
+//! Each defect was reproduced on an H100 with single instruction sequences, for PTX of sm_80 and
+//! sm_90a (ptxas 13.0.88 in driver 580.159.04; 13.5 where it is named). Without the rewrites the
+//! suite's `late` tests fail on that driver by mixed clamps and chained factors. The builder folds
+//! constant conversions already, so traced kernels of the suite do not reach the other two defects;
+//! unit tests check their rewrites.
 //!
 //! | defect | instructions | wrong result | releases | rewrite |
 //! |---|---|---|---|---|
@@ -12,7 +14,8 @@
 //! | mixed clamp | unsigned `max` with 0 before or after a signed `min` with 0, also as compare and select | 0 | 13.0 | [`remove_trivial`](defects::remove_trivial) |
 //! | chained factors | 64-bit `(x * C) * D + y`, or a shift for the first product, `C * D` of 2^32 or more | `C * D` cut to 32 bits | 13.0 | [`merge_factors`](defects::merge_factors) |
 //!
-//! Constants that ptxas learns early, from `mov`, 32-bit code or unrolled loops, trigger neither of the first two.
+//! Constants that ptxas learns early, from `mov`, 32-bit code or unrolled loops, trigger neither of
+//! the first two.
 
 mod constants;
 mod defects;

@@ -20,7 +20,6 @@ fn rewritten(make: impl FnOnce(&mut Builder, [Operand; 2]) -> Operand) -> Vec<St
 fn function(make: impl FnOnce(&mut Builder, [Operand; 2]) -> Operand) -> Function {
     let mut b = Builder::new(Target::SM_90A, "k", 32);
     let base = b.param_value(Ty::U64);
-    let base = b.to_global(base);
     let mods = MemMods::default();
     let address = Addr::new(base, 0);
     let numbers = [address.clone(), address.plus(8)].map(|place| b.ld(Space::Global, Ty::B64, &place, mods).into());

@@ -49,7 +49,8 @@ impl Builder {
         xor = Xor;
         /// Left shift by a 32-bit amount; amounts of the width and above give 0.
         shl = Shl;
-        /// Right shift by a 32-bit amount, arithmetic when `ty` is signed; amounts are clamped to the width.
+        /// Right shift by a 32-bit amount, arithmetic when `ty` is signed; amounts are clamped to
+        /// the width.
         shr = Shr;
     }
 
@@ -60,12 +61,8 @@ impl Builder {
         neg = Neg;
         /// Bitwise complement; also of predicates.
         not = Not;
-        /// Number of set bits, as B32.
-        popc = Popc;
         /// Number of leading zeros, as B32.
         clz = Clz;
-        /// Bits in reverse order.
-        brev = Brev;
     }
 
     /// An integer operation of two operands, folded where constants allow it.
@@ -103,8 +100,9 @@ impl Builder {
 
     /// Multiplications and unsigned divisions by powers of two as shifts and masks.
     ///
-    /// Complements and negations are spelled as such: ptxas (13.0) takes 2³¹ - 1 that a loop complements by `xor` with
-    /// -1, or negates by `mul` with it or by `neg`, for a number that the loop leaves alone.
+    /// Complements and negations are spelled as such: ptxas (13.0) takes 2³¹ - 1 that a loop
+    /// complements by `xor` with -1, or negates by `mul` with it or by `neg`, for a number that the
+    /// loop leaves alone.
     fn strength_reduced(&mut self, op: IntOp, ty: Ty, a: Operand, b: Operand) -> Option<Operand> {
         let unsigned = !ty.is_signed();
         let (first, second) = (fold::is_ones(a, ty), fold::is_ones(b, ty));
@@ -204,24 +202,11 @@ impl Builder {
         self.three(Opcode::MadWide(ty), ty, wide, [a, b, c])
     }
 
-    /// High half of `a * b`, plus `c`.
-    pub fn mad_hi(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>, c: impl Into<Operand>) -> Operand {
-        self.three(Opcode::MadHi(ty), ty, ty, [a.into(), b.into(), c.into()])
-    }
-
     fn three(&mut self, op: Opcode, ty: Ty, wide: Ty, [a, b, c]: [Operand; 3]) -> Operand {
         let dst = self.fresh(wide.class());
         let a = if a.as_imm().is_some() { self.reg(a, ty.class()).into() } else { self.source(a, ty) };
         let (b, c) = (self.source(b, ty), self.source(c, wide));
         self.push(op, vec![dst.into()], vec![a.into(), b.into(), c.into()]);
-        dst.into()
-    }
-
-    /// An addition or multiply-add of a carry chain (`AddCc`, `Addc`, `MadcHi`, …), in order of the chain.
-    pub fn carry(&mut self, op: Opcode, ty: Ty, operands: &[Operand]) -> Operand {
-        let dst = self.fresh(ty.class());
-        let srcs = operands.iter().map(|&x| self.source(x, ty).into()).collect();
-        self.push(op, vec![dst.into()], srcs);
         dst.into()
     }
 
@@ -264,20 +249,6 @@ impl Builder {
         let dst = self.fresh(RegClass::B32);
         let table_arg = Operand::Imm(table.into());
         self.push(Opcode::Lop3(table), vec![dst.into()], vec![a.into(), b.into(), c.into(), table_arg.into()]);
-        dst.into()
-    }
-
-    /// The upper (left) or lower (right) word of `{hi, lo}` shifted; the amount modulo 32.
-    pub fn funnel(
-        &mut self,
-        left: bool,
-        lo: impl Into<Operand>,
-        hi: impl Into<Operand>,
-        by: impl Into<Operand>,
-    ) -> Operand {
-        let (lo, hi, by) = (self.source(lo, Ty::B32), self.source(hi, Ty::B32), self.source(by, Ty::U32));
-        let dst = self.fresh(RegClass::B32);
-        self.push(Opcode::Shf { left, wrap: true }, vec![dst.into()], vec![lo.into(), hi.into(), by.into()]);
         dst.into()
     }
 
@@ -336,9 +307,9 @@ impl Builder {
         dst
     }
 
-    /// [`Builder::setp`] into an existing predicate. Of f32 `a < b` is spelled as not (`a >= b` or unordered), which costs
-    /// no instruction: ptxas knows that squares, magnitudes and powers are not negative, forgets that they may be NaN,
-    /// and takes `a >= 0` of them as true.
+    /// [`Builder::setp`] into an existing predicate. Of f32 `a < b` is spelled as not (`a >= b` or
+    /// unordered), which costs no instruction: ptxas knows that squares, magnitudes and powers are
+    /// not negative, forgets that they may be NaN, and takes `a >= 0` of them as true.
     pub fn setp_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
         let opposite = match cmp {
             Cmp::Lt => Cmp::Geu,

@@ -1,4 +1,4 @@
-//! Bytes that were taken out of words, as long as these words are as they were.
+//! Byte fields: bytes that were extracted from a word, valid until the word is written again.
 
 use std::collections::{HashMap, HashSet};
 

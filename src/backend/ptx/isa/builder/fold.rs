@@ -74,7 +74,8 @@ pub(in crate::backend::ptx) fn identity(op: IntOp, ty: Ty, a: Operand, b: Operan
     }
 }
 
-/// Returns what the extremum of a number and a constant is, where the constant is an end of the type.
+/// Returns what the extremum of a number and a constant is, where the constant is an end of the
+/// type.
 fn extremum(op: IntOp, ty: Ty, x: Operand, end: Operand) -> Option<Operand> {
     let value = read(end.as_imm()?, ty);
     let (least, greatest) = match ty.is_signed() {
@@ -89,7 +90,8 @@ fn extremum(op: IntOp, ty: Ty, x: Operand, end: Operand) -> Option<Operand> {
     }
 }
 
-/// Returns `len` bits of a constant from bit `pos`, extended as the type says, where they lie in its width.
+/// Returns `len` bits of a constant from bit `pos`, extended as the type says, where they lie in
+/// its width.
 pub(in crate::backend::ptx) fn field(ty: Ty, value: i64, pos: i64, len: i64) -> Option<i64> {
     let bits = i64::from(ty.bits());
     if !(1..=bits).contains(&len) || !(0..=bits - len).contains(&pos) {
@@ -100,7 +102,8 @@ pub(in crate::backend::ptx) fn field(ty: Ty, value: i64, pos: i64, len: i64) -> 
     Some(if ty.is_signed() { field } else { wrap((field & mask).into(), ty.bits()) })
 }
 
-/// Returns the bitwise function of three constant words; bit `4a + 2b + c` of the table is its value.
+/// Returns the bitwise function of three constant words; bit `4a + 2b + c` of the table is its
+/// value.
 pub(in crate::backend::ptx) fn three_inputs(table: u8, a: i64, b: i64, c: i64) -> i64 {
     let word = (0..32).fold(0u32, |word, bit| {
         let input = |x: i64| (x >> bit & 1) as u32;

@@ -1,14 +1,15 @@
-//! What a loop computes alike in each round, moved in front of it.
+//! Hoists loop-invariant instructions of an emitted loop (loop-invariant code motion).
 //!
-//! ptxas does so with little, for fear of registers: places that depend on the number of a thread it computes anew. That is
-//! for nothing where warps wait for memory, but where tensor cores wait for the warps, each instruction counts.
+//! Reason: ptxas recomputes addresses that depend on the thread index in each iteration, to save
+//! registers. This costs nothing if the warps wait for memory, but it delays the issue of MMAs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::super::inst::*;
 use super::Builder;
 
-/// So many instructions are worth a register for their result: of less, ptxas computes the last ones again, and better so.
+/// So many instructions are worth a register for their result: of less, ptxas computes the last
+/// ones again, and better so.
 const LONG: usize = 3;
 
 /// What is moved of a loop.
@@ -18,13 +19,14 @@ pub enum Steady {
     All,
     /// Of that, chains of instructions that begin with the number of the thread, if they are long.
     OfThreads,
-    /// The same, where the number of a thread is a part of another one, with instructions that do not count.
+    /// The same, where the number of a thread is a part of another one, with instructions that do
+    /// not count.
     OfThreadsIn(u32),
 }
 
 impl Builder {
-    /// Moves instructions of the loop whose lines begin at `head`, and end with the last one so far, in front of it: those that
-    /// give the same in each round.
+    /// Moves instructions of the loop whose lines begin at `head`, and end with the last one so
+    /// far, in front of it: those that give the same in each round.
     pub fn hoist_steady(&mut self, head: usize, what: Steady) {
         let lines = self.function.lines.split_off(head);
         let mut chains = Chains::new(what, &self.function.lines, &lines);
@@ -52,7 +54,8 @@ struct Chains {
     writes: HashMap<Key, [u32; 2]>,
     /// Registers that depend on the number of the thread.
     of_threads: HashSet<Key>,
-    /// For each steady value of the loop the instructions that it takes and that are not moved: their places.
+    /// For each steady value of the loop the instructions that it takes and that are not moved:
+    /// their places.
     open: HashMap<Key, BTreeSet<usize>>,
     /// Registers with the number of the thread as it is, and where a part of it is taken.
     numbers: HashSet<Key>,
@@ -156,7 +159,8 @@ fn registers(line: &Line, found: &mut impl FnMut(Key, bool)) {
     }
 }
 
-/// Integer arithmetic whose result depends on nothing but operands that do not change while a kernel runs.
+/// Integer arithmetic whose result depends on nothing but operands that do not change while a
+/// kernel runs.
 fn is_pure(line: &Line) -> bool {
     let Line::Inst(inst) = line else { return false };
     let changes = |arg: &Arg| matches!(arg, Arg::One(Operand::Special(Special::Clock64 | Special::GlobalTimer)));

@@ -1,4 +1,4 @@
-//! Hopper: mbarriers, bulk copies, clusters, wgmma, register reallocation.
+//! Instructions of sm_90: mbarriers, TMA, clusters, `wgmma`, register reallocation.
 
 use super::super::inst::*;
 use super::Builder;
@@ -68,12 +68,6 @@ impl Builder {
         dst.into()
     }
 
-    /// Waits for all threads of the cluster; orders memory.
-    pub fn cluster_sync(&mut self) {
-        self.push(Opcode::ClusterArrive { release: true }, vec![], vec![]);
-        self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
-    }
-
     /// Waits for all threads of the cluster; orders no more memory than fences before it did.
     pub fn cluster_meet(&mut self) {
         self.push(Opcode::ClusterArrive { release: false }, vec![], vec![]);
@@ -87,13 +81,6 @@ impl Builder {
         let op = |copy| Opcode::BulkTensor { rank, copy };
         let mut srcs = vec![Arg::Mem(dst.clone()), source, Arg::Mem(bar.clone())];
         self.push_load(&mut srcs, route, op);
-    }
-
-    /// `bytes` contiguous bytes to shared memory, completing on `bar`.
-    pub fn bulk_load(&mut self, dst: &Addr, src: &Addr, bytes: impl Into<Operand>, bar: &Addr, route: LoadRoute) {
-        let bytes = self.source(bytes, Ty::U32);
-        let mut srcs = vec![Arg::Mem(dst.clone()), Arg::Mem(src.clone()), bytes.into(), Arg::Mem(bar.clone())];
-        self.push_load(&mut srcs, route, Opcode::Bulk);
     }
 
     fn push_load(&mut self, srcs: &mut Vec<Arg>, route: LoadRoute, op: impl Fn(BulkCopy) -> Opcode) {
@@ -118,13 +105,6 @@ impl Builder {
         self.push(Opcode::BulkTensor { rank: coords.len() as u32, copy }, vec![], vec![place, Arg::Mem(src.clone())]);
     }
 
-    /// `bytes` contiguous bytes from shared to global memory, in the current bulk group.
-    pub fn bulk_store(&mut self, dst: &Addr, src: &Addr, bytes: impl Into<Operand>) {
-        let bytes = self.source(bytes, Ty::U32);
-        let srcs = vec![Arg::Mem(dst.clone()), Arg::Mem(src.clone()), bytes.into()];
-        self.push(Opcode::Bulk(BulkCopy::Store { hint: false }), vec![], srcs);
-    }
-
     fn tensor_place(&mut self, map: Reg, coords: &[Operand]) -> Arg {
         let coords: Vec<Operand> = coords.iter().map(|&c| self.reg(c, RegClass::B32).into()).collect();
         Arg::Mem(Addr::tensor(map, &coords))
@@ -140,7 +120,8 @@ impl Builder {
         self.push(Opcode::BulkCommit, vec![], vec![]);
     }
 
-    /// Waits until at most `pending` bulk groups are under way; `read`: until they have read their source.
+    /// Waits until at most `pending` bulk groups are under way; `read`: until they have read their
+    /// source.
     pub fn bulk_wait(&mut self, pending: u32, read: bool) {
         self.push(Opcode::BulkWait { read }, vec![], vec![Operand::from(pending).into()]);
     }

@@ -1,10 +1,12 @@
-//! Words that are others with some bits cut out, as far as straight-line code shows.
+//! Known bits: registers that are another register with some bits cleared, within straight-line
+//! code (LLVM `KnownBits`).
 
 use std::collections::{HashMap, HashSet};
 
 use super::super::inst::*;
 
-/// Registers that hold `and`s of a register with a constant. None of the registers has been written since.
+/// Registers that hold `and`s of a register with a constant. None of the registers has been written
+/// since.
 #[derive(Debug, Default)]
 pub(super) struct Masked {
     known: HashMap<u32, (Reg, i64)>,

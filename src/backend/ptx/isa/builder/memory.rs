@@ -60,22 +60,6 @@ impl Builder {
         self.push(op, vec![], vec![place, vector(values)]);
     }
 
-    /// A policy that lets the second-level cache drop the lines first (or last).
-    pub fn cache_policy(&mut self, evict_first: bool) -> Reg {
-        let dst = self.fresh(RegClass::B64);
-        let op = if evict_first { Opcode::CreatePolicyEvictFirst } else { Opcode::CreatePolicyEvictLast };
-        self.push(op, vec![dst.into()], vec![Operand::F32(1.0).into()]);
-        dst
-    }
-
-    /// A generic address as one of global memory.
-    #[allow(clippy::wrong_self_convention)] // converts the address, not the builder
-    pub fn to_global(&mut self, addr: impl Into<Operand>) -> Operand {
-        let (addr, dst) = (self.reg(addr, RegClass::B64), self.fresh(RegClass::B64));
-        self.push(Opcode::CvtaToGlobal, vec![dst.into()], vec![addr.into()]);
-        dst.into()
-    }
-
     /// The generic address of a parameter (of a tensor map).
     pub fn param_address(&mut self, param: Operand) -> Reg {
         let raw = self.copy(param, RegClass::B64);
@@ -169,8 +153,8 @@ impl Addr {
     }
 }
 
-/// The class of a register that is loaded or stored: memory instructions take wider ones, and integers
-/// below 32 bits live there.
+/// The class of a register that is loaded or stored: memory instructions take wider ones, and
+/// integers below 32 bits live there.
 fn memory_class(ty: Ty) -> RegClass {
     if matches!(ty, Ty::U16 | Ty::S16) { RegClass::B32 } else { ty.class() }
 }

@@ -1,10 +1,11 @@
-//! The typed PTX builder: the only way to make instructions.
+//! Typed PTX builder: the only place that creates instructions.
 //!
-//! Methods check register classes (a mismatch is a defect of the caller and panics), fold constants
-//! and give fresh registers; `*_to` methods write an existing register, which loop-carried values
-//! need. A constant stays an [`Operand`] until an instruction needs it in a register.
-//! [`Builder::fresh`] registers read as another class of the same width cost nothing
-//! ([`Builder::bitcast`]). What an op means and where values live is not known here.
+//! Methods check register classes, fold constants and return fresh registers. A wrong class is a
+//! defect of the caller and panics. Methods named `*_to` write an existing register, as
+//! loop-carried values require. A constant stays an [`Operand`] until an instruction needs it in a
+//! register. [`Builder::bitcast`] to a class of the same width is free.
+//!
+//! The builder does not know ops, tiles or layouts.
 
 mod arith;
 mod byte_fields;
@@ -121,11 +122,6 @@ impl Builder {
         &self.function.lines[start..]
     }
 
-    /// A comment line.
-    pub fn comment(&mut self, text: impl Into<String>) {
-        self.function.lines.push(Line::Comment(text.into()));
-    }
-
     /// `.pragma "text";`
     pub fn pragma(&mut self, text: &'static str) {
         self.function.lines.push(Line::Pragma(text));
@@ -138,8 +134,8 @@ impl Builder {
         self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs, place: self.place }));
     }
 
-    /// Instructions come from this place of the user's from now on, by its number; gives the one before. The number 0,
-    /// no place, changes nothing.
+    /// Instructions come from this place of the user's from now on, by its number; gives the one
+    /// before. The number 0, no place, changes nothing.
     pub fn come_from(&mut self, place: u32) -> u32 {
         let before = self.place;
         if place != 0 {
@@ -148,8 +144,8 @@ impl Builder {
         before
     }
 
-    /// Runs `body` with every instruction guarded by `pred` (negated: by its absence). Guards do not
-    /// nest. Registers written under a guard keep their old value where it does not hold.
+    /// Runs `body` with every instruction guarded by `pred` (negated: by its absence). Guards do
+    /// not nest. Registers written under a guard keep their old value where it does not hold.
     pub fn guarded<T>(&mut self, pred: Reg, negated: bool, body: impl FnOnce(&mut Builder) -> T) -> T {
         assert_eq!(pred.class, RegClass::Pred, "guard");
         assert!(self.guard.is_none(), "guards do not nest");
@@ -336,7 +332,8 @@ impl Builder {
         }
     }
 
-    /// Four words that are bytes as one word: of bytes of two words or halves at most by one instruction.
+    /// Four words that are bytes as one word: of bytes of two words or halves at most by one
+    /// instruction.
     pub fn join_bytes(&mut self, bytes: [Operand; 4]) -> Operand {
         let fields = bytes.map(|byte| self.fields.of(byte));
         let first = fields[0].map(|(word, _)| word);

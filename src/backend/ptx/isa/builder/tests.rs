@@ -1,4 +1,4 @@
-//! Every instruction form through ptxas, folding, and a complete kernel.
+//! Every instruction form through ptxas, constant folding, and hoisting from loops.
 
 use super::super::emit;
 use super::*;
@@ -133,23 +133,18 @@ fn classes_are_checked() {
 /// Integer and memory instructions of all targets; stores keep what is computed alive.
 fn general(b: &mut Builder) {
     let base = b.param_value(Ty::U64);
-    let base = b.to_global(base);
     let tid = b.special(Special::TidX);
     let at = |b: &mut Builder, offset: i64| b.address(base, offset);
     let place = at(b, 16);
     let words = b.ld_vec(Space::Global, Ty::B32, 4, &place, WEAK);
     let [x, y, z, w] = [words[0], words[1], words[2], words[3]];
     let mut results: Vec<Operand> = vec![
-        b.mad_hi(Ty::U32, x, y, z),
         b.mad(Ty::S32, x, y, z),
         b.lop3(x, y, z, 0x96),
         b.prmt(x, y, 0x5410i64),
         b.bfi(Ty::B32, x, y, 4, 8),
         b.bfe(Ty::S32, x, 3i64, 5i64),
-        b.funnel(true, x, y, z),
-        b.popc(Ty::B32, x),
         b.clz(Ty::B32, x),
-        b.brev(Ty::B32, x),
         b.shl(Ty::B32, 1i64, x),
         b.sub(Ty::S32, 5i64, x),
         b.div(Ty::S32, x, y),
@@ -172,8 +167,6 @@ fn general(b: &mut Builder) {
     results.push(b.fma(Ty::F16x2, pair, pair, 0x3c00_3c00u32));
     results.push(b.cvt_pack(Ty::BF16x2, CvtRound::Rn, floats[0], floats[1]));
     let wide = b.mul_wide(Ty::U32, x, y);
-    let low = b.carry(Opcode::AddCc(Ty::U32), Ty::U32, &[x.into(), y.into()]);
-    results.push(b.carry(Opcode::Addc(Ty::U32), Ty::U32, &[low, 0i64.into()]));
     let (lo, hi) = b.unpack(wide);
     results.extend([lo, hi]);
     for (i, &value) in (4i64..).zip(&results) {
@@ -233,10 +226,9 @@ fn matrices(b: &mut Builder) {
     b.int_to(count, IntOp::Sub, Ty::S32, count, 1i64);
     let more = b.setp(Cmp::Ne, Ty::S32, count, 0i64);
     b.bra_if(more, false, again, true);
-    let turned = b.movmatrix(sums[0]);
     let out = b.param_value(Ty::U64);
     b.st_vec(Space::Global, Ty::F32, &out.into(), &all(&acc), WEAK);
-    b.st(Space::Global, Ty::B32, &Addr::new(out, 16), turned, WEAK);
+    b.st(Space::Global, Ty::B32, &Addr::new(out, 16), sums[0], WEAK);
     b.st_vec(Space::Global, Ty::B32, &Addr::new(out, 32), &all(&sums), WEAK);
 }
 
@@ -244,7 +236,6 @@ fn matrices(b: &mut Builder) {
 fn every_form_assembles() {
     for target in [Target::SM_80, Target::SM_90A] {
         let mut b = Builder::new(target, "forms", 128);
-        b.comment("kernel.rs:1:1");
         general(&mut b);
         matrices(&mut b);
         b.ret();
@@ -268,15 +259,14 @@ fn hopper_forms_assemble() {
     let others = b.setp(Cmp::Ne, Ty::U32, tid, 0i64);
     b.skip_if(others, false, |b| b.mbarrier_init(&bar, 1u32));
     b.fence_mbarrier_init();
-    b.cluster_sync();
+    b.cluster_meet();
     b.skip_if(others, false, |b| {
-        let policy = b.cache_policy(true);
+        let policy = b.reg(0i64, RegClass::B64);
         b.mbarrier_expect_tx(&bar, 16384i64);
         b.tma_load(&data, map, &[0i64.into(), tid], &bar, LoadRoute { policy: Some(policy), ..LoadRoute::default() });
         let mask = b.reg(3i64, RegClass::B16);
         let both = LoadRoute { cluster: true, multicast: Some(mask), policy: None };
         b.tma_load(&data, map, &[0i64.into(), 0i64.into()], &bar, both);
-        b.bulk_load(&data, &out.into(), 64i64, &bar, LoadRoute::default());
     });
     b.mbarrier_wait(&bar, 0i64);
     let remote = b.mapa(Operand::Smem, 1i64);
@@ -299,7 +289,6 @@ fn hopper_forms_assemble() {
     b.skip_if(elected, true, |b| {
         b.tma_store(map, &[0i64.into(), tid], &data);
         b.tma_reduce(ReduxOp::Add, map, &[0i64.into(), tid], &data);
-        b.bulk_store(&out.into(), &data, 64i64);
         b.bulk_commit();
         b.bulk_wait(0, true);
     });
@@ -355,7 +344,8 @@ fn what_each_round_computes_alike_comes_before_the_loop() {
     let (before, inside) = text.split_once("$L0:\n").unwrap();
     let inside = &inside[..inside.find("bra").unwrap()];
     assert!(before.contains("%tid.x") && before.contains("shl.b32"), "{text}");
-    // The clock runs on; the counter moves, and so does what is added to it; `last` is written twice.
+    // The clock runs on; the counter moves, and so does what is added to it; `last` is written
+    // twice.
     assert!(inside.contains("%clock64") && inside.matches("add.u32").count() == 4, "{text}");
     assert_eq!(inside.matches("mov.b32").count(), 3, "{text}");
 }
@@ -391,7 +381,8 @@ fn of_what_depends_on_the_thread_long_chains_come_before_the_loop() {
     for moved in ["%tid.x", ", 7;", ", 3;"] {
         assert!(before.contains(moved) && !inside.contains(moved), "{moved}: {text}");
     }
-    // Two instructions behind a value that is there are no reason to move, nor is what depends on the block alone.
+    // Two instructions behind a value that is there are no reason to move, nor is what depends on
+    // the block alone.
     for stays in [", 16;", ", 48;", ", 2;", ", 5;", ", 31;"] {
         assert!(!before.contains(stays) && inside.contains(stays), "{stays}: {text}");
     }

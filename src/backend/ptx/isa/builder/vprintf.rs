@@ -1,4 +1,4 @@
-//! Calls of the driver's `vprintf`.
+//! Calls of the driver's `vprintf` (CUDA).
 
 use super::super::inst::*;
 use super::Builder;
@@ -17,8 +17,8 @@ impl Builder {
         dst
     }
 
-    /// Prints values (B32, B64, F64) in a format (a generic address). They lie one after another, each at a multiple of
-    /// its size.
+    /// Prints values (B32, B64, F64) in a format (a generic address). They lie one after another,
+    /// each at a multiple of its size.
     ///
     /// # Panics
     /// Under a guard: a call has none here.

@@ -1,4 +1,4 @@
-//! Instructions of a whole warp or block: shuffles, votes, barriers, matrix instructions.
+//! Instructions of a warp or block: shuffles, votes, barriers, matrix instructions.
 
 use super::super::inst::*;
 use super::Builder;
@@ -90,13 +90,6 @@ impl Builder {
         let list = Arg::Vector(regs.into_iter().map(Operand::Reg).collect());
         let num = values.len() as u32;
         self.push(Opcode::StMatrix { num, trans }, vec![], vec![Arg::Mem(addr.clone()), list]);
-    }
-
-    /// Transposes an 8 × 8 matrix of 16-bit elements held by the warp.
-    pub fn movmatrix(&mut self, value: impl Into<Operand>) -> Operand {
-        let (value, dst) = (self.reg(value, RegClass::B32), self.fresh(RegClass::B32));
-        self.push(Opcode::MovMatrix, vec![dst.into()], vec![value.into()]);
-        dst.into()
     }
 
     /// `d = a × b + c`; `d` may be the registers of `c`. Fragments by the tables of the ISA.

@@ -1,7 +1,7 @@
-//! PTX instructions as data: registers, operands, opcodes with their modifiers.
+//! PTX instructions as data: opcodes with their modifiers, and their operands.
 //!
-//! Only shapes and spellings of instructions live here; what is legal on which target is the
-//! affair of whoever builds them. Facts from the PTX ISA 9.0 manual.
+//! The folder has the shape and the spelling of instructions (PTX ISA 9.0). The caller ensures that
+//! the target supports them.
 
 mod modifier;
 mod operand;
@@ -174,7 +174,8 @@ pub enum Opcode {
     },
     Ret,
     Trap,
-    /// Instructions of the user's, in which `$0` stands for the result and `$1` and so on for the operands.
+    /// Instructions of the user's, in which `$0` stands for the result and `$1` and so on for the
+    /// operands.
     Inline(&'static str),
 }
 
@@ -235,8 +236,6 @@ pub enum Line {
     Inst(Inst),
     /// A jump target.
     Label(Label),
-    /// A comment.
-    Comment(String),
     /// `.pragma`
     Pragma(&'static str),
 }

@@ -1,4 +1,4 @@
-//! What instructions do in particular: operations, rounding, comparison, spaces and orders of memory.
+//! Modifiers of instructions: operations, rounding, comparisons, state spaces, memory semantics.
 
 use super::Ty;
 
@@ -333,7 +333,8 @@ pub enum ProxyFence {
 /// Direction and completion of a bulk copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BulkCopy {
-    /// Global to shared, completing on an mbarrier. `.shared::cta` unless the block is in a cluster.
+    /// Global to shared, completing on an mbarrier. `.shared::cta` unless the block is in a
+    /// cluster.
     Load {
         /// The destination is given as a cluster address.
         cluster: bool,

@@ -1,4 +1,5 @@
-//! What instructions work on: registers, constants, addresses, and the types they are read as.
+//! Operands of instructions: registers, constants, addresses, and the types under which they are
+//! read.
 
 use std::fmt;
 
@@ -39,7 +40,8 @@ pub struct Reg {
 }
 
 impl Reg {
-    /// The same register read as another class of the same width: a bit cast without an instruction.
+    /// The same register read as another class of the same width: a bit cast without an
+    /// instruction.
     ///
     /// # Panics
     /// When the widths differ.
@@ -98,7 +100,8 @@ pub struct Table {
 pub enum Operand {
     /// A register.
     Reg(Reg),
-    /// An integer or bit pattern, sign-extended from the width that it is used at; 0 or 1 as a predicate.
+    /// An integer or bit pattern, sign-extended from the width that it is used at; 0 or 1 as a
+    /// predicate.
     Imm(i64),
     /// An f32 constant.
     F32(f32),
@@ -279,8 +282,8 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// The register class of an operand of this type; 8-bit integers of loads and stores live in B32
-    /// (PTX lets the register be wider), pairs of 8-bit floats in B16.
+    /// The register class of an operand of this type; 8-bit integers of loads and stores live in
+    /// B32 (PTX lets the register be wider), pairs of 8-bit floats in B16.
     pub const fn class(self) -> RegClass {
         match self {
             Ty::Pred => RegClass::Pred,

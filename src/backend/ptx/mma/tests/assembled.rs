@@ -1,4 +1,4 @@
-//! What the assembler says about products.
+//! Registers and instructions of MMAs as ptxas reports them.
 
 use super::*;
 
@@ -19,7 +19,9 @@ fn kernel(request: &MmaRequest) -> String {
     b.bar_sync(0, None);
     let left = b.reg(Operand::Smem, RegClass::B32);
     let right = b.add(Ty::U32, left, plan.a.shared.bytes() as u32);
-    plan.lower(&mut b, thread, Source::Shared(left.into()), Source::Shared(right), &acc);
+    let (left, right) = (Source::Shared(left.into()), Source::Shared(right));
+    let part = Part { plan: &plan, left, right, acc: &acc, accumulate: true, widens: false };
+    MmaPlan::lower_together(&mut b, thread, None, &[part]);
     if plan.is_asynchronous() {
         MmaPlan::wait(&mut b, 0);
     }

@@ -82,7 +82,8 @@ impl Sweep {
 
 type Case = (Opcode, f64, f64, f64, f64, fn(f64, f64) -> f64);
 
-/// Op, interval, bound for f32, bound for f64 (beyond the reference's own error of about 1), reference.
+/// Op, interval, bound for f32, bound for f64 (beyond the reference's own error of about 1),
+/// reference.
 const CASES: [Case; 13] = [
     (Opcode::Exp, -110.0, 90.0, 2.5, 2.0, |x, _| x.exp()),
     (Opcode::Exp2, -160.0, 130.0, 2.0, 2.0, |x, _| x.exp2()),

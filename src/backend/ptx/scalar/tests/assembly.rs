@@ -145,8 +145,8 @@ fn every_op_assembles() {
     }
 }
 
-/// What ptxas derives from these holds for all operands but some: of `abs` that it is not negative, of comparisons of
-/// magnitudes that they hold of NaN, of negated choices that a zero has no sign.
+/// What ptxas derives from these holds for all operands but some: of `abs` that it is not negative,
+/// of comparisons of magnitudes that they hold of NaN, of negated choices that a zero has no sign.
 #[test]
 fn nothing_is_emitted_that_ptxas_misreads() {
     for target in [Target::SM_80, Target::SM_90A] {
@@ -186,7 +186,7 @@ fn pairs_assemble() {
                 let x: Vec<Operand> = words[..count].iter().map(|&w| w.into()).collect();
                 results.push(f16x2::lower(&mut b, &op(code, &[]), dtype, &x).expect("a packed form"));
             }
-            let [low, high] = f16x2::widen(&mut b, dtype, words[3].into()).expect("halves");
+            let [low, high] = [words[3], words[2]].map(|word| b.bitcast(word, RegClass::F32));
             results.push(f16x2::narrow(&mut b, dtype, high, low).expect("halves"));
             let lanes = repr::unpack_word(&mut b, dtype, words[2].into());
             results.push(repr::pack_word(&mut b, dtype, &lanes));

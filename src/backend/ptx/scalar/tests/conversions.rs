@@ -22,7 +22,8 @@ const FLOATS: [DType; 10] = [
 const INTS: [DType; 6] = [DType::I1, DType::I4, DType::I8, DType::I16, DType::I32, DType::I64];
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 
-/// All codes of small types; of wide ones edges, neighbourhoods of every narrower value, random bits.
+/// All codes of small types; of wide ones edges, neighbourhoods of every narrower value, random
+/// bits.
 fn samples(dtype: DType) -> Vec<u64> {
     if dtype.bits() <= 8 {
         return (0..1 << dtype.bits()).collect();

@@ -1,5 +1,6 @@
-//! Runs an instruction list for one thread on the host: the definition that the tests hold lowerings
-//! against. Hardware approximations are exact results moved by a chosen number of ulps.
+//! Evaluator of an instruction list for one thread, on the host: the reference of the tests.
+//!
+//! Hardware approximations are exact results moved by a selectable number of ulps.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Boxes: what lies in memory when all threads have written a tile.
+//! TMA boxes: contents of shared memory after all threads have written a tile.
 
 use super::super::tma_box::*;
 
@@ -132,7 +132,8 @@ fn other_sizes_go_in_vectors() {
         let (_, writes) = check(&layout, &[1, 0], element_bytes);
         assert_eq!(writes.kind, WriteKind::Vector);
         assert_eq!(writes.list[0].registers.len(), 2);
-        // Two rows of 128 bytes are at the same banks, unless one of them has its turn with other columns.
+        // Two rows of 128 bytes are at the same banks, unless one of them has its turn with other
+        // columns.
         assert_eq!(writes.swap.is_some(), element_bytes > 1);
     }
     let rows = Layout::blocked(&[64, 64], &[1, 0], 4, 4);

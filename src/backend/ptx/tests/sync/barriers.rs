@@ -1,4 +1,4 @@
-//! What steps do within: changes that the checker has to refuse.
+//! Sub-steps: mutations that the verifier rejects.
 
 use super::super::*;
 use crate::backend::ptx::schedule::{ConvertLayout, Schedule, Step, SubStep};

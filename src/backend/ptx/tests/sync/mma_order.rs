@@ -1,4 +1,4 @@
-//! Products that groups of warps issue in turn, and exponentials that they compute in turn: which they are, and changes that the checker has to refuse.
+//! MMA order and exponential order of consumer groups: selection, and mutations that the verifier rejects.
 
 use super::super::deferred_load::{scaled, scaled_tiles};
 use super::super::mma_overlap::softmax_of;

@@ -1,4 +1,4 @@
-//! When products that run on their own are waited for.
+//! Waits for asynchronous MMAs: their places in the schedule.
 
 use std::collections::BTreeSet;
 

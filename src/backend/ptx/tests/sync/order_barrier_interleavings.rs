@@ -1,4 +1,4 @@
-//! Barriers of groups that take turns, in every order in which the groups may come to them: from the instructions themselves.
+//! Order barriers in every interleaving of the consumer groups, from the instructions themselves.
 
 use std::collections::{BTreeMap, HashSet};
 
