@@ -55,7 +55,7 @@ fn counters(session: Session) -> Result<()> {
     }
     let fold = |step: i32, row: usize, body: &dyn Fn(i64, i64) -> i64| {
         let [start, end] = ENDS[row].map(i64::from);
-        (start..end).step_by(step as usize).fold(1, |acc, i| body(acc, i))
+        (start..end).step_by(step as usize).fold(1, body)
     };
     let mix = |acc: i64, i: i64| acc.wrapping_mul(31).wrapping_add(i);
     let ends = session.array(ENDS.as_flattened(), [2 * ENDS.len()])?;
