@@ -1,11 +1,11 @@
-//! From the mode form to the hardware form.
+//! Lowering of layouts from the mode form to the linear form.
 
 use super::linear_layout::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
 use super::modes::{Modes, SpatialMode};
 
 impl Modes {
-    /// As a [`Layout`] for `num_warps` warps: thread `t` is lane `t % 32` of warp `t / 32`. Fewer threads
-    /// than the tile block has are replicated.
+    /// Lowers the layout to a [`Layout`] for `num_warps` warps. Thread `t` is lane `t % 32` of warp
+    /// `t / 32`. If there are fewer threads than in the tile block, they are replicated.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -40,7 +40,7 @@ impl Modes {
         Some(Layout::new(self.shape.clone(), register, threads, warp))
     }
 
-    /// Flat-index images of the bits of a mode, from low to high.
+    /// Returns the bases of the bits of a mode in the flat index, from low to high.
     fn mode_images(&self, number: usize) -> Vec<u32> {
         let axis = self.mode_axis[number];
         let faster = (number + 1..self.mode_shape.len()).filter(|&mode| self.mode_axis[mode] == axis);

@@ -1,15 +1,18 @@
-//! Conversions through shared memory by sums.
+//! Layout conversions through shared memory with affine addresses.
 //!
-//! The place of an element is the sum of one weight for each bit of its index. Where each of these bits is one of
-//! registers, lanes or warps on both sides, what registers contribute is an immediate part of the address: a thread computes
-//! its own part once for each side, where XOR swizzles would be one instruction more for most accesses. The weights keep
-//! banks apart as padding does, and each is larger than the sum of those before, so that no two elements meet.
+//! The offset of an element is the sum of one weight for each bit of its index. If each of these
+//! bits is one bit of registers, lanes or warps on both sides, the contribution of the registers is
+//! an immediate part of the address. A thread computes its own part once for each side; XOR
+//! swizzles need one more instruction for most accesses. The weights avoid bank conflicts like
+//! padding. Each weight is larger than the sum of those before, so that the offsets of all elements
+//! differ.
 
 use super::Layout;
 use crate::layout::linear_layout::LANE_BITS;
 use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES};
 
-/// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every thread loads.
+/// Conversion through shared memory with affine addresses: each thread stores its registers, a
+/// barrier follows, each thread loads.
 ///
 /// ```
 /// use cutlet::layout::{Layout, SumPlan};
@@ -23,13 +26,14 @@ use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES};
 pub struct SumPlan {
     /// Bytes of shared memory.
     pub bytes: usize,
-    /// The stores.
+    /// Stores.
     pub store: SumSide,
-    /// The loads.
+    /// Loads.
     pub load: SumSide,
 }
 
-/// The accesses of one side. A place is the sum of the thread's part and the offset of the access.
+/// Accesses of one side. An offset is the sum of the part of the thread and the offset of the
+/// access.
 ///
 /// ```
 /// use cutlet::layout::{Layout, SumPlan};
@@ -46,8 +50,9 @@ pub struct SumSide {
 }
 
 impl SumPlan {
-    /// The trip for elements of `element_bits` with at most `budget` bytes; `None` if an element is held twice, or a bit
-    /// of registers, lanes or warps stands for several bits of the index, or elements are narrower than a bank.
+    /// Plans the conversion for elements of `element_bits` with at most `budget` bytes. `None` if
+    /// an element is replicated, a bit of registers, lanes or warps has several bits of the index,
+    /// or elements are narrower than a bank.
     ///
     /// ```
     /// use cutlet::layout::{Layout, SumPlan};
@@ -80,7 +85,7 @@ impl SumPlan {
     }
 }
 
-/// Bytes that each bit of the element index adds to the place.
+/// Returns the number of bytes that each bit of the element index adds to the offset.
 fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> Vec<u32> {
     let bits = source.num_elements().ilog2();
     let mut weights = vec![0; bits as usize];
@@ -88,13 +93,13 @@ fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> 
     for (place, &image) in vector.iter().enumerate() {
         weights[bit(image)] = (unit >> vector.len()) << place;
     }
-    // Lanes that access shared memory at once; places in units from here on.
+    // Lanes of one wavefront. From here on, offsets are in units.
     let banks = BANK_ROW_BYTES as u32 / unit;
     let active = LANE_BITS.min(banks.ilog2() as usize);
     let (from, to) = (&source.lane_images()[..active], &destination.lane_images()[..active]);
     let mut end = 1;
     let mut put = |image: u32, class: Option<u32>| {
-        // The next place whose bank is that of the class.
+        // The next offset whose bank is that of the class.
         let weight = class.map_or(end, |class| end + ((1 << class) + banks - end % banks) % banks);
         weights[bit(image)] = weight * unit;
         end += weight;
@@ -102,7 +107,7 @@ fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> 
     for (class, &image) in (0..).zip(from) {
         put(image, Some(class));
     }
-    // Last come those that padding keeps apart: what it takes is not doubled by others.
+    // The bits with padding are last, so that their padding is not doubled by others.
     let only_to: Vec<u32> = to.iter().copied().filter(|image| !from.contains(image)).collect();
     let done = [vector, from, &only_to].concat();
     for image in (0..bits).map(|bit| 1 << bit).filter(|image| !done.contains(image)) {
@@ -144,7 +149,8 @@ mod tests {
         (0..side.thread.len()).filter(|bit| thread >> bit & 1 == 1).map(|bit| side.thread[bit]).sum()
     }
 
-    /// The element at each place, and no two lanes at once in one bank.
+    /// Returns the element at each offset, and checks that no two lanes of a wavefront access one
+    /// bank.
     fn check(side: &SumSide, layout: &Layout, element_bytes: u32, bytes: usize) -> HashMap<u32, u32> {
         let mut held = HashMap::new();
         for (registers, offset) in &side.accesses {
