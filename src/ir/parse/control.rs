@@ -1,11 +1,11 @@
-//! Ops with regions from text.
+//! Parser of ops with regions.
 
 use super::Parser;
 use super::cursor::Parsed;
 use crate::ir::{Attr, BlockId, Flag, Loc, OpId, Opcode, TypeId, Value};
 
 impl<'t> Parser<'t> {
-    /// `iter_values(%a = %init, …)`, if it is there.
+    /// Parses `iter_values(%a = %init, …)`, if present.
     fn carried(&mut self) -> Parsed<(Vec<&'t str>, Vec<Value>)> {
         if !self.cursor.eat_word("iter_values") {
             return Ok((Vec::new(), Vec::new()));
@@ -23,7 +23,7 @@ impl<'t> Parser<'t> {
         values.iter().map(|&value| self.module.ty_id(value)).collect()
     }
 
-    /// A region with arguments, which are visible in it alone.
+    /// Parses a region. Its arguments are visible only inside of it.
     fn region_of(&mut self, names: &[&str], types: &[TypeId], implicit: Option<Opcode>) -> Parsed<BlockId> {
         let block = self.module.add_block(types);
         let outer = self.values.clone();
@@ -44,7 +44,7 @@ impl<'t> Parser<'t> {
         Ok(self.module.add_op(code, groups, attrs, regions, results, Loc::UNKNOWN))
     }
 
-    /// An op of any code with regions.
+    /// Parses an op with regions.
     pub(super) fn op_with_regions(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::For => self.for_loop(),
@@ -83,7 +83,7 @@ impl<'t> Parser<'t> {
         let (names, init) = self.carried()?;
         let mut results = Vec::new();
         if self.cursor.eat(":") {
-            // Types of what is carried, if anything is; then those of the results.
+            // The types of the carried values, if there are any, precede those of the results.
             let types = self.types()?;
             match init.is_empty() {
                 true => results = types,

@@ -1,4 +1,5 @@
-//! Ops without regions and memory: the regular classes from their rows, the others one by one.
+//! Parser of ops without regions and memory: the regular classes by their rows, the others
+//! individually.
 
 use super::Parser;
 use super::cursor::Parsed;
@@ -9,7 +10,7 @@ use crate::ir::{
 };
 
 impl Parser<'_> {
-    /// What follows the name of an op that has this many results.
+    /// Parses the text after the name of an op with this number of results.
     pub(super) fn op_of(&mut self, code: Opcode, count: usize) -> Parsed<OpId> {
         let spec = code.spec();
         if spec.effect == Effect::Terminator {
@@ -37,7 +38,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds an op; operands that do not fit the row are refused.
+    /// Adds an op.
     pub(super) fn add(
         &mut self,
         code: Opcode,
@@ -48,7 +49,7 @@ impl Parser<'_> {
         Ok(self.module.add_op(code, groups, attrs, vec![], results, Loc::UNKNOWN))
     }
 
-    /// Adds an op all of whose operand groups are single values.
+    /// Adds an op with one operand per group. Other numbers of operands are rejected.
     fn plain(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, results: &[TypeId]) -> Parsed<OpId> {
         let groups = code.spec().operands;
         if operands.len() != groups.len() || groups.iter().any(|group| group.arity != Arity::One) {
@@ -59,7 +60,7 @@ impl Parser<'_> {
         self.add(code, &groups, attrs, results)
     }
 
-    /// `: types`, or `: types -> results`, of which only the last ones say something new.
+    /// Parses `: types`, or `: types -> results`. Only the last list is returned.
     pub(super) fn result_types(&mut self) -> Parsed<Vec<TypeId>> {
         self.cursor.expect(":")?;
         let mut types = if self.cursor.sees("->") { Vec::new() } else { self.types()? };
@@ -69,7 +70,7 @@ impl Parser<'_> {
         Ok(types)
     }
 
-    /// The last of the types of an op that has some.
+    /// Parses types and returns the last one.
     fn last_type(&mut self) -> Parsed<TypeId> {
         match self.result_types()?.last() {
             Some(&ty) => Ok(ty),
@@ -82,7 +83,7 @@ impl Parser<'_> {
         word == "token" || word == "tile" || word.ends_with("_view")
     }
 
-    /// One of the words of an enumeration.
+    /// Parses one of the words of an enumeration.
     pub(super) fn one_of<T: Copy>(&mut self, all: &[T], name: fn(T) -> &'static str) -> Parsed<T> {
         match self.maybe_one_of(all, name) {
             Some(value) => Ok(value),
@@ -100,8 +101,8 @@ impl Parser<'_> {
         Some(found)
     }
 
-    /// The modifiers that the row of an op knows, in the order of the printer; required ones that are not there
-    /// have their default.
+    /// Parses the modifiers of the row of an op, in the order of the printer. Omitted required
+    /// modifiers get their defaults.
     pub(super) fn modifiers(&mut self, code: Opcode) -> Parsed<Vec<Attr>> {
         let mut attrs = Vec::new();
         for spec in code.spec().attrs {
@@ -137,7 +138,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `word<name>`, if it is there.
+    /// Parses `word<name>`, if present.
     fn angled<T: Copy>(&mut self, word: &str, all: &[T], name: fn(T) -> &'static str) -> Parsed<Option<T>> {
         if !self.cursor.eat_word(word) {
             return Ok(None);
@@ -164,7 +165,7 @@ impl Parser<'_> {
         self.plain(code, &operands, vec![pred, other], &types)
     }
 
-    /// `name = number`.
+    /// Parses `name = number`.
     pub(super) fn number_named<T: std::str::FromStr>(&mut self, name: &str) -> Parsed<T> {
         self.cursor.expect_word(name)?;
         self.cursor.expect("=")?;
@@ -254,7 +255,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Ops that make values of nothing but attributes.
+    /// Parses ops without operands.
     fn without_operands(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::Constant => {
@@ -292,7 +293,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Ops that make a tile or view of others.
+    /// Parses ops that make a tile or view from others.
     fn of_tiles(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::Broadcast
@@ -338,7 +339,7 @@ impl Parser<'_> {
                 let types = self.result_types()?;
                 match (code, &tiles[..]) {
                     (Opcode::Extract, [source]) => self.add(code, &[&[*source], &indices], vec![], &types),
-                    // Text has the types of both tiles; the result is like the second one.
+                    // The text has the types of both tiles. The result has that of the second one.
                     (Opcode::Insert, [source, into]) => {
                         let ty = self.module.ty_id(*into);
                         self.add(code, &[&[*source], &[*into], &indices], vec![], &[ty])
@@ -355,7 +356,7 @@ impl Parser<'_> {
                 let operands = self.values()?;
                 let attrs = self.modifiers(code)?;
                 self.result_types()?;
-                // The result is like the accumulator, or the base.
+                // The result has the type of the accumulator, or of the base.
                 let like = if code == Opcode::PowI { operands.first() } else { operands.get(2) };
                 let Some(&like) = like else { return self.cursor.fail_at(self.op_at, "too few operands") };
                 let ty = self.module.ty_id(like);
@@ -375,7 +376,7 @@ impl Parser<'_> {
         self.add(Opcode::MakeTensorView, &[&[base], &shape, &strides], vec![], &types)
     }
 
-    /// The values in `name = [%a, 4]`; the numbers stand in the type, too.
+    /// Parses `name = [%a, 4]` and returns the values. The numbers are also part of the type.
     fn dynamic(&mut self, name: &str) -> Parsed<Vec<Value>> {
         self.cursor.expect_word(name)?;
         self.cursor.expect("=")?;
@@ -426,7 +427,7 @@ impl Parser<'_> {
         Ok(predicate)
     }
 
-    /// `token = %t`, if it is there.
+    /// Parses `token = %t`, if present.
     pub(super) fn token(&mut self) -> Parsed<Vec<Value>> {
         if !self.cursor.eat_word("token") {
             return Ok(Vec::new());

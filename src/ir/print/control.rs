@@ -1,4 +1,4 @@
-//! Ops with regions as text.
+//! Printer of ops with regions.
 
 use super::literal::element;
 use super::types::join;
@@ -8,7 +8,7 @@ use crate::ir::{Attr, AttrKind, BlockId, Op, Value};
 use std::fmt::Write;
 
 impl Printer<'_> {
-    /// `iter_values(%a = %init, …)`.
+    /// Returns `iter_values(%a = %init, …)`.
     fn carried(&self, args: &[Value], init: &[Value]) -> String {
         let pairs = args.iter().zip(init);
         let pairs = pairs.map(|(&arg, &value)| format!("{} = {}", self.names.value(arg), self.names.value(value)));
@@ -70,7 +70,7 @@ impl Printer<'_> {
         if let Some(Attr::Identities(all)) = op.attr(AttrKind::Identities) {
             let literals = all.iter().map(|literal| {
                 let value = element(literal.dtype, literal.bits);
-                // The types that a number has by itself are left out.
+                // Default types of literals are omitted.
                 match literal.dtype {
                     DType::I1 | DType::I64 => value,
                     DType::F64 if !value.starts_with("0x") => value,

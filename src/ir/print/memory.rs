@@ -1,4 +1,4 @@
-//! Memory ops as text: ordering, scope, operands, hints, and the types that their syntax lists.
+//! Printer of memory ops: memory order, scope, operands, hints, and the types of their syntax.
 
 use super::types::join;
 use super::{Printer, Type};
@@ -31,7 +31,7 @@ impl Printer<'_> {
         }
     }
 
-    /// All operands but the token.
+    /// Returns all operands except the token.
     fn without_token<'o>(&self, op: &'o Op) -> &'o [Value] {
         &op.operands[..op.operands.len() - op.operand_group("token").len()]
     }
@@ -50,7 +50,7 @@ impl Printer<'_> {
         if let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) {
             texts.insert(1, mode.name().to_string());
         } else {
-            // cmp and val have one type, printed once.
+            // cmp and val have one type, which is printed once.
             typed.remove(1);
         }
         let (order, token) = (self.order(op), self.token(op, "="));
@@ -58,12 +58,12 @@ impl Printer<'_> {
         put!(self, " -> {}", self.types(&op.results));
     }
 
-    /// `%view[%i, %j]`.
+    /// Returns `%view[%i, %j]`.
     fn indexed(&self, subject: &str, op: &Op) -> String {
         format!("{subject}[{}]", self.values(op.operand_group("index")))
     }
 
-    /// One type for all indices, except where each dimension has its own.
+    /// Returns one type for all indices, or a type for each index of a gather/scatter view.
     fn index_types(&self, op: &Op) -> String {
         let index = op.operand_group("index");
         let own_types = matches!(
@@ -107,7 +107,7 @@ impl Printer<'_> {
         }
         let place = self.indexed(&self.values(&subject), op);
         let (order, token) = (self.order(op), self.token(op, " = "));
-        // The space of the hidden default stays.
+        // The reference prints a space for a hidden default.
         let inbounds = Some(self.inbounds(op)).filter(|text| !text.is_empty()).unwrap_or(" ".to_string());
         put!(self, "{order} {place}{token}{inbounds}");
         match op.attr(AttrKind::MultimemKind) {

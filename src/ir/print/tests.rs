@@ -1,4 +1,4 @@
-//! Whole texts of small modules, and of one that does not fit the op table.
+//! Tests of the printer: the text of small modules, and of one that does not match the op table.
 
 use crate::dtype::DType;
 use crate::error::Location;
@@ -11,7 +11,7 @@ fn i32_const(b: &mut Builder, value: i64) -> Value {
     b.splat(I32, value as u64 & 0xFFFF_FFFF, &[])
 }
 
-/// Builds one entry and gives its text without the last line break.
+/// Builds one entry and returns its text without the last line break.
 fn text(params: &[Type], build: impl FnOnce(&mut Builder, &[Value])) -> String {
     let mut b = Builder::new();
     let args = b.begin_entry("k", params);

@@ -1,19 +1,19 @@
-//! Signatures of ops with regions: what goes in, what their blocks get, what comes out.
-//! What the terminators hand over is checked with the blocks (see `scope`).
+//! Rules of ops with regions: types of operands, block arguments and results. The operands of
+//! terminators are checked with the blocks (see `scope`).
 
 use super::rule::{OpRule, Rule, demand};
 use super::simple;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Opcode, Type, Value};
 
-/// Values that a loop may carry or a branch may yield.
+/// Checks values that a loop carries or a branch yields.
 fn no_views(rule: &OpRule, values: &[Value]) -> Rule {
     values.iter().try_for_each(|&v| {
         demand(matches!(rule.ty(v), Type::Tile { .. } | Type::Token), || rule.expected(v, "a tile or a token"))
     })
 }
 
-/// Block arguments of exactly these types.
+/// Checks that a region has arguments of exactly these types.
 fn block_args(rule: &OpRule, region: usize, expected: &[Type]) -> Rule {
     let args = &rule.module.block(rule.op.regions[region]).args;
     let fits = args.len() == expected.len() && args.iter().zip(expected).all(|(&a, e)| rule.ty(a) == e);

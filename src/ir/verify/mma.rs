@@ -1,4 +1,4 @@
-//! Matrix multiplication: shapes, and which element types go together.
+//! Rules of matrix products: shapes and element types.
 
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
@@ -9,7 +9,7 @@ fn refusal(rule: &OpRule, what: &str) -> String {
     format!("{}: {what}", operands.join(", "))
 }
 
-/// M×K times K×N onto M×N, all with an optional batch extent in front.
+/// Checks M×K times K×N added to M×N, all with an optional leading batch extent.
 fn shapes(rule: &OpRule) -> Result<(Vec<i64>, i64, i64, i64), String> {
     let [lhs, rhs, acc] = [0, 1, 2].map(|i| rule.op.operands[i]);
     let (a, b, c) = (rule.numbers(lhs)?.1, rule.numbers(rhs)?.1, rule.numbers(acc)?.1);
@@ -63,7 +63,7 @@ pub(super) fn scaled(rule: &OpRule) -> Rule {
         (F4E2M1FN, F8E4M3FN) => block == 16,
         _ => false,
     };
-    // Tile IR has one type for both operands: its back end expands products of two.
+    // Tile IR has one type for both operands. Its back end expands products of two types.
     demand(known(lhs) && known(rhs) && left_type == right_type && acc == F32, || {
         refusal(rule, &format!("there is no such product with blocks of {block}"))
     })

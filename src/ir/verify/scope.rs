@@ -1,20 +1,20 @@
-//! Structure of an entry: blocks, terminators, and the scope of every use.
+//! Rules of the structure of an entry: blocks, terminators, and the scope of each use.
 
 use super::{Verifier, rule};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Entry, MAX_NESTING, Op, OpId, Opcode, Type, Value};
 
-/// What encloses a block, from the entry inward.
+/// Owner of a block.
 #[derive(Clone, Copy)]
 enum Owner {
     Entry,
-    /// The op, and which of its regions.
+    /// Op, and the index of its region.
     Region(OpId, usize),
 }
 
-/// Walks an entry in program order.
+/// State of a traversal of an entry in program order.
 struct Walk {
-    /// May this value be used here?
+    /// By value: it is in scope.
     visible: Vec<bool>,
     seen_blocks: Vec<bool>,
     seen_ops: Vec<bool>,
@@ -125,7 +125,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Are all operands in scope?
+    /// Returns true if all operands are in scope.
     fn uses(&mut self, walk: &Walk, op: &Op) -> bool {
         let mut fine = true;
         for &value in &op.operands {
@@ -153,7 +153,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Bodies of reductions and scans are functions: no memory effects, no output.
+    /// Checks that bodies of reductions and scans are functions, without memory effects and output.
     fn effects(&mut self, walk: &Walk, op: &Op) {
         let allowed = matches!(op.code.spec().effect, Effect::Pure | Effect::Region | Effect::Terminator);
         let inside = walk.stack.iter().map(|&id| self.module.op(id)).find(|o| is_function(o.code));
@@ -163,7 +163,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// May this terminator stand here, and does it hand over the right types?
+    /// Checks the position of a terminator and the types of its operands.
     fn terminator(&self, walk: &Walk, op: &Op, owner: Owner) -> rule::Rule {
         let module = self.module;
         let enclosing = || walk.stack.iter().rev().map(|&id| module.op(id));
@@ -172,7 +172,7 @@ impl Verifier<'_> {
             Owner::Region(id, _) => Some(module.op(id)),
         };
         let code = owner.map(|o| o.code);
-        // Ops between a `break` or `continue` and its loop are branches.
+        // Only branches may be between a `break` or `continue` and its loop.
         let target = enclosing().find(|o| o.code != Opcode::If);
         let innermost = target.map(|o| o.code);
         match (op.code, code) {

@@ -1,11 +1,11 @@
-//! Shape ops: broadcast, reshape, permute, cat, extract, insert, iota.
+//! Rules of shape ops: broadcast, reshape, permute, cat, extract, insert, iota.
 
 use super::rule::{OpRule, Rule, demand};
 use super::types::permutation;
 use crate::dtype::DType;
 use crate::ir::{Elem, Type, Value};
 
-/// `from` to `to` in words, for refusals.
+/// Returns the types of operands and result, for messages.
 fn between(rule: &OpRule, what: &str) -> String {
     let operands: Vec<String> = rule.op.operands.iter().map(|&v| rule.text(v)).collect();
     format!("{} to {}: {what}", operands.join(", "), rule.text(rule.result()))
@@ -98,7 +98,7 @@ pub(super) fn histogram(rule: &OpRule) -> Rule {
     demand(to.len() == 1, || rule.expected(result, "a tile of rank 1"))
 }
 
-/// The layout of a tile: each element is somewhere, and but for replicas in one place.
+/// Checks the layout of a tile: each element has a position, and only one except for replicas.
 pub(super) fn with_layout(rule: &OpRule) -> Rule {
     let (source, result) = (rule.op.operands[0], rule.result());
     rule.same(source, result)?;

@@ -1,4 +1,4 @@
-//! Views: making them, asking for their shapes, accesses through them.
+//! Rules of views: construction, shape queries, and accesses.
 
 use super::memory::{LOADS, STORES, atomic_types, ordering};
 use super::rule::{OpRule, Rule, demand};
@@ -26,7 +26,7 @@ pub(super) fn make_tensor_view(rule: &OpRule) -> Rule {
     rule.one_type(extents.iter().copied())
 }
 
-/// The tensor view inside a view of tiles.
+/// Returns the tensor view of a view of tiles.
 fn inner(ty: &Type) -> Option<TypeId> {
     match ty {
         Type::PartitionView { view, .. } | Type::StridedView { view, .. } | Type::GatherScatterView { view, .. } => {
@@ -64,7 +64,7 @@ pub(super) fn shape_query(rule: &OpRule) -> Rule {
     rule.one_type(results.iter().copied())
 }
 
-/// What an access has to know about a view of tiles.
+/// Properties of a view of tiles that an access needs.
 struct View<'m> {
     elem: DType,
     tile: &'m [i32],
@@ -99,7 +99,7 @@ impl<'m> View<'m> {
     }
 }
 
-/// View, indices and `inbounds` of an access; the caller checks the tile.
+/// Checks view, indices and `inbounds` of an access. The caller checks the tile.
 fn place<'m>(rule: &OpRule<'m>) -> Result<View<'m>, String> {
     let value = rule.operand("view");
     let view = View::of(rule, value, rule.ty(value))?;
