@@ -1,7 +1,7 @@
-//! Passes: ir to ir. The pipeline is the list [`PIPELINE`].
+//! Passes: transformations of the IR. The optimizations are listed in [`PIPELINE`], in their order.
 //!
-//! A pass asks the op table about effects and properties, keeps what it knows in tables keyed by
-//! handles, and leaves a module that verifies. Equal modules give equal results.
+//! A pass reads effects and properties of ops from the op table and stores its analyses in tables
+//! indexed by handles. The resulting module verifies. Equal modules give equal results.
 
 mod analysis;
 pub(crate) mod data_partition;
@@ -29,20 +29,21 @@ pub(crate) use transform::thread_local_reduction::{Shared, lane_sums};
 
 use crate::ir::{Module, Op};
 
-/// A pass with its name.
+/// A pass and its name.
 #[derive(Clone, Copy)]
 pub struct Pass {
-    /// As in the name of its file.
+    /// Name of the pass: that of its file.
     pub name: &'static str,
-    /// Changes the module.
+    /// Function that changes the module.
     pub run: fn(&mut Module),
 }
 
-/// The passes in the order in which they run.
+/// Optimization passes in execution order.
 ///
-/// Facts see through fewer ops before canonicalisation, and what they decide (branches, say) gives it
-/// new work; common subexpressions make more operands equal; hoisting brings equal ops of different
-/// loops into one block.
+/// The second `canonicalize` runs for two reasons. Integer ranges are derived only after the first
+/// one has removed ops that they cannot be propagated through. The conditions that `fold_int_range`
+/// decides make further branches removable. `cse` makes more operands equal. `licm` moves equal ops
+/// of different loops into one block, so a second `cse` follows.
 pub const PIPELINE: &[Pass] = &[
     Pass { name: "canonicalize", run: transform::canonicalize::run },
     Pass { name: "cse", run: transform::cse::run },
@@ -54,12 +55,13 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "relax", run: transform::relax_memory_order::run },
 ];
 
-/// Runs all passes in order on a verified module; the result verifies and means the same.
+/// Runs the passes of [`PIPELINE`] on a verified module. The result verifies and has the same
+/// semantics.
 pub fn optimize(module: &mut Module) {
     optimize_watched(module, &mut |_, _| {});
 }
 
-/// [`optimize`], with a look at the module after each pass.
+/// Runs [`optimize`] and calls `look` with the module after each pass.
 pub(crate) fn optimize_watched(module: &mut Module, look: &mut dyn FnMut(&'static str, &Module)) {
     for pass in PIPELINE {
         (pass.run)(module);
@@ -67,13 +69,14 @@ pub(crate) fn optimize_watched(module: &mut Module, look: &mut dyn FnMut(&'stati
     }
 }
 
-/// Merges equal ops and takes out unused ones: for back ends that added some.
+/// Merges equal ops and removes unused ones, for back ends that have added ops.
 pub(crate) fn tidy(module: &mut Module) {
     transform::cse::run(module);
     transform::dce::run(module);
 }
 
-/// Takes out everything that neither decides where control goes nor is needed by ops of this kind.
+/// Removes each op that neither decides control flow nor contributes to an op for which `is_needed`
+/// is true.
 pub(crate) fn keep_only(module: &mut Module, is_needed: &dyn Fn(&Op) -> bool) {
     transform::dce::run_for(module, is_needed);
 }

@@ -1,9 +1,9 @@
-//! Products that belong together: boxes of one product whose extents are no powers of two. Machines whose products run on
-//! their own should have them all at once.
+//! MMA groups: matrix products that are issued together, such as the boxes of one product whose
+//! extents are no powers of two.
 //!
-//! Such products stand one behind the other at one place of the user's, and share an operand or add up in turn. What
-//! stands between them has no effects and does not need their results, so that all of them may be made where the last
-//! one stands.
+//! The products of a group are adjacent in program order and have the same source location. They
+//! share an operand, or form a chain of accumulators. Ops between them are pure and do not use
+//! their results, so all products of a group can be issued at the place of the last one.
 
 use std::rc::Rc;
 
@@ -12,12 +12,13 @@ use rustc_hash::FxHashMap;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Uses, Value};
 
-/// Products by those that they belong together with.
+/// Products by the group that contains them.
 #[derive(Debug, Default)]
 pub struct Bundles(FxHashMap<OpId, Rc<[OpId]>>);
 
 impl Bundles {
-    /// The bundles of a block and of those nested in it, of products that are `wanted`.
+    /// Finds the groups in a block and its nested blocks, among the products for which `wanted` is
+    /// true.
     pub fn of(module: &Module, body: BlockId, wanted: &dyn Fn(OpId) -> bool) -> Bundles {
         let uses = Uses::of(module, body);
         let mut bundles = Bundles::default();
@@ -47,18 +48,19 @@ impl Bundles {
         self.0.extend(members.iter().map(|&id| (id, members.clone())));
     }
 
-    /// The products that this one belongs together with, itself among them, in program order.
+    /// Returns the products of the group of `product`, in program order. A product without a group
+    /// is returned alone.
     pub fn with(&self, product: OpId) -> Rc<[OpId]> {
         self.0.get(&product).cloned().unwrap_or_else(|| Rc::from([product]))
     }
 
-    /// The last of the products that this one belongs together with.
+    /// Returns the last product of the group of `product`.
     pub fn last(&self, product: OpId) -> OpId {
         self.0.get(&product).and_then(|members| members.last().copied()).unwrap_or(product)
     }
 }
 
-/// Products that belong together by the sums that they add up to: those of each one in order.
+/// Divides the products of a group by accumulator chain. The products of each chain are in order.
 pub fn sums(module: &Module, members: &[OpId]) -> Vec<Vec<OpId>> {
     let mut sums: Vec<Vec<OpId>> = Vec::new();
     for &id in members {
@@ -71,19 +73,19 @@ pub fn sums(module: &Module, members: &[OpId]) -> Vec<Vec<OpId>> {
     sums
 }
 
-/// Does one of these products make the value?
+/// Returns true if one of these products computes the value.
 fn makes(module: &Module, open: &[OpId], value: Value) -> bool {
     module.defining_op(value).is_some_and(|id| open.contains(&id))
 }
 
-/// May these products be made after this op?
+/// Returns true if these products can be moved after this op.
 fn passes(module: &Module, open: &[OpId], op: &Op) -> bool {
     op.code.spec().effect == Effect::Pure
         && op.regions.is_empty()
         && !op.operands.iter().any(|&value| makes(module, open, value))
 }
 
-/// Does a product belong to these?
+/// Returns true if the product `op` can be added to the group.
 fn joins(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
     let Some(&first) = open.first() else { return false };
     let first = module.op(first);
@@ -101,7 +103,7 @@ fn joins(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
 mod tests {
     use super::*;
 
-    /// The sizes of the bundles of a kernel's products, in program order.
+    /// Returns the sizes of the MMA groups of a kernel, in program order.
     fn sizes(body: &str) -> Vec<usize> {
         let text = format!(
             "entry @k(%a: tile<64x16xf16>, %b: tile<16x64xf16>, %c: tile<16x32xf16>) {{\n  %z = constant <f32: 0.0> : \
@@ -123,7 +125,7 @@ mod tests {
         assert_eq!(sizes(&format!("{WIDE}{SLIM}")), [2]);
         let more = "  %u = mmaf %a, %b, %s : tile<64x16xf16>, tile<16x64xf16>, tile<64x64xf32>\n";
         assert_eq!(sizes(&format!("{WIDE}{SLIM}{more}")), [3]);
-        // What a product adds to is needed elsewhere, or between them.
+        // The accumulator has a second use, or a use between the products.
         let used = "  %v = addf %s, %s rounding<nearest_even> : tile<64x64xf32>\n";
         assert_eq!(sizes(&format!("{WIDE}{more}{used}")), [1, 1]);
         assert_eq!(sizes(&format!("{WIDE}{used}{SLIM}")), [1, 1]);

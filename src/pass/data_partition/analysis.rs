@@ -1,26 +1,29 @@
-//! Which values have rows that bands divide among them, and whether all that is done to them can be done band by band.
+//! Analysis for data partitioning: the values whose rows are divided, and a check that each of
+//! their ops can be executed by partitions.
 
 use std::collections::HashMap;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, Elem, Module, OpId, Opcode, Type, Value};
 
-/// An op that is not done band by band, and why.
+/// Op that cannot be partitioned, and the reason.
 pub type Reason = (OpId, &'static str);
 
-/// Least rows of a product that a band may have: those of one instruction of a group of four warps.
+/// Minimum number of rows of a product in one partition: M of a `wgmma` of four warps (PTX ISA).
 const LEAST_ROWS: i64 = 64;
 
-/// The values with rows.
+/// Values whose rows are divided among the partitions.
 pub struct Rows {
-    /// The axis of the rows.
+    /// Axis of the rows, by value.
     pub axes: HashMap<Value, usize>,
     pub bands: i64,
 }
 
 impl Rows {
+    /// Finds the partitioned values, beginning with the matrix products.
+    ///
     /// # Errors
-    /// The first op that stands in the way.
+    /// The first op that cannot be partitioned.
     pub fn of(module: &Module, body: BlockId, bands: i64) -> Result<Rows, Reason> {
         let mut finder = Finder {
             module,
@@ -51,7 +54,7 @@ impl Rows {
         Ok(finder.rows)
     }
 
-    /// The axis of the rows of a value.
+    /// Returns the axis of the rows of a value, `None` if the value is equal in all partitions.
     pub fn axis(&self, value: Value) -> Option<usize> {
         self.axes.get(&value).copied()
     }
@@ -60,16 +63,18 @@ impl Rows {
 struct Finder<'m> {
     module: &'m Module,
     rows: Rows,
-    /// The ops that have a value as an operand or result, or pass it on.
+    /// By value: the ops that have it as an operand or result, or own the region that has it as an
+    /// argument.
     touching: HashMap<Value, Vec<OpId>>,
-    /// The loop or branch that a terminator ends or goes on with.
+    /// By terminator: the loop or branch that it ends or continues.
     owners: HashMap<OpId, OpId>,
-    /// Ops of whose values one has been found to have rows.
+    /// Worklist: ops with a value whose row axis has been found.
     pending: Vec<OpId>,
 }
 
 impl Finder<'_> {
-    /// Learns who touches what. `around`: loops and branches around a block.
+    /// Collects the ops of each value, and the owners of terminators. `around`: the loops and
+    /// branches that contain the block.
     fn learn(&mut self, block: BlockId, around: &mut Vec<OpId>) {
         let module = self.module;
         for &id in &module.block(block).ops {
@@ -99,7 +104,7 @@ impl Finder<'_> {
         }
     }
 
-    /// A value has its rows along this axis, as `id` asks for.
+    /// Sets the row axis of a value, as `id` requires.
     fn give(&mut self, id: OpId, value: Value, axis: usize) -> Result<(), Reason> {
         match self.rows.axis(value) {
             Some(other) if other == axis => return Ok(()),
@@ -118,7 +123,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// All of these are the same tile, or as one.
+    /// Gives all of these values one row axis, if one of them has rows.
     fn alike(&mut self, id: OpId, values: &[Value]) -> Result<(), Reason> {
         let axis = values.iter().find_map(|&value| self.rows.axis(value));
         match axis {
@@ -127,7 +132,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Between one value and another: where an axis of the one is in the other; `None` if it is not there.
+    /// Propagates the row axis between two values. The functions map an axis of one value to that
+    /// of the other one, or to `None` if the other one does not have it.
     fn across(
         &mut self,
         id: OpId,
@@ -147,7 +153,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// What rows of some of an op's values mean for its others.
+    /// Propagates row axes among the operands and results of an op.
     fn relate(&mut self, id: OpId) -> Result<(), Reason> {
         let module = self.module;
         let op = module.op(id);
@@ -220,7 +226,7 @@ impl Finder<'_> {
         pairs.into_iter().try_for_each(|(&from, &result)| self.across(id, [from, result], [&to, &back]))
     }
 
-    /// Rows of a product are those of its left operand and of what it adds to.
+    /// A product has the rows of its left operand and its accumulator.
     fn product(&mut self, id: OpId) -> Result<(), Reason> {
         let op = self.module.op(id);
         let rows = self.module.shape(op.results[0]).len() - 2;
@@ -248,7 +254,7 @@ impl Finder<'_> {
         }
     }
 
-    /// What a loop or branch carries or yields.
+    /// Propagates row axes among the values that a loop carries or a branch yields.
     fn region_op(&mut self, id: OpId) -> Result<(), Reason> {
         let module = self.module;
         let op = module.op(id);
@@ -281,8 +287,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Does nobody notice in which order bands do what they do? Each array that is stored to is stored to by one op, of which each
-    /// band does its rows, and nothing else accesses it.
+    /// Checks that the result is independent of the order of the partitions. Each stored array has
+    /// exactly one store, which is partitioned by rows, and no other access.
     fn are_apart(&self, body: BlockId) -> Result<(), Reason> {
         let module = self.module;
         let (mut stored, mut loaded, mut problem) = (HashMap::new(), Vec::new(), None);

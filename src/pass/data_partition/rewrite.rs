@@ -1,14 +1,15 @@
-//! The program of one band: tiles of its rows, and accesses to where they begin.
+//! Rewrite for data partitioning: tiles with the rows of one partition, and accesses at its first
+//! row.
 
 use super::analysis::Rows;
 use crate::dtype::DType;
 use crate::ir::{Attr, BlockId, Elem, Module, OpId, Opcode, Sign, Substitution, Type, Value};
 use crate::pass::transform::op_writer::Writer;
 
-/// Most tiles along an axis of which the numbers are right; there are no arrays with more.
+/// Maximum tile index along an axis, above which indices are clamped. No array has more tiles.
 const MOST_TILES: i64 = 1 << 40;
 
-/// Leaves each of the values with rows those of one band.
+/// Reduces each partitioned value to the rows of one partition.
 pub fn divide(module: &mut Module, body: BlockId, rows: &Rows) {
     for (&value, &axis) in &rows.axes {
         let Type::Tile { elem, shape } = module.ty(value).clone() else { continue };
@@ -26,7 +27,7 @@ pub fn divide(module: &mut Module, body: BlockId, rows: &Rows) {
 struct Divider<'a, 'm> {
     ops: Writer<'m>,
     rows: &'a Rows,
-    /// The number of the band.
+    /// Index of the partition.
     band: Option<Value>,
     values: Substitution,
 }
@@ -59,7 +60,7 @@ impl Divider<'_, '_> {
         self.ops.end_block(block, outer);
     }
 
-    /// The number of the band, as an integer of this type.
+    /// Returns the index of the partition as an integer of this type.
     fn band(&mut self, dtype: DType) -> Value {
         let band = self.band.expect("the first op of the entry");
         match dtype.bits() {
@@ -68,7 +69,7 @@ impl Divider<'_, '_> {
         }
     }
 
-    /// 0, 1, … of a band: from its first row on.
+    /// Replaces an `iota` along the rows by one that starts at the first row of the partition.
     fn count_rows(&mut self, numbers: Value) {
         let (elem, shape, dtype) = (self.ops.elem(numbers), self.ops.shape(numbers), self.ops.module.dtype(numbers));
         let (band, extent) = (self.band(dtype), self.ops.number(dtype, shape[0]));
@@ -79,7 +80,8 @@ impl Divider<'_, '_> {
         self.values.replace(numbers, sum);
     }
 
-    /// The tiles of bands lie side by side: of tile `index` at `index * bands`, and so on.
+    /// Rewrites the access of a partitioned view. The tiles of the partitions are adjacent: those
+    /// of tile `index` begin at `index * count`.
     fn access(&mut self, id: OpId, axis: usize) {
         let op = self.ops.module.op(id).clone();
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[axis]);

@@ -1,10 +1,16 @@
-//! Promises of the user's that become assertions, for checks on request: code that builds on nothing it was only told.
+//! Instrumentation for checks on request: assumptions of the user become assertions, so that the
+//! code relies on none of them.
 //!
-//! Runs on the module of a trace, before all passes. Accesses that were promised to be in bounds check their bounds again,
-//! behind an assertion that they need not; what `assume` said is asserted and forgotten; arithmetic that was promised not
-//! to overflow may again (the cpu back end checks that). Of accesses through pointers that come of an array it is asserted
-//! that they stay between its first and last element, and those that do not are left out. So a promise that is broken has
-//! no effect but the failed assertion. What the library itself knows (of arrays, from their launch) stays.
+//! Runs on the module of a trace, before all passes:
+//! * An access with unchecked bounds is checked again, and an assertion states that the check
+//!   passes.
+//! * An `assume` op becomes an assertion.
+//! * An arithmetic op that was assumed not to overflow may overflow. The cpu back end checks that.
+//! * An access through pointers derived from an array is asserted to be between its first and last
+//!   element, and masked otherwise.
+//!
+//! A violated assumption thus has no effect except the failed assertion. Assumptions of the
+//! library, about arrays from their launch, are kept.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -14,10 +20,10 @@ use crate::ir::{
     Substitution, Type, TypeId, Value,
 };
 
-/// What the text of such an assertion begins with.
+/// Prefix of the text of these assertions.
 pub(crate) const BROKEN: &str = "a broken promise: ";
 
-/// Turns the promises of the user's into assertions.
+/// Converts the assumptions of the user to assertions.
 pub(crate) fn check(module: &mut Module) {
     let Some(body) = module.entries.first().map(|entry| entry.body) else { return };
     let written = module.written.iter().map(|written| written.op).collect();
@@ -30,16 +36,16 @@ pub(crate) fn check(module: &mut Module) {
 
 struct Checker<'m> {
     module: &'m mut Module,
-    /// The block in the making.
+    /// Ops of the block that is being rebuilt.
     ops: Vec<OpId>,
     loc: Loc,
-    /// Ops of the user's.
+    /// Ops written by the user.
     written: FxHashSet<OpId>,
-    /// What stands for values that are gone.
+    /// Replacements of removed values.
     values: Substitution,
-    /// Blocks that are open in each other.
+    /// Nesting depth of the current block.
     depth: usize,
-    /// Arrays that the body of the entry has made so far, by their addresses.
+    /// Arrays made so far in the body of the entry, by address.
     arrays: FxHashMap<Value, Value>,
 }
 
@@ -51,7 +57,7 @@ impl Checker<'_> {
         for id in ops {
             let op = self.module.op(id);
             self.loc = op.loc;
-            // Bodies of reductions and scans make no assertions.
+            // Bodies of reductions and scans contain no assertions.
             if !matches!(op.code, Opcode::Reduce | Opcode::Scan) {
                 op.regions.clone().into_iter().for_each(|region| self.block(region));
             }
@@ -84,7 +90,7 @@ impl Checker<'_> {
         self.ops.push(id);
     }
 
-    // What is promised.
+    // Rewrites of ops with an assumption.
 
     fn assume(&mut self, id: OpId) {
         let op = self.module.op(id);
@@ -117,7 +123,7 @@ impl Checker<'_> {
         self.values.replace(result, value);
     }
 
-    /// Asserts what an access through a view promises, and takes the promise away.
+    /// Asserts the bounds that an access through a view assumes, and removes the assumption.
     fn view(&mut self, id: OpId) {
         let op = self.module.op(id);
         let Some(Attr::Inbounds(promised)) = op.attr(AttrKind::Inbounds).cloned() else { return };
@@ -127,7 +133,8 @@ impl Checker<'_> {
         if !promised.contains(&true) || !matches!(self.module.ty(array), Type::TensorView { .. }) {
             return;
         }
-        // For each dimension of the tile its extent, the elements from one tile to the next, and the array's dimension.
+        // For each dimension of the tile: its extent, the step between tiles in elements, and the
+        // dimension of the array.
         let dims: Vec<(i32, i32, i32)> = match self.module.ty(view) {
             Type::PartitionView { tile, dim_map, .. } => {
                 tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile, tile, dim)).collect()
@@ -143,7 +150,7 @@ impl Checker<'_> {
         let extents = self.extents(array);
         for (d, &(tile, step, dim)) in dims.iter().enumerate().filter(|&(d, _)| promised.get(d) == Some(&true)) {
             let extent = extents[dim as usize];
-            // Positions are single elements.
+            // An index tile holds element positions.
             let tile = if self.module.shape(index[d]).is_empty() { tile } else { 1 };
             self.inside(index[d], tile.into(), step.into(), extent);
         }
@@ -154,12 +161,13 @@ impl Checker<'_> {
         }
     }
 
-    /// Asserts that `tile` elements from `index * step` on are within an extent.
+    /// Asserts that the `tile` elements from `index * step` are inside of an extent.
     fn inside(&mut self, index: Value, tile: i64, step: i64, extent: Value) {
         let wide = self.widened(index);
         let shape = self.module.shape(wide).to_vec();
         let extent_like = self.spread(extent, &shape);
-        // index <= (extent - tile) / step, rounded down; what is negative stays so, and is below every index.
+        // index <= floor((extent - tile) / step). A negative bound remains negative, which is below
+        // every index.
         let all = self.splat(extent_like, tile);
         let ty = self.module.ty_id(extent_like);
         let left = self.put(Opcode::SubI, &[extent_like, all], vec![Attr::Overflow(Overflow::None)], ty);
@@ -175,7 +183,8 @@ impl Checker<'_> {
         self.assert(holds, &text, &[wide, extent]);
     }
 
-    /// Asserts that an access through pointers that come of an array stays in it, and leaves out what does not.
+    /// Asserts that an access through pointers derived from an array is inside of it, and masks the
+    /// elements outside.
     fn pointers(&mut self, id: OpId) {
         let op = self.module.op(id);
         let group = match op.code {
@@ -221,10 +230,10 @@ impl Checker<'_> {
         self.set_mask(id, mask);
     }
 
-    /// The array that pointers come of, and the address of its first element.
+    /// Returns the array from which pointers are derived, and the address of its first element.
     fn array_of(&self, pointers: Value) -> Option<(Value, Value)> {
         let mut base = pointers;
-        // Not through `PtrToPtr`: elements of another type.
+        // Not through `PtrToPtr`, which changes the element type.
         while let Some(id) = self.module.defining_op(base) {
             let op = self.module.op(id);
             match op.code {
@@ -235,7 +244,7 @@ impl Checker<'_> {
         self.arrays.get(&base).map(|&array| (array, base))
     }
 
-    /// The number of an array's last element from its first, by its strides.
+    /// Returns the offset of the last element of an array from its first one, in elements.
     fn last_element(&mut self, array: Value) -> Value {
         let Some(id) = self.module.defining_op(array) else { unreachable!("an array is made by an op") };
         let (dynamic, ty) = (self.module.op(id).group(2).to_vec(), self.module.ty(array).clone());
@@ -274,7 +283,7 @@ impl Checker<'_> {
         op.segments[at] = 1;
     }
 
-    // Ops.
+    // Emission of ops.
 
     fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
         let groups: Vec<&[Value]> = operands.chunks(1).collect();
@@ -283,7 +292,7 @@ impl Checker<'_> {
         self.module.op(id).results[0]
     }
 
-    /// The extents of an array as i64.
+    /// Returns the extents of an array as i64.
     fn extents(&mut self, array: Value) -> Vec<Value> {
         let Type::TensorView { shape, .. } = self.module.ty(array) else { unreachable!("an array is a tensor view") };
         let rank = shape.len();
@@ -298,14 +307,14 @@ impl Checker<'_> {
         self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(number as u64))], long)
     }
 
-    /// A number as a tile like another one.
+    /// Returns a constant of the type of `like`.
     fn splat(&mut self, like: Value, number: i64) -> Value {
         let (ty, bits) = (self.module.ty_id(like), self.module.dtype(like).bits());
         let data = ConstData::Splat(number as u64 & (u64::MAX >> (64 - bits)));
         self.put(Opcode::Constant, &[], vec![Attr::Value(data)], ty)
     }
 
-    /// Integers as i64.
+    /// Converts integers to i64.
     fn widened(&mut self, value: Value) -> Value {
         if self.module.dtype(value) == DType::I64 {
             return value;
@@ -315,7 +324,7 @@ impl Checker<'_> {
         self.put(Opcode::ExtI, &[value], vec![Attr::Sign(Sign::Signed)], ty)
     }
 
-    /// A scalar in every element of a tile.
+    /// Broadcasts a scalar to a tile.
     fn spread(&mut self, scalar: Value, shape: &[i64]) -> Value {
         if shape.is_empty() {
             return scalar;

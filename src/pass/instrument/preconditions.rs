@@ -1,11 +1,15 @@
-//! Conditions that each launch checks: taken out of a kernel into a module of their own, and stated as facts.
+//! Launch preconditions: moved from a kernel into a module of checks, and stated as `assume` ops in
+//! the kernel.
 //!
-//! Runs on the module of a trace, before all passes. The conditions are assertions in the body of the entry
-//! ([`Module::required`]) that depend on parameters and grid alone. The module that is split off has the entry's
-//! parameters and then the three extents of the grid, and does nothing but assert. In the kernel the conditions
-//! become `assume` ops right behind the values that they speak of, which is sound because nothing of a kernel runs
-//! before all of them hold: comparisons with constants give bounds, remainders that are zero give divisors, and of
-//! two equal values the earlier one stands for both.
+//! Runs on the module of a trace, before all passes. The conditions are assertions in the body of
+//! the entry ([`Module::required`]) that depend only on parameters and grid. The module of checks
+//! has the parameters of the entry followed by the three extents of the grid, and contains only
+//! assertions.
+//!
+//! In the kernel each condition becomes an `assume` op directly after its value. This is sound
+//! because the kernel is launched only if all conditions are true. A comparison with a constant
+//! gives a bound, a zero remainder gives a divisor. Of two equal values the earlier one replaces
+//! the other.
 
 use rustc_hash::FxHashSet;
 
@@ -14,7 +18,8 @@ use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Module, Op, OpId, Opcode, Predicate, Sign, Type, Value,
 };
 
-/// Takes the conditions out of the first entry; gives them as a module, if there are any.
+/// Moves the preconditions out of the first entry. Returns them as a module, `None` if there are
+/// none.
 pub(crate) fn split(module: &mut Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let required = std::mem::take(&mut module.required);
@@ -28,7 +33,7 @@ pub(crate) fn split(module: &mut Module) -> Option<Module> {
     Some(checks)
 }
 
-/// The kernel without everything that the assertions do not need.
+/// Returns the kernel reduced to the assertions and the ops that they need.
 fn extract(module: &Module, body: BlockId, required: &[OpId]) -> Module {
     let mut checks = module.clone();
     checks.globals.clear();
@@ -55,7 +60,7 @@ fn extract(module: &Module, body: BlockId, required: &[OpId]) -> Module {
     checks
 }
 
-/// Tells the compiler what a condition says, as far as that can be told.
+/// States a condition as `assume` ops, if it can be expressed.
 fn state(module: &mut Module, body: BlockId, condition: Value) {
     let Some(op) = module.defining_op(condition).map(|id| module.op(id).clone()) else { return };
     match op.code {
@@ -76,7 +81,7 @@ fn compared(module: &mut Module, body: BlockId, op: &Op) {
     if pred == CmpPred::Eq && bound == 0 {
         multiple(module, body, x);
     }
-    // The IR reads bounds with a sign.
+    // Bounds of `assume` are signed.
     if pred != CmpPred::Eq && op.sign() == Sign::Unsigned {
         return;
     }
@@ -103,7 +108,7 @@ fn mirrored(pred: CmpPred) -> CmpPred {
     }
 }
 
-/// `remainder` is zero: what is it the remainder of?
+/// Derives a divisor from a zero `remainder`.
 fn multiple(module: &mut Module, body: BlockId, remainder: Value) {
     let Some(op) = module.defining_op(remainder).map(|id| module.op(id).clone()) else { return };
     let Some(number) = op.operands.get(1).and_then(|&v| constant(module, v)) else { return };
@@ -116,7 +121,7 @@ fn multiple(module: &mut Module, body: BlockId, remainder: Value) {
         return;
     }
     let predicate = Predicate::DivBy { divisor, every: None, along: None };
-    // Low bits are the same in other widths; so are they behind the number that was made wider or narrower.
+    // The low bits are equal in other widths, so the divisor also holds before a conversion.
     let mut x = op.operands[0];
     loop {
         assume(module, body, x, &predicate);
@@ -129,13 +134,13 @@ fn multiple(module: &mut Module, body: BlockId, remainder: Value) {
     }
 }
 
-/// Is the divisor a number of the narrower type?
+/// Returns true if the divisor fits into the narrower type.
 fn fits(module: &Module, op: &Op, divisor: u64) -> bool {
     let bits = [op.operands[0], op.results[0]].map(|v| module.dtype(v).bits());
     divisor.trailing_zeros() < bits[0].min(bits[1])
 }
 
-/// Of two equal values the one that is computed first stands for both, and has what is assumed of either.
+/// Replaces the later one of two equal values by the earlier one, with the assumptions about both.
 fn equal(module: &mut Module, body: BlockId, a: Value, b: Value) {
     if module.ty_id(a) != module.ty_id(b) || a == b {
         return;
@@ -157,8 +162,8 @@ fn equal(module: &mut Module, body: BlockId, a: Value, b: Value) {
     module.replace_all_uses(body, second, best);
 }
 
-/// Where a value of the body is computed: 0 for a parameter, else behind the op at this position minus 1. `None` for
-/// values of inner blocks.
+/// Returns the position at which a value of the body is available: 0 for a parameter, else one past
+/// the position of its op. `None` for values of inner blocks.
 fn position(module: &Module, body: BlockId, value: Value) -> Option<usize> {
     match module.def(value) {
         Def::Arg(block, _) => (block == body).then_some(0),
@@ -166,7 +171,8 @@ fn position(module: &Module, body: BlockId, value: Value) -> Option<usize> {
     }
 }
 
-/// States a fact behind the value, and from there on everywhere; gives the value of which it is stated.
+/// Inserts an `assume` op after the value and replaces all later uses. Returns the new value,
+/// `None` if the value is a constant or belongs to an inner block.
 fn assume(module: &mut Module, body: BlockId, value: Value, predicate: &Predicate) -> Option<Value> {
     if constant(module, value).is_some() {
         return None;
@@ -181,7 +187,7 @@ fn assume(module: &mut Module, body: BlockId, value: Value, predicate: &Predicat
     Some(better)
 }
 
-/// A scalar constant, read with a sign.
+/// Returns the signed value of a scalar constant.
 fn constant(module: &Module, value: Value) -> Option<i64> {
     let op = module.op(module.defining_op(value)?);
     let dtype = module.ty(value).as_tile().and_then(|(elem, _)| elem.dtype()).filter(|dtype| dtype.is_int())?;

@@ -1,7 +1,11 @@
-//! Elements by positions and counts of numbers as comparisons, for back ends that have no such ops.
+//! Expansion of `gather` and `histogram` into selections and comparisons, for back ends without
+//! these ops.
 //!
-//! What is looked up is halved by each bit of the position, a few elements of the tile at a time; numbers are compared with
-//! all that are counted. So the work grows with the product of the extents.
+//! * Gather: the source is read in parts of a few elements. Each bit of the position selects
+//!   between two halves of the part.
+//! * Histogram: each element is compared with all bins.
+//!
+//! The work grows with the product of the extents.
 
 use crate::dtype::DType;
 use crate::ir::{
@@ -10,12 +14,13 @@ use crate::ir::{
 use crate::pass::optimize;
 use crate::pass::transform::op_writer::Writer;
 
-/// Elements that are looked at in one turn of a loop.
+/// Elements of the source per loop iteration of a gather.
 const TURN: i64 = 32;
-/// Comparisons of a histogram in one turn.
+/// Comparisons per loop iteration of a histogram.
 const COMPARED: i64 = 4096;
 
-/// The module without `gather` and `histogram`, if it has any; the extents of its tiles are powers of two.
+/// Expands `gather` and `histogram`. Returns `None` if the module has none. The extents of its
+/// tiles must be powers of two.
 pub(crate) fn without_lookups(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let mut found = false;
@@ -50,7 +55,7 @@ fn block(ops: &mut Writer<'_>, body: BlockId, values: &mut Substitution) {
     ops.end_block(body, outer);
 }
 
-/// The elements at positions, in turns.
+/// Expands a gather, as a loop over parts of the source.
 fn gather(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
     let [source, positions] = [0, 1].map(|i| values.resolve(op.operands[i]));
     let (axis, elem) = (op.dim() as usize, ops.elem(source));
@@ -77,7 +82,7 @@ fn gather(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
             let one = ops.extract(part, &place, &with(1));
             ops.broadcast(one, &result)
         };
-        // Each bit of the position halves what is left.
+        // Each bit of the position halves the number of candidates.
         let mut left: Vec<Value> = (0..turn).map(element).collect();
         for &bit in &bits {
             let pick = |pair: &[Value]| ops.put(Opcode::Select, &[bit, pair[1], pair[0]], vec![], elem, &result);
@@ -100,7 +105,7 @@ fn gather(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
     })
 }
 
-/// How many there are of each number, in turns.
+/// Expands a histogram, as a loop over parts of the source.
 fn histogram(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
     let source = values.resolve(op.operands[0]);
     let bins = ops.shape(op.results[0])[0];
@@ -128,7 +133,7 @@ fn histogram(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
     for_each(ops, count / turn, start, add)
 }
 
-/// The sums along the first axis.
+/// Emits the sum along the first axis.
 fn sum(ops: &mut Writer<'_>, tile: Value, count: i64) -> Value {
     let scalar = ops.module.intern(Type::scalar(DType::I32));
     let body = ops.module.add_block(&[scalar, scalar]);
@@ -143,7 +148,8 @@ fn sum(ops: &mut Writer<'_>, tile: Value, count: i64) -> Value {
     ops.module.op(id).results[0]
 }
 
-/// A tile that is made anew in each of `count` turns, from the number of the turn and what it was before.
+/// Emits a loop of `count` iterations that carries one tile. `make` computes the next tile from the
+/// loop counter and the current one.
 fn for_each(
     ops: &mut Writer<'_>,
     count: i64,

@@ -1,11 +1,11 @@
-//! Which ops have something to do with tiles that are cut, and what becomes of each.
+//! Dispatch: selects the ops with split tiles, and the rule for each of them.
 
 use super::access::is_cut_view;
 use super::extents::{Grid, is_cut};
 use super::state::Cutter;
 use crate::ir::{BlockId, Op, OpId, Opcode, Type, Value};
 
-/// Cuts the ops of a block.
+/// Splits the ops of a block.
 pub fn block(cutter: &mut Cutter<'_>, block: BlockId) {
     cutter.rebuild(block, |cutter, ops| ops.into_iter().for_each(|id| op(cutter, id)));
 }
@@ -43,7 +43,7 @@ fn op(cutter: &mut Cutter<'_>, id: OpId) {
         Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => cutter.access_by_pointers(&op),
         Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => product(cutter, &op),
         Opcode::Assert => assertion(cutter, &op),
-        // A promise about a whole tile says nothing that is asked of its boxes.
+        // An assumption about a whole tile does not apply to its boxes.
         Opcode::Assume => {
             let whole = cutter.get(op.operands[0]);
             cutter.set(op.results[0], whole.boxes);
@@ -61,7 +61,7 @@ fn op(cutter: &mut Cutter<'_>, id: OpId) {
     }
 }
 
-/// Is something that an op takes or gives cut?
+/// Returns true if an operand, result or region argument of an op is split.
 fn concerns(cutter: &Cutter<'_>, op: &Op) -> bool {
     let cut = |&value: &Value| match cutter.ops.module.ty(value) {
         Type::Tile { shape, .. } => is_cut(shape),
@@ -71,7 +71,7 @@ fn concerns(cutter: &Cutter<'_>, op: &Op) -> bool {
     op.operands.iter().any(|value| cutter.is_cut(*value)) || op.results.iter().chain(inside).any(cut)
 }
 
-/// An op that does the same to each element.
+/// Splits an elementwise op.
 fn box_by_box(cutter: &mut Cutter<'_>, op: &Op) {
     let tiles: Vec<_> = op.operands.iter().map(|&value| cutter.get(value)).collect();
     let elem = cutter.ops.elem(op.results[0]);
@@ -88,8 +88,8 @@ fn box_by_box(cutter: &mut Cutter<'_>, op: &Op) {
     cutter.set(op.results[0], boxes);
 }
 
-/// A matrix product: sums over the boxes along k, in their order, for each box of the result. Scales are cut as
-/// their operands are.
+/// Splits a matrix product: each box of the result is the sum over the boxes along k, in their
+/// order. Scales are split like their operands.
 fn product(cutter: &mut Cutter<'_>, op: &Op) {
     let [a, b, acc] = [0, 1, 2].map(|i| cutter.get(op.operands[i]));
     let scales: Vec<_> = op.operands[3..].iter().map(|&value| cutter.get(value)).collect();
@@ -112,7 +112,7 @@ fn product(cutter: &mut Cutter<'_>, op: &Op) {
     cutter.set(op.results[0], boxes);
 }
 
-/// An assertion about each box; the values of its message belong to its elements, or are one.
+/// Splits an assertion. The values of its message belong to its elements, or are scalars.
 fn assertion(cutter: &mut Cutter<'_>, op: &Op) {
     let condition = cutter.get(op.operands[0]);
     let values: Vec<_> = op.group(1).iter().map(|&value| cutter.get(value)).collect();

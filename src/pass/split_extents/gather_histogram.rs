@@ -1,11 +1,13 @@
-//! Elements by positions, and counts of numbers: looked up in each box along the axis, counted in each box.
+//! Gathers and histograms: a gather looks up each box along the axis, a histogram counts in each
+//! box.
 
 use super::state::Cutter;
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Op, Opcode, Sign, Value};
 
 impl Cutter<'_> {
-    /// `gather`: of the boxes along the axis the last one that begins at the position or before.
+    /// Splits `gather`. The result comes from the last box along the axis that begins at or before
+    /// the position.
     pub fn gather(&mut self, op: &Op) {
         let [source, positions] = [0, 1].map(|i| self.get(op.operands[i]));
         let (axis, from, to) = (op.dim() as usize, source.grid(), positions.grid());
@@ -36,7 +38,7 @@ impl Cutter<'_> {
         self.set(op.results[0], boxes);
     }
 
-    /// `histogram`: the counts of all boxes, for each box of the numbers.
+    /// Splits `histogram`. Each box of the bins is the sum of the counts of all source boxes.
     pub fn histogram(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         self.each_box(op, |cutter, starts, extents| {
@@ -49,7 +51,8 @@ impl Cutter<'_> {
         });
     }
 
-    /// Integers less a number: those for which that wraps are far outside before and after.
+    /// Subtracts a number from integers. If that wraps, the integer is outside of all boxes before
+    /// and after.
     fn minus(&mut self, tile: Value, number: i64) -> Value {
         if number == 0 {
             return tile;

@@ -1,4 +1,5 @@
-//! Reductions and scans: within each box, then from box to box in order; and the function of their region on whole tiles.
+//! Reductions and scans: first inside of each box, then across the boxes in order with the function
+//! of the region on whole tiles.
 
 use super::state::{Cutter, Whole};
 use crate::ir::{Op, Opcode, Substitution, Type, Value};
@@ -6,14 +7,15 @@ use crate::pass::commutes;
 use crate::pass::transform::op_writer::is_elementwise;
 
 impl Cutter<'_> {
-    /// `reduce`.
+    /// Splits `reduce`.
     pub fn reduce(&mut self, op: &Op) {
         let (axis, tiles) = (op.dim() as usize, self.tiles(op));
         if !self.is_plain(op) {
             return;
         }
         let grid = tiles[0].grid();
-        // The boxes meet as they are along the axis where their order does not matter: then one box at the end is left.
+        // If any order is allowed, the boxes are combined elementwise along the axis, and the one
+        // remaining box is reduced last.
         let last = grid.part(axis, grid.count(axis) - 1).1;
         let meets = self.in_strips && last > 1 && commutes(self.ops.module, op.regions[0]);
         let mut results = vec![Vec::new(); tiles.len()];
@@ -47,7 +49,7 @@ impl Cutter<'_> {
         op.results.iter().zip(results).for_each(|(&result, boxes)| self.set(result, boxes));
     }
 
-    /// `scan`.
+    /// Splits `scan`.
     pub fn scan(&mut self, op: &Op) {
         let (axis, tiles) = (op.dim() as usize, self.tiles(op));
         if !self.is_plain(op) {
@@ -84,8 +86,8 @@ impl Cutter<'_> {
         op.operands.iter().map(|&value| self.get(value)).collect()
     }
 
-    /// A reduction of boxes to tiles of this shape, which are no longer along its axis: each element is what comes of
-    /// those of the box that are as many apart.
+    /// Reduces boxes along the axis to the extent that `shape` has there. Each element combines the
+    /// elements of the box at multiples of that extent.
     fn in_strips(&mut self, op: &Op, boxes: Vec<Value>, shape: &[i64]) -> Vec<Value> {
         let axis = op.dim() as usize;
         let count = self.ops.shape(boxes[0])[axis] / shape[axis];
@@ -102,7 +104,7 @@ impl Cutter<'_> {
         self.folded(op, &boxes, shape)
     }
 
-    /// The op itself, on one box of each of its tiles, to tiles of this shape.
+    /// Applies the op to one box of each operand, with results of this shape.
     fn folded(&mut self, op: &Op, boxes: &[Value], shape: &[i64]) -> Vec<Value> {
         let region = self.ops.module.clone_block(op.regions[0], &mut Substitution::new());
         let tile = |elem| Type::Tile { elem, shape: shape.to_vec() };
@@ -112,7 +114,7 @@ impl Cutter<'_> {
         self.ops.module.op(id).results.clone()
     }
 
-    /// Can the function of the region be applied to whole tiles?
+    /// Returns true if the function of the region can be applied to whole tiles.
     fn is_plain(&mut self, op: &Op) -> bool {
         let elementwise = is_elementwise(self.ops.module, op.regions[0]);
         if !elementwise {

@@ -1,4 +1,4 @@
-//! Ops that make tiles or move their elements.
+//! Ops that create tiles or move their elements.
 
 use rustc_hash::FxHashMap;
 
@@ -7,14 +7,15 @@ use super::state::{Cutter, Whole};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, ConstData, Elem, Op, Opcode, Value};
 
-/// Pieces that a tile may be taken into where its elements change their places.
+/// Maximum number of pieces of a tile whose elements are moved by a reshape.
 const MOST_PIECES: i64 = 512;
 
-/// Blocks of which one is chosen when the kernel runs, where each has to be put together first.
+/// Maximum number of candidate blocks at a run-time index, if each of them is assembled from
+/// several boxes.
 const MOST_CHOICES: i64 = 32;
 
 impl Cutter<'_> {
-    /// `constant`.
+    /// Splits `constant`.
     pub fn constant(&mut self, op: &Op) {
         let Some(data) = op.const_data().cloned() else { return };
         self.each_box(op, |cutter, starts, extents| {
@@ -30,7 +31,7 @@ impl Cutter<'_> {
         });
     }
 
-    /// `iota`.
+    /// Splits `iota`.
     pub fn iota(&mut self, op: &Op) {
         self.each_box(op, |cutter, starts, extents| {
             let elem = cutter.ops.elem(op.results[0]);
@@ -45,7 +46,7 @@ impl Cutter<'_> {
         });
     }
 
-    /// `broadcast`.
+    /// Splits `broadcast`.
     pub fn stretch(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         let from = source.grid();
@@ -62,7 +63,7 @@ impl Cutter<'_> {
         self.set(op.results[0], boxes);
     }
 
-    /// `permute`.
+    /// Splits `permute`.
     pub fn permute(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         let from = source.grid();
@@ -87,14 +88,14 @@ impl Cutter<'_> {
         self.set(op.results[0], boxes);
     }
 
-    /// `cat`.
+    /// Splits `cat`.
     pub fn join_tiles(&mut self, op: &Op) {
         let tiles = [self.get(op.operands[0]), self.get(op.operands[1])];
         let joined = self.concat(&tiles, op.dim() as usize);
         self.set(op.results[0], joined.boxes);
     }
 
-    /// `reshape`.
+    /// Splits `reshape`.
     pub fn reshape(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         let to = self.ops.shape(op.results[0]);
@@ -129,7 +130,8 @@ impl Cutter<'_> {
         Some(Whole { elem: source.elem, shape: to.to_vec(), boxes: boxes.collect() })
     }
 
-    /// [`Cutter::reshape`] where the boxes do not fit each other: through pieces of one row of both shapes.
+    /// Reshapes a tile whose boxes do not correspond to boxes of the result: through pieces that
+    /// are contiguous in both shapes.
     fn moved(&mut self, source: &Whole, to: &[i64]) -> Option<Whole> {
         let [slim_from, slim_to] = [&source.shape[..], to].map(slim);
         if slim_from != source.shape || slim_to != to {
@@ -142,7 +144,7 @@ impl Cutter<'_> {
             let first = self.reshaped(source, &between)?;
             return self.reshaped(&first, to);
         }
-        // What both shapes begin and end with stays as it is.
+        // Leading and trailing axes that both shapes share are unchanged.
         let shorter = from.len().min(to.len());
         let head = (0..shorter).take_while(|&d| from[d] == to[d]).count();
         let tail = (1..=shorter - head).take_while(|&d| from[from.len() - d] == to[to.len() - d]).count();
@@ -168,7 +170,8 @@ impl Cutter<'_> {
         pieces.into_iter().next()
     }
 
-    /// The elements from `first` of the axes between `head` and `tail`, counted in row-major order, in one row.
+    /// Returns the `length` elements from `first` along the axes between `head` and `tail`, in
+    /// row-major order.
     fn piece(&mut self, source: &Whole, head: usize, tail: usize, first: i64, length: i64) -> Whole {
         let mut piece = source.clone();
         let (mut rest, mut long) = (first, length);
@@ -183,7 +186,7 @@ impl Cutter<'_> {
         piece
     }
 
-    /// `extract`.
+    /// Splits `extract`.
     pub fn extract_tile(&mut self, op: &Op) {
         let (operands, to) = (op.operands.clone(), self.ops.shape(op.results[0]));
         let mut tile = self.get(operands[0]);
@@ -219,7 +222,7 @@ impl Cutter<'_> {
         self.set(op.results[0], boxes);
     }
 
-    /// `insert`.
+    /// Splits `insert`.
     pub fn insert_tile(&mut self, op: &Op) {
         let (source, target) = (self.get(op.operands[0]), self.get(op.operands[1]));
         let indices: Vec<Value> = op.operands[2..].iter().map(|&index| self.one(index)).collect();
@@ -242,7 +245,8 @@ impl Cutter<'_> {
         self.set(op.results[0], whole.boxes);
     }
 
-    /// A block whose extents along the axes that are cut are powers of two: into each box, if it belongs there.
+    /// Inserts a block whose extents along the split axes are powers of two: into each box,
+    /// selected if the block is inside of it.
     fn insert_in_boxes(&mut self, source: &Whole, target: &Whole, indices: &[Value], axes: &[usize]) -> Vec<Value> {
         let (grid, from) = (target.grid(), source.grid());
         let mut boxes = target.boxes.to_vec();
@@ -280,8 +284,8 @@ impl Cutter<'_> {
         self.ops.put(Opcode::XorI, &[condition, yes], vec![], Elem::Num(DType::I1), &[])
     }
 
-    /// A block axis by axis: what is before it, itself, what is behind it; or, where its number is known when the kernel
-    /// runs, the one of all that it names.
+    /// Inserts a block axis by axis: the part before it, the block, the part after it. At a
+    /// run-time index, one of all candidates is selected.
     fn insert_at(&mut self, source: &Whole, target: &Whole, indices: &[Value], axes: &[(usize, Option<i64>)]) -> Whole {
         let Some((&(axis, number), rest)) = axes.split_first() else {
             return self.insert_in_each(source, target, indices);
@@ -311,7 +315,7 @@ impl Cutter<'_> {
         self.concat(&row, axis)
     }
 
-    /// A block that is as large as the tile along each axis that is cut.
+    /// Inserts a block that has the extent of the tile along each split axis.
     fn insert_in_each(&mut self, source: &Whole, target: &Whole, indices: &[Value]) -> Whole {
         let pairs: Vec<(Value, Value)> = source.boxes.iter().copied().zip(target.boxes.iter().copied()).collect();
         let boxes = pairs.into_iter().map(|(part, before)| {
@@ -333,7 +337,7 @@ impl Cutter<'_> {
         self.ops.module.op(id).results[0]
     }
 
-    /// A scalar that is a constant.
+    /// Returns the value of a constant scalar.
     fn known(&self, scalar: Value) -> Option<i64> {
         let op = self.ops.module.op(self.ops.module.defining_op(scalar)?);
         let bits = match op.attr(AttrKind::Value) {
@@ -344,7 +348,7 @@ impl Cutter<'_> {
         Some((bits as u32 as i32).into())
     }
 
-    /// A tile that is made box by box, from where each one starts and its extents.
+    /// Makes a tile box by box, with a function of the start and the extents of each box.
     pub fn each_box(&mut self, op: &Op, mut make: impl FnMut(&mut Self, &[i64], &[i64]) -> Value) {
         let grid = Grid::of(&self.ops.shape(op.results[0]));
         let boxes: Vec<Value> =
@@ -353,12 +357,12 @@ impl Cutter<'_> {
     }
 }
 
-/// A shape without axes of extent 1.
+/// Returns a shape without axes of extent 1.
 fn slim(shape: &[i64]) -> Vec<i64> {
     shape.iter().copied().filter(|&extent| extent != 1).collect()
 }
 
-/// The positions of the elements of a box in the row-major order of its tile.
+/// Returns the row-major indices of the elements of a box in its tile.
 fn elements(shape: &[i64], starts: &[i64], extents: &[i64]) -> Vec<usize> {
     let mut all = vec![0];
     for axis in 0..shape.len() {
@@ -368,9 +372,12 @@ fn elements(shape: &[i64], starts: &[i64], extents: &[i64]) -> Vec<usize> {
     all
 }
 
-/// Between two shapes without axes of extent 1, the one of which the first axes are those of the second shape, as many as make up
-/// the first run of axes that differ; `None` where that is all that differs. So runs of axes that have nothing to do with each
-/// other are moved one after another, in fewer pieces.
+/// Returns an intermediate shape of a reshape, `None` if none is needed. Both shapes have no axes
+/// of extent 1.
+///
+/// The leading axes are those of `to` up to the end of the first group of axes that differ, the
+/// other axes are those of `from`. Independent groups are thus reshaped one after another, which
+/// needs fewer pieces.
 fn between(from: &[i64], to: &[i64]) -> Option<Vec<i64>> {
     let (mut i, mut j) = (0, 0);
     while i < from.len() && j < to.len() {

@@ -1,11 +1,11 @@
-//! Parts of tiles along an axis, and tiles put together from others, whatever boxes they have.
+//! Slices and concatenations of split tiles along an axis, for any boxes.
 
 use super::extents::cuts;
 use super::state::{Cutter, Whole};
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Opcode, Sign, Value};
 
-/// A box of a row of boxes: where it starts along the axis, and how long it is there.
+/// Box of a row of boxes: its start and length along the axis.
 #[derive(Clone, Copy)]
 struct Segment {
     start: i64,
@@ -14,7 +14,7 @@ struct Segment {
 }
 
 impl Cutter<'_> {
-    /// The part of a tile from `start` along an axis, `length` long.
+    /// Returns the part of a tile from `start` along an axis, with this length.
     pub fn slice(&mut self, tile: &Whole, axis: usize, start: i64, length: i64) -> Whole {
         if length == tile.shape[axis] {
             return tile.clone();
@@ -24,7 +24,7 @@ impl Cutter<'_> {
         })
     }
 
-    /// Tiles one behind the other along an axis.
+    /// Concatenates tiles along an axis.
     pub fn concat(&mut self, tiles: &[Whole], axis: usize) -> Whole {
         let mut shape = tiles[0].shape.clone();
         shape[axis] = tiles.iter().map(|tile| tile.shape[axis]).sum();
@@ -43,7 +43,8 @@ impl Cutter<'_> {
         gathered(tiles[0].elem, shape, axis, &made)
     }
 
-    /// Block number `index` of the blocks of this length along an axis: a number of run time, which is kept in range.
+    /// Returns block `index` of the blocks of this length along an axis. The index is a run-time
+    /// value and is clamped.
     pub fn pick(&mut self, tile: &Whole, axis: usize, index: Value, length: i64) -> Whole {
         if length.count_ones() == 1 {
             return self
@@ -81,7 +82,8 @@ impl Cutter<'_> {
         chosen.expect("a box")
     }
 
-    /// The number of a block within a box whose first block is `first`, of `count`; the nearest one of those outside.
+    /// Returns the index of a block relative to a box with `count` blocks from `first`, clamped to
+    /// the box.
     pub fn local(&mut self, index: Value, first: i64, count: i64) -> Value {
         let dtype = self.ops.module.dtype(index);
         let first = self.ops.number(dtype, first);
@@ -89,7 +91,7 @@ impl Cutter<'_> {
         self.ops.clamp(apart, [0, count - 1])
     }
 
-    /// Is a scalar at least this number?
+    /// Emits the comparison of a scalar with a lower bound.
     pub fn reaches(&mut self, index: Value, number: i64) -> Value {
         let dtype = self.ops.module.dtype(index);
         let number = self.ops.number(dtype, number);
@@ -97,14 +99,14 @@ impl Cutter<'_> {
         self.ops.put(Opcode::CmpI, &[index, number], attrs, Elem::Num(DType::I1), &[])
     }
 
-    /// One of two tiles, by a scalar.
+    /// Emits the selection of one of two tiles by a scalar.
     pub fn choose(&mut self, condition: Value, if_true: Value, if_false: Value) -> Value {
         let (elem, shape) = (self.ops.elem(if_true), self.ops.shape(if_true));
         let condition = self.ops.spread(condition, &shape);
         self.ops.put(Opcode::Select, &[condition, if_true, if_false], vec![], elem, &shape)
     }
 
-    /// A tile of another extent along an axis, made row by row.
+    /// Makes a tile with another extent along an axis, row by row.
     fn reassemble(
         &mut self,
         tile: &Whole,
@@ -119,7 +121,7 @@ impl Cutter<'_> {
         gathered(tile.elem, shape, axis, &made)
     }
 
-    /// So many elements of a row of boxes, a power of two, from `start`.
+    /// Returns `length` elements, a power of two, of a row of boxes from `start`.
     fn take(&mut self, row: &[Segment], axis: usize, start: i64, length: i64) -> Value {
         let within = |segment: &&Segment| segment.start <= start && start + length <= segment.start + segment.length;
         if let Some(segment) = row.iter().find(within)
@@ -137,7 +139,7 @@ impl Cutter<'_> {
     }
 }
 
-/// The boxes of a tile in rows along an axis, a row for each place across it.
+/// Returns the boxes of a tile as rows along an axis, one row for each position across it.
 fn rows(tile: &Whole, axis: usize) -> Vec<Vec<Segment>> {
     let grid = tile.grid();
     let row = |mut place: Vec<usize>| {
@@ -151,7 +153,7 @@ fn rows(tile: &Whole, axis: usize) -> Vec<Vec<Segment>> {
     grid.places_across(axis).into_iter().map(row).collect()
 }
 
-/// A tile from rows of boxes along an axis.
+/// Assembles a tile from rows of boxes along an axis.
 fn gathered(elem: Elem, shape: Vec<i64>, axis: usize, rows: &[Vec<Value>]) -> Whole {
     let grid = super::extents::Grid::of(&shape);
     let mut boxes = vec![None; grid.places().len()];

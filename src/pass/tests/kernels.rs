@@ -1,4 +1,4 @@
-//! What single passes are for, shown on small kernels.
+//! Tests of the effect of single passes on small kernels.
 
 use super::{PIPELINE, body, optimize, well_formed};
 use crate::dtype::DType::{self, F32, I1, I32};
@@ -28,13 +28,13 @@ impl Kernel {
         self.b.simple(Opcode::AddI, &[x, y], vec![NONE], self.int)
     }
 
-    /// Keeps a value alive.
+    /// Adds a use of the values.
     fn print(&mut self, values: &[Value]) {
         let format = vec!["%d"; values.len()].join(" ");
         self.b.op(Opcode::Print, &[values, &[]], vec![Attr::Text(format.as_str().into())], vec![], &[]);
     }
 
-    /// The body after one pass, or after all.
+    /// Returns the body after one pass, or after all passes.
     #[track_caller]
     fn after(mut self, pass: Option<&str>) -> Vec<String> {
         self.b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
@@ -83,7 +83,7 @@ fn promises_of_what_is_known_vanish() {
     let mut value = k.args[0];
     let by = |divisor| Predicate::DivBy { divisor, every: None, along: None };
     let from = |lower| Predicate::Bounded { lower: Some(lower), upper: None };
-    // A multiple of 16 is one of 4, and one that is at least 1 is at least 16.
+    // A multiple of 16 is a multiple of 4, and is at least 16 if it is at least 1.
     for predicate in [by(16), by(4), from(1), from(16), by(32), from(33), from(64)] {
         value = k.b.simple(Opcode::Assume, &[value], vec![Attr::Predicate(predicate)], k.int);
         k.print(&[value]);
@@ -170,7 +170,7 @@ fn a_branch_that_returns_ends_its_block() {
     assert_eq!(k.after(None), ["return"]);
 }
 
-/// `for i in lower..upper step 1 { carried = carried + i }`, printed.
+/// Prints the loop `for i in lower..upper step 1 { carried = carried + i }`.
 fn counting(lower: i32, upper: i32) -> Vec<String> {
     let mut k = kernel(&[Type::scalar(I32)]);
     let (lower, upper, one, arg) = (k.int(lower), k.int(upper), k.int(1), k.args[0]);
@@ -199,7 +199,7 @@ fn loops_that_run_never_or_once_dissolve() {
     assert!(counting(4, 6).iter().any(|line| line.contains("= for ")));
 }
 
-/// A loop that counts from `first` to 0 and is left where its head says so.
+/// Makes a loop that counts from `first` to 0, with the exit at the start of its body.
 fn leaving(first: i64) -> String {
     let text = format!(
         "entry @k(%a: tile<i32>) {{\n  %first = constant <i32: {first}> : tile<i32>\n  %end = constant <i32: 0> : tile<i32>\n  \

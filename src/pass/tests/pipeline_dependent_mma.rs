@@ -1,4 +1,5 @@
-//! Rotated loops compute what the loops did, on random loops with two dependent products.
+//! Tests that pipelined loops compute the results of the original loops, for random loops with two
+//! dependent products.
 
 use super::{optimize, random, well_formed};
 use crate::dtype::DType::{F32, I1, I32};
@@ -6,10 +7,10 @@ use crate::ir::*;
 use crate::pass::{apart, rotate};
 use crate::sample::one_in;
 
-/// Extents of matrices: rows and columns of a tile as it is loaded and stored. Others are the transposed one and the square
-/// of the rows.
+/// Extents of matrices: rows and columns of a tile as it is loaded and stored. Other matrices are
+/// the transposed one and the square one of the rows.
 const EVEN: [i64; 2] = [2, 4];
-/// Columns that are cut.
+/// Extents of which the columns are split.
 const ODD: [i64; 2] = [4, 3];
 
 struct Gen {
@@ -69,7 +70,7 @@ impl Gen {
         self.b.simple(Opcode::MakePartitionView, &[array], vec![], ty)
     }
 
-    /// A matrix of the input array, as floats.
+    /// Loads a matrix of the input array as floats.
     fn load(&mut self, place: Value, shape: &[i64]) -> Value {
         let types = [Type::tile(I32, [self.count()]), Type::Token].map(|ty| self.b.module.intern(ty));
         let order = vec![Attr::MemOrder(MemOrder::Weak)];
@@ -96,7 +97,7 @@ impl Gen {
         self.b.simple(Opcode::MmaF, &[a, b, acc], vec![], ty)
     }
 
-    /// The place of a load: from the counter, a carried number, or outside.
+    /// Returns the index of a load: from the counter, a carried number, or outside of the loop.
     fn place(&mut self, counter: Value, number: Value) -> Value {
         let mixed = self.op(Opcode::AddI, &[counter, number], vec![NONE], I32);
         let choice = [counter, number, mixed, self.args[3]][self.below(4) as usize];
@@ -104,7 +105,7 @@ impl Gen {
         if self.below(3) == 0 { choice } else { self.op(Opcode::AndI, &[choice, seven], vec![], I32) }
     }
 
-    /// `x`, or something else, as a condition on numbers decides.
+    /// Returns `x` or another tile, by a condition on numbers.
     fn branch(&mut self, counter: Value, x: Value) -> Value {
         let two = self.int(2);
         let sign = Attr::Sign(Sign::Signed);
@@ -121,7 +122,7 @@ impl Gen {
         self.b.module.op(id).results[0]
     }
 
-    /// The body of the loop: gives the next values of the accumulator, a tile and a number.
+    /// Makes the body of the loop. Returns the next values of the accumulator, a tile and a number.
     fn body(&mut self, counter: Value, [acc, tile, number]: [Value; 3], query: Value) -> [Value; 3] {
         let extents = self.extents;
         let place = self.place(counter, number);
@@ -155,7 +156,7 @@ impl Gen {
     }
 }
 
-/// A kernel with one such loop, which only the seed decides.
+/// Makes a kernel with one such loop, as a function of the seed.
 fn kernel(seed: u64, extents: [i64; 2]) -> Module {
     let mut b = Builder::new();
     let params =
@@ -208,7 +209,8 @@ fn kernel(seed: u64, extents: [i64; 2]) -> Module {
     g.b.module
 }
 
-/// Rotates the loop of a module, and compares; false if it does not rotate.
+/// Pipelines the loop of a module and compares the results. Returns false if the loop is not
+/// pipelined.
 fn turns(module: &Module, seed: u64) -> bool {
     let (mut module, expected, before) = (module.clone(), random::run(module), module.to_string());
     if !rotate(&mut module, &|_| true) {
@@ -232,7 +234,7 @@ fn rotated_loops_keep_their_meaning() {
         well_formed(&module, &format!("seed {seed}"));
         let mut optimized = module.clone();
         optimize(&mut optimized);
-        // As it is traced, and as a back end gets it.
+        // As traced, and optimized as for a back end.
         rotated += [module, optimized].iter().filter(|module| turns(module, seed)).count();
     }
     assert!(rotated > seeds as usize, "only {rotated} loops were rotated");
@@ -252,7 +254,7 @@ fn products_that_belong_together_turn_together() {
 
 #[test]
 fn loops_with_effects_stay() {
-    // The first loop that is rotated no longer is once its body prints.
+    // A loop is not pipelined if its body prints.
     let mut module =
         (0..).map(|seed| kernel(seed, EVEN)).find(|module| rotate(&mut module.clone(), &|_| true)).expect("a loop");
     let entry = module.entries[0].body;

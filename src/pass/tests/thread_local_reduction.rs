@@ -1,4 +1,4 @@
-//! Sums that loops keep in parts are what they were: of numbers whose sums are not rounded, to the last bit.
+//! Tests that partial sums equal the original sums, bit for bit for numbers whose sums are exact.
 
 use super::{optimize, random, well_formed};
 use crate::dtype::DType::{self, F32, I32};
@@ -11,23 +11,23 @@ const COLUMNS: i64 = 128;
 const NONE: Attr = Attr::Overflow(Overflow::None);
 const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
 
-/// What the sum of a row is scaled by in each iteration.
+/// Factor of the sum of a row in each iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Factor {
     Nothing,
-    /// A power of the difference to the largest number so far, which is not above zero.
+    /// Exponential of the difference to the maximum so far, which is not positive.
     OfLargest,
-    /// As that, times a number that is not negative.
+    /// The same, times a nonnegative number.
     Scaled,
     /// A constant.
     Half,
     /// A constant above one.
     Two,
-    /// A power of what may be above zero.
+    /// Exponential of a number that may be positive.
     Unknown,
-    /// A difference that is not one to the largest number.
+    /// Exponential of a difference to another number than the maximum.
     OfSmallest,
-    /// As [`Factor::Scaled`], by a number that is negative where another one is a NaN.
+    /// As [`Factor::Scaled`], by a number that is negative if another one is NaN.
     ScaledByUnknown,
 }
 
@@ -51,7 +51,7 @@ impl Kernel {
         self.op(code, operands, attrs, F32, &[ROWS, 1])
     }
 
-    /// Small integers that differ from iteration to iteration.
+    /// Makes small integers that differ among the iterations.
     fn numbers(&mut self, counter: Value) -> Value {
         let shape = [ROWS, COLUMNS];
         let mut total = self.op(Opcode::Reshape, &[counter], vec![], I32, &[1, 1]);
@@ -119,7 +119,8 @@ impl Kernel {
     }
 }
 
-/// A loop over `count` tiles that carries the largest number of each row and a sum, in this order of operands.
+/// Makes a loop over `count` tiles that carries the maximum of each row and a sum, with operands in
+/// this order.
 fn kernel(factor: Factor, count: i32, begin: f32, swapped: bool) -> Module {
     let mut b = Builder::new();
     let params =
@@ -164,7 +165,7 @@ fn kernel(factor: Factor, count: i32, begin: f32, swapped: bool) -> Module {
     k.b.module
 }
 
-/// Four threads for a row, each with pairs of neighbours.
+/// Distribution of a row over four threads, each with pairs of adjacent elements.
 fn in_four(module: &Module, id: OpId) -> Option<Shared> {
     let sums = module.block(module.op(id).regions[0]).ops[0];
     let layout = Distribution { slots: [].into(), threads: [1, 2, 4, 0, 0].into() };
@@ -172,7 +173,7 @@ fn in_four(module: &Module, id: OpId) -> Option<Shared> {
     (module.op(sums).code == Opcode::AddF).then_some(shared)
 }
 
-/// Keeps the sums of a kernel in parts; false if none can be.
+/// Converts the sums of a kernel to partial sums. Returns false if there is none to convert.
 fn parts(module: &Module, what: &str) -> bool {
     well_formed(module, what);
     let (mut changed, expected) = (module.clone(), random::run(module));
@@ -185,7 +186,7 @@ fn parts(module: &Module, what: &str) -> bool {
     well_formed(&changed, &format!("{what}, in parts and optimized"));
     assert_eq!(random::run(&changed), expected, "{what}, optimized\n{module}\n{changed}");
     let text = changed.to_string();
-    // A loop that runs once at most is none any more.
+    // A loop with at most one iteration has been removed.
     if let Some(start) = text.find("for %") {
         let body = &text[start..];
         assert_eq!(body[..body.find("continue").expect("its end")].matches("addf").count(), 32, "{what}\n{text}");
@@ -202,7 +203,7 @@ fn sums_in_parts_are_what_they_were() {
             assert!(parts(&module, &what), "{what}: kept whole\n{module}");
             let mut optimized = module;
             optimize(&mut optimized);
-            // Of a loop that runs once nothing is left to turn.
+            // A loop with one iteration has been removed.
             assert!(parts(&optimized, &what) || count < 2, "{what}: kept whole\n{optimized}");
         }
     }

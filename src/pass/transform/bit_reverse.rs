@@ -1,27 +1,29 @@
-//! Shifts, masks and ors that only move bits: where they turn a word around, one instruction does it.
+//! Bit reversal: a value computed by shifts, masks and ors that is the bit reversal of another
+//! value becomes one `brev` instruction.
 //!
-//! Every bit of a value that is computed by `andi` and `ori` with constants, `shli` and `shri` is 0, 1, a bit of another
-//! value, or unknown. A value whose bits are all of those of one other value, in the opposite order, is that value
-//! reversed, however it was put together. For the ptx back end, after the passes for all.
+//! Each bit of a value computed by `andi` and `ori` with constants, `shli` and `shri` is 0, 1, or a
+//! bit of another value; otherwise the value is not analyzed. A value is a reversal if its bits are
+//! all bits of one other value in the opposite order, independently of the sequence of ops. For the
+//! ptx back end, after the optimization passes.
 
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
 use crate::ir::{Attr, BlockId, ConstData, Module, OpId, Opcode, Sign, Substitution, Type, Value};
 
-/// A bit of a value.
+/// Bit of a value.
 #[derive(Clone, Copy, PartialEq)]
 enum Bit {
     Zero,
     One,
-    /// The bit of this number of another value.
+    /// Bit of this index of another value.
     Of(Value, u8),
 }
 
-/// The bits of the values that are made of others.
+/// Bits of the analyzed values.
 type Known = FxHashMap<Value, Vec<Bit>>;
 
-/// The module with an instruction for each value that is another one reversed, if there are any.
+/// Replaces each reversed value by a `brev` instruction. Returns `None` if there is none.
 pub(crate) fn with_reversals(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let mut known = Known::default();
@@ -42,13 +44,13 @@ pub(crate) fn with_reversals(module: &Module) -> Option<Module> {
     Some(module)
 }
 
-/// The integer type of a tile.
+/// Returns the integer type of a tile.
 fn integer(module: &Module, value: Value) -> Option<DType> {
     let Type::Tile { elem, .. } = module.ty(value) else { return None };
     elem.dtype().filter(|dtype| matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64))
 }
 
-/// A constant that is the same in all elements.
+/// Returns the bits of a splat constant.
 fn splat(module: &Module, value: Value) -> Option<u64> {
     let op = module.op(module.defining_op(value)?);
     match (op.code, op.const_data()) {
@@ -57,7 +59,7 @@ fn splat(module: &Module, value: Value) -> Option<u64> {
     }
 }
 
-/// The bits of a value; of one that is not known, its own.
+/// Returns the bits of a value. The bits of a value that is not analyzed are its own.
 fn bits_of(module: &Module, value: Value, width: u32, known: &Known) -> Vec<Bit> {
     if let Some(constant) = splat(module, value) {
         return (0..width).map(|n| if constant >> n & 1 == 1 { Bit::One } else { Bit::Zero }).collect();
@@ -65,7 +67,7 @@ fn bits_of(module: &Module, value: Value, width: u32, known: &Known) -> Vec<Bit>
     known.get(&value).cloned().unwrap_or_else(|| (0..width).map(|n| Bit::Of(value, n as u8)).collect())
 }
 
-/// The bits of what an op computes, if it only moves bits.
+/// Returns the bits of the result of an op, if the op only moves bits.
 fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> {
     let op = module.op(id);
     if !matches!(op.code, Opcode::AndI | Opcode::OrI | Opcode::ShlI | Opcode::ShrI) {
@@ -101,7 +103,7 @@ fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> 
     }
 }
 
-/// The value of which these are all bits, in the opposite order.
+/// Returns the value of which these are all bits in the opposite order.
 fn reversed(bits: &[Bit]) -> Option<Value> {
     let Some(&Bit::Of(source, _)) = bits.first() else { return None };
     let last = bits.len() - 1;
@@ -156,7 +158,7 @@ mod tests {
   %m4 = constant <i8: 15> : tile<i8>
 ";
 
-    /// Neighbours, pairs and fours change places, in the given order of steps.
+    /// Exchanges adjacent bits, pairs and groups of four, in the given order of the steps.
     fn network(steps: [(&str, &str); 3]) -> String {
         let mut text = CONSTANTS.to_string();
         let mut x = "%x".to_string();

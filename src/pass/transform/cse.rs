@@ -1,9 +1,12 @@
-//! Common subexpressions: an op that computes what a visible earlier op computed gives way to it.
+//! Common subexpression elimination: an op equal to an earlier op in scope is replaced by it.
 //!
-//! Nothing has to run before. Ops are equal if opcode, operands (in any order for commutative ops),
-//! attributes and result types are. Sound for pure ops because they depend on nothing else, and the
-//! earlier one is in scope; sound for weak loads because between the two nothing wrote memory or
-//! synchronised in this tile block, and a weak access promises that no other one writes there.
+//! Ops are equal if their opcodes, operands (in any order for commutative ops), attributes and
+//! result types are equal. Sound for two reasons:
+//! * A pure op depends only on its operands.
+//! * Weak loads are merged only if no op between them writes memory or synchronizes. A weak access
+//!   guarantees that no other tile block writes its elements.
+//!
+//! No pass has to run before.
 
 use rustc_hash::FxHashMap;
 

@@ -1,21 +1,22 @@
-//! Dead code: ops without effect whose results nobody needs go, and with them results of branches and
-//! values that a loop only carries for its own sake.
+//! Dead code elimination: removes ops without effects whose results are unused, unused results of
+//! branches, and loop-carried values that are used only to compute themselves.
 //!
-//! Runs last, because other passes leave unused ops behind. Starts from the ops with effects and marks
-//! what they need. Sound because what is not marked changes neither memory nor the path of control nor
-//! an operand of anything that does. A loop without effects counts as one that ends.
+//! Marks the ops with effects and, transitively, the ops that they use (mark and sweep). An
+//! unmarked op changes neither memory nor control flow nor an operand of a marked op, so its
+//! removal is sound. A loop without effects is assumed to terminate. Runs last, because other
+//! passes leave unused ops.
 
 use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, Module, Op, OpId, Opcode, Value};
 
-/// Removes dead code of every entry.
+/// Removes dead code of each entry.
 pub(crate) fn run(module: &mut Module) {
     run_for(module, &is_root);
 }
 
-/// Removes what these ops and the ways of control do not need.
+/// Removes what is used neither by ops for which `is_root` is true nor by control flow.
 pub(crate) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     for body in entries {
@@ -25,19 +26,19 @@ pub(crate) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
     }
 }
 
-/// Terminators by the op that their operands go to.
+/// Terminators by the op that receives their operands.
 #[derive(Default)]
 struct Ends {
     continues: Vec<OpId>,
     breaks: Vec<OpId>,
     yields: Vec<OpId>,
-    /// Ends inside of this loop that leave it in some way: they decide where control goes.
+    /// Terminators inside of this loop that continue or leave it. They decide control flow.
     jumps: Vec<OpId>,
 }
 
 struct Liveness<'m> {
     module: &'m Module,
-    /// The block that an op stands in.
+    /// Block that contains an op.
     home: FxHashMap<OpId, BlockId>,
     ends: FxHashMap<OpId, Ends>,
     ops: Vec<bool>,
@@ -70,7 +71,8 @@ impl<'m> Liveness<'m> {
         liveness
     }
 
-    /// Notes where ops stand and where terminators lead; roots go to the work list.
+    /// Records the blocks of ops and the targets of terminators, and adds the roots to the
+    /// worklist.
     fn collect(&mut self, block: BlockId, is_root: &dyn Fn(&Op) -> bool, stack: &mut Vec<OpId>) {
         let module = self.module;
         for &id in &module.block(block).ops {
@@ -107,7 +109,7 @@ impl<'m> Liveness<'m> {
         self.work.extend(values.iter().map(|&v| Work::Value(v)));
     }
 
-    /// An op is needed: so is what encloses it, and what it always uses.
+    /// Marks an op, the op that contains it, and the operands that it always uses.
     fn op(&mut self, id: OpId) {
         if std::mem::replace(&mut self.ops[id.index()], true) {
             return;
@@ -117,7 +119,8 @@ impl<'m> Liveness<'m> {
         self.work.extend(owner.map(Work::Op));
         let op = module.op(id);
         match op.code {
-            // What they hand over is needed value by value.
+            // The operands of these terminators are marked one by one, with the value that receives
+            // them.
             Opcode::Continue | Opcode::Break | Opcode::Yield => {}
             Opcode::For => self.need(&op.operands[..3]),
             Opcode::Loop => {}
@@ -146,7 +149,7 @@ impl<'m> Liveness<'m> {
         }
     }
 
-    /// A value is needed: so is the op that makes it, and what reaches it through terminators.
+    /// Marks a value, the op that defines it, and the operands of terminators that flow into it.
     fn value(&mut self, value: Value) {
         if std::mem::replace(&mut self.values[value.index()], true) {
             return;
@@ -156,7 +159,8 @@ impl<'m> Liveness<'m> {
                 self.work.push(Work::Op(id));
                 let (op, i) = (self.module.op(id), i as usize);
                 match op.code {
-                    // The argument stands for the carried value, from the first iteration to the result.
+                    // The argument represents the carried value from the first iteration to the
+                    // result.
                     Opcode::For => self.need(&[self.module.block(op.regions[0]).args[i + 1]]),
                     Opcode::Loop => self.handed(&self.ends(id).breaks, i),
                     Opcode::If => self.handed(&self.ends(id).yields, i),
@@ -187,19 +191,19 @@ impl<'m> Liveness<'m> {
     }
 }
 
-/// Ops that stay for what they do.
+/// Returns true for ops that are kept for their effects.
 fn is_root(op: &Op) -> bool {
     match op.code.spec().effect {
         Effect::Write | Effect::ReadWrite => true,
-        // Unused memory of a block is nobody's.
+        // Unused block-local memory is not observable.
         Effect::Other => op.code != Opcode::Alloca,
-        // An acquiring load orders what follows.
+        // A load with acquire order affects later accesses.
         Effect::Read => op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Acquire)),
         Effect::Pure | Effect::Region | Effect::Terminator => false,
     }
 }
 
-/// Takes dead ops out of a block and prunes what live ops with regions hand around.
+/// Removes dead ops of a block, and unused operands and results of live ops with regions.
 fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
     let live = |module: &Module, id: OpId| module.op(id).code.spec().effect == Effect::Terminator || ops[id.index()];
     let kept: Vec<OpId> = module.block(block).ops.iter().copied().filter(|&id| live(module, id)).collect();
@@ -240,7 +244,7 @@ fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
     }
 }
 
-/// Prunes the operands of terminators of one kind that lead to the loop with this body.
+/// Removes operands of the terminators of one kind that belong to the loop with this body.
 fn prune_ends(module: &mut Module, block: BlockId, code: Opcode, keep: &[bool]) {
     for id in module.block(block).ops.clone() {
         if module.op(id).code == code {

@@ -1,10 +1,11 @@
-//! Rotation: in a loop with two dependent products, the second one moves into the next iteration.
+//! Software pipelining of dependent MMAs: in a loop with two dependent matrix products, the second
+//! one is moved to the next iteration.
 //!
 //! ```text
 //! for j: s = a[j] · b; p = f(s); acc = p · c[j] + g(acc, s)
 //! ```
 //!
-//! becomes, where there is a first iteration,
+//! becomes, if there is a first iteration,
 //!
 //! ```text
 //! s = a[0] · b; p = f(s); acc = g(acc, s)
@@ -12,16 +13,19 @@
 //! o = p · c[last] + acc
 //! ```
 //!
-//! so that the products of an iteration do not depend on each other and the work between them can overlap
-//! with the second one, on machines whose products run on their own. Not part of the pipeline: a back end
-//! asks for it, after that. Values are those of the loop as it was, bit for bit: the same operations on the
-//! same operands in another order.
+//! The two products of an iteration are then independent, and `f` overlaps with the second one if
+//! MMAs are asynchronous (intra-warpgroup pipelining of FlashAttention-3, Shah et al. 2024). Not
+//! part of [`PIPELINE`](crate::pass::PIPELINE): a back end calls it afterwards. The results are
+//! bit-identical: the same operations are executed on the same operands.
 //!
-//! Either product may be several that belong together (`bundle`), each of the second ones with an accumulator of its own.
+//! Each of the two products may be an MMA group (`mma_groups`). The products of the second group
+//! have accumulators of their own.
 //!
-//! Sound because the body has no effects but reads, so that its ops may change places within an iteration
-//! and loads that feed the moved product may come an iteration later; and because the peeled first
-//! iteration and the product after the loop stand in a branch that is taken when the loop runs at all.
+//! Sound for two reasons:
+//! * The body has no effects except weak reads. So its ops may be reordered inside of an iteration,
+//!   and loads of operands of the moved product may execute one iteration later.
+//! * The peeled first iteration and the product after the loop are inside of a branch that is taken
+//!   if the loop has an iteration.
 
 use std::rc::Rc;
 
@@ -37,8 +41,8 @@ use crate::ir::{
 use crate::pass::analysis::mma_groups;
 use crate::pass::analysis::mma_groups::Bundles;
 
-/// Rotates the loops of every entry whose two products are both `wanted`; says whether there were any.
-/// The module stays well-formed; ops that nothing uses any more are left to dead code elimination.
+/// Pipelines the loops of each entry whose two products are `wanted`. Returns true if there is one.
+/// The module remains well-formed; unused ops remain for dead code elimination.
 pub fn rotate(module: &mut Module, wanted: &dyn Fn(OpId) -> bool) -> bool {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     entries.into_iter().fold(false, |any, body| block(module, body, wanted) | any)
@@ -63,37 +67,40 @@ fn block(module: &mut Module, id: BlockId, wanted: &dyn Fn(OpId) -> bool) -> boo
     any
 }
 
-/// What moves, in one loop.
+/// Plan for one loop.
 struct Turn {
-    /// Ops that the first product needs, and that product.
+    /// Ops that the first product depends on, and the product itself.
     head: FxHashSet<OpId>,
-    /// The second product: all that belong together.
+    /// Second product: all MMAs of its group.
     late: Rc<[OpId]>,
-    /// What it makes.
+    /// Accumulator chains of the second product.
     sums: Vec<Sum>,
-    /// Ops that it needs and that can as well be computed an iteration later, in order.
+    /// Ops that the second product depends on and that can be computed one iteration later, in
+    /// order.
     deferred: Vec<OpId>,
-    /// Those of them that nothing else needs.
+    /// Deferred ops without other uses.
     moved: FxHashSet<OpId>,
-    /// Values that it, or what is deferred, takes along to the next iteration, without the accumulator.
+    /// Values that are carried to the next iteration for the second product and the deferred ops,
+    /// except accumulators.
     carried: Vec<Value>,
-    /// Ops that overwrite an operand of a product that may still run: last.
+    /// Ops that overwrite an operand of a product in flight. They are placed last.
     sunk: FxHashSet<OpId>,
 }
 
-/// Products that add up in turn, one or more.
+/// Accumulator chain of one or more products.
 struct Sum {
-    /// The first of them.
+    /// First product of the chain.
     first: OpId,
-    /// The result of the last one.
+    /// Result of the last product of the chain.
     result: Value,
-    /// The carried value that this is.
+    /// Position of the carried value.
     position: usize,
-    /// Is the accumulator computed in the iteration itself (or comes from outside)?
+    /// The initial accumulator is computed in the iteration. Otherwise it is defined outside of the
+    /// loop.
     accumulates: bool,
 }
 
-/// The body of a loop: its ops by value and by user.
+/// Body of a loop, with the users of each value.
 struct Body<'m> {
     module: &'m Module,
     block: BlockId,
@@ -115,12 +122,12 @@ impl<'m> Body<'m> {
         self.users.get(&value).map_or(&[], Vec::as_slice)
     }
 
-    /// The op of the body that makes a value.
+    /// Returns the op of the body that defines a value.
     fn maker(&self, value: Value) -> Option<OpId> {
         self.module.defining_op(value).filter(|op| self.inside.contains(op))
     }
 
-    /// The ops of the body that these values come from, and the arguments of the body among what they need.
+    /// Returns the backward slice of these values: its ops and arguments of the body.
     fn slice(&self, roots: &[Value]) -> (FxHashSet<OpId>, FxHashSet<Value>) {
         let (mut ops, mut args) = (FxHashSet::default(), FxHashSet::default());
         let mut pending = roots.to_vec();
@@ -136,7 +143,8 @@ impl<'m> Body<'m> {
         (ops, args)
     }
 
-    /// Has the body no effects but weak reads, and does every iteration end at its end?
+    /// Returns true if the body has no effects except weak reads, and each iteration ends at its
+    /// end.
     fn is_plain(&self) -> bool {
         let mut ends = Vec::new();
         continues(self.module, self.block, &mut ends);
@@ -152,7 +160,7 @@ impl<'m> Body<'m> {
         plain
     }
 
-    /// May this run in a later iteration instead, on operands of this one?
+    /// Returns true if the op can execute in a later iteration, with operands of this one.
     fn can_wait(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         match op.code {
@@ -163,7 +171,7 @@ impl<'m> Body<'m> {
     }
 }
 
-/// The operands of an op and of everything nested in it.
+/// Returns the operands of an op and of all nested ops.
 fn inputs(module: &Module, id: OpId) -> Vec<Value> {
     let op = module.op(id);
     let mut all = op.operands.clone();
@@ -177,7 +185,8 @@ fn is_scalar(module: &Module, value: Value) -> bool {
     matches!(module.ty(value), Type::Tile { shape, .. } if shape.iter().product::<i64>() == 1)
 }
 
-/// What products that belong together make, if each of their sums goes to the end of the body (`end`) and nowhere else.
+/// Returns the accumulator chains of a group, if the only use of each result is the terminator
+/// `end` of the body.
 fn sums(body: &Body<'_>, late: &[OpId], end: OpId) -> Option<Vec<Sum>> {
     let module = body.module;
     let sum = |products: Vec<OpId>| {
@@ -199,7 +208,7 @@ impl Turn {
         let late = bundles.with(*ops.iter().rfind(|&&id| is_product(id))?);
         let sums = if body.is_plain() { sums(&body, &late, *ops.last()?)? } else { return None };
         let operands: Vec<Value> = late.iter().flat_map(|&id| &module.op(id).operands[..2]).copied().collect();
-        // The last of the products that the second one waits for, with what it needs itself.
+        // The last product on which the second one depends, with its group and backward slice.
         let (before, _) = body.slice(&operands);
         let early = bundles.with(*ops.iter().rfind(|id| before.contains(id) && is_product(**id))?);
         let results: Vec<Value> = early.iter().map(|&id| module.op(id).results[0]).collect();
@@ -222,7 +231,7 @@ impl Turn {
         Some(turn)
     }
 
-    /// Decides for each operand of the second product: from outside, deferred, or carried.
+    /// Classifies each operand of the second product: defined outside, deferred, or carried.
     fn operands(&mut self, body: &Body<'_>) {
         let module = body.module;
         let counter = module.block(body.block).args[0];
@@ -252,7 +261,7 @@ impl Turn {
         self.carried.dedup();
     }
 
-    /// Finds the deferred ops that go from their place; `None` if a load would then be made twice.
+    /// Finds the deferred ops to move. Returns `None` if a load would execute twice.
     fn settle_moved(&mut self, body: &Body<'_>) -> Option<()> {
         for &id in self.deferred.iter().rev() {
             let goes = |user: &OpId| self.late.contains(user) || self.moved.contains(user);
@@ -266,8 +275,8 @@ impl Turn {
         Some(())
     }
 
-    /// Narrowing conversions of carried operands come last: their wide operand is there in any case, and
-    /// what they overwrite has been read by then.
+    /// Places narrowing conversions of carried operands last. Their wide operand is live anyway,
+    /// and the product has read the register that they overwrite.
     fn sink(&mut self, body: &Body<'_>) {
         let module = body.module;
         for &value in &self.carried {
@@ -281,7 +290,8 @@ impl Turn {
         }
     }
 
-    /// Turns the loop into a branch around its rotated form; what has to stand before it goes to `out`.
+    /// Replaces the loop by a branch around its pipelined form. Ops to be placed before it are
+    /// appended to `out`.
     fn apply(&self, module: &mut Module, id: OpId, out: &mut Vec<OpId>) {
         let old = module.op(id).clone();
         let unsigned = old.flag(Flag::UnsignedCmp);
@@ -304,7 +314,7 @@ impl Turn {
         (op.attrs, op.regions) = (Vec::new(), vec![then, otherwise]);
     }
 
-    /// The block for a loop that runs: first iteration, loop, last product.
+    /// Makes the block for a loop with iterations: first iteration, loop, last product.
     fn rotated(&self, module: &mut Module, old: &Op, [lower, upper, step]: [Value; 3]) -> BlockId {
         let body = old.regions[0];
         let (args, ops) = (module.block(body).args.clone(), module.block(body).ops.clone());
@@ -339,13 +349,14 @@ impl Turn {
         then
     }
 
-    /// Does an op of the body keep its iteration?
+    /// Returns true if an op of the body remains in its iteration.
     fn stays(&self, op: OpId, ops: &[OpId]) -> bool {
         !self.late.contains(&op) && !self.moved.contains(&op) && ops.last() != Some(&op)
     }
 
-    /// What an iteration hands to the next one: the old carried values, with the accumulators of the second product
-    /// (or, if it needs none, `otherwise`) in the place of its results, then what it takes along.
+    /// Returns the values that an iteration passes to the next one. They are the original carried
+    /// values followed by the values for the second product. The position of each result of the
+    /// second product has its initial accumulator, or `otherwise` if there is none.
     fn handed(&self, module: &Module, next: &[Value], values: &Substitution, otherwise: &[Value]) -> Vec<Value> {
         let mut all: Vec<Value> = next.iter().map(|&value| values.resolve(value)).collect();
         for (sum, &otherwise) in self.sums.iter().zip(otherwise) {
@@ -356,8 +367,8 @@ impl Turn {
         all
     }
 
-    /// The second product with what is deferred, for the iteration of which `counter` was the number and
-    /// that handed over these values; gives its results.
+    /// Emits the second product and the deferred ops for the iteration whose counter is `counter`
+    /// and which passed these values. Returns the results.
     fn delayed(&self, emitter: &mut Emitter<'_>, argument: Value, counter: Value, handed: &[Value]) -> Vec<Value> {
         let mut values = Substitution::new();
         values.replace(argument, counter);
@@ -368,7 +379,8 @@ impl Turn {
         }
         for &id in &*self.late {
             let late = emitter.copy(id, &mut values);
-            // The accumulator may be an operand twice over: it has a place of its own.
+            // A value may be the accumulator and another operand. The accumulator is carried
+            // separately.
             if let Some(sum) = self.sums.iter().find(|sum| sum.first == id && sum.accumulates) {
                 emitter.module.op_mut(late).operands[2] = handed[sum.position];
             }
@@ -376,7 +388,7 @@ impl Turn {
         self.sums.iter().map(|sum| values.resolve(sum.result)).collect()
     }
 
-    /// The body of the rotated loop.
+    /// Makes the body of the pipelined loop.
     fn body(&self, module: &mut Module, old: &Op, step: Value) -> BlockId {
         let body = old.regions[0];
         let (args, ops) = (module.block(body).args.clone(), module.block(body).ops.clone());
@@ -414,7 +426,7 @@ impl Turn {
     }
 }
 
-/// A list of ops in the making.
+/// List of ops that is being built.
 struct Emitter<'m> {
     module: &'m mut Module,
     ops: Vec<OpId>,
@@ -445,7 +457,8 @@ impl Emitter<'_> {
         self.emit(Opcode::CmpI, &[lhs, rhs], vec![Attr::CmpPred(predicate), sign], ty)
     }
 
-    /// The second number of a range that is not empty, or its end if there is none; and the last number.
+    /// Returns the second number of a nonempty range, or its end if there is none, and the last
+    /// number.
     fn range(&mut self, lower: Value, upper: Value, step: Value) -> [Value; 2] {
         let wrap = || vec![Attr::Overflow(Overflow::None)];
         let unsigned = || Attr::Sign(Sign::Unsigned);
@@ -453,7 +466,8 @@ impl Emitter<'_> {
             let first = self.binary(Opcode::AddI, wrap(), lower, step);
             return [first, self.binary(Opcode::SubI, wrap(), upper, step)];
         }
-        // Differences are at most the width's range: as unsigned numbers they do not overflow.
+        // A difference is at most the range of the type, so it does not overflow as an unsigned
+        // number.
         let length = self.binary(Opcode::SubI, wrap(), upper, lower);
         let stride = self.binary(Opcode::MinI, vec![unsigned()], step, length);
         let first = self.binary(Opcode::AddI, wrap(), lower, stride);

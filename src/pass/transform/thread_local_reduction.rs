@@ -1,23 +1,27 @@
-//! Sums that a loop carries are kept in parts, which are put together behind the loop.
+//! Thread-local reduction: a sum that a loop carries is kept as partial sums of the threads, which
+//! are reduced after the loop.
 //!
 //! ```text
 //! for …: sum = sum · factor + reduce(x)
 //! ```
 //!
-//! becomes, where the threads that have a row between them hold `parts` of it,
+//! becomes, if `parts` threads share a row,
 //!
 //! ```text
 //! for …: sums = sums · factor + x[…, 0, …] + x[…, 1, …] + …
 //! sum = reduce(sums)
 //! ```
 //!
-//! so that threads exchange nothing in the loop, and the sum of an iteration is a chain that begins with the factor: it is known early,
-//! and whatever else is scaled by it need not wait. FlashAttention-2 (Dao, 2023) keeps the denominators of a softmax like that. Not part
-//! of the pipeline: a back end that knows who holds what asks for it, after that.
+//! The threads then exchange no data inside of the loop. The chain of additions begins with the
+//! factor, which is computed early, so that other uses of the factor do not wait. FlashAttention-2
+//! (Dao, 2023) keeps the denominators of a softmax in this way; Triton has the pass
+//! `OptimizeThreadLocality`. Not part of the pipeline: a back end that has assigned layouts calls
+//! it afterwards.
 //!
-//! Rounding is that of another order of the terms. Beside that the values are the same as long as a factor is at most one (or NaN):
-//! a part may be zero where the sum is not, and of zero and an infinite factor there is no product. So factors have to be seen to be at
-//! most one (`signs`), as those of a softmax are: powers of what is not above zero.
+//! The terms are added in another order, which changes the rounding. Otherwise the values are equal
+//! if each factor is at most one, or NaN: a partial sum may be zero if the sum is not, and zero
+//! times an infinite factor is NaN. So factors must be proved to be at most one (`float_sign`).
+//! Those of a softmax are: they are exponentials of numbers that are not positive.
 
 use rustc_hash::FxHashMap;
 
@@ -31,26 +35,28 @@ use crate::ir::{
 use crate::pass::analysis::float_sign::is_at_most_one;
 use crate::pass::legalize::ordered_reduction::commutes;
 
-/// Terms that a thread adds at most.
+/// Maximum number of terms that one thread adds.
 const MOST_TERMS: i64 = 64;
-/// With fewer it was slower: with 16, of attention with 64 keys and 256 numbers a head.
+/// Minimum number of terms that one thread adds. With 16 terms, attention with 64 keys and head
+/// dimension 256 was slower.
 const LEAST_TERMS: i64 = 32;
 
-/// How the axis of a reduction is shared: neighbours that one thread has, threads, and how often that comes again.
+/// Distribution of the axis of a reduction over threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// Elements side by side that one thread has.
+    /// Number of adjacent elements in one thread.
     pub neighbours: i64,
-    /// Threads that have different ones.
+    /// Number of threads with different elements.
     pub parts: i64,
-    /// How often all that is repeated.
+    /// Number of repetitions of this pattern.
     pub again: i64,
-    /// Who has which part.
+    /// Layout of the partial sums.
     pub layout: Distribution,
 }
 
-/// Keeps the sums that loops carry in parts, where `shared` says how a reduction is shared; says whether there were any. The module stays
-/// well-formed; ops that nothing uses any more are left to dead code elimination.
+/// Converts the sums that loops carry to partial sums, if `shared` returns the distribution of
+/// their reductions. Returns true if there is one. The module remains well-formed; unused ops
+/// remain for dead code elimination.
 pub fn lane_sums(module: &mut Module, shared: &dyn Fn(OpId) -> Option<Shared>) -> bool {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     entries.into_iter().fold(false, |any, body| {
@@ -65,20 +71,21 @@ pub fn lane_sums(module: &mut Module, shared: &dyn Fn(OpId) -> Option<Shared>) -
 
 struct Pass<'a, 'm> {
     writer: Writer<'m>,
-    /// Of the module as it was.
+    /// Uses in the original module.
     uses: Uses,
     shared: &'a dyn Fn(OpId) -> Option<Shared>,
-    /// What stands for results of loops.
+    /// Replacements of loop results.
     values: Substitution,
 }
 
-/// A carried sum.
+/// Sum that a loop carries.
 struct Sum {
     position: usize,
-    /// The op that makes its next value.
+    /// Op that computes the next value.
     next: OpId,
     factor: Option<Value>,
-    /// What is added: reductions of the same kind, of the parts of a tile whose extent is no power of two.
+    /// Addends: reductions of the same kind, of the parts of a tile whose extent is no power of
+    /// two.
     added: Vec<(OpId, Shared)>,
 }
 
@@ -99,7 +106,7 @@ impl Pass<'_, '_> {
         self.writer.end_block(block, outer);
     }
 
-    /// The sums of a loop that can be kept in parts.
+    /// Returns the sums of a loop that can be partial sums.
     fn sums(&self, op: &Op) -> Vec<Sum> {
         let module = &*self.writer.module;
         let body = op.regions[0];
@@ -113,7 +120,7 @@ impl Pass<'_, '_> {
         (0..next.len()).filter_map(|position| self.sum(body, position, next[position])).collect()
     }
 
-    /// The carried value at this position, which becomes `next`, as a sum.
+    /// Returns the carried value at this position as a sum, if it is one. `next` is its next value.
     fn sum(&self, body: BlockId, position: usize, next: Value) -> Option<Sum> {
         let module = &*self.writer.module;
         let argument = module.block(body).args[position + 1];
@@ -123,7 +130,7 @@ impl Pass<'_, '_> {
             module.block(body).ops.contains(&id).then_some(id)
         };
         let sum = made(own(next)?, Opcode::AddF)?;
-        // Of shorter numbers a chain of sums would lose more than the tree of a reduction does.
+        // With narrower floats, a chain of additions is less accurate than the tree of a reduction.
         if !matches!(module.dtype(argument), DType::F32 | DType::F64) {
             return None;
         }
@@ -165,7 +172,7 @@ impl Pass<'_, '_> {
         find(a, b).or_else(|| find(b, a))
     }
 
-    /// Writes the loop with these sums in parts.
+    /// Emits the loop with partial sums.
     fn in_parts(&mut self, op: &Op, sums: Vec<Sum>) {
         self.writer.begin(op);
         let body = op.regions[0];
@@ -214,7 +221,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// The shape of the parts, and the axis along which they are.
+    /// Returns the shape of the partial sums, and their axis.
     fn shape(&self, sum: &Sum) -> (Vec<i64>, usize) {
         let (reduce, shared) = &sum.added[0];
         let reduce = self.writer.module.op(*reduce);
@@ -223,7 +230,7 @@ impl Pass<'_, '_> {
         (shape, axis)
     }
 
-    /// A value of the sum's shape for each part.
+    /// Broadcasts a value of the sum to all partial sums.
     fn spread(&mut self, sum: &Sum, value: Value) -> Value {
         let (shape, axis) = self.shape(sum);
         let mut one = shape.clone();
@@ -232,7 +239,7 @@ impl Pass<'_, '_> {
         self.writer.broadcast(value, &shape)
     }
 
-    /// The parts before the first iteration: what the sum begins with is the first one, and the others are nothing.
+    /// Emits the initial partial sums: the initial value of the sum, followed by zeros.
     fn first(&mut self, sum: &Sum, value: Value) -> Value {
         let (shape, axis) = self.shape(sum);
         let elem = self.writer.elem(value);
@@ -247,14 +254,14 @@ impl Pass<'_, '_> {
         let zero = self.writer.put(Opcode::Constant, &[], constant(0), Elem::Num(DType::I32), &shape);
         let compared = vec![Attr::CmpPred(CmpPred::Eq), Attr::Sign(Sign::Signed)];
         let is_first = self.writer.put(Opcode::CmpI, &[number, zero], compared, Elem::Num(DType::I1), &shape);
-        // The zero that changes no other one.
+        // -0, the neutral element of the addition.
         let nothing = constant(1 << (dtype.bits() - 1));
         let nothing = self.writer.put(Opcode::Constant, &[], nothing, elem, &shape);
         let parts = self.writer.put(Opcode::Select, &[is_first, all, nothing], vec![], elem, &shape);
         self.held(sum, parts)
     }
 
-    /// The parts after an iteration.
+    /// Emits the partial sums after an iteration.
     fn next(&mut self, sum: &Sum, before: Value) -> Value {
         let (shape, axis) = self.shape(sum);
         let elem = self.writer.elem(before);
@@ -285,14 +292,14 @@ impl Pass<'_, '_> {
         self.held(sum, all)
     }
 
-    /// The parts where they are.
+    /// Sets the layout of the partial sums.
     fn held(&mut self, sum: &Sum, parts: Value) -> Value {
         let (elem, (shape, _)) = (self.writer.elem(parts), self.shape(sum));
         let layout = vec![Attr::Distribution(sum.added[0].1.layout.clone())];
         self.writer.put(Opcode::WithLayout, &[parts], layout, elem, &shape)
     }
 
-    /// The sum of the parts.
+    /// Emits the reduction of the partial sums.
     fn whole(&mut self, sum: &Sum, parts: Value) -> Value {
         let op = self.writer.module.op(sum.added[0].0).clone();
         let region = self.writer.module.clone_block(op.regions[0], &mut Substitution::new());
@@ -304,13 +311,13 @@ impl Pass<'_, '_> {
     }
 }
 
-/// Does an op do what its name says, rounded to nearest?
+/// Returns true if an op rounds to nearest and has no flags.
 fn is_plain(op: &Op) -> bool {
     let nearest = op.attr(AttrKind::Rounding).is_none() || op.rounding() == Rounding::NearestEven;
     nearest && !op.attrs.iter().any(|attr| matches!(attr, Attr::Flag(_)))
 }
 
-/// Does a reduction add the numbers of one tile?
+/// Returns true if a reduction adds the elements of one tile.
 fn adds_up(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     let [combiner, _] = module.block(op.regions[0]).ops[..] else { return false };

@@ -1,23 +1,23 @@
-//! Branches and loops: what constants decide.
+//! Simplification of branches and loops whose control operands are constant.
 
 use super::{Walk, int, rules::splat};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Module, Op, OpId, Opcode, Value};
 
-/// The ops that end an iteration of this loop, in branches of its body too.
+/// Collects the ops that end an iteration of this loop, also in branches of its body.
 pub(crate) fn continues(module: &Module, body: BlockId, out: &mut Vec<OpId>) {
     for &id in &module.block(body).ops {
         let op = module.op(id);
         match op.code {
             Opcode::Continue => out.push(id),
-            // Only through branches: other regions have their own ends.
+            // Other regions have their own terminators.
             Opcode::If => op.regions.iter().for_each(|&region| continues(module, region, out)),
             _ => {}
         }
     }
 }
 
-/// How often a loop over constants runs, as far as it matters.
+/// Trip count of a loop with constant bounds, as far as the rules need it.
 enum Trips {
     None,
     One,
@@ -25,7 +25,7 @@ enum Trips {
 }
 
 impl Walk<'_> {
-    /// An op with regions, whose operands are final.
+    /// Simplifies an op with regions. Its operands are already simplified.
     pub(super) fn structured(&mut self, id: OpId, out: &mut Vec<OpId>) {
         let op = self.module.op(id).clone();
         match op.code {
@@ -68,8 +68,8 @@ impl Walk<'_> {
         old.iter().zip(new).for_each(|(&old, &new)| self.values.replace(old, new));
     }
 
-    /// Puts the ops of a region into the enclosing block; what a `yield` or the loop's own `continue`
-    /// hands over stands for the results. Another terminator comes along and ends the block.
+    /// Inlines a region into the enclosing block. The operands of its `yield`, or of the `continue`
+    /// of a `for`, replace the results. Another terminator is inlined too and ends the block.
     fn inline(&mut self, region: BlockId, results: &[Value], out: &mut Vec<OpId>) {
         let mut ops = std::mem::take(&mut self.module.block_mut(region).ops);
         let Some(&last) = ops.last() else { return };
@@ -89,7 +89,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a loop gives that is left in its first round, before it has done anything.
+    /// Returns the results of a loop that is left in its first iteration before any effect.
     fn left_at_once(&self, op: &Op) -> Option<Vec<Value>> {
         let args = &self.module.block(op.regions[0]).args;
         let initial = |value: Value| {
@@ -126,20 +126,20 @@ impl Walk<'_> {
         None
     }
 
-    /// Is none of these values made in the body of a loop?
+    /// Returns true if none of these values is defined in the body of the loop.
     fn come_before(&self, op: &Op, values: &[Value]) -> bool {
         let ops = &self.module.block(op.regions[0]).ops;
         values.iter().all(|&value| self.module.defining_op(value).is_none_or(|id| !ops.contains(&id)))
     }
 
-    /// Does every iteration end at the end of the body?
+    /// Returns true if each iteration ends at the end of the body.
     fn runs_straight(&self, body: BlockId) -> bool {
         let mut ends = Vec::new();
         continues(self.module, body, &mut ends);
         ends.len() == 1 && self.module.block(body).ops.last() == ends.first()
     }
 
-    /// Carried values that every iteration passes on unchanged are the initial ones.
+    /// Replaces carried values that no iteration changes by their initial values.
     fn invariant(&mut self, body: BlockId, args: &[Value], init: &[Value], results: &[Value]) {
         let mut ends = Vec::new();
         continues(self.module, body, &mut ends);
@@ -157,7 +157,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Results for which both branches yield one value.
+    /// Replaces results for which both branches yield the same value.
     fn same_yields(&mut self, op: &Op) {
         let ends: Vec<&Op> = op
             .regions
@@ -193,7 +193,7 @@ fn trips(module: &Module, op: &Op) -> Trips {
         return Trips::Unknown;
     };
     match read(op.operands[2]) {
-        // The step must be positive, or the loop is in error.
+        // The step must be positive; otherwise the loop is invalid.
         Some(step) if step <= 0 => Trips::Unknown,
         _ if lower >= upper => Trips::None,
         Some(step) if lower + step >= upper => Trips::One,
