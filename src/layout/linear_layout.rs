@@ -7,7 +7,7 @@ use super::f2_matrix;
 pub(super) const LANE_BITS: usize = 5;
 
 /// Maximum number of warps of a layout, so that thread numbers fit u32.
-pub(super) const MOST_WARPS: usize = 1 << 26;
+pub(super) const MAX_WARPS: usize = 1 << 26;
 
 /// Linear map over F2 from (register, lane, warp) to the elements of a tile.
 ///
@@ -54,8 +54,8 @@ impl Layout {
         assert!(shape.iter().all(|n| *n > 0 && n.count_ones() == 1), "extents {shape:?} are not powers of two");
         assert_eq!(lane.len(), LANE_BITS, "a warp has 32 lanes");
         assert!(register.len() < 32, "{} bits of registers", register.len());
-        assert!(1 << warp.len().min(32) <= MOST_WARPS, "{} bits of warps", warp.len());
-        let count = counted(&shape);
+        assert!(1 << warp.len().min(32) <= MAX_WARPS, "{} bits of warps", warp.len());
+        let count = checked_num_elements(&shape);
         assert!(
             [&register, &lane, &warp].into_iter().flatten().all(|&image| i64::from(image) < count),
             "an image lies outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
@@ -83,7 +83,7 @@ impl Layout {
     pub fn blocked(shape: &[i64], order: &[usize], vector: usize, num_warps: usize) -> Layout {
         assert!(vector.is_power_of_two() && num_warps.is_power_of_two(), "vector {vector}, {num_warps} warps");
         assert!(is_permutation(order, shape.len()), "{order:?} is no order of {} axes", shape.len());
-        counted(shape);
+        checked_num_elements(shape);
         let mut bits: Vec<u32> = order.iter().flat_map(|&axis| axis_bits(shape, axis)).map(|bit| 1 << bit).collect();
         let fastest = order.first().map_or(1, |&axis| shape[axis] as usize);
         let mut take = |count: usize| -> Vec<u32> { bits.drain(..count.min(bits.len())).collect() };
@@ -106,7 +106,7 @@ impl Layout {
     /// assert_eq!((layout.element(5, 0, 0), layout.element(5, 31, 0)), (5, 5));
     /// ```
     pub fn replicated(shape: &[i64], num_warps: usize) -> Layout {
-        let bits = counted(shape).ilog2();
+        let bits = checked_num_elements(shape).ilog2();
         let warp = vec![0; num_warps.ilog2() as usize];
         Layout::new(shape, (0..bits).map(|bit| 1 << bit).collect(), vec![0; LANE_BITS], warp)
     }
@@ -398,11 +398,11 @@ impl Layout {
         let images = self.images();
         // In a swizzled layout, other hardware bits may flip low element bits, so that the elements
         // are not aligned.
-        let undisturbed = |count: usize| {
+        let is_aligned = |count: usize| {
             let mask = bits[..count].iter().sum::<u32>();
             images.iter().enumerate().all(|(i, image)| i < count || image & mask == 0)
         };
-        1 << (0..=run).rev().find(|&count| undisturbed(count)).unwrap_or(0)
+        1 << (0..=run).rev().find(|&count| is_aligned(count)).unwrap_or(0)
     }
 
     /// Returns the number of low register bits that are the elements 1, 2, 4, … along the last
@@ -474,7 +474,7 @@ pub(super) fn elements(shape: &[i64]) -> Option<i64> {
 }
 
 /// Returns the number of [`elements`]. Panics if there are 2^32 or more.
-fn counted(shape: &[i64]) -> i64 {
+fn checked_num_elements(shape: &[i64]) -> i64 {
     elements(shape).unwrap_or_else(|| panic!("a tile of shape {shape:?} has 2^32 elements or more"))
 }
 

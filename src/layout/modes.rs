@@ -200,7 +200,7 @@ impl Modes {
     /// assert_eq!((local([3, 4]) * spatial([2, 3])).num_threads(), 6);
     /// ```
     pub fn num_threads(&self) -> i64 {
-        counted(self.spatial.iter().map(|&mode| self.spatial_extent(mode)))
+        saturating_product(self.spatial.iter().map(|&mode| self.spatial_extent(mode)))
     }
 
     /// Returns the number of elements of one thread, at most i64::MAX.
@@ -210,7 +210,7 @@ impl Modes {
     /// assert_eq!((local([3, 4]) * spatial([2, 3])).num_slots(), 12);
     /// ```
     pub fn num_slots(&self) -> i64 {
-        counted(self.local.iter().map(|&mode| self.mode_shape[mode]))
+        saturating_product(self.local.iter().map(|&mode| self.mode_shape[mode]))
     }
 
     /// Returns the coordinates of the element in a slot of a thread.
@@ -342,7 +342,7 @@ impl Modes {
 }
 
 /// Returns the product of extents, at most i64::MAX.
-pub(super) fn counted(extents: impl IntoIterator<Item = i64>) -> i64 {
+pub(super) fn saturating_product(extents: impl IntoIterator<Item = i64>) -> i64 {
     extents.into_iter().fold(1, i64::saturating_mul)
 }
 

@@ -3,8 +3,8 @@
 
 use std::ops::Mul;
 
-use super::modes::{Modes, SpatialMode, counted, local, spatial};
-use super::modes_reshape::are_axes;
+use super::modes::{Modes, SpatialMode, local, saturating_product, spatial};
+use super::modes_reshape::are_distinct_axes;
 
 /// Makes a layout `local(…) * spatial(…)` of this shape for a number of threads. The threads fill
 /// the axes from the last one on, and each thread has the remaining elements. If there are fewer
@@ -68,7 +68,7 @@ impl Modes {
             return None;
         }
         let extents = self.shape.iter().zip(&inner.shape).map(|(a, b)| a.checked_mul(*b));
-        Some(self.multiplied(inner, extents.collect::<Option<_>>()?))
+        Some(self.multiply(inner, extents.collect::<Option<_>>()?))
     }
 
     /// Returns the layout `outer` with `outer * inner` equal to this one, `None` if there is none.
@@ -94,7 +94,7 @@ impl Modes {
         let is_outer = |&mode: &usize| split.mode_axis[mode] % 2 == 0;
         let outer: Vec<usize> = (0..split.mode_shape.len()).filter(is_outer).collect();
         let number = |mode: usize| outer.iter().position(|&other| other == mode);
-        let slow = split.slow_threads(inner.num_threads())?.into_iter().map(|mode| match mode {
+        let slow = split.outer_thread_modes(inner.num_threads())?.into_iter().map(|mode| match mode {
             SpatialMode::Mode(mode) => number(mode).map(SpatialMode::Mode),
             replicas => Some(replicas),
         });
@@ -105,18 +105,18 @@ impl Modes {
             spatial: slow.collect::<Option<_>>()?,
             local: split.local.iter().filter_map(|&mode| number(mode)).collect(),
         };
-        let counts = counted([quotient.num_threads(), quotient.num_slots()]) == quotient.places_of_all();
+        let counts = saturating_product([quotient.num_threads(), quotient.num_slots()]) == quotient.total_slots();
         (counts && quotient.product(inner)? == *self).then_some(quotient)
     }
 
     /// Returns the number of slots of all threads, elements times replicas, at most i64::MAX.
-    fn places_of_all(&self) -> i64 {
+    fn total_slots(&self) -> i64 {
         let replicas = self.spatial.iter().map(|mode| if let SpatialMode::Replicas(count) = mode { *count } else { 1 });
-        counted(self.shape.iter().copied().chain(replicas))
+        saturating_product(self.shape.iter().copied().chain(replicas))
     }
 
     /// Returns the factors of the thread number above the lowest `count` threads.
-    fn slow_threads(&self, count: i64) -> Option<Vec<SpatialMode>> {
+    fn outer_thread_modes(&self, count: i64) -> Option<Vec<SpatialMode>> {
         let (mut slow, mut rest) = (self.spatial.clone(), count);
         while rest > 1 {
             let mode = slow.pop()?;
@@ -134,7 +134,7 @@ impl Modes {
     }
 
     /// Returns the product of layouts of equal rank, which has this shape.
-    fn multiplied(&self, inner: &Modes, shape: Vec<i64>) -> Modes {
+    fn multiply(&self, inner: &Modes, shape: Vec<i64>) -> Modes {
         let (mut mode_shape, mut mode_axis) = (Vec::new(), Vec::new());
         let (mut outer_number, mut inner_number) = (Vec::new(), Vec::new());
         for axis in 0..self.shape.len() {
@@ -235,7 +235,7 @@ impl Modes {
     /// assert_eq!(rows.places(&[2, 0]), [(8, 0), (9, 0), (10, 0), (11, 0)]);
     /// ```
     pub fn reduce(&self, axes: &[usize]) -> Option<Modes> {
-        if !are_axes(axes, self.shape.len()) {
+        if !are_distinct_axes(axes, self.shape.len()) {
             return None;
         }
         let gone = |number: usize| axes.contains(&self.mode_axis[number]);

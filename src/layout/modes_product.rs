@@ -1,7 +1,7 @@
 //! Products and quotients of linear layouts.
 
 use super::f2_matrix;
-use super::linear_layout::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
+use super::linear_layout::{LANE_BITS, Layout, MAX_WARPS, axis_bits, elements};
 
 impl Layout {
     /// Replaces each element of this layout by an `inner` tile. Extents are multiplied, and the
@@ -27,7 +27,7 @@ impl Layout {
         let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a.saturating_mul(*b)).collect();
         elements(&shape)?;
         let registers = self.register_images().len() + inner.register_images().len();
-        if registers > 31 || self.num_warps().saturating_mul(inner.num_warps()) > MOST_WARPS {
+        if registers > 31 || self.num_warps().saturating_mul(inner.num_warps()) > MAX_WARPS {
             return None;
         }
         let place = |part: &[i64], axis_offset: &dyn Fn(usize) -> u32| -> Vec<u32> {

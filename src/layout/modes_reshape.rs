@@ -13,7 +13,7 @@ impl Modes {
     /// assert_eq!((spatial([1, 8]) * local([1, 2])).squeeze(&[0]).unwrap(), spatial([8]) * local([2]));
     /// ```
     pub fn squeeze(&self, axes: &[usize]) -> Option<Modes> {
-        if !are_axes(axes, self.shape.len()) || axes.iter().any(|&axis| self.shape[axis] != 1) {
+        if !are_distinct_axes(axes, self.shape.len()) || axes.iter().any(|&axis| self.shape[axis] != 1) {
             return None;
         }
         let kept = (0..self.shape.len()).filter(|axis| !axes.contains(axis));
@@ -29,7 +29,7 @@ impl Modes {
     /// ```
     pub fn unsqueeze(&self, axes: &[usize]) -> Option<Modes> {
         let rank = self.shape.len() + axes.len();
-        if !are_axes(axes, rank) {
+        if !are_distinct_axes(axes, rank) {
             return None;
         }
         let mut own = self.shape.iter();
@@ -117,6 +117,6 @@ impl Modes {
 }
 
 /// Returns true if these are different axes of a shape of this rank.
-pub(super) fn are_axes(axes: &[usize], rank: usize) -> bool {
+pub(super) fn are_distinct_axes(axes: &[usize], rank: usize) -> bool {
     axes.iter().enumerate().all(|(i, axis)| *axis < rank && !axes[..i].contains(axis))
 }

@@ -1,6 +1,6 @@
 //! Lowering of layouts from the mode form to the linear form.
 
-use super::linear_layout::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
+use super::linear_layout::{LANE_BITS, Layout, MAX_WARPS, axis_bits, elements};
 use super::modes::{Modes, SpatialMode};
 
 impl Modes {
@@ -15,12 +15,12 @@ impl Modes {
     /// assert!(spatial([3]).to_layout(1).is_none());
     /// ```
     ///
-    /// `None` if an extent is no power of two, there are more threads than the warps have, the tile has 2^32 elements or
-    /// more, or there are 2^27 warps or more.
+    /// `None` if an extent is no power of two, there are more threads than the warps have, the tile
+    /// has 2^32 elements or more, or there are 2^27 warps or more.
     pub fn to_layout(&self, num_warps: usize) -> Option<Layout> {
         let spatial_extents = self.spatial.iter().map(|&mode| self.spatial_extent(mode));
         if !num_warps.is_power_of_two()
-            || num_warps > MOST_WARPS
+            || num_warps > MAX_WARPS
             || elements(&self.shape).is_none()
             || self.mode_shape.iter().copied().chain(spatial_extents).any(|extent| extent.count_ones() != 1)
             || self.num_threads() > 32 * num_warps as i64

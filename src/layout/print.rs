@@ -3,11 +3,11 @@
 use std::fmt;
 
 use super::linear_layout::Layout;
-use super::modes::{Modes, SpatialMode, counted};
+use super::modes::{Modes, SpatialMode, saturating_product};
 
 /// Maximum number of elements, and of pairs of thread and slot, of a layout that is printed with
 /// cells.
-const MOST_CELLS: i64 = 1 << 20;
+const MAX_CELLS: i64 = 1 << 20;
 
 /// For each element the pairs of thread and slot that contain it. Empty if there are more than
 /// [`MAX_CELLS`].
@@ -24,8 +24,8 @@ pub(super) fn holders(shape: &[i64], cells: impl Iterator<Item = (Vec<i64>, i64,
 }
 
 pub(super) fn holders_of_modes(modes: &Modes) -> Holders {
-    let places = counted([modes.num_threads(), modes.num_slots()]);
-    if places.max(counted(modes.shape().iter().copied())) > MOST_CELLS {
+    let places = saturating_product([modes.num_threads(), modes.num_slots()]);
+    if places.max(saturating_product(modes.shape().iter().copied())) > MAX_CELLS {
         return Vec::new();
     }
     let places = (0..modes.num_threads()).flat_map(|thread| (0..modes.num_slots()).map(move |slot| (thread, slot)));
@@ -34,8 +34,8 @@ pub(super) fn holders_of_modes(modes: &Modes) -> Holders {
 
 pub(super) fn holders_of_layout(layout: &Layout) -> Holders {
     let registers = layout.num_registers();
-    let places = counted([registers as i64, 32, layout.num_warps() as i64]);
-    if places.max(layout.num_elements() as i64) > MOST_CELLS {
+    let places = saturating_product([registers as i64, 32, layout.num_warps() as i64]);
+    if places.max(layout.num_elements() as i64) > MAX_CELLS {
         return Vec::new();
     }
     let places = (0..32 * layout.num_warps()).flat_map(|thread| (0..registers).map(move |register| (thread, register)));
@@ -56,7 +56,7 @@ pub(super) fn matrix(shape: &[i64]) -> [usize; 2] {
 /// higher ranks.
 fn grid(f: &mut fmt::Formatter<'_>, shape: &[i64], text: &[String]) -> fmt::Result {
     if text.is_empty() {
-        return writeln!(f, "(more than {MOST_CELLS} cells)");
+        return writeln!(f, "(more than {MAX_CELLS} cells)");
     }
     let width = text.iter().map(String::len).max().unwrap_or(0);
     let [rows, columns] = matrix(shape);
