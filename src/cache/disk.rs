@@ -33,7 +33,7 @@ pub(crate) struct ContentKey([u8; 32]);
 
 impl ContentKey {
     /// Hashes a list of parts with their lengths.
-    pub fn of(parts: &[&[u8]]) -> ContentKey {
+    pub fn new(parts: &[&[u8]]) -> ContentKey {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
@@ -86,9 +86,9 @@ pub struct Statistics {
     pub written: u64,
 }
 
-static FOUND: AtomicU64 = AtomicU64::new(0);
-static MISSED: AtomicU64 = AtomicU64::new(0);
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
+static HITS: AtomicU64 = AtomicU64::new(0);
+static MISSES: AtomicU64 = AtomicU64::new(0);
+static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the use of the disk cache by this process so far.
 ///
@@ -99,11 +99,11 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 #[must_use]
 pub fn statistics() -> Statistics {
     let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    Statistics { found: now(&FOUND), missed: now(&MISSED), written: now(&WRITTEN) }
+    Statistics { found: now(&HITS), missed: now(&MISSES), written: now(&WRITES) }
 }
 
 /// Age from which a temporary file is considered abandoned by a terminated process.
-const ABANDONED: Duration = Duration::from_secs(3600);
+const ABANDONED_AGE: Duration = Duration::from_secs(3600);
 
 /// Folder of entries.
 #[derive(Clone, Debug)]
@@ -119,8 +119,8 @@ fn limit_from_env() -> u64 {
         Ok(limit) => limit,
         Err(_) if value.is_empty() => DEFAULT_LIMIT_BYTES,
         Err(_) => {
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
+            static REPORTED: Once = Once::new();
+            REPORTED.call_once(|| {
                 eprintln!(
                     "cutlet: environment variable CUTLET_CACHE_BYTES={value}: expected a number of bytes; the limit is \
                      {DEFAULT_LIMIT_BYTES}"
@@ -163,7 +163,7 @@ impl DiskCache {
 
     /// Returns true if the folder exists and only the user has write access.
     pub fn is_own(&self) -> bool {
-        fs::metadata(&self.folder).is_ok_and(|data| data.is_dir() && own::is_safe(&data))
+        fs::metadata(&self.folder).is_ok_and(|data| data.is_dir() && access_control::is_safe(&data))
     }
 
     fn path(&self, key: &ContentKey) -> PathBuf {
@@ -173,7 +173,7 @@ impl DiskCache {
     /// Returns the bytes of a key.
     pub fn get(&self, key: &ContentKey) -> Option<Vec<u8>> {
         let found = self.read(key);
-        if found.is_some() { &FOUND } else { &MISSED }.fetch_add(1, Ordering::Relaxed);
+        if found.is_some() { &HITS } else { &MISSES }.fetch_add(1, Ordering::Relaxed);
         found
     }
 
@@ -199,21 +199,21 @@ impl DiskCache {
     fn open(&self, path: &Path) -> Option<fs::File> {
         // Only regular files are opened: no links, and no files on which opening blocks.
         let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-        if !self.is_safe() || !own::is_safe(&found) {
+        if !self.is_safe() || !access_control::is_safe(&found) {
             return None;
         }
         let file = fs::File::open(path).ok()?;
         // The open file is checked again, since the path may have been replaced in between.
-        own::is_safe(&file.metadata().ok()?).then_some(file)
+        access_control::is_safe(&file.metadata().ok()?).then_some(file)
     }
 
     /// Returns true if only the user has write access to the folder. Prints one message otherwise.
     fn is_safe(&self) -> bool {
         let Ok(data) = fs::metadata(&self.folder) else { return false };
-        let safe = data.is_dir() && own::is_safe(&data);
+        let safe = data.is_dir() && access_control::is_safe(&data);
         if data.is_dir() && !safe {
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
+            static REPORTED: Once = Once::new();
+            REPORTED.call_once(|| {
                 eprintln!(
                     "cutlet: compiled kernels are not kept: {} belongs to somebody else or can be written by others; \
                      make it yours alone (chmod 700), or name another folder in CUTLET_CACHE_DIR",
@@ -227,21 +227,21 @@ impl DiskCache {
     /// Stores bytes under a key. Errors of the file system are ignored.
     pub fn put(&self, key: &ContentKey, bytes: &[u8]) {
         if self.write(key, bytes).is_ok() {
-            WRITTEN.fetch_add(1, Ordering::Relaxed);
+            WRITES.fetch_add(1, Ordering::Relaxed);
             let _ = self.shrink();
         }
     }
 
     fn write(&self, key: &ContentKey, bytes: &[u8]) -> io::Result<()> {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
-        own::create_folder(&self.folder)?;
+        access_control::create_folder(&self.folder)?;
         if !self.is_safe() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let temporary = self.folder.join(format!("{}.{}.{serial}.{TEMPORARY}", key.hex(), std::process::id()));
         let content = [MAGIC, checksum(key, bytes).as_slice(), bytes].concat();
-        let written = own::create_file(&temporary)
+        let written = access_control::create_file(&temporary)
             .and_then(|mut file| file.write_all(&content))
             .and_then(|()| fs::rename(&temporary, self.path(key)));
         if written.is_err() {
@@ -256,9 +256,9 @@ impl DiskCache {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             // `metadata` of a directory entry does not follow links.
-            if let (true, Ok(data)) = (is_ours(&entry.file_name().to_string_lossy()), entry.metadata())
+            if let (true, Ok(data)) = (is_cache_file(&entry.file_name().to_string_lossy()), entry.metadata())
                 && data.is_file()
-                && own::is_safe(&data)
+                && access_control::is_safe(&data)
             {
                 files.push((data.modified().unwrap_or(SystemTime::UNIX_EPOCH), data.len(), entry.path()));
             }
@@ -295,7 +295,8 @@ impl DiskCache {
         let is_temporary = |path: &Path| path.extension().is_some_and(|suffix| suffix == TEMPORARY);
         files.sort();
         let (writing, kept): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, _, path)| is_temporary(path));
-        let is_abandoned = |at: &SystemTime| SystemTime::now().duration_since(*at).is_ok_and(|age| age >= ABANDONED);
+        let is_abandoned =
+            |at: &SystemTime| SystemTime::now().duration_since(*at).is_ok_and(|age| age >= ABANDONED_AGE);
         let abandoned: Vec<_> = writing.into_iter().filter(|(at, _, _)| is_abandoned(at)).collect();
         let mut total = before;
         remove_oldest(&abandoned, &mut total, 0);
@@ -323,7 +324,7 @@ fn remove_oldest(files: &[(SystemTime, u64, PathBuf)], total: &mut u64, left: u6
 
 /// Returns true for a file name of the cache: 64 hexadecimal digits and the suffix. A temporary
 /// name also has the numbers of the process and of the write.
-fn is_ours(name: &str) -> bool {
+fn is_cache_file(name: &str) -> bool {
     let all = |text: &str, valid: fn(u8) -> bool| !text.is_empty() && text.bytes().all(valid);
     let is_key = |text: &str| text.len() == 64 && all(text, |c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
     let is_number = |text: &str| all(text, |c| c.is_ascii_digit());
@@ -336,7 +337,7 @@ fn is_ours(name: &str) -> bool {
 
 /// Access control of files on Unix.
 #[cfg(unix)]
-mod own {
+mod access_control {
     use std::fs::{DirBuilder, File, Metadata, OpenOptions};
     use std::io::Result;
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -364,7 +365,7 @@ mod own {
 
 /// No access control on systems whose user folders are private by default.
 #[cfg(not(unix))]
-mod own {
+mod access_control {
     use std::fs::{File, Metadata, OpenOptions, create_dir_all};
     use std::io::Result;
     use std::path::Path;
@@ -384,7 +385,7 @@ mod own {
 
 /// Returns the checksum of key and content. A file under a wrong name is thus invalid.
 fn checksum(key: &ContentKey, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    ContentKey::of(&[&key.0, bytes]).0
+    ContentKey::new(&[&key.0, bytes]).0
 }
 
 #[cfg(test)]
@@ -410,8 +411,8 @@ mod tests {
     fn keeps_and_gives_back() {
         let folder = Folder::new("keeps");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let key = ContentKey::of(&[b"a", b"bc"]);
-        assert!(key != ContentKey::of(&[b"ab", b"c"]));
+        let key = ContentKey::new(&[b"a", b"bc"]);
+        assert!(key != ContentKey::new(&[b"ab", b"c"]));
         assert_eq!(cache.get(&key), None);
         cache.put(&key, b"code");
         assert_eq!(cache.get(&key).as_deref(), Some(&b"code"[..]));
@@ -425,7 +426,7 @@ mod tests {
         let folder = Folder::new("lists");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
         assert_eq!(cache.entries(), []);
-        let keys = [1u8, 2, 3].map(|i| ContentKey::of(&[&[i]]));
+        let keys = [1u8, 2, 3].map(|i| ContentKey::new(&[&[i]]));
         for (size, key) in keys.iter().enumerate() {
             cache.put(key, &vec![0; size]);
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -444,7 +445,7 @@ mod tests {
     fn every_damage_is_a_miss() {
         let folder = Folder::new("damage");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let key = ContentKey::of(&[b"kernel"]);
+        let key = ContentKey::new(&[b"kernel"]);
         let path = cache.path(&key);
         cache.put(&key, b"some machine code");
         let whole = fs::read(&path).unwrap();
@@ -457,8 +458,8 @@ mod tests {
             fs::write(&path, &whole[..at]).unwrap();
             assert_eq!(cache.get(&key), None, "cut at {at}");
         }
-        fs::write(cache.path(&ContentKey::of(&[b"other"])), &whole).unwrap();
-        assert_eq!(cache.get(&ContentKey::of(&[b"other"])), None, "under another name");
+        fs::write(cache.path(&ContentKey::new(&[b"other"])), &whole).unwrap();
+        assert_eq!(cache.get(&ContentKey::new(&[b"other"])), None, "under another name");
         cache.put(&key, b"some machine code");
         assert!(cache.get(&key).is_some());
     }
@@ -467,7 +468,7 @@ mod tests {
     fn stays_below_its_limit_and_keeps_what_was_used() {
         let folder = Folder::new("limit");
         let cache = DiskCache::new(folder.0.clone(), 10_000);
-        let key = |i: u32| ContentKey::of(&[&i.to_le_bytes()]);
+        let key = |i: u32| ContentKey::new(&[&i.to_le_bytes()]);
         for i in 0..30 {
             cache.put(&key(i), &[i as u8; 1000]);
             assert!(cache.get(&key(0)).is_some(), "used all the time, after {i}");
@@ -483,7 +484,7 @@ mod tests {
     fn less_can_be_asked_for() {
         let folder = Folder::new("less");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let keys = [1u8, 2, 3].map(|n| ContentKey::of(&[&[n]]));
+        let keys = [1u8, 2, 3].map(|n| ContentKey::new(&[&[n]]));
         for (age, key) in (1..).zip(&keys) {
             cache.put(key, &[0; 1000]);
             let at = SystemTime::now() - Duration::from_secs(100 * (4 - age));
@@ -493,7 +494,7 @@ mod tests {
         // A file that is being written, and one whose writer was killed a day ago.
         let [young, old] = [7, 8].map(|serial| folder.0.join(format!("{}.1.{serial}.{TEMPORARY}", keys[0].hex())));
         for path in [&young, &old] {
-            own::create_file(path).unwrap().write_all(&[0; 10]).unwrap();
+            access_control::create_file(path).unwrap().write_all(&[0; 10]).unwrap();
         }
         let day_ago = SystemTime::now() - Duration::from_secs(86400);
         fs::File::options().write(true).open(&old).unwrap().set_modified(day_ago).unwrap();
@@ -511,7 +512,7 @@ mod tests {
     fn what_another_process_has_removed_counts() {
         let folder = Folder::new("both");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let keys = [1u8, 2, 3, 4].map(|n| ContentKey::of(&[&[n]]));
+        let keys = [1u8, 2, 3, 4].map(|n| ContentKey::new(&[&[n]]));
         for key in &keys {
             cache.put(key, &[0; 1000]);
         }
@@ -527,15 +528,15 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_is_a_miss() {
         let cache = DiskCache::new(PathBuf::from("/proc/no/such/folder"), 1);
-        cache.put(&ContentKey::of(&[]), b"x");
-        assert_eq!(cache.get(&ContentKey::of(&[])), None);
+        cache.put(&ContentKey::new(&[]), b"x");
+        assert_eq!(cache.get(&ContentKey::new(&[])), None);
     }
 
     #[test]
     fn files_of_others_are_left_alone() {
         let folder = Folder::new("others");
         let cache = DiskCache::new(folder.0.clone(), 10_000);
-        let key = |i: u32| ContentKey::of(&[&i.to_le_bytes()]);
+        let key = |i: u32| ContentKey::new(&[&i.to_le_bytes()]);
         let hex = key(0).hex();
         let names =
             ["notes.tmp", "kernel.cubin", "keep.txt", &hex, &format!("{hex}.1.cubin"), &format!("{hex}.x.1.tmp")];
@@ -574,7 +575,7 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = Folder::new("permissions");
         let cache = DiskCache::new(folder.0.join("new/cache"), 1 << 20);
-        let (key, other) = (ContentKey::of(&[b"kernel"]), ContentKey::of(&[b"other"]));
+        let (key, other) = (ContentKey::new(&[b"kernel"]), ContentKey::new(&[b"other"]));
         cache.put(&key, b"code");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&cache.folder), mode(&cache.path(&key))), (0o700, 0o600));

@@ -68,7 +68,7 @@ pub(crate) struct Slot<E> {
     words: Box<[u64]>,
     identity: Identity,
     /// Time of the last request to the shared cache.
-    asked: AtomicU64,
+    last_request: AtomicU64,
     building: Mutex<()>,
     value: OnceLock<E>,
 }
@@ -85,7 +85,7 @@ impl<E> Slot<E> {
             hash: 0,
             words: Box::default(),
             identity: Identity::Type(TypeId::of::<()>(), Vec::new()),
-            asked: AtomicU64::new(0),
+            last_request: AtomicU64::new(0),
             building: Mutex::new(()),
             value: OnceLock::new(),
         }
@@ -119,7 +119,7 @@ impl<E> Slot<E> {
 }
 
 /// Slots to be removed from the cache.
-type Found<E> = Vec<Arc<Slot<E>>>;
+type RemovedSlots<E> = Vec<Arc<Slot<E>>>;
 
 /// Compiled specializations of the process.
 pub(crate) struct MemoryCache<E> {
@@ -137,7 +137,7 @@ struct Slots<E> {
     by_hash: HashMap<u64, Vec<Entry<E>>, FxBuildHasher>,
     count: usize,
     /// Number of entries above which some are removed.
-    room: usize,
+    shrink_threshold: usize,
     /// Number of insertions.
     inserted: u64,
 }
@@ -155,7 +155,7 @@ impl<E> MemoryCache<E> {
     /// Entries with other references are kept in addition.
     pub const fn new(limit: usize) -> MemoryCache<E> {
         let by_hash = HashMap::with_hasher(FxBuildHasher);
-        let slots = Slots { by_hash, count: 0, room: limit, inserted: 0 };
+        let slots = Slots { by_hash, count: 0, shrink_threshold: limit, inserted: 0 };
         MemoryCache { slots: RwLock::new(slots), limit, clock: AtomicU64::new(0) }
     }
 
@@ -169,7 +169,7 @@ impl<E> MemoryCache<E> {
             // may be held. Hash collisions are rare, so the first slot is most often the right one.
             while let Some((number, slot)) = self.next(hash, words, seen) {
                 if wanted.is(&slot.identity) {
-                    slot.asked.store(now, Relaxed);
+                    slot.last_request.store(now, Relaxed);
                     return slot;
                 }
                 seen = number;
@@ -179,7 +179,7 @@ impl<E> MemoryCache<E> {
                     hash,
                     words: words.into(),
                     identity: identity(),
-                    asked: AtomicU64::new(now),
+                    last_request: AtomicU64::new(now),
                     building: Mutex::new(()),
                     value: OnceLock::new(),
                 })
@@ -202,7 +202,7 @@ impl<E> MemoryCache<E> {
 
     /// Adds a slot and returns the slots that it displaces. `None` if a slot with its hash and
     /// words was inserted after number `seen`.
-    fn insert(&self, slot: &Arc<Slot<E>>, seen: u64) -> Option<Found<E>> {
+    fn insert(&self, slot: &Arc<Slot<E>>, seen: u64) -> Option<RemovedSlots<E>> {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let number = slots.inserted + 1;
         let same_hash = slots.by_hash.entry(slot.hash).or_default();
@@ -213,7 +213,7 @@ impl<E> MemoryCache<E> {
         same_hash.push(Entry { number, slot: slot.clone() });
         slots.inserted = number;
         slots.count += 1;
-        let mut given_up = slots.thin_out(slot.hash, self.limit / 4);
+        let mut given_up = slots.shrink_hash(slot.hash, self.limit / 4);
         given_up.extend(slots.shrink(self.limit));
         Some(given_up)
     }
@@ -221,36 +221,37 @@ impl<E> MemoryCache<E> {
 
 /// Returns the slots without other references, least recently requested first. No other thread can
 /// clone one in the meantime, because the caller holds the write lock.
-fn idle<'a, E: 'a>(all: impl Iterator<Item = &'a Entry<E>>) -> Found<E> {
-    let mut idle: Vec<_> = all.map(|entry| &entry.slot).filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
-    idle.sort_by_key(|slot| slot.asked.load(Relaxed));
-    idle
+fn unreferenced_slots<'a, E: 'a>(all: impl Iterator<Item = &'a Entry<E>>) -> RemovedSlots<E> {
+    let mut unreferenced: Vec<_> =
+        all.map(|entry| &entry.slot).filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
+    unreferenced.sort_by_key(|slot| slot.last_request.load(Relaxed));
+    unreferenced
 }
 
 impl<E> Slots<E> {
     /// Removes slots without other references until three quarters of the limit remain.
-    fn shrink(&mut self, limit: usize) -> Found<E> {
-        if self.count <= self.room {
+    fn shrink(&mut self, limit: usize) -> RemovedSlots<E> {
+        if self.count <= self.shrink_threshold {
             return Vec::new();
         }
-        let mut idle = idle(self.by_hash.values().flatten());
-        idle.truncate(self.count - limit / 4 * 3);
-        self.remove(&idle);
+        let mut unreferenced = unreferenced_slots(self.by_hash.values().flatten());
+        unreferenced.truncate(self.count - limit / 4 * 3);
+        self.remove(&unreferenced);
         // If many slots have other references, the next search is deferred until it can succeed.
-        self.room = limit.max(self.count + limit / 4);
-        idle
+        self.shrink_threshold = limit.max(self.count + limit / 4);
+        unreferenced
     }
 
     /// Shrinks the entries of one hash like [`Slots::shrink`], since a search compares all of them.
     /// Constants with a poor hash, or that are not equal to themselves, have one hash.
-    fn thin_out(&mut self, hash: u64, limit: usize) -> Found<E> {
+    fn shrink_hash(&mut self, hash: u64, limit: usize) -> RemovedSlots<E> {
         let Some(same_hash) = self.by_hash.get(&hash).filter(|same_hash| same_hash.len() > limit) else {
             return Vec::new();
         };
-        let mut idle = idle(same_hash.iter());
-        idle.truncate(same_hash.len() - limit / 4 * 3);
-        self.remove(&idle);
-        idle
+        let mut unreferenced = unreferenced_slots(same_hash.iter());
+        unreferenced.truncate(same_hash.len() - limit / 4 * 3);
+        self.remove(&unreferenced);
+        unreferenced
     }
 
     /// Removes slots of this cache.
