@@ -251,9 +251,11 @@ const SCOPE: AttrSpec = attr(K::MemScope, "memory_scope");
 const SCOPE_OPT: AttrSpec = attr_opt(K::MemScope, "memory_scope");
 const HINTS_OPT: AttrSpec = attr_opt(K::Hints, "optimization_hints");
 /// Extension for the back ends of this crate, in no version of the bytecode.
-const OUR_ROUNDING: AttrSpec = AttrSpec { kind: K::Rounding, name: "rounding_mode", optional: true, since: u8::MAX };
+const EXTENSION_ROUNDING: AttrSpec =
+    AttrSpec { kind: K::Rounding, name: "rounding_mode", optional: true, since: u8::MAX };
 /// Extension, as above.
-const OUR_HINTS: AttrSpec = AttrSpec { kind: K::Hints, name: "optimization_hints", optional: true, since: u8::MAX };
+const EXTENSION_HINTS: AttrSpec =
+    AttrSpec { kind: K::Hints, name: "optimization_hints", optional: true, since: u8::MAX };
 const FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::FlushToZero))];
 const NAN_FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::PropagateNan)), BitAttr(K::Flag(Flag::FlushToZero))];
 const MASK_TOKEN: &[FlagBit] = &[BitOperand("mask"), BitOperand("token")];
@@ -324,7 +326,7 @@ ops! {
     CmpI 15 "cmpi" 1 => binary(Class::CmpI) attrs(&[attr(K::CmpPred, "comparison_predicate"), SIGN]);
     Constant 16 "constant" 1 => attrs(&[attr(K::Value, "value")]);
     Continue 17 "continue" 1 => terminator();
-    Cos 18 "cos" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
+    Cos 18 "cos" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
     Cosh 19 "cosh" 1 => unary(Class::FloatUnary);
     DivF 20 "divf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]);
     DivI 21 "divi" 1 => binary(Class::IntBinary) attrs(&[SIGN, attr(K::Rounding, "rounding")]);
@@ -336,7 +338,7 @@ ops! {
     Fma 40 "fma" 1 => operands(&[one("lhs"), one("rhs"), one("acc")]) class(Class::FloatTernary)
         flags(FTZ) attrs(&[ROUNDING]);
     For 41 "for" 1 => results(Variable) flags(&[BitAttr(K::Flag(Flag::UnsignedCmp))]) flags_since(2)
-        attrs(&[OUR_HINTS])
+        attrs(&[EXTENSION_HINTS])
         operands(&[one("lower_bound"), one("upper_bound"), one("step"), many("init_values")]) total()
         regions(1) effect(Region);
     FToF 42 "ftof" 1 => cast() attrs(&[ROUNDING]);
@@ -358,9 +360,9 @@ ops! {
     LoadView 62 "load_view_tko" 1 => results(Counted(2)) flags(SCOPE_HINTS_TOKEN)
         attrs(&[ORDER, SCOPE_OPT, HINTS_OPT, attr_since(K::Inbounds, "inbounds", 4)])
         operands(&[one("view"), many("index"), opt("token")]) segmented() effect(Read);
-    Log 63 "log" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
-    Log2 64 "log2" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
-    Loop 65 "loop" 1 => results(Variable) attrs(&[OUR_HINTS]) operands(&[many("init_values")]) total() regions(1) effect(Region);
+    Log 63 "log" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
+    Log2 64 "log2" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
+    Loop 65 "loop" 1 => results(Variable) attrs(&[EXTENSION_HINTS]) operands(&[many("init_values")]) total() regions(1) effect(Region);
     MakePartitionView 66 "make_partition_view" 1 => operands(&[one("tensor_view")]);
     MakeTensorView 67 "make_tensor_view" 1 => results(Counted(1))
         operands(&[one("base"), many("dynamic_shape"), many("dynamic_strides")]) segmented();
@@ -399,7 +401,7 @@ ops! {
     Select 95 "select" 1 => operands(&[one("cond"), one("val_if_true"), one("val_if_false")]);
     ShlI 96 "shli" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]);
     ShrI 97 "shri" 1 => binary(Class::IntBinary) attrs(&[SIGN]);
-    Sin 98 "sin" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
+    Sin 98 "sin" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
     Sinh 99 "sinh" 1 => unary(Class::FloatUnary);
     Sqrt 100 "sqrt" 1 => unary(Class::FloatUnary) flags(FTZ) attrs(&[ROUNDING]);
     StorePtr 101 "store_ptr_tko" 1 => results(Fixed(1))
@@ -458,5 +460,5 @@ ops! {
     WithLayout 1003 "with_layout" 255 => attrs(&[attr(K::Distribution, "layout")]) operands(&[one("source")]);
     // Extension: the index of the data partition of the executing consumer group (see
     // `pass/data_partition`).
-    GetBand 1004 "get_band" 255 => attrs(&[attr(K::NumElem, "count")]);
+    DataPartitionId 1004 "data_partition_id" 255 => attrs(&[attr(K::NumElem, "count")]);
 }

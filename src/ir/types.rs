@@ -12,7 +12,7 @@ pub const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
 /// Maximum number of powers of two whose sum is an extent of a tile. Tile IR itself allows one: see
 /// [`split_extents`](fn@crate::pass::split_extents).
-pub const MOST_EXTENT_PARTS: u32 = 3;
+pub const MAX_EXTENT_PARTS: u32 = 3;
 
 /// Maximum nesting depth of regions in the body of an entry. The parsers of text and bytecode are
 /// recursive, and each module that the verifier accepts must be readable.

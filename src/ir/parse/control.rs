@@ -6,7 +6,7 @@ use crate::ir::{Attr, BlockId, Flag, Loc, OpId, Opcode, TypeId, Value};
 
 impl<'t> Parser<'t> {
     /// Parses `iter_values(%a = %init, …)`, if present.
-    fn carried(&mut self) -> Parsed<(Vec<&'t str>, Vec<Value>)> {
+    fn iter_values(&mut self) -> Parsed<(Vec<&'t str>, Vec<Value>)> {
         if !self.cursor.eat_word("iter_values") {
             return Ok((Vec::new(), Vec::new()));
         }
@@ -48,7 +48,7 @@ impl<'t> Parser<'t> {
     pub(super) fn op_with_regions(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::For => self.for_loop(),
-            Opcode::Loop => self.endless_loop(),
+            Opcode::Loop => self.loop_op(),
             Opcode::If => self.branch(),
             Opcode::Reduce | Opcode::Scan => self.reduction(code),
             code => unreachable!("{} has no region", code.spec().name),
@@ -70,17 +70,17 @@ impl<'t> Parser<'t> {
         self.cursor.expect(")")?;
         self.cursor.expect(":")?;
         let mut types = vec![self.ty()?];
-        let (carried, init) = self.carried()?;
+        let (iter_values, init) = self.iter_values()?;
         let results = if self.cursor.eat("->") { self.list("(", ")", Self::ty)? } else { Vec::new() };
-        names.extend(carried);
+        names.extend(iter_values);
         types.extend(self.types_of(&init));
         let body = self.region_of(&names, &types, Some(Opcode::Continue))?;
         let groups: [&[Value]; 4] = [&[lower], &[upper], &[step], &init];
         self.with_regions(Opcode::For, &groups, unsigned.into_iter().collect(), vec![body], &results)
     }
 
-    fn endless_loop(&mut self) -> Parsed<OpId> {
-        let (names, init) = self.carried()?;
+    fn loop_op(&mut self) -> Parsed<OpId> {
+        let (names, init) = self.iter_values()?;
         let mut results = Vec::new();
         if self.cursor.eat(":") {
             // The types of the carried values, if there are any, precede those of the results.

@@ -43,7 +43,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Returns line and column, counted from 1.
-    pub fn place(&self, at: usize) -> (u32, u32) {
+    pub fn line_and_column(&self, at: usize) -> (u32, u32) {
         let before = &self.text[..at];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -63,18 +63,18 @@ impl<'t> Cursor<'t> {
         self.next().is_empty()
     }
 
-    pub fn sees(&self, sign: &str) -> bool {
+    pub fn is_next(&self, sign: &str) -> bool {
         self.next().starts_with(sign)
     }
 
     /// Returns true if the next two tokens are these.
-    pub fn sees_after(&self, first: &str, second: &str) -> bool {
+    pub fn are_next(&self, first: &str, second: &str) -> bool {
         self.next().strip_prefix(first).is_some_and(|rest| rest.trim_start().starts_with(second))
     }
 
     /// Consumes a token if it is the next one.
     pub fn eat(&mut self, sign: &str) -> bool {
-        let seen = self.sees(sign);
+        let seen = self.is_next(sign);
         if seen {
             self.skip_space();
             self.at += sign.len();

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::ir::{ConstData, Elem, Literal, Rounding, TypeId};
 
 /// Maximum number of elements of a constant. No tile may have more.
-const MOST_ELEMENTS: usize = 1 << 24;
+const MAX_ELEMENTS: usize = 1 << 24;
 
 impl Parser<'_> {
     /// Parses an element as the bit pattern of this type.
@@ -37,8 +37,8 @@ impl Parser<'_> {
 
     fn data(&mut self, dtype: DType) -> Parsed<ConstData> {
         self.cursor.expect(":")?;
-        let data = match self.cursor.sees("[") {
-            false if self.cursor.sees("\"") => self.bytes(dtype)?,
+        let data = match self.cursor.is_next("[") {
+            false if self.cursor.is_next("\"") => self.bytes(dtype)?,
             false => ConstData::Splat(self.element(dtype)?),
             true => {
                 let mut all = Vec::new();
@@ -68,7 +68,7 @@ impl Parser<'_> {
         let all: Option<Vec<u64>> = whole.then(|| digits.chunks(width).map(element).collect()).flatten();
         let all = all.filter(|all| all.iter().all(|&bits| bits <= u64::MAX >> (64 - dtype.bits())));
         match all {
-            Some(all) if all.len() <= MOST_ELEMENTS => Ok(ConstData::Dense(all.into())),
+            Some(all) if all.len() <= MAX_ELEMENTS => Ok(ConstData::Dense(all.into())),
             _ => self.cursor.fail_at(at, format!("this is not `\"0x…\"` with the bytes of elements of {dtype}")),
         }
     }
@@ -81,7 +81,7 @@ impl Parser<'_> {
                 open += 1;
             }
             all.push(self.element(dtype)?);
-            if all.len() > MOST_ELEMENTS {
+            if all.len() > MAX_ELEMENTS {
                 return self.cursor.fail("more elements than a tile may have");
             }
             while open > 0 && self.cursor.eat("]") {

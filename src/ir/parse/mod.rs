@@ -51,7 +51,7 @@ impl Module {
             op_at: 0,
         };
         parser.module().map_err(|problem| {
-            let (line, column) = parser.cursor.place(problem.at);
+            let (line, column) = parser.cursor.line_and_column(problem.at);
             let location = Location { file: file.to_string().into(), line, column };
             Diagnostic::new(problem.message, Some(location))
         })?;
@@ -174,9 +174,9 @@ impl<'t> Parser<'t> {
     /// Parses values separated by commas, none if no `%` follows.
     fn values(&mut self) -> Parsed<Vec<Value>> {
         let mut values = Vec::new();
-        if self.cursor.sees("%") {
+        if self.cursor.is_next("%") {
             values.push(self.value()?);
-            while self.cursor.sees_after(",", "%") {
+            while self.cursor.are_next(",", "%") {
                 self.cursor.expect(",")?;
                 values.push(self.value()?);
             }
@@ -217,10 +217,10 @@ impl<'t> Parser<'t> {
         };
         self.op_at = at;
         let count = header.iter().map(|(_, count)| count).sum();
-        // Two functions, since the locals of `op_of` would otherwise be on the stack at each
+        // Two functions, since the locals of `simple_op` would otherwise be on the stack at each
         // nesting depth.
         let id = match code.spec().regions {
-            0 => self.op_of(code, count)?,
+            0 => self.simple_op(code, count)?,
             _ => self.op_with_regions(code)?,
         };
         let found = self.module.op(id).results.len();
@@ -242,9 +242,9 @@ impl<'t> Parser<'t> {
 
     /// Parses `%a, %b:2 = `. Empty for an op without results.
     fn header(&mut self) -> Parsed<Header<'t>> {
-        const MOST: usize = 1 << 12;
+        const MAX: usize = 1 << 12;
         let mut header = Vec::new();
-        if !self.cursor.sees("%") {
+        if !self.cursor.is_next("%") {
             return Ok(header);
         }
         loop {
@@ -252,7 +252,7 @@ impl<'t> Parser<'t> {
             let name = self.cursor.symbol()?;
             let count = if self.cursor.eat(":") { self.cursor.integer()? } else { 1 };
             header.push((name, count));
-            if header.iter().map(|(_, count)| *count).fold(0usize, usize::saturating_add) > MOST || count == 0 {
+            if header.iter().map(|(_, count)| *count).fold(0usize, usize::saturating_add) > MAX || count == 0 {
                 return self.cursor.fail(format!("{count} results of one name"));
             }
             if self.cursor.eat("=") {

@@ -11,7 +11,7 @@ use crate::ir::{
 
 impl Parser<'_> {
     /// Parses the text after the name of an op with this number of results.
-    pub(super) fn op_of(&mut self, code: Opcode, count: usize) -> Parsed<OpId> {
+    pub(super) fn simple_op(&mut self, code: Opcode, count: usize) -> Parsed<OpId> {
         let spec = code.spec();
         if spec.effect == Effect::Terminator {
             let operands = self.values()?;
@@ -63,7 +63,7 @@ impl Parser<'_> {
     /// Parses `: types`, or `: types -> results`. Only the last list is returned.
     pub(super) fn result_types(&mut self) -> Parsed<Vec<TypeId>> {
         self.cursor.expect(":")?;
-        let mut types = if self.cursor.sees("->") { Vec::new() } else { self.types()? };
+        let mut types = if self.cursor.is_next("->") { Vec::new() } else { self.types()? };
         if self.cursor.eat("->") {
             types = if self.sees_type() { self.types()? } else { Vec::new() };
         }
@@ -121,7 +121,7 @@ impl Parser<'_> {
             AttrKind::SignLhs => Some(Attr::SignLhs(self.one_of(Sign::ALL, Sign::name)?)),
             AttrKind::SignRhs => Some(Attr::SignRhs(self.one_of(Sign::ALL, Sign::name)?)),
             AttrKind::Overflow => {
-                let promise = self.angled("overflow", Overflow::ALL, Overflow::name)?;
+                let promise = self.angled_word("overflow", Overflow::ALL, Overflow::name)?;
                 promise.or(is_required.then_some(Overflow::None)).map(Attr::Overflow)
             }
             AttrKind::Rounding => {
@@ -131,7 +131,7 @@ impl Parser<'_> {
                     Opcode::Exp | Opcode::Tanh => Rounding::Full,
                     _ => Rounding::NearestEven,
                 };
-                let mode = self.angled("rounding", Rounding::ALL, Rounding::name)?;
+                let mode = self.angled_word("rounding", Rounding::ALL, Rounding::name)?;
                 mode.or(is_required.then_some(default)).map(Attr::Rounding)
             }
             _ => None,
@@ -139,7 +139,7 @@ impl Parser<'_> {
     }
 
     /// Parses `word<name>`, if present.
-    fn angled<T: Copy>(&mut self, word: &str, all: &[T], name: fn(T) -> &'static str) -> Parsed<Option<T>> {
+    fn angled_word<T: Copy>(&mut self, word: &str, all: &[T], name: fn(T) -> &'static str) -> Parsed<Option<T>> {
         if !self.cursor.eat_word(word) {
             return Ok(None);
         }
@@ -180,8 +180,8 @@ impl Parser<'_> {
             | Opcode::GetTileBlockId
             | Opcode::GetNumTileBlocks
             | Opcode::GetGlobal
-            | Opcode::GetBand
-            | Opcode::Alloca => self.without_operands(code),
+            | Opcode::DataPartitionId
+            | Opcode::Alloca => self.nullary_op(code),
             Opcode::Broadcast
             | Opcode::Reshape
             | Opcode::Pack
@@ -201,7 +201,7 @@ impl Parser<'_> {
             | Opcode::PowI
             | Opcode::MmaF
             | Opcode::MmaI
-            | Opcode::MmaFScaled => self.of_tiles(code),
+            | Opcode::MmaFScaled => self.tile_op(code),
             Opcode::InlinePtx => {
                 let text = vec![Attr::Text(self.cursor.quoted()?.into())];
                 let operands = self.values()?;
@@ -256,7 +256,7 @@ impl Parser<'_> {
     }
 
     /// Parses ops without operands.
-    fn without_operands(&mut self, code: Opcode) -> Parsed<OpId> {
+    fn nullary_op(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::Constant => {
                 let (data, ty) = self.constant()?;
@@ -270,7 +270,7 @@ impl Parser<'_> {
                 let ty = self.last_type()?;
                 self.add(code, &[], vec![], &[ty; 3])
             }
-            Opcode::GetBand => {
+            Opcode::DataPartitionId => {
                 let count = vec![Attr::NumElem(self.number_named("count")?)];
                 let types = self.result_types()?;
                 self.add(code, &[], count, &types)
@@ -294,7 +294,7 @@ impl Parser<'_> {
     }
 
     /// Parses ops that make a tile or view from others.
-    fn of_tiles(&mut self, code: Opcode) -> Parsed<OpId> {
+    fn tile_op(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::Broadcast
             | Opcode::Reshape
@@ -369,18 +369,18 @@ impl Parser<'_> {
     fn make_tensor_view(&mut self) -> Parsed<OpId> {
         let base = self.value()?;
         self.cursor.expect(",")?;
-        let shape = self.dynamic("shape")?;
+        let shape = self.dynamic_entries("shape")?;
         self.cursor.expect(",")?;
-        let strides = self.dynamic("strides")?;
+        let strides = self.dynamic_entries("strides")?;
         let types = self.result_types()?;
         self.add(Opcode::MakeTensorView, &[&[base], &shape, &strides], vec![], &types)
     }
 
     /// Parses `name = [%a, 4]` and returns the values. The numbers are also part of the type.
-    fn dynamic(&mut self, name: &str) -> Parsed<Vec<Value>> {
+    fn dynamic_entries(&mut self, name: &str) -> Parsed<Vec<Value>> {
         self.cursor.expect_word(name)?;
         self.cursor.expect("=")?;
-        let entries = self.list("[", "]", |p| match p.cursor.sees("%") {
+        let entries = self.list("[", "]", |p| match p.cursor.is_next("%") {
             true => p.value().map(Some),
             false => p.cursor.integer::<i64>().map(|_| None),
         })?;

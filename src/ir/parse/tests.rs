@@ -142,7 +142,7 @@ fn numbers(module: &Module) -> Vec<u64> {
 
 #[test]
 fn problems_have_their_place() {
-    for (body, place, message) in [
+    for (body, line_and_column, message) in [
         ("%0 = addi %arg0, %arg1 : tile<i32>", "2:21", "`%arg1` is not defined here"),
         ("%0 = addi %arg0 : tile<i32>", "2:8", "`addi` has 2 operands, not 1"),
         ("%arg0 = make_token : token", "2:11", "`%arg0` is defined twice"),
@@ -161,7 +161,10 @@ fn problems_have_their_place() {
     ] {
         let text = format!("entry @k(%arg0: tile<i32>) {{\n  {body}\n  return\n}}\n");
         let problem = Module::parse("k", &text).expect_err(body).to_string();
-        assert!(problem.starts_with(&format!("k:{place}: ")) && problem.contains(message), "{body}: {problem}");
+        assert!(
+            problem.starts_with(&format!("k:{line_and_column}: ")) && problem.contains(message),
+            "{body}: {problem}"
+        );
     }
 }
 

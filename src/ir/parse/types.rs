@@ -75,7 +75,7 @@ impl Parser<'_> {
     fn tensor_view(&mut self) -> Parsed<Type> {
         self.cursor.expect("<")?;
         let (mut shape, mut strides, mut ptr_attr) = (Vec::new(), Vec::new(), None);
-        while self.cursor.sees("?") || self.cursor.peek_word().starts_with(|c: char| c.is_ascii_digit()) {
+        while self.cursor.is_next("?") || self.cursor.peek_word().starts_with(|c: char| c.is_ascii_digit()) {
             shape.push(self.extent()?);
             self.cursor.expect("x")?;
         }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 impl Printer<'_> {
     /// Returns `iter_values(%a = %init, …)`.
-    fn carried(&self, args: &[Value], init: &[Value]) -> String {
+    fn iter_values(&self, args: &[Value], init: &[Value]) -> String {
         let pairs = args.iter().zip(init);
         let pairs = pairs.map(|(&arg, &value)| format!("{} = {}", self.names.value(arg), self.names.value(value)));
         format!("iter_values({})", join(pairs, ", "))
@@ -23,8 +23,8 @@ impl Printer<'_> {
         let [lower, upper, step] = [0, 1, 2].map(|i| self.names.value(op.operands[i]));
         put!(self, "{unsigned} {induction} in ({lower} to {upper}, step {step}) : {} ", self.ty(op.operands[0]));
         if !op.group(3).is_empty() {
-            let carried = self.carried(&args[args.len().min(1)..], op.group(3));
-            put!(self, "{carried} -> ({}) ", self.types(&op.results));
+            let iter_values = self.iter_values(&args[args.len().min(1)..], op.group(3));
+            put!(self, "{iter_values} -> ({}) ", self.types(&op.results));
         }
         self.region(body, Some(Opcode::Continue));
     }
@@ -33,8 +33,8 @@ impl Printer<'_> {
         let body = op.regions[0];
         self.out.push(' ');
         if !op.operands.is_empty() {
-            let carried = self.carried(&self.module.block(body).args, &op.operands);
-            put!(self, "{carried} ");
+            let iter_values = self.iter_values(&self.module.block(body).args, &op.operands);
+            put!(self, "{iter_values} ");
         }
         if !op.operands.is_empty() || !op.results.is_empty() {
             self.out.push_str(": ");

@@ -77,7 +77,7 @@ impl Decimal {
         let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|d| d - b'0').collect();
         let mut exponent: i32 = exponent.parse::<i32>().expect("an exponent") - 770;
         trim(&mut digits, &mut exponent);
-        cut_surplus(value, &mut digits, &mut exponent, precision);
+        truncate_surplus(value, &mut digits, &mut exponent, precision);
         trim(&mut digits, &mut exponent);
         round_half_up(&mut digits, &mut exponent, precision);
         Decimal { negative: value.is_sign_negative(), digits, exponent }
@@ -91,7 +91,7 @@ fn trim(digits: &mut Vec<u8>, exponent: &mut i32) {
     }
 }
 
-fn cut_surplus(value: f64, digits: &mut Vec<u8>, exponent: &mut i32, precision: usize) {
+fn truncate_surplus(value: f64, digits: &mut Vec<u8>, exponent: &mut i32, precision: usize) {
     if value == 0.0 {
         return;
     }
@@ -194,7 +194,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// Returns the pattern of all elements if they are equal.
-pub(super) fn splat_of(data: &ConstData) -> Option<u64> {
+pub(super) fn splat_bits(data: &ConstData) -> Option<u64> {
     match data {
         ConstData::Splat(bits) => Some(*bits),
         ConstData::Dense(all) => {
@@ -205,7 +205,7 @@ pub(super) fn splat_of(data: &ConstData) -> Option<u64> {
 }
 
 /// Maximum number of elements that are listed. Longer data is printed as bytes.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// Returns true if each element has whole bytes. A bool has one byte.
 fn has_whole_bytes(dtype: DType) -> bool {
@@ -213,7 +213,7 @@ fn has_whole_bytes(dtype: DType) -> bool {
 }
 
 /// Returns `"0x0000803F…"`: the bytes of all elements.
-fn in_bytes(dtype: DType, all: &[u64]) -> String {
+fn hex_bytes(dtype: DType, all: &[u64]) -> String {
     let bytes = all.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(dtype.bits().div_ceil(8) as usize));
     let mut text = String::from("\"0x");
     bytes.for_each(|byte| text.push_str(&format!("{byte:02X}")));
@@ -226,9 +226,9 @@ pub(super) fn constant(ty: &Type, data: &ConstData) -> String {
     let Some((Elem::Num(dtype), shape)) = ty.as_tile() else {
         return "<?>".to_string();
     };
-    let body = match (splat_of(data), data) {
+    let body = match (splat_bits(data), data) {
         (Some(bits), _) => element(dtype, bits),
-        (None, ConstData::Dense(all)) if all.len() > MOST_LISTED && has_whole_bytes(dtype) => in_bytes(dtype, all),
+        (None, ConstData::Dense(all)) if all.len() > MAX_LISTED && has_whole_bytes(dtype) => hex_bytes(dtype, all),
         (None, ConstData::Dense(all)) => nested(dtype, shape, all),
         (None, ConstData::Splat(_)) => unreachable!("a splat has a pattern"),
     };

@@ -299,7 +299,7 @@ impl<'m> Printer<'m> {
             }
             Opcode::Iota | Opcode::MakeToken => put!(self, " : {results}"),
             Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => put!(self, " : {}", self.ty(op.results[0])),
-            Opcode::GetBand => {
+            Opcode::DataPartitionId => {
                 let count = op.attrs.iter().find_map(|attr| if let Attr::NumElem(n) = attr { Some(*n) } else { None });
                 put!(self, " count = {} : {results}", count.unwrap_or(1));
             }
@@ -363,8 +363,8 @@ impl<'m> Printer<'m> {
         let (mut shape, mut strides) = (String::new(), String::new());
         let mut base = String::new();
         if let Type::TensorView { shape: extents, strides: steps, ptr_attr, .. } = self.module.ty(op.results[0]) {
-            shape = self.mixed(extents, op.group(1));
-            strides = self.mixed(steps, op.group(2));
+            shape = self.mixed_entries(extents, op.group(1));
+            strides = self.mixed_entries(steps, op.group(2));
             if ptr_attr.is_some() {
                 base = format!("{} -> ", self.ty(op.operands[0]));
             }
@@ -378,7 +378,7 @@ impl<'m> Printer<'m> {
     }
 
     /// Returns constants, with the operands for the dynamic entries of the type.
-    fn mixed(&self, constants: &[Option<i64>], dynamic: &[Value]) -> String {
+    fn mixed_entries(&self, constants: &[Option<i64>], dynamic: &[Value]) -> String {
         let mut dynamic = dynamic.iter();
         let entry = |constant: &Option<i64>| match constant {
             Some(value) => value.to_string(),

@@ -197,7 +197,7 @@ fn constant_hint(module: &Module, op: &Op) -> Option<String> {
         Type::Tile { elem, .. } => elem.dtype()?,
         _ => return None,
     };
-    let splat = op.const_data().and_then(literal::splat_of);
+    let splat = op.const_data().and_then(literal::splat_bits);
     Some(match (dtype, splat) {
         (DType::I1, Some(bits)) => if bits & 1 == 1 { "true" } else { "false" }.to_string(),
         (_, None) => format!("cst_{dtype}"),

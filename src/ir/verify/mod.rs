@@ -168,7 +168,7 @@ fn typing(module: &Module, op: &Op) -> Rule {
 
 fn own(rule: &OpRule) -> Rule {
     match rule.op.code {
-        Opcode::Break | Opcode::Continue | Opcode::Return | Opcode::Yield => Ok(()), // with their block
+        Opcode::Break | Opcode::Continue | Opcode::Return | Opcode::Yield => Ok(()), // checked with their block
         Opcode::For => control::for_loop(rule),
         Opcode::Loop => control::endless_loop(rule),
         Opcode::If => control::branch(rule),
@@ -178,7 +178,7 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Assert => simple::assertion(rule),
         Opcode::Constant => simple::constant(rule),
         Opcode::GetGlobal => simple::get_global(rule),
-        Opcode::GetNumTileBlocks | Opcode::GetTileBlockId | Opcode::GetBand => simple::grid_query(rule),
+        Opcode::GetNumTileBlocks | Opcode::GetTileBlockId | Opcode::DataPartitionId => simple::grid_query(rule),
         Opcode::GdcLaunchDependents | Opcode::GdcWait | Opcode::MakeToken | Opcode::MemoryFenceAlias => {
             simple::tokens(rule, 0)
         }

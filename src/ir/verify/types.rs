@@ -2,7 +2,7 @@
 
 use super::rule::{Rule, demand};
 use crate::dtype::DType;
-use crate::ir::{Elem, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, Module, Padding, Type, TypeId};
+use crate::ir::{Elem, MAX_EXTENT_PARTS, MAX_TILE_ELEMENTS, Module, Padding, Type, TypeId};
 
 /// Checks that a type is well-formed.
 pub(super) fn check(module: &Module, ty: &Type) -> Rule {
@@ -33,7 +33,7 @@ pub(super) fn check(module: &Module, ty: &Type) -> Rule {
 /// most the maximum.
 fn extents(shape: impl Iterator<Item = i64> + Clone) -> Rule {
     for extent in shape.clone() {
-        let valid = extent > 0 && extent.count_ones() <= MOST_EXTENT_PARTS;
+        let valid = extent > 0 && extent.count_ones() <= MAX_EXTENT_PARTS;
         demand(valid, || format!("extent {extent} of a tile is not the sum of one to three powers of two"))?;
     }
     let count = shape.fold(1u64, |n, e| n.saturating_mul(e as u64));

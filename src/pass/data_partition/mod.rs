@@ -53,7 +53,7 @@ pub fn count(module: &Module, body: BlockId) -> u32 {
     let mut count = 1;
     module.walk(body, &mut |id| {
         let op = module.op(id);
-        if let (Opcode::GetBand, Some(&Attr::NumElem(bands))) = (op.code, op.attr(AttrKind::NumElem)) {
+        if let (Opcode::DataPartitionId, Some(&Attr::NumElem(bands))) = (op.code, op.attr(AttrKind::NumElem)) {
             count = bands as u32;
         }
     });

@@ -37,7 +37,7 @@ impl Divider<'_, '_> {
         let (ids, outer) = self.ops.begin_block(block);
         if self.band.is_none() {
             let count = Attr::NumElem(self.rows.bands as u64);
-            self.band = Some(self.ops.put(Opcode::GetBand, &[], vec![count], Elem::Num(DType::I32), &[]));
+            self.band = Some(self.ops.put(Opcode::DataPartitionId, &[], vec![count], Elem::Num(DType::I32), &[]));
         }
         for id in ids {
             let op = self.ops.module.op(id).clone();

@@ -194,7 +194,7 @@ impl Prices<'_, '_> {
             Assume
             | Broadcast
             | Constant
-            | GetBand
+            | DataPartitionId
             | GetGlobal
             | GetIndexSpaceShape
             | GetNumTileBlocks

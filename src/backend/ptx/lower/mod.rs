@@ -363,7 +363,7 @@ impl<'m> Lowering<'m> {
             | InlinePtx => self.elementwise(id),
             Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
-            GetBand => self.band(op),
+            DataPartitionId => self.band(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
             MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),

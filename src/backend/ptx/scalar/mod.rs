@@ -69,7 +69,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         | Continue
         | Extract
         | For
-        | GetBand
+        | DataPartitionId
         | GetGlobal
         | GetIndexSpaceShape
         | GetNumTileBlocks

@@ -134,7 +134,7 @@ impl<'m> Analysis<'m> {
             }
             Opcode::GetTileBlockId => Some(Known::any(bits).meet(0, self.most_blocks(op, result) - 1)),
             Opcode::GetNumTileBlocks => Some(Known::any(bits).meet(1, self.most_blocks(op, result))),
-            Opcode::GetBand => match op.attr(AttrKind::NumElem) {
+            Opcode::DataPartitionId => match op.attr(AttrKind::NumElem) {
                 Some(&Attr::NumElem(count)) => Some(Known::any(bits).meet(0, count as i64 - 1)),
                 _ => None,
             },
