@@ -13,19 +13,19 @@ mod transform;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use analysis::int_range::{Facts, Range};
-pub(crate) use analysis::mma_groups::{Bundles, sums};
+pub use analysis::int_range::{IntRange, IntRanges};
+pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};
 pub use analysis::roofline::Work;
-pub(crate) use instrument::assume_to_assert::{BROKEN, check as check_promises};
-pub(crate) use instrument::preconditions::split as split_required;
-pub(crate) use legalize::expand_gather::without_lookups;
-pub(crate) use legalize::expand_scaled_mma::without_scaled_products;
-pub(crate) use legalize::inline_ptx::{as_meant, without_meanings};
-pub(crate) use legalize::ordered_reduction::{commutes, with_order_kept};
-pub use split_extents::run as apart;
-pub(crate) use transform::bit_reverse::with_reversals;
-pub use transform::pipeline_dependent_mma::rotate;
-pub(crate) use transform::thread_local_reduction::{Shared, lane_sums};
+pub(crate) use instrument::assume_to_assert::{VIOLATED_ASSUMPTION, assume_to_assert};
+pub(crate) use instrument::preconditions::split_preconditions;
+pub(crate) use legalize::expand_gather::expand_gather;
+pub(crate) use legalize::expand_scaled_mma::expand_scaled_mma;
+pub(crate) use legalize::inline_ptx::{expand_inline_ptx, strip_inline_ptx_semantics};
+pub(crate) use legalize::ordered_reduction::{expand_ordered_reductions, is_commutative};
+pub use split_extents::run as split_extents;
+pub(crate) use transform::bit_reverse::expand_bit_reverse;
+pub use transform::pipeline_dependent_mma::pipeline_dependent_mma;
+pub(crate) use transform::thread_local_reduction::{ReductionDistribution, thread_local_reduction};
 
 use crate::ir::{Module, Op};
 
@@ -47,22 +47,22 @@ pub struct Pass {
 pub const PIPELINE: &[Pass] = &[
     Pass { name: "canonicalize", run: transform::canonicalize::run },
     Pass { name: "cse", run: transform::cse::run },
-    Pass { name: "fold_facts", run: transform::fold_int_range::run },
+    Pass { name: "fold_int_range", run: transform::fold_int_range::run },
     Pass { name: "canonicalize", run: transform::canonicalize::run },
     Pass { name: "licm", run: transform::licm::run },
     Pass { name: "cse", run: transform::cse::run },
     Pass { name: "dce", run: transform::dce::run },
-    Pass { name: "relax", run: transform::relax_memory_order::run },
+    Pass { name: "relax_memory_order", run: transform::relax_memory_order::run },
 ];
 
 /// Runs the passes of [`PIPELINE`] on a verified module. The result verifies and has the same
 /// semantics.
 pub fn optimize(module: &mut Module) {
-    optimize_watched(module, &mut |_, _| {});
+    optimize_with_observer(module, &mut |_, _| {});
 }
 
 /// Runs [`optimize`] and calls `look` with the module after each pass.
-pub(crate) fn optimize_watched(module: &mut Module, look: &mut dyn FnMut(&'static str, &Module)) {
+pub(crate) fn optimize_with_observer(module: &mut Module, look: &mut dyn FnMut(&'static str, &Module)) {
     for pass in PIPELINE {
         (pass.run)(module);
         look(pass.name, module);

@@ -16,10 +16,10 @@ pub fn in_the_end<T>(
     (target, options): (Target, &CompileOptions),
     mut then: impl FnMut(&Module, &Entry) -> Result<T>,
 ) -> Result<(T, Option<String>)> {
-    let expanded = pass::without_scaled_products(module, false);
+    let expanded = pass::expand_scaled_mma(module, false);
     let (module, entry) = expanded.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let mut in_powers = |module: &Module, entry: &Entry| {
-        let in_powers = pass::apart(module, true).map_err(Error::Unsupported)?;
+        let in_powers = pass::split_extents(module, true).map_err(Error::Unsupported)?;
         let (module, entry) = in_powers.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
         then(module, entry)
     };
@@ -77,8 +77,9 @@ fn turned(module: &Module, entry: &Entry, inference: &infer::Inference<'_>) -> O
     }
     let beside = beside_products(module, entry, &alone);
     let mut module = module.clone();
-    let mut any = pass::lane_sums(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
-    any |= count > 1 && pass::rotate(&mut module, &alone);
+    let mut any =
+        pass::thread_local_reduction(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
+    any |= count > 1 && pass::pipeline_dependent_mma(&mut module, &alone);
     any.then(|| {
         pass::optimize(&mut module);
         module
@@ -100,7 +101,7 @@ fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool)
 }
 
 /// How threads share the axis of a reduction, if each of them has neighbours, and those again after the ones of all others.
-fn shared(inference: &infer::Inference<'_>, id: OpId) -> Option<pass::Shared> {
+fn shared(inference: &infer::Inference<'_>, id: OpId) -> Option<pass::ReductionDistribution> {
     let layout = inference.accesses.get(&id)?;
     let dim = inference.module().op(id).dim() as usize;
     let axis = infer::AxisBits::of(layout.shape(), dim);
@@ -120,5 +121,10 @@ fn shared(inference: &infer::Inference<'_>, id: OpId) -> Option<pass::Shared> {
     shape.splice(dim..=dim, [again, parts, neighbours]);
     let each = layout.reshape(&shape).reduce(dim + 2).squeeze(dim + 2).reduce(dim).squeeze(dim);
     let (slots, threads) = (each.register_images().into(), infer::thread_images(&each).into());
-    Some(pass::Shared { neighbours, parts, again, layout: Distribution { slots, threads } })
+    Some(pass::ReductionDistribution {
+        adjacent: neighbours,
+        parts,
+        repetitions: again,
+        layout: Distribution { slots, threads },
+    })
 }

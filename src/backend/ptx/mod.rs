@@ -121,9 +121,9 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
             None,
         )]));
     };
-    let bare = pass::without_meanings(module);
+    let bare = pass::strip_inline_ptx_semantics(module);
     let (module, entry) = bare.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
-    let turned = pass::with_reversals(module);
+    let turned = pass::expand_bit_reverse(module);
     let (module, entry) = turned.as_ref().map_or((module, entry), |module| (module, &module.entries[0]));
     let made = in_the_end(module, entry, (target, options), |module, entry| {
         build(module, entry, target, options).or_else(|problems| {
@@ -155,8 +155,8 @@ pub(crate) fn with_plan<T>(
     launched: Launched<'_>,
     look: &mut dyn FnMut(&Subject<'_, '_>) -> T,
 ) -> Result<T> {
-    let bare = pass::without_meanings(module);
-    let turned = pass::with_reversals(bare.as_ref().unwrap_or(module));
+    let bare = pass::strip_inline_ptx_semantics(module);
+    let turned = pass::expand_bit_reverse(bare.as_ref().unwrap_or(module));
     let module = turned.as_ref().or(bare.as_ref()).unwrap_or(module);
     let Some(entry) = module.entries.first() else { return Err(Error::Unsupported(Vec::new())) };
     let mut plan = |module: &Module, entry: &Entry, options: &CompileOptions| {
@@ -237,14 +237,14 @@ pub(crate) fn with_schedule<T>(
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub fn rewritten(module: &Module) -> Module {
-    let mut module = pass::without_scaled_products(module, false).unwrap_or_else(|| module.clone());
-    if let Ok(Some(cut)) = pass::apart(&module, true) {
+    let mut module = pass::expand_scaled_mma(module, false).unwrap_or_else(|| module.clone());
+    if let Ok(Some(cut)) = pass::split_extents(&module, true) {
         module = cut;
     }
     if let Some(reloaded) = reload::reloaded(&module, module.entries[0].body, 1) {
         module = reloaded;
     }
-    pass::rotate(&mut module, &|_| true);
+    pass::pipeline_dependent_mma(&mut module, &|_| true);
     pass::optimize(&mut module);
     module
 }

@@ -19,7 +19,7 @@ use super::apart::Apart;
 use super::infer::{chosen_warps, halved_bit};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
-use crate::pass::{commutes, data_partition};
+use crate::pass::{data_partition, is_commutative};
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -230,7 +230,7 @@ impl Sizes {
         if matches!(op.code, Opcode::Reduce | Opcode::Scan) {
             self.largest = op.operands.iter().map(|&v| extent(module, v).1).fold(self.largest, u64::max);
             self.exchanges = true;
-            self.in_order |= op.code == Opcode::Reduce && !commutes(module, op.regions[0]);
+            self.in_order |= op.code == Opcode::Reduce && !is_commutative(module, op.regions[0]);
         }
         if halved_bit(module, op).is_some() {
             let (count, bytes) = extent(module, op.operands[0]);

@@ -14,14 +14,14 @@ use crate::ir::{BlockId, Module, Op, OpId, Opcode, Uses, Value};
 
 /// Products by the group that contains them.
 #[derive(Debug, Default)]
-pub struct Bundles(FxHashMap<OpId, Rc<[OpId]>>);
+pub struct MmaGroups(FxHashMap<OpId, Rc<[OpId]>>);
 
-impl Bundles {
+impl MmaGroups {
     /// Finds the groups in a block and its nested blocks, among the products for which `wanted` is
     /// true.
-    pub fn of(module: &Module, body: BlockId, wanted: &dyn Fn(OpId) -> bool) -> Bundles {
+    pub fn new(module: &Module, body: BlockId, wanted: &dyn Fn(OpId) -> bool) -> MmaGroups {
         let uses = Uses::of(module, body);
-        let mut bundles = Bundles::default();
+        let mut groups = MmaGroups::default();
         let mut pending = vec![body];
         while let Some(block) = pending.pop() {
             let mut open: Vec<OpId> = Vec::new();
@@ -29,18 +29,18 @@ impl Bundles {
                 let op = module.op(id);
                 pending.extend(&op.regions);
                 let is_product = matches!(op.code, Opcode::MmaF | Opcode::MmaI) && wanted(id);
-                if is_product && joins(module, &uses, &open, op) {
+                if is_product && belongs_to(module, &uses, &open, op) {
                     open.push(id);
                 } else if is_product {
-                    bundles.close(&mut open);
+                    groups.close(&mut open);
                     open.push(id);
-                } else if !passes(module, &open, op) {
-                    bundles.close(&mut open);
+                } else if !can_move_past(module, &open, op) {
+                    groups.close(&mut open);
                 }
             }
-            bundles.close(&mut open);
+            groups.close(&mut open);
         }
-        bundles
+        groups
     }
 
     fn close(&mut self, open: &mut Vec<OpId>) {
@@ -50,50 +50,50 @@ impl Bundles {
 
     /// Returns the products of the group of `product`, in program order. A product without a group
     /// is returned alone.
-    pub fn with(&self, product: OpId) -> Rc<[OpId]> {
+    pub fn group_of(&self, product: OpId) -> Rc<[OpId]> {
         self.0.get(&product).cloned().unwrap_or_else(|| Rc::from([product]))
     }
 
     /// Returns the last product of the group of `product`.
-    pub fn last(&self, product: OpId) -> OpId {
+    pub fn last_of(&self, product: OpId) -> OpId {
         self.0.get(&product).and_then(|members| members.last().copied()).unwrap_or(product)
     }
 }
 
 /// Divides the products of a group by accumulator chain. The products of each chain are in order.
-pub fn sums(module: &Module, members: &[OpId]) -> Vec<Vec<OpId>> {
-    let mut sums: Vec<Vec<OpId>> = Vec::new();
+pub fn accumulator_chains(module: &Module, members: &[OpId]) -> Vec<Vec<OpId>> {
+    let mut chains: Vec<Vec<OpId>> = Vec::new();
     for &id in members {
         let before = module.defining_op(module.op(id).operands[2]);
-        match sums.iter_mut().find(|sum| sum.last().copied() == before) {
-            Some(sum) => sum.push(id),
-            None => sums.push(vec![id]),
+        match chains.iter_mut().find(|chain| chain.last().copied() == before) {
+            Some(chain) => chain.push(id),
+            None => chains.push(vec![id]),
         }
     }
-    sums
+    chains
 }
 
 /// Returns true if one of these products computes the value.
-fn makes(module: &Module, open: &[OpId], value: Value) -> bool {
+fn is_computed_by(module: &Module, open: &[OpId], value: Value) -> bool {
     module.defining_op(value).is_some_and(|id| open.contains(&id))
 }
 
 /// Returns true if these products can be moved after this op.
-fn passes(module: &Module, open: &[OpId], op: &Op) -> bool {
+fn can_move_past(module: &Module, open: &[OpId], op: &Op) -> bool {
     op.code.spec().effect == Effect::Pure
         && op.regions.is_empty()
-        && !op.operands.iter().any(|&value| makes(module, open, value))
+        && !op.operands.iter().any(|&value| is_computed_by(module, open, value))
 }
 
 /// Returns true if the product `op` can be added to the group.
-fn joins(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
+fn belongs_to(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
     let Some(&first) = open.first() else { return false };
     let first = module.op(first);
-    let alike = (first.code, first.loc) == (op.code, op.loc) && first.attrs == op.attrs;
-    if !alike || op.operands[..2].iter().any(|&value| makes(module, open, value)) {
+    let is_same_kind = (first.code, first.loc) == (op.code, op.loc) && first.attrs == op.attrs;
+    if !is_same_kind || op.operands[..2].iter().any(|&value| is_computed_by(module, open, value)) {
         return false;
     }
-    if makes(module, open, op.operands[2]) {
+    if is_computed_by(module, open, op.operands[2]) {
         return uses.count(op.operands[2]) == 1;
     }
     open.iter().any(|&other| module.op(other).operands[..2].iter().zip(&op.operands).any(|(a, b)| a == b))
@@ -111,10 +111,10 @@ mod tests {
         );
         let module = Module::parse("k", &text).unwrap_or_else(|problem| panic!("{problem:?}\n{text}"));
         let body = module.entries[0].body;
-        let bundles = Bundles::of(&module, body, &|_| true);
+        let groups = MmaGroups::new(&module, body, &|_| true);
         let ops = module.block(body).ops.iter().copied();
         let products: Vec<OpId> = ops.filter(|&id| module.op(id).code == Opcode::MmaF).collect();
-        products.iter().filter(|&&id| bundles.last(id) == id).map(|&id| bundles.with(id).len()).collect()
+        products.iter().filter(|&&id| groups.last_of(id) == id).map(|&id| groups.group_of(id).len()).collect()
     }
     const WIDE: &str = "  %s = mmaf %a, %b, %z : tile<64x16xf16>, tile<16x64xf16>, tile<64x64xf32>\n";
     const SLIM: &str = "  %t = mmaf %a, %c, %y : tile<64x16xf16>, tile<16x32xf16>, tile<64x32xf32>\n";

@@ -42,7 +42,7 @@ pub struct Work {
 impl Work {
     /// Counts the work of a launch over `grid`. Each word of `params` has the bits of one parameter
     /// in its low bits.
-    pub fn of(module: &Module, entry: &Entry, grid: [u32; 3], params: &[u64]) -> Work {
+    pub fn new(module: &Module, entry: &Entry, grid: [u32; 3], params: &[u64]) -> Work {
         let blocks: u64 = grid.iter().map(|&n| u64::from(n)).product();
         let sample = blocks.min(SAMPLE);
         let mut counter = Counter {

@@ -30,20 +30,20 @@ mod rewrite;
 use super::optimize;
 use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, Module, Opcode};
-use analysis::Rows;
+use analysis::PartitionedRows;
 
 /// Returns the module, which has a single entry, rewritten for `count` data partitions.
 ///
 /// # Errors
 /// An op that cannot be partitioned, with its location.
-pub fn run(module: &Module, bands: u32) -> Result<Module, Diagnostic> {
+pub fn run(module: &Module, count: u32) -> Result<Module, Diagnostic> {
     let body = module.entries[0].body;
-    let rows = Rows::of(module, body, i64::from(bands)).map_err(|(id, why)| {
+    let rows = PartitionedRows::new(module, body, i64::from(count)).map_err(|(id, why)| {
         let op = module.op(id);
         Diagnostic::new(format!("`{}` {why}", op.code.spec().name), module.location(op.loc).cloned())
     })?;
     let mut module = module.clone();
-    rewrite::divide(&mut module, body, &rows);
+    rewrite::rewrite(&mut module, body, &rows);
     optimize(&mut module);
     Ok(module)
 }
@@ -53,8 +53,8 @@ pub fn count(module: &Module, body: BlockId) -> u32 {
     let mut count = 1;
     module.walk(body, &mut |id| {
         let op = module.op(id);
-        if let (Opcode::DataPartitionId, Some(&Attr::NumElem(bands))) = (op.code, op.attr(AttrKind::NumElem)) {
-            count = bands as u32;
+        if let (Opcode::DataPartitionId, Some(&Attr::NumElem(number))) = (op.code, op.attr(AttrKind::NumElem)) {
+            count = number as u32;
         }
     });
     count

@@ -1,7 +1,7 @@
 //! Instrumentation for checks on request: assumptions of the user become assertions, so that the
 //! code relies on none of them.
 //!
-//! Runs on the module of a trace, before all passes:
+//! Input: the module of a trace, before all passes:
 //! * An access with unchecked bounds is checked again, and an assertion states that the check
 //!   passes.
 //! * An `assume` op becomes an assertion.
@@ -21,26 +21,26 @@ use crate::ir::{
 };
 
 /// Prefix of the text of these assertions.
-pub(crate) const BROKEN: &str = "a broken promise: ";
+pub(crate) const VIOLATED_ASSUMPTION: &str = "a broken promise: ";
 
 /// Converts the assumptions of the user to assertions.
-pub(crate) fn check(module: &mut Module) {
+pub(crate) fn assume_to_assert(module: &mut Module) {
     let Some(body) = module.entries.first().map(|entry| entry.body) else { return };
-    let written = module.written.iter().map(|written| written.op).collect();
+    let user_ops = module.written.iter().map(|user_ops| user_ops.op).collect();
     let (ops, values, arrays) = (Vec::new(), Substitution::new(), FxHashMap::default());
-    let mut checker = Checker { module, ops, loc: Loc::UNKNOWN, written, values, depth: 0, arrays };
-    checker.block(body);
-    let Checker { module, values, .. } = checker;
+    let mut instrumenter = Instrumenter { module, ops, loc: Loc::UNKNOWN, user_ops, values, depth: 0, arrays };
+    instrumenter.block(body);
+    let Instrumenter { module, values, .. } = instrumenter;
     values.apply(module, body);
 }
 
-struct Checker<'m> {
+struct Instrumenter<'m> {
     module: &'m mut Module,
     /// Ops of the block that is being rebuilt.
     ops: Vec<OpId>,
     loc: Loc,
     /// Ops written by the user.
-    written: FxHashSet<OpId>,
+    user_ops: FxHashSet<OpId>,
     /// Replacements of removed values.
     values: Substitution,
     /// Nesting depth of the current block.
@@ -49,7 +49,7 @@ struct Checker<'m> {
     arrays: FxHashMap<Value, Value>,
 }
 
-impl Checker<'_> {
+impl Instrumenter<'_> {
     fn block(&mut self, block: BlockId) {
         let ops = std::mem::take(&mut self.module.block_mut(block).ops);
         let outer = std::mem::replace(&mut self.ops, Vec::with_capacity(ops.len()));
@@ -73,7 +73,7 @@ impl Checker<'_> {
         match self.module.op(id).code {
             O::LoadView | O::StoreView | O::AtomicRedView => self.view(id),
             O::LoadPtr | O::StorePtr | O::AtomicRmw | O::AtomicCas => self.pointers(id),
-            O::Assume if self.written.contains(&id) => return self.assume(id),
+            O::Assume if self.user_ops.contains(&id) => return self.assume(id),
             O::MakeTensorView if self.depth == 1 => {
                 let op = self.module.op(id);
                 self.arrays.entry(op.operands[0]).or_insert(op.results[0]);
@@ -152,7 +152,7 @@ impl Checker<'_> {
             let extent = extents[dim as usize];
             // An index tile holds element positions.
             let tile = if self.module.shape(index[d]).is_empty() { tile } else { 1 };
-            self.inside(index[d], tile.into(), step.into(), extent);
+            self.assert_bounds(index[d], tile.into(), step.into(), extent);
         }
         for attr in &mut self.module.ops[id.index()].attrs {
             if let Attr::Inbounds(promised) = attr {
@@ -162,7 +162,7 @@ impl Checker<'_> {
     }
 
     /// Asserts that the `tile` elements from `index * step` are inside of an extent.
-    fn inside(&mut self, index: Value, tile: i64, step: i64, extent: Value) {
+    fn assert_bounds(&mut self, index: Value, tile: i64, step: i64, extent: Value) {
         let wide = self.widened(index);
         let shape = self.module.shape(wide).to_vec();
         let extent_like = self.spread(extent, &shape);
@@ -214,19 +214,19 @@ impl Checker<'_> {
         let last_like = self.spread(last, &shape);
         let below = self.compare_values(CmpPred::Le, number, last_like);
         let above = self.compare(CmpPred::Ge, number, 0);
-        let inside = self.both(below, above);
+        let in_bounds = self.both(below, above);
         let holds = match mask {
-            None => inside,
+            None => in_bounds,
             Some(mask) => {
                 let ty = self.module.ty_id(mask);
                 let ones = self.splat(mask, 1);
                 let out = self.put(Opcode::XorI, &[mask, ones], vec![], ty);
-                self.put(Opcode::OrI, &[inside, out], vec![], ty)
+                self.put(Opcode::OrI, &[in_bounds, out], vec![], ty)
             }
         };
         let text = "element %lld lies outside of an array whose last element is %lld";
         self.assert(holds, text, &[number, last]);
-        let mask = mask.map_or(inside, |mask| self.both(mask, inside));
+        let mask = mask.map_or(in_bounds, |mask| self.both(mask, in_bounds));
         self.set_mask(id, mask);
     }
 
@@ -353,7 +353,7 @@ impl Checker<'_> {
     }
 
     fn assert(&mut self, condition: Value, text: &str, values: &[Value]) {
-        let text = vec![Attr::Text(format!("{BROKEN}{text}").into())];
+        let text = vec![Attr::Text(format!("{VIOLATED_ASSUMPTION}{text}").into())];
         let id = self.module.add_op(Opcode::Assert, &[&[condition], values], text, vec![], &[], self.loc);
         self.ops.push(id);
     }

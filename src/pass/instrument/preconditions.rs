@@ -1,7 +1,7 @@
 //! Launch preconditions: moved from a kernel into a module of checks, and stated as `assume` ops in
 //! the kernel.
 //!
-//! Runs on the module of a trace, before all passes. The conditions are assertions in the body of
+//! Input: the module of a trace, before all passes. The conditions are assertions in the body of
 //! the entry ([`Module::required`]) that depend only on parameters and grid. The module of checks
 //! has the parameters of the entry followed by the three extents of the grid, and contains only
 //! assertions.
@@ -20,7 +20,7 @@ use crate::ir::{
 
 /// Moves the preconditions out of the first entry. Returns them as a module, `None` if there are
 /// none.
-pub(crate) fn split(module: &mut Module) -> Option<Module> {
+pub(crate) fn split_preconditions(module: &mut Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let required = std::mem::take(&mut module.required);
     if required.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) fn split(module: &mut Module) -> Option<Module> {
     let checks = extract(module, body, &required);
     let conditions: Vec<Value> = required.iter().map(|&id| module.op(id).operands[0]).collect();
     module.block_mut(body).ops.retain(|id| !required.contains(id));
-    conditions.into_iter().for_each(|condition| state(module, body, condition));
+    conditions.into_iter().for_each(|condition| state_as_assumptions(module, body, condition));
     Some(checks)
 }
 
@@ -61,25 +61,25 @@ fn extract(module: &Module, body: BlockId, required: &[OpId]) -> Module {
 }
 
 /// States a condition as `assume` ops, if it can be expressed.
-fn state(module: &mut Module, body: BlockId, condition: Value) {
+fn state_as_assumptions(module: &mut Module, body: BlockId, condition: Value) {
     let Some(op) = module.defining_op(condition).map(|id| module.op(id).clone()) else { return };
     match op.code {
-        Opcode::AndI => op.operands.iter().for_each(|&part| state(module, body, part)),
-        Opcode::CmpI => compared(module, body, &op),
+        Opcode::AndI => op.operands.iter().for_each(|&part| state_as_assumptions(module, body, part)),
+        Opcode::CmpI => assume_comparison(module, body, &op),
         _ => {}
     }
 }
 
-fn compared(module: &mut Module, body: BlockId, op: &Op) {
+fn assume_comparison(module: &mut Module, body: BlockId, op: &Op) {
     let (pred, [a, b]) = (op.cmp_pred(), [op.operands[0], op.operands[1]]);
     let (x, pred, bound) = match (constant(module, a), constant(module, b)) {
         (None, Some(bound)) => (a, pred, bound),
-        (Some(bound), None) => (b, mirrored(pred), bound),
-        (None, None) if pred == CmpPred::Eq => return equal(module, body, a, b),
+        (Some(bound), None) => (b, swapped(pred), bound),
+        (None, None) if pred == CmpPred::Eq => return unify_equal(module, body, a, b),
         _ => return,
     };
     if pred == CmpPred::Eq && bound == 0 {
-        multiple(module, body, x);
+        assume_divisor(module, body, x);
     }
     // Bounds of `assume` are signed.
     if pred != CmpPred::Eq && op.sign() == Sign::Unsigned {
@@ -98,7 +98,7 @@ fn compared(module: &mut Module, body: BlockId, op: &Op) {
     }
 }
 
-fn mirrored(pred: CmpPred) -> CmpPred {
+fn swapped(pred: CmpPred) -> CmpPred {
     match pred {
         CmpPred::Lt => CmpPred::Gt,
         CmpPred::Le => CmpPred::Ge,
@@ -109,7 +109,7 @@ fn mirrored(pred: CmpPred) -> CmpPred {
 }
 
 /// Derives a divisor from a zero `remainder`.
-fn multiple(module: &mut Module, body: BlockId, remainder: Value) {
+fn assume_divisor(module: &mut Module, body: BlockId, remainder: Value) {
     let Some(op) = module.defining_op(remainder).map(|id| module.op(id).clone()) else { return };
     let Some(number) = op.operands.get(1).and_then(|&v| constant(module, v)) else { return };
     let divisor = match op.code {
@@ -141,20 +141,20 @@ fn fits(module: &Module, op: &Op, divisor: u64) -> bool {
 }
 
 /// Replaces the later one of two equal values by the earlier one, with the assumptions about both.
-fn equal(module: &mut Module, body: BlockId, a: Value, b: Value) {
+fn unify_equal(module: &mut Module, body: BlockId, a: Value, b: Value) {
     if module.ty_id(a) != module.ty_id(b) || a == b {
         return;
     }
     let (Some(at), Some(bt)) = (position(module, body, a), position(module, body, b)) else { return };
     let (first, second) = if at <= bt { (a, b) } else { (b, a) };
-    let mut known = Vec::new();
+    let mut assumptions = Vec::new();
     let mut value = second;
     while let Some(op) = module.defining_op(value).map(|id| module.op(id)).filter(|op| op.code == Opcode::Assume) {
-        known.extend(op.attr(AttrKind::Predicate).cloned());
+        assumptions.extend(op.attr(AttrKind::Predicate).cloned());
         value = op.operands[0];
     }
     let mut best = first;
-    for predicate in known.iter().rev() {
+    for predicate in assumptions.iter().rev() {
         if let Attr::Predicate(predicate) = predicate {
             best = assume(module, body, best, predicate).unwrap_or(best);
         }

@@ -12,7 +12,7 @@ use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Rounding, Substitution, Typ
 
 /// Expands block-scaled products: all, or only those whose operands have two types. Returns `None`
 /// if the module has none of them.
-pub(crate) fn without_scaled_products(module: &Module, only_of_two_types: bool) -> Option<Module> {
+pub(crate) fn expand_scaled_mma(module: &Module, only_of_two_types: bool) -> Option<Module> {
     let body = module.entries.first()?.body;
     let mut found = false;
     module.walk(body, &mut |id| found |= is_expanded(module, id, only_of_two_types));

@@ -7,7 +7,7 @@
 use crate::ir::{BlockId, Module, OpId, Opcode, Substitution};
 
 /// Replaces each inline PTX op by its semantics. Returns `None` if the module has no such op.
-pub(crate) fn as_meant(module: &Module) -> Option<Module> {
+pub(crate) fn expand_inline_ptx(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     if inline_ops(module, body).is_empty() {
         return None;
@@ -43,7 +43,7 @@ fn drop_ops(module: &mut Module, block: BlockId, values: &mut Substitution) {
 /// Removes the computations that only define the semantics of inline PTX ops. Returns `None` if the
 /// module has no such op. The last operand becomes a copy of the first one, which the verifier
 /// would reject.
-pub(crate) fn without_meanings(module: &Module) -> Option<Module> {
+pub(crate) fn strip_inline_ptx_semantics(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let found = inline_ops(module, body);
     if found.is_empty() {

@@ -8,10 +8,10 @@
 
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
-use crate::pass::transform::op_writer::{Writer, is_elementwise};
+use crate::pass::transform::op_writer::{OpWriter, is_elementwise};
 
 /// Returns true if the body combines each pair of arguments with one commutative op.
-pub(crate) fn commutes(module: &Module, body: BlockId) -> bool {
+pub(crate) fn is_commutative(module: &Module, body: BlockId) -> bool {
     let block = module.block(body);
     let Some((&end, _)) = block.ops.split_last() else { return false };
     let by_one_op = |(value, pair): (&Value, &[Value])| {
@@ -26,7 +26,7 @@ pub(crate) fn commutes(module: &Module, body: BlockId) -> bool {
 ///
 /// # Errors
 /// Functions with ops that are not elementwise.
-pub(crate) fn with_order_kept(module: &Module) -> Result<Option<Module>, Vec<Diagnostic>> {
+pub(crate) fn expand_ordered_reductions(module: &Module) -> Result<Option<Module>, Vec<Diagnostic>> {
     let body = module.entries[0].body;
     let (mut found, mut problems) = (false, Vec::new());
     module.walk(body, &mut |id| {
@@ -43,7 +43,7 @@ pub(crate) fn with_order_kept(module: &Module) -> Result<Option<Module>, Vec<Dia
     }
     let mut module = module.clone();
     let mut values = Substitution::new();
-    expand_block(&mut Writer::new(&mut module), body, &mut values);
+    expand_block(&mut OpWriter::new(&mut module), body, &mut values);
     values.apply(&mut module, body);
     Ok(Some(module))
 }
@@ -52,7 +52,7 @@ fn is_expanded(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     matches!(op.code, Opcode::Reduce | Opcode::Scan)
         && module.shape(op.operands[0])[op.dim() as usize] > 1
-        && !commutes(module, op.regions[0])
+        && !is_commutative(module, op.regions[0])
 }
 
 fn problem(module: &Module, id: OpId) -> Option<Diagnostic> {
@@ -67,7 +67,7 @@ fn problem(module: &Module, id: OpId) -> Option<Diagnostic> {
     })
 }
 
-fn expand_block(writer: &mut Writer, block: BlockId, values: &mut Substitution) {
+fn expand_block(writer: &mut OpWriter, block: BlockId, values: &mut Substitution) {
     let (ops, outer) = writer.begin_block(block);
     for id in ops {
         if is_expanded(writer.module, id) {
@@ -88,7 +88,7 @@ fn expand_block(writer: &mut Writer, block: BlockId, values: &mut Substitution) 
 
 /// Emitter of the tree that replaces an op.
 struct Tree<'a, 'm> {
-    ops: &'a mut Writer<'m>,
+    ops: &'a mut OpWriter<'m>,
     op: &'a Op,
 }
 
@@ -149,7 +149,7 @@ impl Tree<'_, '_> {
 
     /// Broadcasts the element at index `number` of the middle axis along that axis.
     fn edge(&mut self, tiles: &[Value], number: i64, shape: [i64; 3]) -> Vec<Value> {
-        let stretched = |ops: &mut Writer, tile: Value| {
+        let stretched = |ops: &mut OpWriter, tile: Value| {
             let edge = ops.extract(tile, &[0, number, 0], &[shape[0], 1, shape[2]]);
             ops.broadcast(edge, &shape)
         };

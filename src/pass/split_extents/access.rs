@@ -1,8 +1,8 @@
-//! Views and accesses: each box has a view of its own, whose tiles begin at the start of the box in
-//! the original tiles.
+//! Views and accesses: each box has its own view, whose tiles begin at the start of the box in the
+//! original tiles.
 
-use super::extents::{Grid, is_cut};
-use super::state::Cutter;
+use super::extents::{Grid, is_split};
+use super::state::Splitter;
 use crate::dtype::DType;
 use crate::ir::{Attr, Elem, Op, Opcode, Sign, Type, Value};
 
@@ -24,12 +24,12 @@ fn stride(traversal: i64, start: i64) -> Stride {
     Stride { step, factor: traversal / step, start: start / step }
 }
 
-impl Cutter<'_> {
+impl Splitter<'_> {
     /// Splits an op that makes a view of tiles.
     pub fn view(&mut self, op: &Op) {
         let ty = self.ops.module.ty(op.results[0]).clone();
         let tensor = self.one(op.operands[0]);
-        let grid = Grid::of(&tile_of(&ty));
+        let grid = Grid::new(&tile_of(&ty));
         let views: Vec<Value> = grid
             .places()
             .iter()
@@ -63,9 +63,9 @@ impl Cutter<'_> {
         let view = op.operand_group("view")[0];
         let ty = self.ops.module.ty(view).clone();
         let (views, tile) = (self.views[&view].clone(), tile_of(&ty));
-        let grid = Grid::of(&tile);
+        let grid = Grid::new(&tile);
         let names = op.code.spec().operands;
-        let indices = self.counted(op.operand_group("index"), &ty);
+        let indices = self.widened_indices(op.operand_group("index"), &ty);
         let stored: Option<Vec<Value>> = names
             .iter()
             .find(|group| matches!(group.name, "tile" | "value"))
@@ -142,7 +142,7 @@ impl Cutter<'_> {
     }
 
     /// Extends indices to at least 32 bits, because a smaller step has larger indices.
-    fn counted(&mut self, indices: &[Value], view: &Type) -> Vec<Vec<Value>> {
+    fn widened_indices(&mut self, indices: &[Value], view: &Type) -> Vec<Vec<Value>> {
         let narrow = indices.iter().any(|&index| self.ops.module.dtype(index).bits() < 32);
         let sparse = matches!(view, Type::GatherScatterView { .. });
         indices
@@ -157,7 +157,7 @@ impl Cutter<'_> {
                     .map(|value| {
                         let signed = vec![Attr::Sign(Sign::Signed)];
                         match self.ops.module.dtype(value).bits() < 32 {
-                            true => self.ops.put(Opcode::ExtI, &[value], signed, Elem::Num(DType::I32), &[]),
+                            true => self.ops.emit_one(Opcode::ExtI, &[value], signed, Elem::Num(DType::I32), &[]),
                             false => value,
                         }
                     })
@@ -192,8 +192,8 @@ impl Cutter<'_> {
         let index = self.ops.clamp(index, [-most, most]);
         let factor = self.ops.number(dtype, stride.factor);
         let start = self.ops.number(dtype, stride.start);
-        let scaled = self.ops.integers(Opcode::MulI, index, factor);
-        self.ops.integers(Opcode::AddI, scaled, start)
+        let scaled = self.ops.int_op(Opcode::MulI, index, factor);
+        self.ops.int_op(Opcode::AddI, scaled, start)
     }
 }
 
@@ -231,9 +231,11 @@ fn box_view(view: &Type, starts: &[i64], extents: &[i64]) -> Type {
 }
 
 /// Returns true for a view whose tiles are split.
-pub fn is_cut_view(ty: &Type) -> bool {
+pub fn is_split_view(ty: &Type) -> bool {
     match ty {
-        Type::PartitionView { .. } | Type::StridedView { .. } | Type::GatherScatterView { .. } => is_cut(&tile_of(ty)),
+        Type::PartitionView { .. } | Type::StridedView { .. } | Type::GatherScatterView { .. } => {
+            is_split(&tile_of(ty))
+        }
         _ => false,
     }
 }

@@ -1,14 +1,14 @@
 //! Loops and branches: carried and yielded tiles become one value per box.
 
-use super::state::Cutter;
+use super::state::Splitter;
 use crate::ir::{BlockId, Op, OpId, Opcode, TypeId, Value};
 
 /// Function that splits the ops of a block.
-pub type Walk = fn(&mut Cutter<'_>, BlockId);
+pub type SplitBlock = fn(&mut Splitter<'_>, BlockId);
 
-impl Cutter<'_> {
+impl Splitter<'_> {
     /// Splits `if`, `for` and `loop`.
-    pub fn control(&mut self, op: &Op, walk: Walk) {
+    pub fn control(&mut self, op: &Op, walk: SplitBlock) {
         let groups: Vec<Vec<Value>> =
             (0..op.code.spec().operands.len()).map(|group| self.flat(op.group(group))).collect();
         let types: Vec<TypeId> = op.results.iter().flat_map(|&result| self.types(result)).collect();
@@ -25,7 +25,7 @@ impl Cutter<'_> {
     }
 
     /// Makes a block with one argument per box of each argument of a region, and splits its ops.
-    fn region(&mut self, region: BlockId, walk: Walk) -> BlockId {
+    fn region(&mut self, region: BlockId, walk: SplitBlock) -> BlockId {
         let args = self.ops.module.block(region).args.clone();
         let types: Vec<TypeId> = args.iter().flat_map(|&arg| self.types(arg)).collect();
         let block = self.ops.module.add_block(&types);

@@ -1,14 +1,14 @@
 //! Decomposition of extents into powers of two, the largest one first.
 
 /// Returns start and length of each part of an extent.
-pub fn cuts(extent: i64) -> Vec<(i64, i64)> {
+pub fn powers_of_two(extent: i64) -> Vec<(i64, i64)> {
     let lengths = (0..63).rev().map(|bit| 1 << bit).filter(|bit| extent & bit != 0);
     // The start of a part is the sum of all larger parts.
     lengths.map(|length| (extent & !(2 * length - 1), length)).collect()
 }
 
 /// Returns true if a shape has an extent that is split.
-pub fn is_cut(shape: &[i64]) -> bool {
+pub fn is_split(shape: &[i64]) -> bool {
     shape.iter().any(|extent| extent.count_ones() != 1)
 }
 
@@ -19,8 +19,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    pub fn of(shape: &[i64]) -> Grid {
-        Grid { axes: shape.iter().map(|&extent| cuts(extent)).collect() }
+    pub fn new(shape: &[i64]) -> Grid {
+        Grid { axes: shape.iter().map(|&extent| powers_of_two(extent)).collect() }
     }
 
     /// Returns the number of parts along an axis.
@@ -69,13 +69,13 @@ impl Grid {
 /// with extents and strides. For shapes with the same number of elements, boxes with equal
 /// traversals hold the same elements in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Walk {
+pub struct Traversal {
     first: i64,
     strides: Vec<(i64, i64)>,
 }
 
-impl Walk {
-    pub fn of(shape: &[i64], starts: &[i64], extents: &[i64]) -> Walk {
+impl Traversal {
+    pub fn new(shape: &[i64], starts: &[i64], extents: &[i64]) -> Traversal {
         let (mut stride, mut first) = (1, 0);
         let mut strides: Vec<(i64, i64)> = Vec::new();
         for axis in (0..shape.len()).rev() {
@@ -88,7 +88,7 @@ impl Walk {
             }
             stride *= shape[axis];
         }
-        Walk { first, strides }
+        Traversal { first, strides }
     }
 }
 
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn extents_are_cut_from_the_largest_part() {
-        assert_eq!(cuts(192), [(0, 128), (128, 64)]);
-        assert_eq!(cuts(7), [(0, 4), (4, 2), (6, 1)]);
-        assert_eq!(cuts(64), [(0, 64)]);
-        let grid = Grid::of(&[3, 4, 96]);
+        assert_eq!(powers_of_two(192), [(0, 128), (128, 64)]);
+        assert_eq!(powers_of_two(7), [(0, 4), (4, 2), (6, 1)]);
+        assert_eq!(powers_of_two(64), [(0, 64)]);
+        let grid = Grid::new(&[3, 4, 96]);
         let places = grid.places();
         assert_eq!(places.len(), 4);
         assert!(places.iter().enumerate().all(|(i, place)| grid.index(place) == i));
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn boxes_of_the_same_elements_walk_alike() {
-        let whole = Walk::of(&[128, 192], &[0, 128], &[128, 64]);
-        assert_eq!(whole, Walk::of(&[128, 3, 64], &[0, 2, 0], &[128, 1, 64]));
-        assert_eq!(whole, Walk::of(&[2, 64, 192], &[0, 0, 128], &[2, 64, 64]));
-        assert_ne!(whole, Walk::of(&[128, 192], &[0, 64], &[128, 64]));
-        assert_eq!(Walk::of(&[4, 1, 8], &[1, 0, 0], &[2, 1, 8]), Walk::of(&[32], &[8], &[16]));
+        let whole = Traversal::new(&[128, 192], &[0, 128], &[128, 64]);
+        assert_eq!(whole, Traversal::new(&[128, 3, 64], &[0, 2, 0], &[128, 1, 64]));
+        assert_eq!(whole, Traversal::new(&[2, 64, 192], &[0, 0, 128], &[2, 64, 64]));
+        assert_ne!(whole, Traversal::new(&[128, 192], &[0, 64], &[128, 64]));
+        assert_eq!(Traversal::new(&[4, 1, 8], &[1, 0, 0], &[2, 1, 8]), Traversal::new(&[32], &[8], &[16]));
     }
 }

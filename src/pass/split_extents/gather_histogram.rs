@@ -1,11 +1,11 @@
 //! Gathers and histograms: a gather looks up each box along the axis, a histogram counts in each
 //! box.
 
-use super::state::Cutter;
+use super::state::Splitter;
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Op, Opcode, Sign, Value};
 
-impl Cutter<'_> {
+impl Splitter<'_> {
     /// Splits `gather`. The result comes from the last box along the axis that begins at or before
     /// the position.
     pub fn gather(&mut self, op: &Op) {
@@ -18,17 +18,18 @@ impl Cutter<'_> {
             for number in 0..from.count(axis) {
                 there[axis] = number;
                 let (start, _) = from.part(axis, number);
-                let local = self.minus(at, start);
+                let local_index = self.minus(at, start);
                 let part = source.boxes[from.index(&there)];
-                let new = self.ops.put(op.code, &[part, local], op.attrs.clone(), source.elem, &extents);
+                let new = self.ops.emit_one(op.code, &[part, local_index], op.attrs.clone(), source.elem, &extents);
                 found = Some(match found {
                     None => new,
                     Some(before) => {
                         let start = self.ops.number(DType::I32, start);
-                        let start = self.ops.spread(start, &extents);
+                        let start = self.ops.splat_to(start, &extents);
                         let attrs = vec![Attr::CmpPred(CmpPred::Ge), Attr::Sign(Sign::Signed)];
-                        let is_here = self.ops.put(Opcode::CmpI, &[at, start], attrs, Elem::Num(DType::I1), &extents);
-                        self.ops.put(Opcode::Select, &[is_here, new, before], vec![], source.elem, &extents)
+                        let is_here =
+                            self.ops.emit_one(Opcode::CmpI, &[at, start], attrs, Elem::Num(DType::I1), &extents);
+                        self.ops.emit_one(Opcode::Select, &[is_here, new, before], vec![], source.elem, &extents)
                     }
                 });
             }
@@ -41,13 +42,13 @@ impl Cutter<'_> {
     /// Splits `histogram`. Each box of the bins is the sum of the counts of all source boxes.
     pub fn histogram(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
-        self.each_box(op, |cutter, starts, extents| {
+        self.map_boxes(op, |splitter, starts, extents| {
             let count = |&part: &Value| {
-                let from_start = cutter.minus(part, starts[0]);
-                cutter.ops.put(op.code, &[from_start], vec![], Elem::Num(DType::I32), extents)
+                let from_start = splitter.minus(part, starts[0]);
+                splitter.ops.emit_one(op.code, &[from_start], vec![], Elem::Num(DType::I32), extents)
             };
             let counts: Vec<Value> = source.boxes.iter().map(count).collect();
-            counts.into_iter().reduce(|a, b| cutter.ops.integers(Opcode::AddI, a, b)).expect("a box")
+            counts.into_iter().reduce(|a, b| splitter.ops.int_op(Opcode::AddI, a, b)).expect("a box")
         });
     }
 
@@ -58,7 +59,7 @@ impl Cutter<'_> {
             return tile;
         }
         let number = self.ops.number(DType::I32, number);
-        let numbers = self.ops.spread(number, &self.ops.shape(tile));
-        self.ops.integers(Opcode::SubI, tile, numbers)
+        let numbers = self.ops.splat_to(number, &self.ops.shape(tile));
+        self.ops.int_op(Opcode::SubI, tile, numbers)
     }
 }

@@ -4,7 +4,7 @@
 //! * A value becomes one value for each box of the grid that the split extents form. An op becomes
 //!   one op for each box.
 //! * Loops and branches carry the boxes as separate values (`control`).
-//! * A box of a view is a view of its own (`access`).
+//! * A box of a view is a separate view (`access`).
 //! * Reductions and scans process the boxes in order (`reduce_scan`).
 //! * Ops that move elements slice and concatenate boxes (`shape`, `slice_concat`), or look up each
 //!   box (`gather_histogram`).
@@ -25,7 +25,7 @@ mod state;
 use super::optimize;
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, Type};
-use state::Cutter;
+use state::Splitter;
 
 /// Returns the verified module with split tiles, or `None` if all extents are powers of two.
 ///
@@ -35,22 +35,22 @@ use state::Cutter;
 /// # Errors
 /// Ops that cannot be executed box by box, with their locations.
 pub fn run(module: &Module, in_strips: bool) -> Result<Option<Module>, Vec<Diagnostic>> {
-    if !module.types().any(|(_, ty)| is_odd(ty)) {
+    if !module.types().any(|(_, ty)| has_split_extents(ty)) {
         return Ok(None);
     }
     let mut module = module.clone();
     let bodies: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
-    let mut cutter = Cutter::new(&mut module, in_strips);
-    bodies.into_iter().for_each(|body| dispatch::block(&mut cutter, body));
-    cutter.finish()?;
+    let mut splitter = Splitter::new(&mut module, in_strips);
+    bodies.into_iter().for_each(|body| dispatch::block(&mut splitter, body));
+    splitter.finish()?;
     optimize(&mut module);
     Ok(Some(module))
 }
 
 /// Returns true for a tile, or a view of tiles, with an extent that is no power of two.
-fn is_odd(ty: &Type) -> bool {
+fn has_split_extents(ty: &Type) -> bool {
     match ty {
-        Type::Tile { shape, .. } => extents::is_cut(shape),
+        Type::Tile { shape, .. } => extents::is_split(shape),
         Type::PartitionView { tile, .. } | Type::StridedView { tile, .. } | Type::GatherScatterView { tile, .. } => {
             tile.iter().any(|extent| extent.count_ones() != 1)
         }

@@ -4,31 +4,31 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::extents::{Grid, is_cut};
+use super::extents::{Grid, is_split};
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Substitution, Type, TypeId, Value};
-use crate::pass::transform::op_writer::Writer;
+use crate::pass::transform::op_writer::OpWriter;
 
 /// Tile as its boxes, in the order of their coordinates. A tile that is not split is its only box.
 #[derive(Clone, Debug)]
-pub struct Whole {
+pub struct SplitTile {
     pub elem: Elem,
     pub shape: Vec<i64>,
     pub boxes: Rc<[Value]>,
 }
 
-impl Whole {
+impl SplitTile {
     pub fn grid(&self) -> Grid {
-        Grid::of(&self.shape)
+        Grid::new(&self.shape)
     }
 }
 
 /// Rewriter of the module.
-pub struct Cutter<'m> {
-    pub ops: Writer<'m>,
+pub struct Splitter<'m> {
+    pub ops: OpWriter<'m>,
     /// Replacements of removed values.
     values: Substitution,
-    cut: FxHashMap<Value, Whole>,
+    cut: FxHashMap<Value, SplitTile>,
     /// By view: the views of its boxes.
     pub views: FxHashMap<Value, Rc<[Value]>>,
     problems: Vec<Diagnostic>,
@@ -36,10 +36,10 @@ pub struct Cutter<'m> {
     pub in_strips: bool,
 }
 
-impl<'m> Cutter<'m> {
-    pub fn new(module: &'m mut Module, in_strips: bool) -> Cutter<'m> {
-        Cutter {
-            ops: Writer::new(module),
+impl<'m> Splitter<'m> {
+    pub fn new(module: &'m mut Module, in_strips: bool) -> Splitter<'m> {
+        Splitter {
+            ops: OpWriter::new(module),
             values: Substitution::new(),
             cut: FxHashMap::default(),
             views: FxHashMap::default(),
@@ -63,7 +63,7 @@ impl<'m> Cutter<'m> {
     }
 
     /// Records that the current op cannot be split.
-    pub fn refuse(&mut self, op: &Op, problem: &str, way_out: &str) {
+    pub fn reject(&mut self, op: &Op, problem: &str, way_out: &str) {
         let location = self.ops.module.location(op.loc).cloned();
         let message = format!("`{}`: {problem}", op.code.spec().name);
         self.problems.push(Diagnostic::new(message, location).note(way_out));
@@ -94,12 +94,12 @@ impl<'m> Cutter<'m> {
     }
 
     /// Returns a tile as its boxes.
-    pub fn get(&self, value: Value) -> Whole {
+    pub fn get(&self, value: Value) -> SplitTile {
         match self.cut.get(&value) {
             Some(whole) => whole.clone(),
             None => {
                 let value = self.one(value);
-                Whole { elem: self.ops.elem(value), shape: self.ops.shape(value), boxes: Rc::from([value]) }
+                SplitTile { elem: self.ops.elem(value), shape: self.ops.shape(value), boxes: Rc::from([value]) }
             }
         }
     }
@@ -108,9 +108,9 @@ impl<'m> Cutter<'m> {
     pub fn set(&mut self, value: Value, boxes: impl Into<Rc<[Value]>>) {
         let boxes = boxes.into();
         match self.ops.module.ty(value).as_tile() {
-            Some((elem, shape)) if is_cut(shape) => {
+            Some((elem, shape)) if is_split(shape) => {
                 let shape = shape.to_vec();
-                self.cut.insert(value, Whole { elem, shape, boxes });
+                self.cut.insert(value, SplitTile { elem, shape, boxes });
             }
             _ => self.values.replace(value, boxes[0]),
         }
@@ -126,19 +126,19 @@ impl<'m> Cutter<'m> {
     pub fn types(&mut self, value: Value) -> Vec<TypeId> {
         let id = self.ops.module.ty_id(value);
         let Some((elem, shape)) = self.ops.module.ty(value).as_tile() else { return vec![id] };
-        let grid = Grid::of(shape);
+        let grid = Grid::new(shape);
         let extents: Vec<Vec<i64>> = grid.places().iter().map(|place| grid.extents(place)).collect();
         extents.into_iter().map(|shape| self.ops.module.intern(Type::Tile { elem, shape })).collect()
     }
 
     /// Applies the function of a region elementwise to tiles of this shape.
     pub fn combine(&mut self, region: BlockId, elements: &[Value], before: &[Value], shape: &[i64]) -> Vec<Value> {
-        let Cutter { ops, values, .. } = self;
+        let Splitter { ops, values, .. } = self;
         ops.combine(region, [elements, before], shape, |value| values.resolve(value))
     }
 
     /// Returns true if a value is split.
-    pub fn is_cut(&self, value: Value) -> bool {
+    pub fn is_split(&self, value: Value) -> bool {
         self.cut.contains_key(&value) || self.views.contains_key(&value)
     }
 }

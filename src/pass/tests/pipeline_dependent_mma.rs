@@ -4,14 +4,14 @@
 use super::{optimize, random, well_formed};
 use crate::dtype::DType::{F32, I1, I32};
 use crate::ir::*;
-use crate::pass::{apart, rotate};
+use crate::pass::{pipeline_dependent_mma, split_extents};
 use crate::sample::one_in;
 
 /// Extents of matrices: rows and columns of a tile as it is loaded and stored. Other matrices are
 /// the transposed one and the square one of the rows.
-const EVEN: [i64; 2] = [2, 4];
+const POWER_OF_TWO: [i64; 2] = [2, 4];
 /// Extents of which the columns are split.
-const ODD: [i64; 2] = [4, 3];
+const SPLIT: [i64; 2] = [4, 3];
 
 struct Gen {
     b: Builder,
@@ -211,52 +211,54 @@ fn kernel(seed: u64, extents: [i64; 2]) -> Module {
 
 /// Pipelines the loop of a module and compares the results. Returns false if the loop is not
 /// pipelined.
-fn turns(module: &Module, seed: u64) -> bool {
+fn pipelines_loop(module: &Module, seed: u64) -> bool {
     let (mut module, expected, before) = (module.clone(), random::run(module), module.to_string());
-    if !rotate(&mut module, &|_| true) {
+    if !pipeline_dependent_mma(&mut module, &|_| true) {
         assert_eq!(module.to_string(), before, "seed {seed}");
         return false;
     }
-    well_formed(&module, &format!("seed {seed}, rotated"));
+    well_formed(&module, &format!("seed {seed}, pipelined"));
     assert_eq!(random::run(&module), expected, "seed {seed}\n{before}\n{module}");
     optimize(&mut module);
-    well_formed(&module, &format!("seed {seed}, rotated and optimized"));
+    well_formed(&module, &format!("seed {seed}, pipelined and optimized"));
     assert_eq!(random::run(&module), expected, "seed {seed}, optimized\n{before}\n{module}");
     true
 }
 
 #[test]
 fn rotated_loops_keep_their_meaning() {
-    let mut rotated = 0;
+    let mut pipelined = 0;
     let seeds = 600 / one_in(6) as u64;
     for seed in 0..seeds {
-        let module = kernel(seed, EVEN);
+        let module = kernel(seed, POWER_OF_TWO);
         well_formed(&module, &format!("seed {seed}"));
         let mut optimized = module.clone();
         optimize(&mut optimized);
         // As traced, and optimized as for a back end.
-        rotated += [module, optimized].iter().filter(|module| turns(module, seed)).count();
+        pipelined += [module, optimized].iter().filter(|module| pipelines_loop(module, seed)).count();
     }
-    assert!(rotated > seeds as usize, "only {rotated} loops were rotated");
+    assert!(pipelined > seeds as usize, "only {pipelined} loops were pipelined");
 }
 
 #[test]
 fn products_that_belong_together_turn_together() {
-    let mut rotated = 0;
+    let mut pipelined = 0;
     let seeds = 200 / one_in(6) as u64;
     for seed in 0..seeds {
-        let module = apart(&kernel(seed, ODD), true).expect("boxes").expect("extents that are cut");
+        let module = split_extents(&kernel(seed, SPLIT), true).expect("boxes").expect("extents that are cut");
         well_formed(&module, &format!("seed {seed}, cut"));
-        rotated += usize::from(turns(&module, seed));
+        pipelined += usize::from(pipelines_loop(&module, seed));
     }
-    assert!(2 * rotated > seeds as usize, "only {rotated} loops were rotated");
+    assert!(2 * pipelined > seeds as usize, "only {pipelined} loops were pipelined");
 }
 
 #[test]
 fn loops_with_effects_stay() {
     // A loop is not pipelined if its body prints.
-    let mut module =
-        (0..).map(|seed| kernel(seed, EVEN)).find(|module| rotate(&mut module.clone(), &|_| true)).expect("a loop");
+    let mut module = (0..)
+        .map(|seed| kernel(seed, POWER_OF_TWO))
+        .find(|module| pipeline_dependent_mma(&mut module.clone(), &|_| true))
+        .expect("a loop");
     let entry = module.entries[0].body;
     let mut loops = module.block(entry).ops.iter().filter(|&&op| module.op(op).code == Opcode::For);
     let body = module.op(*loops.next_back().expect("the loop")).regions[0];
@@ -265,5 +267,5 @@ fn loops_with_effects_stay() {
         module.add_op(Opcode::Print, &[&[counter], &[]], vec![Attr::Text("%d".into())], vec![], &[], Loc::UNKNOWN);
     module.block_mut(body).ops.insert(0, print);
     well_formed(&module, "printing");
-    assert!(!rotate(&mut module, &|_| true));
+    assert!(!pipeline_dependent_mma(&mut module, &|_| true));
 }

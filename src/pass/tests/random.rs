@@ -405,7 +405,7 @@ impl Gen {
         self.results(id, &kinds);
     }
 
-    /// Makes a loop that counts to a small number and breaks with results of its own.
+    /// Makes a loop that counts to a small number and breaks with different results.
     fn endless_loop(&mut self) {
         let (kinds, out) = (self.some_kinds(), self.some_kinds());
         let mut init = vec![self.b.splat(I32, 0, &[])];

@@ -3,8 +3,8 @@
 use super::{optimize, random, well_formed};
 use crate::dtype::DType::{self, F32, I32};
 use crate::ir::*;
-use crate::pass::lane_sums;
-use crate::pass::transform::thread_local_reduction::Shared;
+use crate::pass::thread_local_reduction;
+use crate::pass::transform::thread_local_reduction::ReductionDistribution;
 
 const ROWS: i64 = 2;
 const COLUMNS: i64 = 128;
@@ -166,24 +166,24 @@ fn kernel(factor: Factor, count: i32, begin: f32, swapped: bool) -> Module {
 }
 
 /// Distribution of a row over four threads, each with pairs of adjacent elements.
-fn in_four(module: &Module, id: OpId) -> Option<Shared> {
+fn in_four(module: &Module, id: OpId) -> Option<ReductionDistribution> {
     let sums = module.block(module.op(id).regions[0]).ops[0];
     let layout = Distribution { slots: [].into(), threads: [1, 2, 4, 0, 0].into() };
-    let shared = Shared { neighbours: 2, parts: 4, again: COLUMNS / 8, layout };
+    let shared = ReductionDistribution { adjacent: 2, parts: 4, repetitions: COLUMNS / 8, layout };
     (module.op(sums).code == Opcode::AddF).then_some(shared)
 }
 
 /// Converts the sums of a kernel to partial sums. Returns false if there is none to convert.
-fn parts(module: &Module, what: &str) -> bool {
+fn uses_partial_sums(module: &Module, what: &str) -> bool {
     well_formed(module, what);
     let (mut changed, expected) = (module.clone(), random::run(module));
-    if !lane_sums(&mut changed, &|id| in_four(module, id)) {
+    if !thread_local_reduction(&mut changed, &|id| in_four(module, id)) {
         return false;
     }
-    well_formed(&changed, &format!("{what}, in parts"));
+    well_formed(&changed, &format!("{what}, in partial sums"));
     assert_eq!(random::run(&changed), expected, "{what}\n{module}\n{changed}");
     optimize(&mut changed);
-    well_formed(&changed, &format!("{what}, in parts and optimized"));
+    well_formed(&changed, &format!("{what}, in partial sums and optimized"));
     assert_eq!(random::run(&changed), expected, "{what}, optimized\n{module}\n{changed}");
     let text = changed.to_string();
     // A loop with at most one iteration has been removed.
@@ -200,11 +200,11 @@ fn sums_in_parts_are_what_they_were() {
         for (count, begin, swapped) in [(0, 3.0, false), (1, 0.0, true), (2, -0.0, false), (5, 24.0, true)] {
             let module = kernel(factor, count, begin, swapped);
             let what = format!("{factor:?}, {count} tiles, from {begin}");
-            assert!(parts(&module, &what), "{what}: kept whole\n{module}");
+            assert!(uses_partial_sums(&module, &what), "{what}: kept whole\n{module}");
             let mut optimized = module;
             optimize(&mut optimized);
             // A loop with one iteration has been removed.
-            assert!(parts(&optimized, &what) || count < 2, "{what}: kept whole\n{optimized}");
+            assert!(uses_partial_sums(&optimized, &what) || count < 2, "{what}: kept whole\n{optimized}");
         }
     }
 }
@@ -213,6 +213,6 @@ fn sums_in_parts_are_what_they_were() {
 fn a_factor_that_may_be_infinite_keeps_its_sum_whole() {
     for factor in [Factor::Two, Factor::Unknown, Factor::OfSmallest, Factor::ScaledByUnknown] {
         let module = kernel(factor, 3, 1.0, false);
-        assert!(!parts(&module, "a factor"), "{factor:?}\n{module}");
+        assert!(!uses_partial_sums(&module, "a factor"), "{factor:?}\n{module}");
     }
 }

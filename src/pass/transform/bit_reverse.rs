@@ -17,21 +17,21 @@ enum Bit {
     Zero,
     One,
     /// Bit of this index of another value.
-    Of(Value, u8),
+    Source(Value, u8),
 }
 
 /// Bits of the analyzed values.
-type Known = FxHashMap<Value, Vec<Bit>>;
+type BitMap = FxHashMap<Value, Vec<Bit>>;
 
 /// Replaces each reversed value by a `brev` instruction. Returns `None` if there is none.
-pub(crate) fn with_reversals(module: &Module) -> Option<Module> {
+pub(crate) fn expand_bit_reverse(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
-    let mut known = Known::default();
+    let mut bits_by_value = BitMap::default();
     let mut reversals: Vec<(OpId, Value)> = Vec::new();
     module.walk(body, &mut |id| {
-        let Some(bits) = bits_of_result(module, id, &known) else { return };
-        reversals.extend(reversed(&bits).map(|source| (id, source)));
-        known.insert(module.op(id).results[0], bits);
+        let Some(bits) = bits_of_result(module, id, &bits_by_value) else { return };
+        reversals.extend(reversed_source(&bits).map(|source| (id, source)));
+        bits_by_value.insert(module.op(id).results[0], bits);
     });
     if reversals.is_empty() {
         return None;
@@ -60,21 +60,21 @@ fn splat(module: &Module, value: Value) -> Option<u64> {
 }
 
 /// Returns the bits of a value. The bits of a value that is not analyzed are its own.
-fn bits_of(module: &Module, value: Value, width: u32, known: &Known) -> Vec<Bit> {
+fn bits_of(module: &Module, value: Value, width: u32, bits_by_value: &BitMap) -> Vec<Bit> {
     if let Some(constant) = splat(module, value) {
         return (0..width).map(|n| if constant >> n & 1 == 1 { Bit::One } else { Bit::Zero }).collect();
     }
-    known.get(&value).cloned().unwrap_or_else(|| (0..width).map(|n| Bit::Of(value, n as u8)).collect())
+    bits_by_value.get(&value).cloned().unwrap_or_else(|| (0..width).map(|n| Bit::Source(value, n as u8)).collect())
 }
 
 /// Returns the bits of the result of an op, if the op only moves bits.
-fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> {
+fn bits_of_result(module: &Module, id: OpId, bits_by_value: &BitMap) -> Option<Vec<Bit>> {
     let op = module.op(id);
     if !matches!(op.code, Opcode::AndI | Opcode::OrI | Opcode::ShlI | Opcode::ShrI) {
         return None;
     }
     let width = integer(module, op.results[0])?.bits();
-    let left = bits_of(module, op.operands[0], width, known);
+    let left = bits_of(module, op.operands[0], width, bits_by_value);
     let amount = || splat(module, op.operands[1]).filter(|&n| n < u64::from(width)).map(|n| n as usize);
     match op.code {
         Opcode::ShlI => {
@@ -87,7 +87,7 @@ fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> 
             Some((0..width as usize).map(|bit| left.get(bit + n).copied().unwrap_or(above)).collect())
         }
         code => {
-            let right = bits_of(module, op.operands[1], width, known);
+            let right = bits_of(module, op.operands[1], width, bits_by_value);
             let (neutral, absorbing) = if code == Opcode::AndI { (Bit::One, Bit::Zero) } else { (Bit::Zero, Bit::One) };
             left.into_iter()
                 .zip(right)
@@ -104,10 +104,10 @@ fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> 
 }
 
 /// Returns the value of which these are all bits in the opposite order.
-fn reversed(bits: &[Bit]) -> Option<Value> {
-    let Some(&Bit::Of(source, _)) = bits.first() else { return None };
+fn reversed_source(bits: &[Bit]) -> Option<Value> {
+    let Some(&Bit::Source(source, _)) = bits.first() else { return None };
     let last = bits.len() - 1;
-    let is_reversed = bits.iter().enumerate().all(|(n, &bit)| bit == Bit::Of(source, (last - n) as u8));
+    let is_reversed = bits.iter().enumerate().all(|(n, &bit)| bit == Bit::Source(source, (last - n) as u8));
     is_reversed.then_some(source)
 }
 
@@ -147,7 +147,7 @@ mod tests {
             "entry @k(%x: tile<i8>) {{\n{body}\n  %t = print_tko \"%d\", %r : tile<i8> -> token\n  return\n}}\n"
         );
         let module = Module::parse("test.mlir", &text).unwrap();
-        with_reversals(&module).map(|module| module.to_text(PrintOptions::default()))
+        expand_bit_reverse(&module).map(|module| module.to_text(PrintOptions::default()))
     }
 
     const CONSTANTS: &str = "  %one = constant <i8: 1> : tile<i8>

@@ -20,7 +20,7 @@ pub(crate) fn run(module: &mut Module) {
 pub(crate) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     for body in entries {
-        let liveness = Liveness::of(module, body, is_root);
+        let liveness = Liveness::new(module, body, is_root);
         let (ops, values) = (liveness.ops, liveness.values);
         sweep(module, body, &ops, &values);
     }
@@ -28,7 +28,7 @@ pub(crate) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
 
 /// Terminators by the op that receives their operands.
 #[derive(Default)]
-struct Ends {
+struct Terminators {
     continues: Vec<OpId>,
     breaks: Vec<OpId>,
     yields: Vec<OpId>,
@@ -39,8 +39,8 @@ struct Ends {
 struct Liveness<'m> {
     module: &'m Module,
     /// Block that contains an op.
-    home: FxHashMap<OpId, BlockId>,
-    ends: FxHashMap<OpId, Ends>,
+    parent_block: FxHashMap<OpId, BlockId>,
+    terminators: FxHashMap<OpId, Terminators>,
     ops: Vec<bool>,
     values: Vec<bool>,
     work: Vec<Work>,
@@ -52,11 +52,11 @@ enum Work {
 }
 
 impl<'m> Liveness<'m> {
-    fn of(module: &'m Module, body: BlockId, is_root: &dyn Fn(&Op) -> bool) -> Liveness<'m> {
+    fn new(module: &'m Module, body: BlockId, is_root: &dyn Fn(&Op) -> bool) -> Liveness<'m> {
         let mut liveness = Liveness {
             module,
-            home: FxHashMap::default(),
-            ends: FxHashMap::default(),
+            parent_block: FxHashMap::default(),
+            terminators: FxHashMap::default(),
             ops: vec![false; module.num_ops()],
             values: vec![false; module.num_values()],
             work: Vec::new(),
@@ -76,7 +76,7 @@ impl<'m> Liveness<'m> {
     fn collect(&mut self, block: BlockId, is_root: &dyn Fn(&Op) -> bool, stack: &mut Vec<OpId>) {
         let module = self.module;
         for &id in &module.block(block).ops {
-            self.home.insert(id, block);
+            self.parent_block.insert(id, block);
             let op = module.op(id);
             match op.code {
                 Opcode::Return => {
@@ -85,15 +85,16 @@ impl<'m> Liveness<'m> {
                 Opcode::Continue | Opcode::Break => {
                     let is_loop = |op: &&OpId| matches!(module.op(**op).code, Opcode::For | Opcode::Loop);
                     if let Some(&target) = stack.iter().rev().find(is_loop) {
-                        let ends = self.ends.entry(target).or_default();
-                        let list = if op.code == Opcode::Break { &mut ends.breaks } else { &mut ends.continues };
+                        let terminators = self.terminators.entry(target).or_default();
+                        let list =
+                            if op.code == Opcode::Break { &mut terminators.breaks } else { &mut terminators.continues };
                         list.push(id);
-                        ends.jumps.push(id);
+                        terminators.jumps.push(id);
                     }
                 }
                 Opcode::Yield => {
                     if let Some(&owner) = stack.last() {
-                        self.ends.entry(owner).or_default().yields.push(id);
+                        self.terminators.entry(owner).or_default().yields.push(id);
                     }
                 }
                 _ if is_root(op) => self.work.push(Work::Op(id)),
@@ -105,7 +106,7 @@ impl<'m> Liveness<'m> {
         }
     }
 
-    fn need(&mut self, values: &[Value]) {
+    fn mark_needed(&mut self, values: &[Value]) {
         self.work.extend(values.iter().map(|&v| Work::Value(v)));
     }
 
@@ -115,37 +116,37 @@ impl<'m> Liveness<'m> {
             return;
         }
         let module = self.module;
-        let owner = self.home.get(&id).and_then(|&block| module.block(block).parent);
+        let owner = self.parent_block.get(&id).and_then(|&block| module.block(block).parent);
         self.work.extend(owner.map(Work::Op));
         let op = module.op(id);
         match op.code {
             // The operands of these terminators are marked one by one, with the value that receives
             // them.
             Opcode::Continue | Opcode::Break | Opcode::Yield => {}
-            Opcode::For => self.need(&op.operands[..3]),
+            Opcode::For => self.mark_needed(&op.operands[..3]),
             Opcode::Loop => {}
             Opcode::Reduce | Opcode::Scan => {
-                self.need(&op.operands);
-                for end in self.ends(id).yields {
-                    self.need(&module.op(end).operands);
+                self.mark_needed(&op.operands);
+                for end in self.terminators(id).yields {
+                    self.mark_needed(&module.op(end).operands);
                 }
             }
-            _ => self.need(&op.operands),
+            _ => self.mark_needed(&op.operands),
         }
-        for jump in self.ends(id).jumps {
+        for jump in self.terminators(id).jumps {
             self.work.push(Work::Op(jump));
         }
     }
 
-    fn ends(&self, id: OpId) -> Ends {
-        match self.ends.get(&id) {
-            Some(e) => Ends {
+    fn terminators(&self, id: OpId) -> Terminators {
+        match self.terminators.get(&id) {
+            Some(e) => Terminators {
                 continues: e.continues.clone(),
                 breaks: e.breaks.clone(),
                 yields: e.yields.clone(),
                 jumps: e.jumps.clone(),
             },
-            None => Ends::default(),
+            None => Terminators::default(),
         }
     }
 
@@ -161,9 +162,9 @@ impl<'m> Liveness<'m> {
                 match op.code {
                     // The argument represents the carried value from the first iteration to the
                     // result.
-                    Opcode::For => self.need(&[self.module.block(op.regions[0]).args[i + 1]]),
-                    Opcode::Loop => self.handed(&self.ends(id).breaks, i),
-                    Opcode::If => self.handed(&self.ends(id).yields, i),
+                    Opcode::For => self.mark_needed(&[self.module.block(op.regions[0]).args[i + 1]]),
+                    Opcode::Loop => self.mark_operands(&self.terminators(id).breaks, i),
+                    Opcode::If => self.mark_operands(&self.terminators(id).yields, i),
                     _ => {}
                 }
             }
@@ -177,16 +178,16 @@ impl<'m> Liveness<'m> {
                     _ => None,
                 };
                 if let Some((init, i)) = carried {
-                    self.need(&[init[i]]);
-                    self.handed(&self.ends(id).continues, i);
+                    self.mark_needed(&[init[i]]);
+                    self.mark_operands(&self.terminators(id).continues, i);
                 }
             }
         }
     }
 
-    fn handed(&mut self, ends: &[OpId], index: usize) {
-        for &end in ends {
-            self.need(&[self.module.op(end).operands[index]]);
+    fn mark_operands(&mut self, terminators: &[OpId], index: usize) {
+        for &end in terminators {
+            self.mark_needed(&[self.module.op(end).operands[index]]);
         }
     }
 }
@@ -218,16 +219,16 @@ fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
                 module.retain_results(id, |i| keep[i]);
                 module.retain_last_group(id, |i| keep[i]);
                 module.retain_block_args(op.regions[0], |i| i == 0 || keep[i - 1]);
-                prune_ends(module, op.regions[0], Opcode::Continue, &keep);
+                prune_terminators(module, op.regions[0], Opcode::Continue, &keep);
             }
             Opcode::Loop => {
                 let carried = used(&module.block(op.regions[0]).args);
                 module.retain_last_group(id, |i| carried[i]);
                 module.retain_block_args(op.regions[0], |i| carried[i]);
-                prune_ends(module, op.regions[0], Opcode::Continue, &carried);
+                prune_terminators(module, op.regions[0], Opcode::Continue, &carried);
                 let keep = used(&op.results);
                 module.retain_results(id, |i| keep[i]);
-                prune_ends(module, op.regions[0], Opcode::Break, &keep);
+                prune_terminators(module, op.regions[0], Opcode::Break, &keep);
             }
             Opcode::If => {
                 let keep = used(&op.results);
@@ -245,13 +246,13 @@ fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
 }
 
 /// Removes operands of the terminators of one kind that belong to the loop with this body.
-fn prune_ends(module: &mut Module, block: BlockId, code: Opcode, keep: &[bool]) {
+fn prune_terminators(module: &mut Module, block: BlockId, code: Opcode, keep: &[bool]) {
     for id in module.block(block).ops.clone() {
         if module.op(id).code == code {
             module.retain_last_group(id, |i| keep[i]);
         } else if module.op(id).code == Opcode::If {
             let regions = module.op(id).regions.clone();
-            regions.iter().for_each(|&region| prune_ends(module, region, code, keep));
+            regions.iter().for_each(|&region| prune_terminators(module, region, code, keep));
         }
     }
 }

@@ -38,7 +38,7 @@ fn hoist(module: &mut Module, body: BlockId, out: &mut Vec<OpId>) {
     let ops = std::mem::take(&mut module.block_mut(body).ops);
     let mut kept = Vec::with_capacity(ops.len());
     for id in ops {
-        if is_harmless(module, module.op(id)) && is_invariant(module, id, &inside) {
+        if is_speculatable(module, module.op(id)) && is_invariant(module, id, &inside) {
             // The results are now defined outside of the loop.
             mark(module, id, &mut inside, false);
             out.push(id);
@@ -91,7 +91,7 @@ fn is_invariant(module: &Module, id: OpId, inside: &[bool]) -> bool {
 }
 
 /// Returns true if the op may be executed speculatively.
-fn is_harmless(module: &Module, op: &Op) -> bool {
+fn is_speculatable(module: &Module, op: &Op) -> bool {
     match op.code.spec().effect {
         Effect::Pure => match op.code {
             Opcode::Assume => false,
@@ -104,7 +104,7 @@ fn is_harmless(module: &Module, op: &Op) -> bool {
             let body = &module.block(op.regions[0]).ops;
             body.iter().all(|&id| {
                 let nested = module.op(id);
-                nested.code.spec().effect == Effect::Terminator || is_harmless(module, nested)
+                nested.code.spec().effect == Effect::Terminator || is_speculatable(module, nested)
             })
         }
         Effect::Region | Effect::Read | Effect::Write | Effect::ReadWrite | Effect::Other | Effect::Terminator => false,

@@ -9,7 +9,7 @@ use crate::ir::{
 };
 
 /// Appends ops to a block of a module.
-pub struct Writer<'m> {
+pub struct OpWriter<'m> {
     pub module: &'m mut Module,
     /// Ops written so far of the current block.
     out: Vec<OpId>,
@@ -20,9 +20,9 @@ pub struct Writer<'m> {
 #[must_use]
 pub struct Outer(Vec<OpId>);
 
-impl<'m> Writer<'m> {
-    pub fn new(module: &'m mut Module) -> Writer<'m> {
-        Writer { module, out: Vec::new(), loc: Loc::UNKNOWN }
+impl<'m> OpWriter<'m> {
+    pub fn new(module: &'m mut Module) -> OpWriter<'m> {
+        OpWriter { module, out: Vec::new(), loc: Loc::UNKNOWN }
     }
 
     /// Removes and returns the ops of a block, and begins to write their replacements.
@@ -61,7 +61,7 @@ impl<'m> Writer<'m> {
     }
 
     /// Appends an op with one operand per group and one result.
-    pub fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, elem: Elem, shape: &[i64]) -> Value {
+    pub fn emit_one(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, elem: Elem, shape: &[i64]) -> Value {
         let ty = self.module.intern(Type::Tile { elem, shape: shape.to_vec() });
         let groups: Vec<&[Value]> = operands.chunks(1).collect();
         let id = self.emit(code, &groups, attrs, vec![], &[ty]);
@@ -71,11 +71,11 @@ impl<'m> Writer<'m> {
     /// Appends a scalar constant.
     pub fn number(&mut self, dtype: DType, number: i64) -> Value {
         let bits = number as u64 & (u64::MAX >> (64 - dtype.bits()));
-        self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], Elem::Num(dtype), &[])
+        self.emit_one(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], Elem::Num(dtype), &[])
     }
 
     /// Broadcasts a scalar to a tile.
-    pub fn spread(&mut self, scalar: Value, shape: &[i64]) -> Value {
+    pub fn splat_to(&mut self, scalar: Value, shape: &[i64]) -> Value {
         if shape.is_empty() {
             return scalar;
         }
@@ -85,20 +85,20 @@ impl<'m> Writer<'m> {
 
     /// Broadcasts a tile to a shape.
     pub fn broadcast(&mut self, tile: Value, shape: &[i64]) -> Value {
-        self.of_shape(Opcode::Broadcast, tile, shape)
+        self.emit_reshaping(Opcode::Broadcast, tile, shape)
     }
 
     /// Reshapes a tile.
     pub fn reshape(&mut self, tile: Value, shape: &[i64]) -> Value {
-        self.of_shape(Opcode::Reshape, tile, shape)
+        self.emit_reshaping(Opcode::Reshape, tile, shape)
     }
 
-    fn of_shape(&mut self, code: Opcode, tile: Value, shape: &[i64]) -> Value {
+    fn emit_reshaping(&mut self, code: Opcode, tile: Value, shape: &[i64]) -> Value {
         if self.shape(tile) == shape {
             return tile;
         }
         let elem = self.elem(tile);
-        self.put(code, &[tile], vec![], elem, shape)
+        self.emit_one(code, &[tile], vec![], elem, shape)
     }
 
     /// Clamps a signed scalar integer to two bounds.
@@ -107,14 +107,14 @@ impl<'m> Writer<'m> {
         let sign = || vec![Attr::Sign(Sign::Signed)];
         let most = self.number(dtype, most);
         let least = self.number(dtype, least);
-        let below = self.put(Opcode::MinI, &[number, most], sign(), Elem::Num(dtype), &[]);
-        self.put(Opcode::MaxI, &[below, least], sign(), Elem::Num(dtype), &[])
+        let below = self.emit_one(Opcode::MinI, &[number, most], sign(), Elem::Num(dtype), &[]);
+        self.emit_one(Opcode::MaxI, &[below, least], sign(), Elem::Num(dtype), &[])
     }
 
     /// Appends an integer sum, difference or product with wrap-around.
-    pub fn integers(&mut self, code: Opcode, a: Value, b: Value) -> Value {
+    pub fn int_op(&mut self, code: Opcode, a: Value, b: Value) -> Value {
         let (elem, shape) = (self.elem(a), self.shape(a));
-        self.put(code, &[a, b], vec![Attr::Overflow(Overflow::None)], elem, &shape)
+        self.emit_one(code, &[a, b], vec![Attr::Overflow(Overflow::None)], elem, &shape)
     }
 
     /// Extracts the block of a tile at these indices, in blocks.
@@ -126,7 +126,7 @@ impl<'m> Writer<'m> {
         self.extract_at(tile, &indices, shape)
     }
 
-    /// Extracts a block like [`Writer::extract`], at run-time indices.
+    /// Extracts a block like [`OpWriter::extract`], at run-time indices.
     pub fn extract_at(&mut self, tile: Value, indices: &[Value], shape: &[i64]) -> Value {
         let ty = self.module.intern(Type::Tile { elem: self.elem(tile), shape: shape.to_vec() });
         let id = self.emit(Opcode::Extract, &[&[tile], indices], vec![], vec![], &[ty]);
@@ -138,7 +138,7 @@ impl<'m> Writer<'m> {
         let mut shape = self.shape(first);
         shape[axis] += self.shape(second)[axis];
         let elem = self.elem(first);
-        self.put(Opcode::Cat, &[first, second], vec![Attr::Dim(axis as u32)], elem, &shape)
+        self.emit_one(Opcode::Cat, &[first, second], vec![Attr::Dim(axis as u32)], elem, &shape)
     }
 
     /// Joins tokens.
@@ -169,7 +169,7 @@ impl<'m> Writer<'m> {
         for id in block.ops {
             let op = self.module.op(id).clone();
             let on_tile =
-                |value: &Value| known.get(value).copied().unwrap_or_else(|| self.spread(outer(*value), shape));
+                |value: &Value| known.get(value).copied().unwrap_or_else(|| self.splat_to(outer(*value), shape));
             let operands: Vec<Value> = op.operands.iter().map(on_tile).collect();
             if op.code == Opcode::Yield {
                 return operands;
@@ -180,7 +180,7 @@ impl<'m> Writer<'m> {
                 attr => attr.clone(),
             });
             debug_assert!(op.attr(AttrKind::Dim).is_none(), "an elementwise op has no axis");
-            let value = self.put(op.code, &operands, attrs.collect(), elem, shape);
+            let value = self.emit_one(op.code, &operands, attrs.collect(), elem, shape);
             known.insert(op.results[0], value);
         }
         unreachable!("a region ends with yield")

@@ -31,7 +31,7 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::canonicalize::continues;
+use super::canonicalize::collect_continues;
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{
@@ -39,11 +39,11 @@ use crate::ir::{
     Rounding, Sign, Substitution, Type, TypeId, Value,
 };
 use crate::pass::analysis::mma_groups;
-use crate::pass::analysis::mma_groups::Bundles;
+use crate::pass::analysis::mma_groups::MmaGroups;
 
 /// Pipelines the loops of each entry whose two products are `wanted`. Returns true if there is one.
 /// The module remains well-formed; unused ops remain for dead code elimination.
-pub fn rotate(module: &mut Module, wanted: &dyn Fn(OpId) -> bool) -> bool {
+pub fn pipeline_dependent_mma(module: &mut Module, wanted: &dyn Fn(OpId) -> bool) -> bool {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     entries.into_iter().fold(false, |any, body| block(module, body, wanted) | any)
 }
@@ -56,9 +56,9 @@ fn block(module: &mut Module, id: BlockId, wanted: &dyn Fn(OpId) -> bool) -> boo
             any |= block(module, region, wanted);
         }
         if module.op(op).code == Opcode::For
-            && let Some(turn) = Turn::find(module, op, wanted)
+            && let Some(plan) = LoopPlan::find(module, op, wanted)
         {
-            turn.apply(module, op, &mut out);
+            plan.apply(module, op, &mut out);
             any = true;
         }
         out.push(op);
@@ -68,13 +68,13 @@ fn block(module: &mut Module, id: BlockId, wanted: &dyn Fn(OpId) -> bool) -> boo
 }
 
 /// Plan for one loop.
-struct Turn {
+struct LoopPlan {
     /// Ops that the first product depends on, and the product itself.
     head: FxHashSet<OpId>,
     /// Second product: all MMAs of its group.
-    late: Rc<[OpId]>,
+    second: Rc<[OpId]>,
     /// Accumulator chains of the second product.
-    sums: Vec<Sum>,
+    chains: Vec<AccumulatorChain>,
     /// Ops that the second product depends on and that can be computed one iteration later, in
     /// order.
     deferred: Vec<OpId>,
@@ -88,7 +88,7 @@ struct Turn {
 }
 
 /// Accumulator chain of one or more products.
-struct Sum {
+struct AccumulatorChain {
     /// First product of the chain.
     first: OpId,
     /// Result of the last product of the chain.
@@ -109,7 +109,7 @@ struct Body<'m> {
 }
 
 impl<'m> Body<'m> {
-    fn of(module: &'m Module, block: BlockId) -> Body<'m> {
+    fn new(module: &'m Module, block: BlockId) -> Body<'m> {
         let inside = module.block(block).ops.iter().copied().collect();
         let mut users: FxHashMap<Value, Vec<OpId>> = FxHashMap::default();
         for &id in &module.block(block).ops {
@@ -123,7 +123,7 @@ impl<'m> Body<'m> {
     }
 
     /// Returns the op of the body that defines a value.
-    fn maker(&self, value: Value) -> Option<OpId> {
+    fn defining_op(&self, value: Value) -> Option<OpId> {
         self.module.defining_op(value).filter(|op| self.inside.contains(op))
     }
 
@@ -132,7 +132,7 @@ impl<'m> Body<'m> {
         let (mut ops, mut args) = (FxHashSet::default(), FxHashSet::default());
         let mut pending = roots.to_vec();
         while let Some(value) = pending.pop() {
-            match self.maker(value) {
+            match self.defining_op(value) {
                 Some(op) if ops.insert(op) => pending.extend(inputs(self.module, op)),
                 None if matches!(self.module.def(value), Def::Arg(block, _) if block == self.block) => {
                     args.insert(value);
@@ -145,9 +145,9 @@ impl<'m> Body<'m> {
 
     /// Returns true if the body has no effects except weak reads, and each iteration ends at its
     /// end.
-    fn is_plain(&self) -> bool {
+    fn is_pipelinable(&self) -> bool {
         let mut ends = Vec::new();
-        continues(self.module, self.block, &mut ends);
+        collect_continues(self.module, self.block, &mut ends);
         let mut plain = ends.len() == 1 && self.module.block(self.block).ops.last() == ends.first();
         self.module.walk(self.block, &mut |id| {
             let op = self.module.op(id);
@@ -161,7 +161,7 @@ impl<'m> Body<'m> {
     }
 
     /// Returns true if the op can execute in a later iteration, with operands of this one.
-    fn can_wait(&self, id: OpId) -> bool {
+    fn is_deferrable(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         match op.code {
             Opcode::MmaF | Opcode::MmaI => false,
@@ -187,56 +187,56 @@ fn is_scalar(module: &Module, value: Value) -> bool {
 
 /// Returns the accumulator chains of a group, if the only use of each result is the terminator
 /// `end` of the body.
-fn sums(body: &Body<'_>, late: &[OpId], end: OpId) -> Option<Vec<Sum>> {
+fn chains(body: &Body<'_>, second: &[OpId], end: OpId) -> Option<Vec<AccumulatorChain>> {
     let module = body.module;
     let sum = |products: Vec<OpId>| {
         let (first, last) = (products[0], products[products.len() - 1]);
         let result = module.op(last).results[0];
         let position = module.op(end).operands.iter().position(|&value| value == result)?;
-        (body.users(result) == [end]).then_some(Sum { first, result, position, accumulates: false })
+        (body.users(result) == [end]).then_some(AccumulatorChain { first, result, position, accumulates: false })
     };
-    mma_groups::sums(module, late).into_iter().map(sum).collect()
+    mma_groups::accumulator_chains(module, second).into_iter().map(sum).collect()
 }
 
-impl Turn {
-    fn find(module: &Module, id: OpId, wanted: &dyn Fn(OpId) -> bool) -> Option<Turn> {
+impl LoopPlan {
+    fn find(module: &Module, id: OpId, wanted: &dyn Fn(OpId) -> bool) -> Option<LoopPlan> {
         let block = module.op(id).regions[0];
-        let body = Body::of(module, block);
+        let body = Body::new(module, block);
         let (args, ops) = (&module.block(block).args, &module.block(block).ops);
         let is_product = |id: OpId| matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) && wanted(id);
-        let bundles = Bundles::of(module, block, wanted);
-        let late = bundles.with(*ops.iter().rfind(|&&id| is_product(id))?);
-        let sums = if body.is_plain() { sums(&body, &late, *ops.last()?)? } else { return None };
-        let operands: Vec<Value> = late.iter().flat_map(|&id| &module.op(id).operands[..2]).copied().collect();
+        let groups = MmaGroups::new(module, block, wanted);
+        let second = groups.group_of(*ops.iter().rfind(|&&id| is_product(id))?);
+        let chains = if body.is_pipelinable() { chains(&body, &second, *ops.last()?)? } else { return None };
+        let operands: Vec<Value> = second.iter().flat_map(|&id| &module.op(id).operands[..2]).copied().collect();
         // The last product on which the second one depends, with its group and backward slice.
         let (before, _) = body.slice(&operands);
-        let early = bundles.with(*ops.iter().rfind(|id| before.contains(id) && is_product(**id))?);
-        let results: Vec<Value> = early.iter().map(|&id| module.op(id).results[0]).collect();
+        let first_group = groups.group_of(*ops.iter().rfind(|id| before.contains(id) && is_product(**id))?);
+        let results: Vec<Value> = first_group.iter().map(|&id| module.op(id).results[0]).collect();
         let (head, needs) = body.slice(&results);
-        if sums.iter().any(|sum| needs.contains(&args[sum.position + 1])) {
+        if chains.iter().any(|sum| needs.contains(&args[sum.position + 1])) {
             return None;
         }
-        let mut turn = Turn {
+        let mut plan = LoopPlan {
             head,
-            late,
-            sums,
+            second,
+            chains,
             deferred: Vec::new(),
             moved: FxHashSet::default(),
             carried: Vec::new(),
             sunk: FxHashSet::default(),
         };
-        turn.operands(&body);
-        turn.settle_moved(&body)?;
-        turn.sink(&body);
-        Some(turn)
+        plan.operands(&body);
+        plan.find_moved(&body)?;
+        plan.sink(&body);
+        Some(plan)
     }
 
     /// Classifies each operand of the second product: defined outside, deferred, or carried.
     fn operands(&mut self, body: &Body<'_>) {
         let module = body.module;
         let counter = module.block(body.block).args[0];
-        let factors = self.late.iter().flat_map(|&id| &module.op(id).operands[..2]).map(|&value| (value, None));
-        let starts = self.sums.iter().enumerate().map(|(index, sum)| (module.op(sum.first).operands[2], Some(index)));
+        let factors = self.second.iter().flat_map(|&id| &module.op(id).operands[..2]).map(|&value| (value, None));
+        let starts = self.chains.iter().enumerate().map(|(index, sum)| (module.op(sum.first).operands[2], Some(index)));
         let all: Vec<(Value, Option<usize>)> = factors.chain(starts).collect();
         for (operand, sum) in all {
             let (ops, args) = body.slice(&[operand]);
@@ -244,11 +244,11 @@ impl Turn {
                 continue;
             }
             let scalars = args.iter().all(|&arg| is_scalar(module, arg));
-            if scalars && ops.iter().all(|&op| body.can_wait(op)) {
+            if scalars && ops.iter().all(|&op| body.is_deferrable(op)) {
                 self.deferred.extend(ops);
                 self.carried.extend(args.into_iter().filter(|&arg| arg != counter));
             } else if let Some(sum) = sum {
-                self.sums[sum].accumulates = true;
+                self.chains[sum].accumulates = true;
             } else {
                 self.carried.push(operand);
             }
@@ -262,11 +262,11 @@ impl Turn {
     }
 
     /// Finds the deferred ops to move. Returns `None` if a load would execute twice.
-    fn settle_moved(&mut self, body: &Body<'_>) -> Option<()> {
+    fn find_moved(&mut self, body: &Body<'_>) -> Option<()> {
         for &id in self.deferred.iter().rev() {
-            let goes = |user: &OpId| self.late.contains(user) || self.moved.contains(user);
+            let is_moved = |user: &OpId| self.second.contains(user) || self.moved.contains(user);
             let op = body.module.op(id);
-            if op.results.iter().all(|&result| body.users(result).iter().all(goes)) {
+            if op.results.iter().all(|&result| body.users(result).iter().all(is_moved)) {
                 self.moved.insert(id);
             } else if op.code == Opcode::LoadView {
                 return None;
@@ -280,8 +280,8 @@ impl Turn {
     fn sink(&mut self, body: &Body<'_>) {
         let module = body.module;
         for &value in &self.carried {
-            let for_late = body.users(value).iter().all(|user| self.late.contains(user));
-            let Some(id) = body.maker(value).filter(|_| for_late) else { continue };
+            let for_late = body.users(value).iter().all(|user| self.second.contains(user));
+            let Some(id) = body.defining_op(value).filter(|_| for_late) else { continue };
             let op = module.op(id);
             let bits = |value: Value| module.dtype(value).storage_bits();
             if op.code == Opcode::FToF && bits(value) < bits(op.operands[0]) {
@@ -302,7 +302,7 @@ impl Turn {
         let runs = before.compare(CmpPred::Lt, sign, bounds[0], bounds[1]);
         *out = before.ops;
 
-        let then = self.rotated(module, &old, bounds);
+        let then = self.pipelined(module, &old, bounds);
         let otherwise = module.add_block(&[]);
         let end = module.add_op(Opcode::Yield, &[old.group(3)], vec![], vec![], &[], loc);
         module.block_mut(otherwise).ops.push(end);
@@ -315,33 +315,34 @@ impl Turn {
     }
 
     /// Makes the block for a loop with iterations: first iteration, loop, last product.
-    fn rotated(&self, module: &mut Module, old: &Op, [lower, upper, step]: [Value; 3]) -> BlockId {
+    fn pipelined(&self, module: &mut Module, old: &Op, [lower, upper, step]: [Value; 3]) -> BlockId {
         let body = old.regions[0];
         let (args, ops) = (module.block(body).args.clone(), module.block(body).ops.clone());
-        let next = module.op(*ops.last().expect("a terminator")).operands.clone();
+        let yielded = module.op(*ops.last().expect("a terminator")).operands.clone();
         let then = module.add_block(&[]);
 
         let mut values = Substitution::new();
         values.replace(args[0], lower);
         args[1..].iter().zip(old.group(3)).for_each(|(&arg, &init)| values.replace(arg, init));
         let mut emitter = Emitter { module, ops: Vec::new(), loc: old.loc };
-        for &op in ops.iter().filter(|op| self.stays(**op, &ops)) {
+        for &op in ops.iter().filter(|op| self.keeps_iteration(**op, &ops)) {
             emitter.copy(op, &mut values);
         }
-        let begun: Vec<Value> = self.sums.iter().map(|sum| values.resolve(args[sum.position + 1])).collect();
-        let init = self.handed(emitter.module, &next, &values, &begun);
+        let initial: Vec<Value> = self.chains.iter().map(|sum| values.resolve(args[sum.position + 1])).collect();
+        let init = self.passed_values(emitter.module, &yielded, &values, &initial);
         let [first, last] = emitter.range(lower, upper, step);
 
-        let turning = self.body(emitter.module, old, step);
+        let pipelined_body = self.body(emitter.module, old, step);
         let types: Vec<TypeId> = init.iter().map(|&value| emitter.module.ty_id(value)).collect();
         let groups: [&[Value]; 4] = [&[first], &[upper], &[step], &init];
-        let turned = emitter.module.add_op(Opcode::For, &groups, old.attrs.clone(), vec![turning], &types, old.loc);
-        emitter.ops.push(turned);
+        let pipelined_loop =
+            emitter.module.add_op(Opcode::For, &groups, old.attrs.clone(), vec![pipelined_body], &types, old.loc);
+        emitter.ops.push(pipelined_loop);
 
-        let mut results = emitter.module.op(turned).results.clone();
-        let made = self.delayed(&mut emitter, args[0], last, &results);
+        let mut results = emitter.module.op(pipelined_loop).results.clone();
+        let results_of_second = self.emit_second(&mut emitter, args[0], last, &results);
         results.truncate(args.len() - 1);
-        self.sums.iter().zip(made).for_each(|(sum, result)| results[sum.position] = result);
+        self.chains.iter().zip(results_of_second).for_each(|(sum, result)| results[sum.position] = result);
         let end = emitter.module.add_op(Opcode::Yield, &[&results], vec![], vec![], &[], old.loc);
         emitter.ops.push(end);
         let done = emitter.ops;
@@ -350,16 +351,16 @@ impl Turn {
     }
 
     /// Returns true if an op of the body remains in its iteration.
-    fn stays(&self, op: OpId, ops: &[OpId]) -> bool {
-        !self.late.contains(&op) && !self.moved.contains(&op) && ops.last() != Some(&op)
+    fn keeps_iteration(&self, op: OpId, ops: &[OpId]) -> bool {
+        !self.second.contains(&op) && !self.moved.contains(&op) && ops.last() != Some(&op)
     }
 
     /// Returns the values that an iteration passes to the next one. They are the original carried
     /// values followed by the values for the second product. The position of each result of the
     /// second product has its initial accumulator, or `otherwise` if there is none.
-    fn handed(&self, module: &Module, next: &[Value], values: &Substitution, otherwise: &[Value]) -> Vec<Value> {
+    fn passed_values(&self, module: &Module, next: &[Value], values: &Substitution, otherwise: &[Value]) -> Vec<Value> {
         let mut all: Vec<Value> = next.iter().map(|&value| values.resolve(value)).collect();
-        for (sum, &otherwise) in self.sums.iter().zip(otherwise) {
+        for (sum, &otherwise) in self.chains.iter().zip(otherwise) {
             let accumulator = module.op(sum.first).operands[2];
             all[sum.position] = if sum.accumulates { values.resolve(accumulator) } else { otherwise };
         }
@@ -369,23 +370,29 @@ impl Turn {
 
     /// Emits the second product and the deferred ops for the iteration whose counter is `counter`
     /// and which passed these values. Returns the results.
-    fn delayed(&self, emitter: &mut Emitter<'_>, argument: Value, counter: Value, handed: &[Value]) -> Vec<Value> {
+    fn emit_second(
+        &self,
+        emitter: &mut Emitter<'_>,
+        argument: Value,
+        counter: Value,
+        passed_values: &[Value],
+    ) -> Vec<Value> {
         let mut values = Substitution::new();
         values.replace(argument, counter);
-        let taken = &handed[handed.len() - self.carried.len()..];
+        let taken = &passed_values[passed_values.len() - self.carried.len()..];
         self.carried.iter().zip(taken).for_each(|(&value, &now)| values.replace(value, now));
         for &op in &self.deferred {
             emitter.copy(op, &mut values);
         }
-        for &id in &*self.late {
-            let late = emitter.copy(id, &mut values);
+        for &id in &*self.second {
+            let second = emitter.copy(id, &mut values);
             // A value may be the accumulator and another operand. The accumulator is carried
             // separately.
-            if let Some(sum) = self.sums.iter().find(|sum| sum.first == id && sum.accumulates) {
-                emitter.module.op_mut(late).operands[2] = handed[sum.position];
+            if let Some(sum) = self.chains.iter().find(|sum| sum.first == id && sum.accumulates) {
+                emitter.module.op_mut(second).operands[2] = passed_values[sum.position];
             }
         }
-        self.sums.iter().map(|sum| values.resolve(sum.result)).collect()
+        self.chains.iter().map(|sum| values.resolve(sum.result)).collect()
     }
 
     /// Makes the body of the pipelined loop.
@@ -393,13 +400,13 @@ impl Turn {
         let body = old.regions[0];
         let (args, ops) = (module.block(body).args.clone(), module.block(body).ops.clone());
         let end = *ops.last().expect("a terminator");
-        let next = module.op(end).operands.clone();
+        let yielded = module.op(end).operands.clone();
         let types: Vec<TypeId> = args.iter().chain(&self.carried).map(|&value| module.ty_id(value)).collect();
         let block = module.add_block(&types);
         let now = module.block(block).args.clone();
         let mut values = Substitution::new();
         for (index, (&arg, &new)) in args.iter().zip(&now).enumerate() {
-            if self.sums.iter().all(|sum| index != sum.position + 1) {
+            if self.chains.iter().all(|sum| index != sum.position + 1) {
                 values.replace(arg, new);
             }
         }
@@ -408,17 +415,20 @@ impl Turn {
             emitter.copy(op, &mut values);
         }
         let previous = emitter.binary(Opcode::SubI, vec![Attr::Overflow(Overflow::None)], now[0], step);
-        let made = self.delayed(&mut emitter, args[0], previous, &now[1..]);
-        self.sums.iter().zip(&made).for_each(|(sum, &result)| values.replace(args[sum.position + 1], result));
-        let rest = |op: &&OpId| self.stays(**op, &ops) && !self.head.contains(*op);
+        let results_of_second = self.emit_second(&mut emitter, args[0], previous, &now[1..]);
+        self.chains
+            .iter()
+            .zip(&results_of_second)
+            .for_each(|(sum, &result)| values.replace(args[sum.position + 1], result));
+        let rest = |op: &&OpId| self.keeps_iteration(**op, &ops) && !self.head.contains(*op);
         for sunk in [false, true] {
             for &op in ops.iter().filter(rest).filter(|op| self.sunk.contains(op) == sunk) {
                 emitter.copy(op, &mut values);
             }
         }
-        let handed = self.handed(emitter.module, &next, &values, &made);
+        let passed_values = self.passed_values(emitter.module, &yielded, &values, &results_of_second);
         let loc = emitter.module.op(end).loc;
-        let end = emitter.module.add_op(Opcode::Continue, &[&handed], vec![], vec![], &[], loc);
+        let end = emitter.module.add_op(Opcode::Continue, &[&passed_values], vec![], vec![], &[], loc);
         emitter.ops.push(end);
         let done = emitter.ops;
         module.block_mut(block).ops = done;

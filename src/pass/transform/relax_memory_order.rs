@@ -16,7 +16,7 @@ use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, OpId, 
 pub(crate) fn run(module: &mut Module) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     for body in entries {
-        for id in unobserved(module, body) {
+        for id in unobservable_atomics(module, body) {
             for attr in &mut module.op_mut(id).attrs {
                 if let Attr::MemOrder(order) = attr {
                     *order = MemOrder::Relaxed;
@@ -27,7 +27,7 @@ pub(crate) fn run(module: &mut Module) {
 }
 
 /// Returns the atomics whose order is not observable.
-fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
+fn unobservable_atomics(module: &Module, body: BlockId) -> Vec<OpId> {
     let mut used: FxHashSet<Value> = FxHashSet::default();
     let mut ops = Vec::new();
     module.walk(body, &mut |id| {
@@ -43,7 +43,7 @@ fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
         let reads = effect == Effect::Read || (effect == Effect::ReadWrite && is_read);
         let writes = matches!(effect, Effect::Write | Effect::ReadWrite);
         if reads || writes {
-            let Some(root) = op.address().and_then(|address| parameter(module, address)) else {
+            let Some(root) = op.address().and_then(|address| root_parameter(module, address)) else {
                 // The address may be in any array.
                 return Vec::new();
             };
@@ -61,7 +61,7 @@ fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
 }
 
 /// Returns the parameter from which an address is derived.
-fn parameter(module: &Module, address: Value) -> Option<Value> {
+fn root_parameter(module: &Module, address: Value) -> Option<Value> {
     let base = module.base(address);
     matches!(module.def(base), Def::Arg(block, _) if module.block(block).parent.is_none()).then_some(base)
 }

@@ -50,7 +50,7 @@ use super::apart::Apart;
 use super::mma::MmaPlan;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 use crate::target::Target;
 
 /// How the registers of a value come about.
@@ -68,7 +68,7 @@ pub enum Source {
 pub struct Inference<'m> {
     module: &'m Module,
     /// What is known of its integers and addresses.
-    pub facts: Rc<Facts>,
+    pub facts: Rc<IntRanges>,
     /// Target that the code is for.
     pub target: Target,
     /// Warps of a tile block.
@@ -102,7 +102,7 @@ pub struct Inference<'m> {
 impl<'m> Inference<'m> {
     /// Infers the layouts of an entry.
     pub fn run(module: &'m Module, entry: &Entry, target: Target, num_warps: u32) -> Inference<'m> {
-        let facts = Rc::new(Facts::analyze(module, entry));
+        let facts = Rc::new(IntRanges::analyze(module, entry));
         let mut inference = Inference::start(module, facts.clone(), target, num_warps);
         inference.infer(entry.body);
         let wishes = inference.collect_wishes(entry.body);
@@ -114,7 +114,7 @@ impl<'m> Inference<'m> {
         again
     }
 
-    fn start(module: &'m Module, facts: Rc<Facts>, target: Target, num_warps: u32) -> Inference<'m> {
+    fn start(module: &'m Module, facts: Rc<IntRanges>, target: Target, num_warps: u32) -> Inference<'m> {
         Inference {
             module,
             facts,

@@ -4,13 +4,13 @@
 //! a group, or does it grow by one from element to element, and what divides the first one? Neighbours whose
 //! addresses run belong to one wide access if the first is a multiple of it; masks that are the same in a group
 //! need one check. Integers wrap, so a run that starts at a multiple of its length has no break inside, whatever the
-//! width: widening keeps such runs only. Relies on [`Facts`] for single values.
+//! width: widening keeps such runs only. Relies on [`IntRanges`] for single values.
 
 use std::collections::HashMap;
 
 use crate::dtype::DType;
 use crate::ir::{CmpPred, ConstData, Elem, Module, Op, Opcode, Sign, Type, Value};
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 
 /// Ops that are followed from a value towards what it is made of.
 const DEPTH: u32 = 48;
@@ -54,13 +54,13 @@ struct Groups {
 /// Answers questions about the runs of one module's values.
 pub struct Runs<'m> {
     module: &'m Module,
-    facts: &'m Facts,
+    facts: &'m IntRanges,
     known: HashMap<(Value, Groups), Run>,
 }
 
 impl<'m> Runs<'m> {
     /// Of the values of this module.
-    pub fn new(module: &'m Module, facts: &'m Facts) -> Runs<'m> {
+    pub fn new(module: &'m Module, facts: &'m IntRanges) -> Runs<'m> {
         Runs { module, facts, known: HashMap::new() }
     }
 

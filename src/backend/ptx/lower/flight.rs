@@ -73,7 +73,7 @@ impl Lowering<'_> {
         let Some(block) = self.context.op_blocks[product.index()] else { return 0 };
         let products =
             self.module.block(block).ops.iter().filter(|id| self.context.inference.products.contains_key(id));
-        let last: HashSet<OpId> = products.map(|&id| self.context.bundles.last(id)).collect();
+        let last: HashSet<OpId> = products.map(|&id| self.context.bundles.last_of(id)).collect();
         last.len()
     }
 

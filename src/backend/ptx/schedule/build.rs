@@ -180,7 +180,7 @@ impl Builder<'_, '_> {
     /// The products that belong together with the last one of them, which this may be; of the others nothing is done where
     /// they stand. They give back what they used themselves.
     fn products(&self, id: OpId) -> Vec<Step> {
-        if self.context.bundles.last(id) != id {
+        if self.context.bundles.last_of(id) != id {
             return Vec::new();
         }
         let fetched = |value| self.is_fetched(value);

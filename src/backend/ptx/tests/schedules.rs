@@ -21,7 +21,9 @@ fn planned(
     options: &CompileOptions,
     look: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
 ) {
-    let Ok(Some(apart)) = pass::apart(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else { return };
+    let Ok(Some(apart)) = pass::split_extents(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else {
+        return;
+    };
     let entry = &apart.entries[0];
     build_with(&apart, entry, target, options, &mut |module, entry, inference| {
         let lowering = lower::lowered(module, entry, inference, "k", options);

@@ -37,7 +37,7 @@ pub(super) fn unary(op: &Op, dtype: DType, a: u64) -> Option<u64> {
 pub(super) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     let (x, y) = (codec::decode(dtype, a), codec::decode(dtype, b));
     let value = match op.code {
-        Opcode::CmpF => return Some(u64::from(holds(op, x, y))),
+        Opcode::CmpF => return Some(u64::from(compare(op, x, y))),
         Opcode::AddF if rounds_to_nearest(op) => x + y,
         Opcode::SubF if rounds_to_nearest(op) => x - y,
         Opcode::MulF if rounds_to_nearest(op) => x * y,
@@ -52,7 +52,7 @@ pub(super) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     encode(dtype, value)
 }
 
-fn holds(op: &Op, x: f64, y: f64) -> bool {
+fn compare(op: &Op, x: f64, y: f64) -> bool {
     if x.is_nan() || y.is_nan() {
         return op.cmp_order() == CmpOrder::Unordered;
     }
@@ -94,6 +94,6 @@ pub(super) fn cast(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
 }
 
 /// Returns true if these bits have this value. Zeros of different sign differ.
-pub(super) fn is(dtype: DType, bits: u64, value: f64) -> bool {
+pub(super) fn has_value(dtype: DType, bits: u64, value: f64) -> bool {
     codec::decode(dtype, bits).to_bits() == value.to_bits()
 }

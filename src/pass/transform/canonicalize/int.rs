@@ -61,7 +61,7 @@ pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u
         Opcode::RemI if y == 0 => x,
         Opcode::DivI => divide(op.rounding(), x, y),
         Opcode::RemI => x % y,
-        Opcode::CmpI => i128::from(holds(op.cmp_pred(), x, y)),
+        Opcode::CmpI => i128::from(compare(op.cmp_pred(), x, y)),
         _ => return None,
     };
     Some(wide as u64 & if op.code == Opcode::CmpI { 1 } else { mask(width) })
@@ -76,7 +76,7 @@ fn divide(rounding: Rounding, x: i128, y: i128) -> i128 {
     }
 }
 
-fn holds(pred: CmpPred, x: i128, y: i128) -> bool {
+fn compare(pred: CmpPred, x: i128, y: i128) -> bool {
     match pred {
         CmpPred::Eq => x == y,
         CmpPred::Ne => x != y,

@@ -12,7 +12,7 @@ mod float;
 pub(crate) mod int;
 mod rules;
 
-pub(crate) use control::continues;
+pub(crate) use control::collect_continues;
 use rules::Step;
 
 use crate::ir::op_table::Effect;
@@ -21,17 +21,17 @@ use crate::ir::{BlockId, ConstData, Module, OpId, Substitution};
 /// Canonicalizes each entry.
 pub(crate) fn run(module: &mut Module) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
-    let mut walk = Walk { module, values: Substitution::new() };
+    let mut walk = Canonicalizer { module, values: Substitution::new() };
     entries.into_iter().for_each(|body| walk.block(body));
 }
 
-struct Walk<'m> {
+struct Canonicalizer<'m> {
     module: &'m mut Module,
     /// Replacements of simplified values.
     values: Substitution,
 }
 
-impl Walk<'_> {
+impl Canonicalizer<'_> {
     /// Simplifies the ops of a block in order.
     fn block(&mut self, block: BlockId) {
         let ops = std::mem::take(&mut self.module.block_mut(block).ops);
@@ -47,7 +47,7 @@ impl Walk<'_> {
             if self.module.op(id).regions.is_empty() {
                 self.simple(id, out);
             } else {
-                self.structured(id, out);
+                self.simplify_region_op(id, out);
             }
             // An inlined branch may contain a terminator.
             if out.last().is_some_and(|&last| self.module.op(last).code.spec().effect == Effect::Terminator) {

@@ -122,7 +122,7 @@ fn float_identity(op: &Op, dtype: DType, (a, x): Operand, (b, y): Operand) -> Op
     if op.flag(Flag::FlushToZero) {
         return None;
     }
-    let is = |constant: Option<u64>, value: f64| constant.is_some_and(|c| float::is(dtype, c, value));
+    let is = |constant: Option<u64>, value: f64| constant.is_some_and(|c| float::has_value(dtype, c, value));
     let nearest = op.rounding() == Rounding::NearestEven;
     match op.code {
         Opcode::AddF if nearest && is(y, -0.0) => Some(Step::Use(a)),

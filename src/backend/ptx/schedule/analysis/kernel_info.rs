@@ -10,7 +10,7 @@ use crate::backend::ptx::schedule::ir::tma_store::TmaStorePlan;
 use crate::backend::ptx::shared::SharedMemory;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
-use crate::pass::Bundles;
+use crate::pass::MmaGroups;
 
 /// A kernel, as the passes of a schedule see it.
 pub struct KernelInfo<'m> {
@@ -31,7 +31,7 @@ pub struct KernelInfo<'m> {
     pub combined: HashSet<OpId>,
     pub private: Option<PrivatizedArray>,
     /// Products that are issued together.
-    pub bundles: Bundles,
+    pub bundles: MmaGroups,
     /// Ops that are computed where they are used, by an op that may skip them.
     pub deferred: HashSet<OpId>,
     /// Groups of the warps that layouts speak of, which take iterations in turn.
@@ -72,7 +72,7 @@ impl<'m> KernelInfo<'m> {
     ) -> KernelInfo<'m> {
         KernelInfo {
             module,
-            bundles: Bundles::of(module, entry.body, &|id| inference.runs_alone(id)),
+            bundles: MmaGroups::new(module, entry.body, &|id| inference.runs_alone(id)),
             inference,
             options: *options,
             use_counts: use_counts(module, entry.body),

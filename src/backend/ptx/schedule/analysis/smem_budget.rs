@@ -29,7 +29,7 @@ impl KernelInfo<'_> {
             match op.code {
                 Opcode::MmaF | Opcode::MmaI => {
                     let fetched = |value| self.source_load(value).is_some_and(fetched);
-                    operands = operands.max(self.operand_bytes(&self.bundles.with(id), &fetched));
+                    operands = operands.max(self.operand_bytes(&self.bundles.group_of(id), &fetched));
                 }
                 Opcode::StoreView | Opcode::AtomicRedView => {
                     let value = stored(op);

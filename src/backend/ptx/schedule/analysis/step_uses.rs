@@ -10,7 +10,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, StripMine};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
-use crate::pass::sums;
+use crate::pass::accumulator_chains;
 
 impl KernelInfo<'_> {
     /// The values that a step reads, and those behind them, in the order in which it comes to them: not those that only the
@@ -54,7 +54,7 @@ impl KernelInfo<'_> {
 
     /// What products that are issued together compute, and do not add to themselves.
     pub fn results_of(&self, ops: &[OpId]) -> Vec<Value> {
-        sums(self.module, ops).iter().map(|sum| self.module.op(sum[sum.len() - 1]).results[0]).collect()
+        accumulator_chains(self.module, ops).iter().map(|sum| self.module.op(sum[sum.len() - 1]).results[0]).collect()
     }
 
     /// Do these products run on when they have been issued?
@@ -205,14 +205,14 @@ impl KernelInfo<'_> {
 
     /// Registers of the accumulators of a product and of those that are issued with it.
     pub fn accumulators(&self, product: OpId) -> u32 {
-        let sums = sums(self.module, &self.bundles.with(product));
+        let sums = accumulator_chains(self.module, &self.bundles.group_of(product));
         let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
     /// As [`KernelInfo::accumulators`], of several products, each accumulator once.
     pub fn accumulators_of(&self, products: &[OpId]) -> u32 {
-        let bundles: HashSet<OpId> = products.iter().map(|&product| self.bundles.last(product)).collect();
+        let bundles: HashSet<OpId> = products.iter().map(|&product| self.bundles.last_of(product)).collect();
         bundles.into_iter().map(|product| self.accumulators(product)).sum()
     }
 

@@ -7,7 +7,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::{Conversion, Layout};
-use crate::pass::sums;
+use crate::pass::accumulator_chains;
 
 impl KernelInfo<'_> {
     /// The products of a loop body that accumulate in place from iteration to iteration. `steps`: those of the body.
@@ -32,10 +32,10 @@ impl KernelInfo<'_> {
     fn orbit_of(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let product = plan.last()?;
         let runs_on = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
-        if !runs_on(product) || self.bundles.with(product)[..] != plan.ops[..] {
+        if !runs_on(product) || self.bundles.group_of(product)[..] != plan.ops[..] {
             return None;
         }
-        let sums = sums(self.module, &plan.ops);
+        let sums = accumulator_chains(self.module, &plan.ops);
         let carried = sums.iter().map(|sum| self.carried_sum(sum, body, exit)).collect::<Option<_>>()?;
         Some(CarriedMma { mma: product, accumulators: carried, releases: plan.releases.clone() })
     }

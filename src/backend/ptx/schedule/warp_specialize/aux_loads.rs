@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
         let ops = &self.module.block(block).ops;
         let place = |id: OpId| ops.iter().position(|&other| other == id);
         let products: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
-        let several = products.iter().map(|&id| self.bundles.last(id)).collect::<HashSet<OpId>>().len() > 1;
+        let several = products.iter().map(|&id| self.bundles.last_of(id)).collect::<HashSet<OpId>>().len() > 1;
         let read = place(self.first_use(ops, load)?)?;
         // Beside one product alone there are registers enough, and its operands come as soon as they can; unless all wait for it, with
         // nothing to do but what can be had before.

@@ -193,7 +193,7 @@ impl KernelInfo<'_> {
             roles.producer_ops.extend(slice.ops);
             roles.producer_live.extend(slice.carried);
             // Products that are issued together are done with what they read at the same time.
-            let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.bundles.last(product)).collect();
+            let mut products: Vec<OpId> = feed.products.iter().map(|&product| self.bundles.last_of(product)).collect();
             products.dedup();
             let key = (block, products.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
