@@ -46,7 +46,7 @@ pub use attr::*;
 pub use builder::Builder;
 pub use module::*;
 pub use op_table::Opcode;
-pub(crate) use overflow::{breaks_promise, fits};
+pub(crate) use overflow::{fits, violates_assumption};
 pub use print::PrintOptions;
 pub(crate) use print::TypeText;
 pub use rewrite::Substitution;

@@ -3,7 +3,7 @@
 use super::{Op, Opcode, Overflow};
 
 /// Returns true if the op overflows on these bits although it is assumed not to.
-pub(crate) fn breaks_promise(op: &Op, width: u32, a: u64, b: u64) -> bool {
+pub(crate) fn violates_assumption(op: &Op, width: u32, a: u64, b: u64) -> bool {
     let (no_signed, no_unsigned) = match op.overflow() {
         Overflow::None => return false,
         Overflow::Nsw => (true, false),

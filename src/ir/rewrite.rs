@@ -179,7 +179,7 @@ mod tests {
         b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
         verify(&b.module).expect("a well-formed clone");
         assert_eq!(b.module.op(second).operands, [n, n, n, n]);
-        let uses = Uses::of(&b.module, entry);
+        let uses = Uses::new(&b.module, entry);
         assert_eq!((uses.count(zero), uses.count(n), uses.count(sum)), (2, 6, 1));
         let copied = values.resolve(sum);
         assert!(copied != sum && uses.count(copied) == 1);

@@ -10,7 +10,7 @@ pub struct Uses {
 
 impl Uses {
     /// Collects the uses by ops of this block and its nested blocks.
-    pub fn of(module: &Module, block: BlockId) -> Uses {
+    pub fn new(module: &Module, block: BlockId) -> Uses {
         let mut users = vec![Vec::new(); module.num_values()];
         module.walk(block, &mut |id| {
             for (position, value) in module.op(id).operands.iter().enumerate() {

@@ -29,13 +29,13 @@ pub fn apply64(columns: &[u32], input: u64) -> u32 {
 /// assert_eq!(cutlet::layout::f2_matrix::rank(&[0b01, 0b11, 0b10]), 2);
 /// ```
 pub fn rank(vectors: &[u32]) -> usize {
-    Span::of(vectors).dimension()
+    Span::new(vectors).dimension()
 }
 
 /// Subspace of F2^32 in echelon form.
 ///
 /// ```
-/// let span = cutlet::layout::f2_matrix::Span::of(&[0b011, 0b110]);
+/// let span = cutlet::layout::f2_matrix::Span::new(&[0b011, 0b110]);
 /// assert!(span.contains(0b101) && !span.contains(0b001));
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -50,9 +50,9 @@ impl Span {
     /// Makes the span of the vectors.
     ///
     /// ```
-    /// assert_eq!(cutlet::layout::f2_matrix::Span::of(&[1, 2, 3]).dimension(), 2);
+    /// assert_eq!(cutlet::layout::f2_matrix::Span::new(&[1, 2, 3]).dimension(), 2);
     /// ```
-    pub fn of(vectors: &[u32]) -> Span {
+    pub fn new(vectors: &[u32]) -> Span {
         let mut span = Span::default();
         vectors.iter().for_each(|&v| {
             span.insert(v);
@@ -63,7 +63,7 @@ impl Span {
     /// Adds a vector. Returns true if it was not in the span.
     ///
     /// ```
-    /// let mut span = cutlet::layout::f2_matrix::Span::of(&[1, 2]);
+    /// let mut span = cutlet::layout::f2_matrix::Span::new(&[1, 2]);
     /// assert!(!span.insert(3) && span.insert(4));
     /// ```
     pub fn insert(&mut self, vector: u32) -> bool {
@@ -81,7 +81,7 @@ impl Span {
     /// Returns true if the vector is a combination of the inserted ones.
     ///
     /// ```
-    /// assert!(cutlet::layout::f2_matrix::Span::of(&[1, 2]).contains(3));
+    /// assert!(cutlet::layout::f2_matrix::Span::new(&[1, 2]).contains(3));
     /// ```
     pub fn contains(&self, vector: u32) -> bool {
         self.reduce(vector).0 == 0
@@ -91,7 +91,7 @@ impl Span {
     /// were not in the span at their insertion are used.
     ///
     /// ```
-    /// let span = cutlet::layout::f2_matrix::Span::of(&[0b011, 0b110]);
+    /// let span = cutlet::layout::f2_matrix::Span::new(&[0b011, 0b110]);
     /// assert_eq!((span.solve(0b101), span.solve(0b001)), (Some(0b11), None));
     /// ```
     pub fn solve(&self, vector: u32) -> Option<u64> {
@@ -102,7 +102,7 @@ impl Span {
     /// Returns the number of basis vectors.
     ///
     /// ```
-    /// assert_eq!(cutlet::layout::f2_matrix::Span::of(&[5, 5]).dimension(), 1);
+    /// assert_eq!(cutlet::layout::f2_matrix::Span::new(&[5, 5]).dimension(), 1);
     /// ```
     pub fn dimension(&self) -> usize {
         self.basis.len()
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn solve_gives_a_combination() {
         let vectors = [0b0110, 0b0011, 0b0101, 0b1000];
-        let span = Span::of(&vectors);
+        let span = Span::new(&vectors);
         assert_eq!(span.dimension(), 3);
         for target in 0..16u32 {
             let possible = (0..16u32).any(|set| apply(&vectors, set) == target);
@@ -162,8 +162,8 @@ mod tests {
         let spaces: [&[u32]; 4] = [&[1, 2, 4], &[3, 5], &[8, 6], &[0b1111, 0b1010]];
         for a in spaces {
             for b in spaces {
-                let both = Span::of(&intersection(a, b));
-                let (a, b) = (Span::of(a), Span::of(b));
+                let both = Span::new(&intersection(a, b));
+                let (a, b) = (Span::new(a), Span::new(b));
                 for v in 0..16 {
                     assert_eq!(both.contains(v), a.contains(v) && b.contains(v), "{v}");
                 }

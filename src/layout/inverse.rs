@@ -11,7 +11,7 @@ impl Layout {
     /// assert_eq!(inverse.place(65), (1, 16, 0));
     /// ```
     pub fn invert(&self) -> Option<Inverse> {
-        let span = Span::of(&self.images());
+        let span = Span::new(&self.images());
         let bits = self.num_elements().ilog2();
         let images = (0..bits).map(|bit| span.solve(1 << bit)).collect::<Option<Vec<u64>>>()?;
         Some(Inverse { images, register_bits: self.register_images().len() })

@@ -42,7 +42,7 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
-pub use convert::{Conversion, Round, SharedPlan, ShufflePlan, SumPlan, SumSide};
+pub use convert::{AffinePlan, AffineSide, Conversion, Round, SharedPlan, ShufflePlan};
 pub use inverse::Inverse;
 pub use linear_layout::Layout;
 pub use mma_fragments::{Instruction, Tiling, wgmma_accumulator, wgmma_left};

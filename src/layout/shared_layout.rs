@@ -128,8 +128,8 @@ impl SharedLayout {
     /// ```
     pub fn accesses(&self, layout: &Layout) -> Side {
         assert_eq!(self.shape, layout.shape(), "shapes of the two layouts");
-        let span = Span::of(&self.offset_bases);
-        let registers = Span::of(layout.register_images());
+        let span = Span::new(&self.offset_bases);
+        let registers = Span::new(layout.register_images());
         let threads = [layout.lane_images(), layout.warp_images()].concat();
         let longest = (MAX_VECTOR_BYTES / self.element_bytes).ilog2();
         let vector: Vec<u32> = (0..longest)
@@ -209,7 +209,7 @@ impl Side {
         let replicated = images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum();
         let in_thread = thread.iter().fold(0, |all, image| all | image);
 
-        let registers = Span::of(layout.register_images());
+        let registers = Span::new(layout.register_images());
         let steps: Vec<u64> = vector.iter().filter_map(|&image| registers.solve(image)).collect();
         let step =
             |i: usize| (steps.iter().enumerate()).filter(|(bit, _)| i >> bit & 1 == 1).fold(0, |r, (_, s)| r ^ s);
@@ -245,7 +245,7 @@ impl Side {
         let bases = |of: &dyn Fn(u32) -> u32| (0..bits).map(of).collect::<Vec<u32>>();
         let offset_bases = bases(&|bit| if bit < within { (element_bytes as u32) << bit } else { 0 });
         let round_bases = bases(&|bit| if bit < within { 0 } else { 1 << (bit - within) });
-        let registers = Span::of(layout.register_images());
+        let registers = Span::new(layout.register_images());
         let threads = [layout.lane_images(), layout.warp_images()].concat();
         let longest = (MAX_VECTOR_BYTES / element_bytes).ilog2().min(within);
         let is_shared = |image: &u32| registers.contains(*image) && threads.iter().all(|thread| thread & image == 0);
@@ -291,7 +291,7 @@ impl Side {
 /// Returns the register sets whose sums are the first registers of vectors, and the sets that have
 /// element 0.
 fn split_registers(images: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
-    let (mut span, mut all) = (Span::of(vector), Span::default());
+    let (mut span, mut all) = (Span::new(vector), Span::default());
     let (mut firsts, mut kernel) = (Vec::new(), Vec::new());
     for (bit, &image) in images.iter().enumerate() {
         if let Some(set) = all.solve(image) {

@@ -14,11 +14,11 @@ pub(super) fn cast(rule: &OpRule) -> Rule {
             demand(a.bits() == b.bits(), || widths(rule, "of one width"))
         }
         Opcode::ExtI => {
-            let (a, b) = (storage_int(rule, from)?, storage_int(rule, to)?);
+            let (a, b) = (int_or_i4(rule, from)?, int_or_i4(rule, to)?);
             demand(a.bits() < b.bits(), || widths(rule, "a widening"))
         }
         Opcode::TruncI => {
-            let (a, b) = (storage_int(rule, from)?, storage_int(rule, to)?);
+            let (a, b) = (int_or_i4(rule, from)?, int_or_i4(rule, to)?);
             demand(a.bits() > b.bits(), || widths(rule, "a narrowing"))
         }
         Opcode::IToF => {
@@ -53,7 +53,7 @@ pub(super) fn cast(rule: &OpRule) -> Rule {
 }
 
 /// Returns an integer type, including i4. Only data movement and these conversions accept i4.
-fn storage_int(rule: &OpRule, value: crate::ir::Value) -> Result<DType, String> {
+fn int_or_i4(rule: &OpRule, value: crate::ir::Value) -> Result<DType, String> {
     let dtype = rule.tile(value)?.0.dtype().filter(|d| d.is_int());
     dtype.ok_or_else(|| rule.expected(value, "a tile of integers"))
 }

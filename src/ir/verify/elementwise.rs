@@ -60,7 +60,7 @@ pub(super) fn comparison(rule: &OpRule) -> Rule {
     let [lhs, rhs] = [rule.op.operands[0], rule.op.operands[1]];
     let (_, shape) = if rule.op.code == Opcode::CmpF { rule.floats(lhs)? } else { rule.ints(lhs)? };
     rule.same(lhs, rhs)?;
-    rule.of(rule.result(), &Type::tile(DType::I1, shape))
+    rule.has_type(rule.result(), &Type::tile(DType::I1, shape))
 }
 
 pub(super) fn select(rule: &OpRule) -> Rule {
@@ -68,7 +68,7 @@ pub(super) fn select(rule: &OpRule) -> Rule {
     let (elem, shape) = rule.tile(yes)?;
     demand(elem != Elem::Num(DType::F4E2M1FN), || rule.expected(yes, "a tile of anything but f4E2M1FN"))?;
     rule.one_type([yes, no, rule.result()])?;
-    rule.of(cond, &Type::tile(DType::I1, shape))
+    rule.has_type(cond, &Type::tile(DType::I1, shape))
 }
 
 pub(super) fn powi(rule: &OpRule) -> Rule {

@@ -27,7 +27,7 @@ pub(super) const STORES: &[MemOrder] = &[MemOrder::Weak, MemOrder::Relaxed, MemO
 const ATOMICS: &[MemOrder] = &[MemOrder::Relaxed, MemOrder::Acquire, MemOrder::Release, MemOrder::AcqRel];
 
 /// Returns the type of the tile that the pointers address.
-fn pointed(rule: &OpRule, pointers: Value) -> Result<Type, String> {
+fn pointee_tile(rule: &OpRule, pointers: Value) -> Result<Type, String> {
     match rule.pointers(pointers)? {
         (Elem::Ptr { pointee, .. }, shape) => Ok(Type::tile(pointee, shape)),
         _ => Err(rule.expected(pointers, "a tile of pointers")),
@@ -42,17 +42,17 @@ pub(super) fn pointer_access(rule: &OpRule) -> Rule {
     let load = rule.op.code == Opcode::LoadPtr;
     ordering(rule, if load { LOADS } else { STORES })?;
     let pointers = rule.operand(if load { "source" } else { "destination" });
-    let tile = pointed(rule, pointers)?;
+    let tile = pointee_tile(rule, pointers)?;
     mask(rule, tile.shape())?;
     if load {
-        rule.of(rule.result(), &tile)?;
+        rule.has_type(rule.result(), &tile)?;
         if let Some(padding) = rule.optional("padding_value") {
-            rule.of(padding, &tile)?;
+            rule.has_type(padding, &tile)?;
             demand(rule.optional("mask").is_some(), || "a padding value without a mask".to_string())?;
         }
         rule.token_in_out(1)
     } else {
-        rule.of(rule.operand("value"), &tile)?;
+        rule.has_type(rule.operand("value"), &tile)?;
         rule.token_in_out(0)
     }
 }
@@ -77,12 +77,12 @@ pub(super) fn atomic_types(rule: &OpRule, mode: AtomicMode, dtype: DType) -> Rul
 pub(super) fn pointer_atomic(rule: &OpRule) -> Rule {
     ordering(rule, ATOMICS)?;
     let pointers = rule.operand("pointers");
-    let tile = pointed(rule, pointers)?;
+    let tile = pointee_tile(rule, pointers)?;
     let multicast = matches!(rule.pointers(pointers)?.0, Elem::Ptr { attr: Some(PtrAttr::Multicast), .. });
     demand(!multicast, || rule.expected(pointers, "a tile of pointers that are not multicast"))?;
     match rule.op.attr(AttrKind::AtomicMode) {
         Some(Attr::AtomicMode(mode)) => {
-            rule.of(rule.operand("arg"), &tile)?;
+            rule.has_type(rule.operand("arg"), &tile)?;
             atomic_types(rule, *mode, tile.dtype())?;
         }
         _ => {
@@ -92,6 +92,6 @@ pub(super) fn pointer_atomic(rule: &OpRule) -> Rule {
         }
     }
     mask(rule, tile.shape())?;
-    rule.of(rule.result(), &tile)?;
+    rule.has_type(rule.result(), &tile)?;
     rule.token_in_out(1)
 }

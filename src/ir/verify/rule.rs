@@ -117,10 +117,10 @@ impl<'m> OpRule<'m> {
 
     /// Checks that all values have exactly this type.
     pub fn all_of(&self, values: &[Value], expected: &Type) -> Rule {
-        values.iter().try_for_each(|&v| self.of(v, expected))
+        values.iter().try_for_each(|&v| self.has_type(v, expected))
     }
 
-    pub fn of(&self, value: Value, expected: &Type) -> Rule {
+    pub fn has_type(&self, value: Value, expected: &Type) -> Rule {
         demand(self.ty(value) == expected, || self.expected(value, &type_text(self.module, expected)))
     }
 

@@ -131,13 +131,13 @@ impl Verifier<'_> {
         for &value in &op.operands {
             if !walk.visible[value.index()] {
                 fine = false;
-                self.escaped(op, value);
+                self.report_out_of_scope(op, value);
             }
         }
         fine
     }
 
-    fn escaped(&mut self, op: &Op, value: Value) {
+    fn report_out_of_scope(&mut self, op: &Op, value: Value) {
         let module = self.module;
         self.report_op(op, &format!("uses a value of type {} outside of its scope", rule::text(module, value)));
         let origin = match module.def(value) {
@@ -176,29 +176,35 @@ impl Verifier<'_> {
         let target = enclosing().find(|o| o.code != Opcode::If);
         let innermost = target.map(|o| o.code);
         match (op.code, code) {
-            (Opcode::Yield, Some(Opcode::If)) => {
-                hands_over(self, op, &types(self, &owner.expect("an owner").results), "yield the results of its branch")
-            }
+            (Opcode::Yield, Some(Opcode::If)) => check_passed_types(
+                self,
+                op,
+                &types(self, &owner.expect("an owner").results),
+                "yield the results of its branch",
+            ),
             (Opcode::Yield, Some(Opcode::Reduce | Opcode::Scan)) => {
                 let scalars = owner.expect("an owner").operands.iter().map(|&v| match module.ty(v) {
                     Type::Tile { elem, .. } => Type::Tile { elem: *elem, shape: Vec::new() },
                     other => other.clone(),
                 });
-                hands_over(self, op, &scalars.collect::<Vec<_>>(), "yield one combined value per operand")
+                check_passed_types(self, op, &scalars.collect::<Vec<_>>(), "yield one combined value per operand")
             }
             (Opcode::Continue, Some(Opcode::For | Opcode::Loop | Opcode::If)) => match target {
                 Some(o) if o.matches_row().is_ok() && o.code == Opcode::For => {
-                    hands_over(self, op, &types(self, o.group(3)), "pass on the carried values")
+                    check_passed_types(self, op, &types(self, o.group(3)), "pass on the carried values")
                 }
                 Some(o) if o.code == Opcode::Loop => {
-                    hands_over(self, op, &types(self, &o.operands), "pass on the carried values")
+                    check_passed_types(self, op, &types(self, &o.operands), "pass on the carried values")
                 }
                 Some(o) if o.code == Opcode::For => Ok(()),
                 _ => Err("there is no loop around it".to_string()),
             },
-            (Opcode::Break, Some(Opcode::Loop | Opcode::If)) if innermost == Some(Opcode::Loop) => {
-                hands_over(self, op, &types(self, &target.expect("a loop").results), "give the results of the loop")
-            }
+            (Opcode::Break, Some(Opcode::Loop | Opcode::If)) if innermost == Some(Opcode::Loop) => check_passed_types(
+                self,
+                op,
+                &types(self, &target.expect("a loop").results),
+                "give the results of the loop",
+            ),
             (Opcode::Break, Some(_)) if innermost == Some(Opcode::For) => {
                 Err("a `for` cannot be left early".to_string())
             }
@@ -209,7 +215,7 @@ impl Verifier<'_> {
                 if enclosing().any(|o| is_function(o.code)) {
                     return Err("the body of a reduction ends with `yield`".to_string());
                 }
-                hands_over(self, op, &[], "return nothing")
+                check_passed_types(self, op, &[], "return nothing")
             }
             (_, None) => Err("an entry ends with `return`".to_string()),
             (_, Some(code)) => Err(format!("cannot end a block of `{}` here", code.spec().name)),
@@ -230,7 +236,7 @@ fn types(verifier: &Verifier, values: &[Value]) -> Vec<Type> {
     values.iter().map(|&v| verifier.module.ty(v).clone()).collect()
 }
 
-fn hands_over(verifier: &Verifier, op: &Op, expected: &[Type], what: &str) -> rule::Rule {
+fn check_passed_types(verifier: &Verifier, op: &Op, expected: &[Type], what: &str) -> rule::Rule {
     let module = verifier.module;
     let given = types(verifier, &op.operands);
     rule::demand(given == expected, || {

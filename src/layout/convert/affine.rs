@@ -15,52 +15,52 @@ use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES};
 /// barrier follows, each thread loads.
 ///
 /// ```
-/// use cutlet::layout::{Layout, SumPlan};
+/// use cutlet::layout::{Layout, AffinePlan};
 ///
 /// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
-/// let plan = SumPlan::new(&rows, &columns, 32, 48 << 10).unwrap();
+/// let plan = AffinePlan::new(&rows, &columns, 32, 48 << 10).unwrap();
 /// // Lanes read rows from top to bottom: each is one bank further than the one before.
 /// assert_eq!(plan.load.thread[..5], [129 * 4, 258 * 4, 516 * 4, 1032 * 4, 2064 * 4]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SumPlan {
+pub struct AffinePlan {
     /// Bytes of shared memory.
     pub bytes: usize,
     /// Stores.
-    pub store: SumSide,
+    pub store: AffineSide,
     /// Loads.
-    pub load: SumSide,
+    pub load: AffineSide,
 }
 
 /// Accesses of one side. An offset is the sum of the part of the thread and the offset of the
 /// access.
 ///
 /// ```
-/// use cutlet::layout::{Layout, SumPlan};
+/// use cutlet::layout::{Layout, AffinePlan};
 ///
 /// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
-/// assert_eq!(SumPlan::new(&rows, &columns, 32, 48 << 10).unwrap().store.accesses.len(), 32);
+/// assert_eq!(AffinePlan::new(&rows, &columns, 32, 48 << 10).unwrap().store.accesses.len(), 32);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SumSide {
+pub struct AffineSide {
     /// Bytes that each bit of the thread number adds: lane bits, then warp bits.
     pub thread: Vec<u32>,
     /// Registers of each access, in the order of their addresses, and its offset in bytes.
     pub accesses: Vec<(Vec<usize>, u32)>,
 }
 
-impl SumPlan {
+impl AffinePlan {
     /// Plans the conversion for elements of `element_bits` with at most `budget` bytes. `None` if
     /// an element is replicated, a bit of registers, lanes or warps has several bits of the index,
     /// or elements are narrower than a bank.
     ///
     /// ```
-    /// use cutlet::layout::{Layout, SumPlan};
+    /// use cutlet::layout::{Layout, AffinePlan};
     ///
     /// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
-    /// assert!(SumPlan::new(&rows, &columns, 32, 64 * 64 * 4).is_none()); // no room for what keeps banks apart
+    /// assert!(AffinePlan::new(&rows, &columns, 32, 64 * 64 * 4).is_none()); // no room for what keeps banks apart
     /// ```
-    pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> Option<SumPlan> {
+    pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> Option<AffinePlan> {
         let bits = source.num_elements().ilog2() as usize;
         let is_plain = |layout: &Layout| {
             let images = layout.images();
@@ -79,9 +79,9 @@ impl SumPlan {
         let unit = element_bytes << vector.len();
         let weights = weights(source, destination, &vector, unit);
         let bytes = unit as usize + weights.iter().filter(|&&weight| weight >= unit).sum::<u32>() as usize;
-        let side = |layout: &Layout| SumSide::new(layout, &vector, &weights);
+        let side = |layout: &Layout| AffineSide::new(layout, &vector, &weights);
         let (store, load) = (side(source), side(destination));
-        (bytes <= budget).then_some(SumPlan { bytes, store, load })
+        (bytes <= budget).then_some(AffinePlan { bytes, store, load })
     }
 }
 
@@ -120,8 +120,8 @@ fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> 
     weights
 }
 
-impl SumSide {
-    fn new(layout: &Layout, vector: &[u32], weights: &[u32]) -> SumSide {
+impl AffineSide {
+    fn new(layout: &Layout, vector: &[u32], weights: &[u32]) -> AffineSide {
         let weight = |image: u32| weights[image.trailing_zeros() as usize];
         let registers = layout.register_images();
         let offset = |register: usize| -> u32 {
@@ -135,7 +135,7 @@ impl SumSide {
         let accesses =
             firsts.map(|first| ((0..1 << within.len()).map(|i| first | step(i)).collect(), offset(first))).collect();
         let threads = layout.lane_images().iter().chain(layout.warp_images());
-        SumSide { thread: threads.map(|&image| weight(image)).collect(), accesses }
+        AffineSide { thread: threads.map(|&image| weight(image)).collect(), accesses }
     }
 }
 
@@ -145,13 +145,13 @@ mod tests {
 
     use super::*;
 
-    fn place(side: &SumSide, thread: usize) -> u32 {
+    fn place(side: &AffineSide, thread: usize) -> u32 {
         (0..side.thread.len()).filter(|bit| thread >> bit & 1 == 1).map(|bit| side.thread[bit]).sum()
     }
 
     /// Returns the element at each offset, and checks that no two lanes of a wavefront access one
     /// bank.
-    fn check(side: &SumSide, layout: &Layout, element_bytes: u32, bytes: usize) -> HashMap<u32, u32> {
+    fn check(side: &AffineSide, layout: &Layout, element_bytes: u32, bytes: usize) -> HashMap<u32, u32> {
         let mut held = HashMap::new();
         for (registers, offset) in &side.accesses {
             let width = element_bytes * registers.len() as u32;
@@ -185,12 +185,12 @@ mod tests {
         for (from, to) in sets.iter().flat_map(|from| sets.iter().map(move |to| (from, to))) {
             let (from, to) = (layout(from), layout(to));
             for bits in [32, 64] {
-                let plan = SumPlan::new(&from, &to, bits, 64 << 10).unwrap();
+                let plan = AffinePlan::new(&from, &to, bits, 64 << 10).unwrap();
                 let [stored, loaded] =
                     [(&plan.store, &from), (&plan.load, &to)].map(|(s, l)| check(s, l, bits / 8, plan.bytes));
                 assert_eq!(stored, loaded);
             }
         }
-        assert!(SumPlan::new(&layout(sets[0]), &Layout::replicated(&[4096], 4), 32, 64 << 10).is_none());
+        assert!(AffinePlan::new(&layout(sets[0]), &Layout::replicated(&[4096], 4), 32, 64 << 10).is_none());
     }
 }

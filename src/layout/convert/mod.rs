@@ -9,7 +9,7 @@ mod affine;
 mod shared;
 mod shuffle;
 
-pub use affine::{SumPlan, SumSide};
+pub use affine::{AffinePlan, AffineSide};
 pub use shared::SharedPlan;
 pub use shuffle::{Round, ShufflePlan};
 
@@ -66,7 +66,7 @@ impl Conversion {
         if source.shape() != destination.shape() || source.num_warps() != destination.num_warps() {
             return None;
         }
-        let held = Span::of(&source.images());
+        let held = Span::new(&source.images());
         if destination.images().iter().any(|&image| !held.contains(image)) {
             return None;
         }
@@ -90,7 +90,7 @@ fn registers(source: &Layout, destination: &Layout) -> Option<Vec<usize>> {
     if source.lane_images() != destination.lane_images() || source.warp_images() != destination.warp_images() {
         return None;
     }
-    let span = Span::of(source.register_images());
+    let span = Span::new(source.register_images());
     let images: Option<Vec<u32>> =
         destination.register_images().iter().map(|&image| span.solve(image).map(|set| set as u32)).collect();
     let images = images?;

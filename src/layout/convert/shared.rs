@@ -63,7 +63,7 @@ impl SharedPlan {
         let bits = source.num_elements().ilog2();
         let offset_count = columns.offset.len();
         let all = [&columns.offset[..], &columns.round].concat();
-        let span = Span::of(&all);
+        let span = Span::new(&all);
         let row = |bit: u32| span.solve(1 << bit).unwrap_or_else(|| unreachable!("the columns are a basis"));
         let offset_mask = (1u64 << offset_count) - 1;
         let offset_bases: Vec<u32> =
@@ -118,34 +118,34 @@ impl Columns {
         // in warps.
         let tile_bytes = source.num_elements() * element_bytes;
         let wanted_rounds = tile_bytes.div_ceil(budget.max(1)).next_power_of_two().ilog2() as usize;
-        let fixed = independent(&vector, &lanes);
-        let extension = independent(&[&vector[..], &fixed].concat(), &[&warps[..], &units].concat());
+        let fixed = linearly_independent(&vector, &lanes);
+        let extension = linearly_independent(&[&vector[..], &fixed].concat(), &[&warps[..], &units].concat());
         let kept = extension.len().saturating_sub(wanted_rounds);
         let round = extension[kept..].to_vec();
         // A complement of the vector that contains the thread bases, so that addresses of vectors
         // are aligned.
         let basis = [&fixed[..], &extension[..kept]].concat();
-        let inside = Span::of(&basis);
+        let inside = Span::new(&basis);
         let mut generators: Vec<u32> = units.iter().copied().filter(|&unit| inside.contains(unit)).collect();
         generators.extend(&basis);
 
         // Vectors narrower than a bank are combined to words, which lanes may share.
         let word_bits = (4 / vector_bytes).max(1).ilog2() as usize;
         let word: Vec<u32> = basis.iter().copied().take(word_bits).collect();
-        let over_word = |vectors: &[u32]| independent(&word, vectors);
+        let over_word = |vectors: &[u32]| linearly_independent(&word, vectors);
         // Lanes of one wavefront.
         let active = LANE_BITS - (vector_bytes / 4).max(1).ilog2() as usize;
         let (from, to) = (over_word(&source.lane_images()[..active]), over_word(&destination.lane_images()[..active]));
         let both = [&word[..], &from, &to].concat();
-        let mut rows = independent(&both, &generators);
+        let mut rows = linearly_independent(&both, &generators);
         // Modulo the common part of both lane spaces, the sum of one vector of each is in neither
         // of them.
-        let only_from = independent(&[&word[..], &to].concat(), &from);
-        let only_to = independent(&[&word[..], &from].concat(), &to);
+        let only_from = linearly_independent(&[&word[..], &to].concat(), &from);
+        let only_to = linearly_independent(&[&word[..], &from].concat(), &to);
         rows.extend(only_from.iter().zip(&only_to).map(|(a, b)| a ^ b));
         let bank_bits = (BANK_ROW_BYTES / vector_bytes.max(4)).ilog2() as usize;
         rows.truncate(basis.len().saturating_sub(word.len() + bank_bits));
-        let banks = independent(&[&word[..], &rows].concat(), &generators);
+        let banks = linearly_independent(&[&word[..], &rows].concat(), &generators);
         Columns { vector: vector.len(), offset: [vector, word, banks, rows].concat(), round }
     }
 }
@@ -154,18 +154,18 @@ impl Columns {
 /// source, up to the widest access.
 fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element_bytes: usize) -> Vec<u32> {
     let room = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
-    let other = Span::of(destination.register_images());
+    let other = Span::new(destination.register_images());
     let mut candidates: Vec<u32> =
         source.register_images().iter().copied().filter(|&image| other.contains(image)).collect();
     candidates.extend(f2_matrix::intersection(source.register_images(), destination.register_images()));
     // No combination of threads may change the position inside of a vector.
-    let mut vector = independent(threads, &candidates);
+    let mut vector = linearly_independent(threads, &candidates);
     vector.truncate(room);
     vector
 }
 
 /// Returns the vectors that are linearly independent of `base` and of the vectors before them.
-fn independent(base: &[u32], vectors: &[u32]) -> Vec<u32> {
-    let mut span = Span::of(base);
+fn linearly_independent(base: &[u32], vectors: &[u32]) -> Vec<u32> {
+    let mut span = Span::new(base);
     vectors.iter().copied().filter(|&vector| span.insert(vector)).collect()
 }

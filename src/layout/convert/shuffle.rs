@@ -156,7 +156,7 @@ fn packed_bits(source: &Layout, destination: &Layout, element_bits: u32) -> Vec<
     // on them.
     let free = |(i, _): &(usize, usize)| {
         let others: Vec<u32> = from.iter().enumerate().filter(|(j, _)| j != i).map(|(_, v)| *v).collect();
-        !Span::of(&others).contains(from[*i])
+        !Span::new(&others).contains(from[*i])
     };
     from.iter().enumerate().filter_map(partner).filter(free).take(room).collect()
 }
@@ -199,7 +199,7 @@ impl Solver {
             }
             span.insert(image);
         }
-        Solver { units: unit_images.len(), span, registers: Span::of(unit_images), kernel }
+        Solver { units: unit_images.len(), span, registers: Span::new(unit_images), kernel }
     }
 
     fn solve(&self, image: u32) -> Option<Place> {
@@ -245,7 +245,7 @@ fn source_select(lanes: &[Place], warps: &[Place]) -> Option<Vec<u32>> {
     let units: Vec<u32> = lanes.iter().map(|place| place.unit).collect();
     // Lanes that are not read may send any unit: the map is extended by independent lane bits with
     // unit 0.
-    let mut extended = Span::of(&senders);
+    let mut extended = Span::new(&senders);
     let mut images = units;
     for bit in 0..LANE_BITS {
         images.push(0);

@@ -20,7 +20,7 @@ impl MmaGroups {
     /// Finds the groups in a block and its nested blocks, among the products for which `wanted` is
     /// true.
     pub fn new(module: &Module, body: BlockId, wanted: &dyn Fn(OpId) -> bool) -> MmaGroups {
-        let uses = Uses::of(module, body);
+        let uses = Uses::new(module, body);
         let mut groups = MmaGroups::default();
         let mut pending = vec![body];
         while let Some(block) = pending.pop() {

@@ -60,7 +60,7 @@ pub struct ReductionDistribution {
 pub fn thread_local_reduction(module: &mut Module, shared: &dyn Fn(OpId) -> Option<ReductionDistribution>) -> bool {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     entries.into_iter().fold(false, |any, body| {
-        let uses = Uses::of(module, body);
+        let uses = Uses::new(module, body);
         let mut pass = Rewriter { writer: OpWriter::new(module), uses, shared, values: Substitution::new() };
         pass.block(body);
         let Rewriter { values, .. } = pass;

@@ -9,7 +9,7 @@ use crate::backend::ptx::schedule::ConversionPlan;
 use crate::backend::ptx::shared::Buffer;
 use crate::dtype::DType;
 use crate::ir::Value;
-use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side, SumPlan};
+use crate::layout::{AffinePlan, Conversion, Layout, SharedPlan, ShufflePlan, Side};
 
 impl Lowering<'_> {
     /// The slots of `tile` in layout `wanted`.
@@ -197,7 +197,7 @@ impl Lowering<'_> {
         &mut self,
         dtype: DType,
         slots: &[Operand],
-        plan: &SumPlan,
+        plan: &AffinePlan,
         count: usize,
     ) -> Lowered<Rc<[Operand]>> {
         let dtype = vector::shared_type(dtype);

@@ -113,9 +113,9 @@ fn uses_stay_in_scope() {
     });
     let otherwise = block(&mut p.b, &[], |b, _| end(b, Opcode::Yield, &[]));
     p.branch(&[], then, otherwise);
-    let escaped = inner.expect("a value");
+    let report_out_of_scope = inner.expect("a value");
     p.b.set_location(&Location { file: "kernel.rs".into(), line: 11, column: 5 });
-    p.b.simple(Opcode::NegI, &[escaped], vec![], p.int_ty);
+    p.b.simple(Opcode::NegI, &[report_out_of_scope], vec![], p.int_ty);
     end(&mut p.b, Opcode::Return, &[]);
     let errors = verify(&p.b.module).expect_err("an escape");
     assert_eq!(

@@ -108,7 +108,7 @@ impl<'m> Analysis<'m> {
             }
             Opcode::GetTensorShape | Opcode::GetIndexSpaceShape => self.shape_query(op),
             Opcode::MakePartitionView | Opcode::MakeStridedView => {
-                if let Some(view) = ViewInfo::of(&self.ranges, self.module, op) {
+                if let Some(view) = ViewInfo::new(&self.ranges, self.module, op) {
                     self.ranges.views.insert(op.results[0], view);
                 }
             }

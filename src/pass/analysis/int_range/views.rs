@@ -26,7 +26,7 @@ pub(super) fn extents(module: &Module, view: Value) -> Option<Vec<Extent>> {
 impl ViewInfo {
     /// Returns the properties of the result of an op that makes a view of tiles. Gather/scatter
     /// views have none, since their indices are element positions.
-    pub fn of(ranges: &IntRanges, module: &Module, op: &Op) -> Option<ViewInfo> {
+    pub fn new(ranges: &IntRanges, module: &Module, op: &Op) -> Option<ViewInfo> {
         let (tile, dim_map, steps) = match module.ty(op.results[0]) {
             Type::PartitionView { tile, dim_map, .. } => (tile, dim_map, tile),
             Type::StridedView { tile, dim_map, traversal, .. } => (tile, dim_map, traversal),

@@ -3,7 +3,7 @@
 //! dividend.
 
 use crate::dtype::DType;
-use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign, breaks_promise};
+use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign, violates_assumption};
 
 fn mask(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
@@ -34,7 +34,7 @@ pub(in crate::pass) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<
 /// not folded, so that the interpreter reports it.
 pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     let width = dtype.bits();
-    if breaks_promise(op, width, a, b) {
+    if violates_assumption(op, width, a, b) {
         return None;
     }
     let (x, y) = (read(op.sign(), a, width), read(op.sign(), b, width));
