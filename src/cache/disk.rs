@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_and_gives_back() {
+    fn stored_bytes_are_returned() {
         let folder = Folder::new("keeps");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
         let key = ContentKey::new(&[b"a", b"bc"]);
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn less_can_be_asked_for() {
+    fn entries_can_be_evicted() {
         let folder = Folder::new("less");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
         let keys = [1u8, 2, 3].map(|n| ContentKey::new(&[&[n]]));
@@ -509,7 +509,7 @@ mod tests {
 
     /// Two processes that shrink the cache at the same time list the same files.
     #[test]
-    fn what_another_process_has_removed_counts() {
+    fn files_removed_by_another_process_are_counted() {
         let folder = Folder::new("both");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
         let keys = [1u8, 2, 3, 4].map(|n| ContentKey::new(&[&[n]]));
@@ -526,14 +526,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_is_a_miss() {
+    fn an_impossible_folder_is_a_miss() {
         let cache = DiskCache::new(PathBuf::from("/proc/no/such/folder"), 1);
         cache.put(&ContentKey::new(&[]), b"x");
         assert_eq!(cache.get(&ContentKey::new(&[])), None);
     }
 
     #[test]
-    fn files_of_others_are_left_alone() {
+    fn foreign_files_are_not_touched() {
         let folder = Folder::new("others");
         let cache = DiskCache::new(folder.0.clone(), 10_000);
         let key = |i: u32| ContentKey::new(&[&i.to_le_bytes()]);
@@ -571,7 +571,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_others_can_write_is_not_used() {
+    fn files_with_foreign_write_access_are_not_used() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = Folder::new("permissions");
         let cache = DiskCache::new(folder.0.join("new/cache"), 1 << 20);

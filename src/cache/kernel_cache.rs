@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_least_recently_goes_unless_it_is_held() {
+    fn least_recently_requested_slots_are_removed() {
         let cache = MemoryCache::<u32>::new(LIMIT);
         let id = TypeId::of::<u8>();
         let identities = AtomicUsize::new(0);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_that_equal_nothing_are_given_up() {
+    fn constants_unequal_to_themselves_are_removed() {
         let cache = MemoryCache::<u32>::new(LIMIT);
         let compared = AtomicUsize::new(0);
         let unequal = |_: &[StoredConstant]| {
@@ -441,7 +441,7 @@ mod tests {
     /// The comparison is called while no lock is held: it may launch kernels, also with the same
     /// key.
     #[test]
-    fn what_is_inserted_while_others_are_compared_is_found() {
+    fn slots_inserted_during_a_comparison_are_found() {
         let cache = MemoryCache::<u32>::new(LIMIT);
         let equal = |value: u32| move |stored: &[StoredConstant]| stored[0].downcast_ref::<u32>() == Some(&value);
         of_one_hash(&cache, &equal(1), 1);

@@ -161,7 +161,7 @@ mod tests {
     use crate::ir::{Builder, Type, Uses, verify};
 
     #[test]
-    fn a_cloned_loop_stands_beside_the_first() {
+    fn a_cloned_loop_is_independent_of_the_original() {
         let mut b = Builder::new();
         let n = b.begin_entry("k", &[Type::scalar(DType::I32)])[0];
         let (zero, ty) = (b.splat(DType::I32, 0, &[]), b.module.ty_id(n));

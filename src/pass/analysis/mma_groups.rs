@@ -120,7 +120,7 @@ mod tests {
     const SLIM: &str = "  %t = mmaf %a, %c, %y : tile<64x16xf16>, tile<16x32xf16>, tile<64x32xf32>\n";
 
     #[test]
-    fn boxes_of_one_product_belong_together() {
+    fn boxes_of_one_product_form_a_group() {
         assert_eq!(sizes(WIDE), [1]);
         assert_eq!(sizes(&format!("{WIDE}{SLIM}")), [2]);
         let more = "  %u = mmaf %a, %b, %s : tile<64x16xf16>, tile<16x64xf16>, tile<64x64xf32>\n";

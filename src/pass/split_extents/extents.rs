@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extents_are_cut_from_the_largest_part() {
+    fn extents_are_split_from_the_largest_part() {
         assert_eq!(powers_of_two(192), [(0, 128), (128, 64)]);
         assert_eq!(powers_of_two(7), [(0, 4), (4, 2), (6, 1)]);
         assert_eq!(powers_of_two(64), [(0, 64)]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_of_the_same_elements_walk_alike() {
+    fn boxes_of_the_same_elements_have_equal_traversals() {
         let whole = Traversal::new(&[128, 192], &[0, 128], &[128, 64]);
         assert_eq!(whole, Traversal::new(&[128, 3, 64], &[0, 2, 0], &[128, 1, 64]));
         assert_eq!(whole, Traversal::new(&[2, 64, 192], &[0, 0, 128], &[2, 64, 64]));

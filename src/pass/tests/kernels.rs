@@ -78,7 +78,7 @@ fn constants_fold_and_identities_vanish() {
 }
 
 #[test]
-fn promises_of_what_is_known_vanish() {
+fn redundant_assumptions_are_removed() {
     let mut k = kernel(&[Type::scalar(I32)]);
     let mut value = k.args[0];
     let by = |divisor| Predicate::DivBy { divisor, every: None, along: None };
@@ -185,7 +185,7 @@ fn counting(lower: i32, upper: i32) -> Vec<String> {
 }
 
 #[test]
-fn loops_that_run_never_or_once_dissolve() {
+fn loops_of_at_most_one_iteration_are_removed() {
     assert_eq!(counting(4, 4), ["print_tko \"%d\", %arg0 : tile<i32>", "return"]);
     assert_eq!(
         counting(4, 5),
@@ -215,7 +215,7 @@ fn leaving(first: i64) -> String {
 }
 
 #[test]
-fn loops_that_are_left_at_once_dissolve() {
+fn loops_left_in_the_first_iteration_are_removed() {
     let text = leaving(0);
     assert!(!text.contains("loop") && text.contains("print_tko \"%d\", %arg0"), "{text}");
     assert!(leaving(-1).contains("loop"));
@@ -272,7 +272,7 @@ fn invariant_code_leaves_all_loops_but_harmful_ops_stay() {
 }
 
 #[test]
-fn values_carried_for_their_own_sake_are_dead() {
+fn values_that_only_carry_themselves_are_dead() {
     let mut k = kernel(&[Type::scalar(I32)]);
     let (zero, one, arg) = (k.int(0), k.int(1), k.args[0]);
     let body = k.block(&[k.int; 4], |k, args| {
@@ -314,7 +314,7 @@ fn unused_loads_go_and_acquiring_ones_stay() {
 }
 
 #[test]
-fn facts_decide_comparisons() {
+fn int_ranges_decide_comparisons() {
     let mut k = kernel(&[]);
     let ids = k.b.op(Opcode::GetTileBlockId, &[], vec![], vec![], &[k.int; 3]);
     let (x, zero) = (k.b.module.op(ids).results[0], k.int(0));

@@ -226,7 +226,7 @@ fn pipelines_loop(module: &Module, seed: u64) -> bool {
 }
 
 #[test]
-fn rotated_loops_keep_their_meaning() {
+fn pipelined_loops_keep_their_results() {
     let mut pipelined = 0;
     let seeds = 600 / one_in(6) as u64;
     for seed in 0..seeds {
@@ -241,7 +241,7 @@ fn rotated_loops_keep_their_meaning() {
 }
 
 #[test]
-fn products_that_belong_together_turn_together() {
+fn mma_groups_move_together() {
     let mut pipelined = 0;
     let seeds = 200 / one_in(6) as u64;
     for seed in 0..seeds {

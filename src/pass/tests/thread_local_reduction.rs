@@ -195,7 +195,7 @@ fn uses_partial_sums(module: &Module, what: &str) -> bool {
 }
 
 #[test]
-fn sums_in_parts_are_what_they_were() {
+fn partial_sums_keep_the_results() {
     for factor in [Factor::Nothing, Factor::OfLargest, Factor::Scaled, Factor::Half] {
         for (count, begin, swapped) in [(0, 3.0, false), (1, 0.0, true), (2, -0.0, false), (5, 24.0, true)] {
             let module = kernel(factor, count, begin, swapped);
@@ -210,7 +210,7 @@ fn sums_in_parts_are_what_they_were() {
 }
 
 #[test]
-fn a_factor_that_may_be_infinite_keeps_its_sum_whole() {
+fn unbounded_factors_prevent_partial_sums() {
     for factor in [Factor::Two, Factor::Unknown, Factor::OfSmallest, Factor::ScaledByUnknown] {
         let module = kernel(factor, 3, 1.0, false);
         assert!(!uses_partial_sums(&module, "a factor"), "{factor:?}\n{module}");

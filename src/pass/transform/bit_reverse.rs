@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_turned_around_are_found() {
+    fn bit_reversals_are_found() {
         let (one, two, four) = (("one", "m1"), ("two", "m2"), ("four", "m4"));
         for steps in [[one, two, four], [four, two, one], [two, four, one]] {
             let text = rewritten(&network(steps)).expect("a reversal");

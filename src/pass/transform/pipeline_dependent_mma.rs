@@ -95,8 +95,8 @@ struct AccumulatorChain {
     result: Value,
     /// Position of the carried value.
     position: usize,
-    /// The initial accumulator is computed in the iteration. Otherwise it is defined outside of the
-    /// loop.
+    /// The initial accumulator is computed in the iteration and carried to the second product.
+    /// Otherwise it is defined outside of the loop or deferred.
     accumulates: bool,
 }
 

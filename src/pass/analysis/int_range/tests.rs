@@ -131,7 +131,7 @@ fn integer_rules_hold_for_every_member() {
 }
 
 #[test]
-fn promises_and_conversions_hold_for_every_member() {
+fn assumptions_and_conversions_hold_for_every_member() {
     let mut random = Random(2);
     for _ in 0..2000 {
         let ((a, xs), (b, ys)) = (claim(&mut random), claim(&mut random));
