@@ -1,13 +1,14 @@
-//! Machine code kept between runs: a folder of files named by the hash of what they were made from.
+//! Disk cache of machine code: a folder of files whose names are hashes of the inputs of the
+//! compilation.
 //!
-//! Bytes in, bytes out. A file is written under another name and renamed, so that readers never see
-//! half of one; it carries a checksum, and whatever does not fit is a miss. The folder stays below a
-//! number of bytes: the files used least recently go first. A fault of the file system is a miss, too.
-//!
-//! Machine code runs with the rights of whoever loads it, so the folder and each file in it must belong to
-//! the user (or to root, who needs no folder for that), and nobody else may be able to write there: such a
-//! folder is not used, such a file is a miss. What is made here only the user can read. Files whose names are
-//! not of the form that is written here are left alone.
+//! * A file is written under a temporary name and renamed, so that readers never see a partial
+//!   file. It contains a checksum. An invalid file, and an error of the file system, is a miss.
+//! * The folder has a size limit in bytes. The least recently used files are removed first.
+//! * Machine code executes with the rights of the process that loads it. The folder and its files
+//!   must therefore belong to the user or to root, and no other user may have write access.
+//!   Otherwise the folder is not used, and the file is a miss.
+//! * Files are created with access for the user only. Files whose names do not have the format of
+//!   the cache are not touched.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,21 +19,21 @@ use std::time::{Duration, SystemTime};
 
 use hmac_sha256::Hash as Sha256;
 
-/// First bytes of a file; the digit is the version of the format.
+/// First bytes of a file. The digit is the version of the format.
 const MAGIC: &[u8; 8] = b"cutlet\x001";
 const CHECKSUM_BYTES: usize = 32;
 const SUFFIX: &str = "cubin";
-/// Of a file that is still being written.
+/// Suffix of a file that is being written.
 const TEMPORARY: &str = "tmp";
 const DEFAULT_LIMIT_BYTES: u64 = 1 << 30;
 
-/// What an entry was made from, in 256 bits.
+/// SHA-256 hash of the inputs of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContentKey([u8; 32]);
 
 impl ContentKey {
-    /// The key of a list of parts; where one part ends and the next begins matters.
-    pub fn of(parts: &[&[u8]]) -> ContentKey {
+    /// Hashes a list of parts with their lengths.
+    pub fn new(parts: &[&[u8]]) -> ContentKey {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
@@ -41,26 +42,28 @@ impl ContentKey {
         ContentKey(hash.finalize())
     }
 
-    /// In hexadecimal digits.
+    /// Returns the hash in hexadecimal digits.
     pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Machine code of one kernel that is kept on the disk.
+/// Machine code of one kernel in the disk cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheEntry {
-    /// The file. Its name is a hash of everything that the code depends on. It may be removed at any time.
+    /// Path of the file. Its name is a hash of all inputs of the code. The file may be removed at
+    /// any time.
     pub path: PathBuf,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// When it was written or used last.
+    /// Time of the last write or use.
     pub last_used: SystemTime,
 }
 
-/// The compiled kernels that are kept on the disk, as `CUTLET_CACHE_DIR` and `CUTLET_CACHE` have it; the one that was used
-/// last comes first. None, if none are kept. (On the cpu device there is nothing to keep.)
+/// Returns the compiled kernels in the disk cache of `CUTLET_CACHE_DIR` and `CUTLET_CACHE`, most
+/// recently used first. Empty if the cache is off. Kernels of the cpu device are not cached on
+/// disk.
 ///
 /// ```
 /// let entries = cutlet::cache::cache_entries();
@@ -71,23 +74,23 @@ pub fn cache_entries() -> Vec<CacheEntry> {
     DiskCache::from_env().map(|cache| cache.entries()).unwrap_or_default()
 }
 
-/// How the folder has served this process.
+/// Use of the disk cache by this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Times that what was asked for was there.
+    /// Number of hits.
     pub found: u64,
-    /// Times that it was not, or could not be used.
+    /// Number of misses, invalid entries included.
     pub missed: u64,
-    /// Entries written.
+    /// Number of written entries.
     pub written: u64,
 }
 
-static FOUND: AtomicU64 = AtomicU64::new(0);
-static MISSED: AtomicU64 = AtomicU64::new(0);
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
+static HITS: AtomicU64 = AtomicU64::new(0);
+static MISSES: AtomicU64 = AtomicU64::new(0);
+static WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// How the folder has served this process so far.
+/// Returns the use of the disk cache by this process so far.
 ///
 /// ```
 /// let before = cutlet::cache::statistics();
@@ -96,28 +99,28 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 #[must_use]
 pub fn statistics() -> Statistics {
     let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    Statistics { found: now(&FOUND), missed: now(&MISSED), written: now(&WRITTEN) }
+    Statistics { found: now(&HITS), missed: now(&MISSES), written: now(&WRITES) }
 }
 
-/// Nobody takes so long to write a file: one of that age which is still being written was left by a process that is gone.
-const ABANDONED: Duration = Duration::from_secs(3600);
+/// Age from which a temporary file is considered abandoned by a terminated process.
+const ABANDONED_AGE: Duration = Duration::from_secs(3600);
 
-/// A folder of entries.
+/// Folder of entries.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskCache {
     folder: PathBuf,
     limit_bytes: u64,
 }
 
-/// What `CUTLET_CACHE_BYTES` says; says once if that is no number.
+/// Returns the limit of `CUTLET_CACHE_BYTES`. Prints one message if that is not a number.
 fn limit_from_env() -> u64 {
     let value = std::env::var("CUTLET_CACHE_BYTES").unwrap_or_default();
     match value.parse() {
         Ok(limit) => limit,
         Err(_) if value.is_empty() => DEFAULT_LIMIT_BYTES,
         Err(_) => {
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
+            static REPORTED: Once = Once::new();
+            REPORTED.call_once(|| {
                 eprintln!(
                     "cutlet: environment variable CUTLET_CACHE_BYTES={value}: expected a number of bytes; the limit is \
                      {DEFAULT_LIMIT_BYTES}"
@@ -129,8 +132,9 @@ fn limit_from_env() -> u64 {
 }
 
 impl DiskCache {
-    /// The cache that the environment describes: `CUTLET_CACHE=off` for none; the folder
-    /// `CUTLET_CACHE_DIR`, else `cutlet` in the user's cache folder; at most `CUTLET_CACHE_BYTES` bytes.
+    /// Makes the cache that the environment describes. `CUTLET_CACHE=off` disables it. The folder
+    /// is `CUTLET_CACHE_DIR`, or else `cutlet` in the cache folder of the user. The limit is
+    /// `CUTLET_CACHE_BYTES` bytes.
     pub fn from_env() -> Option<DiskCache> {
         if std::env::var("CUTLET_CACHE").is_ok_and(|value| value == "off" || value == "0") {
             return None;
@@ -142,34 +146,34 @@ impl DiskCache {
         Some(DiskCache::new(folder, limit_from_env()))
     }
 
-    /// The cache in a folder, which is created when something is put into it.
+    /// Makes the cache of a folder, which is created by the first write.
     pub fn new(folder: PathBuf, limit_bytes: u64) -> DiskCache {
         DiskCache { folder, limit_bytes }
     }
 
-    /// Where it is.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The bytes that it may have.
+    /// Returns the size limit in bytes.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
-    /// Is there a folder that is the user's alone?
+    /// Returns true if the folder exists and only the user has write access.
     pub fn is_own(&self) -> bool {
-        fs::metadata(&self.folder).is_ok_and(|data| data.is_dir() && own::is_safe(&data))
+        fs::metadata(&self.folder).is_ok_and(|data| data.is_dir() && access_control::is_safe(&data))
     }
 
     fn path(&self, key: &ContentKey) -> PathBuf {
         self.folder.join(key.hex()).with_extension(SUFFIX)
     }
 
-    /// The bytes kept under a key.
+    /// Returns the bytes of a key.
     pub fn get(&self, key: &ContentKey) -> Option<Vec<u8>> {
         let found = self.read(key);
-        if found.is_some() { &FOUND } else { &MISSED }.fetch_add(1, Ordering::Relaxed);
+        if found.is_some() { &HITS } else { &MISSES }.fetch_add(1, Ordering::Relaxed);
         found
     }
 
@@ -186,30 +190,30 @@ impl DiskCache {
             let _ = fs::remove_file(&path);
             return None;
         }
-        // The time of last use decides what is thrown away.
+        // The time of the last use decides the order of removal.
         let _ = file.set_modified(SystemTime::now());
         Some(bytes.split_off(head))
     }
 
-    /// The file of an entry, if nobody but the user can have written it.
+    /// Opens the file of an entry, if only the user has write access.
     fn open(&self, path: &Path) -> Option<fs::File> {
-        // Only a file is worth opening: not a link, nor something that would make us wait.
+        // Only regular files are opened: no links, and no files on which opening blocks.
         let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-        if !self.is_safe() || !own::is_safe(&found) {
+        if !self.is_safe() || !access_control::is_safe(&found) {
             return None;
         }
         let file = fs::File::open(path).ok()?;
-        // What was opened is what counts: it may have been exchanged since.
-        own::is_safe(&file.metadata().ok()?).then_some(file)
+        // The open file is checked again, since the path may have been replaced in between.
+        access_control::is_safe(&file.metadata().ok()?).then_some(file)
     }
 
-    /// Is the folder the user's alone? Says once if it is not.
+    /// Returns true if only the user has write access to the folder. Prints one message otherwise.
     fn is_safe(&self) -> bool {
         let Ok(data) = fs::metadata(&self.folder) else { return false };
-        let safe = data.is_dir() && own::is_safe(&data);
+        let safe = data.is_dir() && access_control::is_safe(&data);
         if data.is_dir() && !safe {
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
+            static REPORTED: Once = Once::new();
+            REPORTED.call_once(|| {
                 eprintln!(
                     "cutlet: compiled kernels are not kept: {} belongs to somebody else or can be written by others; \
                      make it yours alone (chmod 700), or name another folder in CUTLET_CACHE_DIR",
@@ -220,24 +224,24 @@ impl DiskCache {
         safe
     }
 
-    /// Keeps bytes under a key, if the file system lets it.
+    /// Stores bytes under a key. Errors of the file system are ignored.
     pub fn put(&self, key: &ContentKey, bytes: &[u8]) {
         if self.write(key, bytes).is_ok() {
-            WRITTEN.fetch_add(1, Ordering::Relaxed);
+            WRITES.fetch_add(1, Ordering::Relaxed);
             let _ = self.shrink();
         }
     }
 
     fn write(&self, key: &ContentKey, bytes: &[u8]) -> io::Result<()> {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
-        own::create_folder(&self.folder)?;
+        access_control::create_folder(&self.folder)?;
         if !self.is_safe() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let temporary = self.folder.join(format!("{}.{}.{serial}.{TEMPORARY}", key.hex(), std::process::id()));
         let content = [MAGIC, checksum(key, bytes).as_slice(), bytes].concat();
-        let written = own::create_file(&temporary)
+        let written = access_control::create_file(&temporary)
             .and_then(|mut file| file.write_all(&content))
             .and_then(|()| fs::rename(&temporary, self.path(key)));
         if written.is_err() {
@@ -246,15 +250,15 @@ impl DiskCache {
         written
     }
 
-    /// The files that were written here: when they were used last, their bytes, where they are.
+    /// Returns the files of the cache, temporary ones included: time of last use, size, path.
     fn files(&self) -> io::Result<Vec<(SystemTime, u64, PathBuf)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // `metadata` of an entry follows no link.
-            if let (true, Ok(data)) = (is_ours(&entry.file_name().to_string_lossy()), entry.metadata())
+            // `metadata` of a directory entry does not follow links.
+            if let (true, Ok(data)) = (is_cache_file(&entry.file_name().to_string_lossy()), entry.metadata())
                 && data.is_file()
-                && own::is_safe(&data)
+                && access_control::is_safe(&data)
             {
                 files.push((data.modified().unwrap_or(SystemTime::UNIX_EPOCH), data.len(), entry.path()));
             }
@@ -262,7 +266,7 @@ impl DiskCache {
         Ok(files)
     }
 
-    /// What is kept, the entry that was used last in front.
+    /// Returns the entries, most recently used first.
     pub fn entries(&self) -> Vec<CacheEntry> {
         let mut files = self.files().unwrap_or_default();
         files.retain(|(_, _, path)| path.extension().is_some_and(|suffix| suffix == SUFFIX));
@@ -271,7 +275,8 @@ impl DiskCache {
         files.into_iter().rev().map(entry).collect()
     }
 
-    /// Removes the files used least recently until three quarters of the limit are left.
+    /// If the limit is exceeded, removes the least recently used files until three quarters of the
+    /// limit remain.
     fn shrink(&self) -> io::Result<()> {
         let mut files = self.files()?;
         let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
@@ -282,15 +287,16 @@ impl DiskCache {
         Ok(())
     }
 
-    /// Removes what abandoned writers have left, and then the entries used least recently until so many bytes are left.
-    /// Gives the bytes that went.
+    /// Removes abandoned temporary files, then the least recently used entries until at most
+    /// `bytes` remain. Returns the number of bytes removed.
     pub fn shrink_to(&self, bytes: u64) -> u64 {
         let mut files = self.files().unwrap_or_default();
         let before: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
         let is_temporary = |path: &Path| path.extension().is_some_and(|suffix| suffix == TEMPORARY);
         files.sort();
         let (writing, kept): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, _, path)| is_temporary(path));
-        let is_abandoned = |at: &SystemTime| SystemTime::now().duration_since(*at).is_ok_and(|age| age >= ABANDONED);
+        let is_abandoned =
+            |at: &SystemTime| SystemTime::now().duration_since(*at).is_ok_and(|age| age >= ABANDONED_AGE);
         let abandoned: Vec<_> = writing.into_iter().filter(|(at, _, _)| is_abandoned(at)).collect();
         let mut total = before;
         remove_oldest(&abandoned, &mut total, 0);
@@ -301,13 +307,13 @@ impl DiskCache {
     }
 }
 
-/// Removes files from the first one on until so many bytes of `total` are left.
+/// Removes files in order until at most `left` bytes of `total` remain.
 fn remove_oldest(files: &[(SystemTime, u64, PathBuf)], total: &mut u64, left: u64) {
     for (_, bytes, path) in files {
         if *total <= left {
             break;
         }
-        // A file that is missing now was removed by another process: its bytes are gone as well.
+        // A missing file was removed by another process, which also released its bytes.
         match fs::remove_file(path) {
             Ok(()) => *total -= bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => *total -= bytes,
@@ -316,9 +322,9 @@ fn remove_oldest(files: &[(SystemTime, u64, PathBuf)], total: &mut u64, left: u6
     }
 }
 
-/// Is this a name that is given here: 64 hexadecimal digits and the suffix, or with the numbers of a process
-/// and of a write between them?
-fn is_ours(name: &str) -> bool {
+/// Returns true for a file name of the cache: 64 hexadecimal digits and the suffix. A temporary
+/// name also has the numbers of the process and of the write.
+fn is_cache_file(name: &str) -> bool {
     let all = |text: &str, valid: fn(u8) -> bool| !text.is_empty() && text.bytes().all(valid);
     let is_key = |text: &str| text.len() == 64 && all(text, |c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
     let is_number = |text: &str| all(text, |c| c.is_ascii_digit());
@@ -329,20 +335,21 @@ fn is_ours(name: &str) -> bool {
     }
 }
 
-/// Files that only the user can write, where the system knows users.
+/// Access control of files on Unix.
 #[cfg(unix)]
-mod own {
+mod access_control {
     use std::fs::{DirBuilder, File, Metadata, OpenOptions};
     use std::io::Result;
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
     use std::path::Path;
 
-    // SAFETY: POSIX's function of that name takes nothing, gives a number of this width, and cannot fail.
+    // SAFETY: POSIX specifies that `geteuid` takes no arguments, returns a number of this width,
+    // and cannot fail.
     unsafe extern "C" {
         safe fn geteuid() -> u32;
     }
 
-    /// Does it belong to the user, or to root, and can nobody else write it?
+    /// Returns true if the file belongs to the user or root, and no other user has write access.
     pub fn is_safe(data: &Metadata) -> bool {
         [geteuid(), 0].contains(&data.uid()) && data.mode() & 0o022 == 0
     }
@@ -356,9 +363,9 @@ mod own {
     }
 }
 
-/// Where the folders of users are theirs by default.
+/// No access control on systems whose user folders are private by default.
 #[cfg(not(unix))]
-mod own {
+mod access_control {
     use std::fs::{File, Metadata, OpenOptions, create_dir_all};
     use std::io::Result;
     use std::path::Path;
@@ -376,16 +383,16 @@ mod own {
     }
 }
 
-/// Of key and content: a file under a wrong name is damaged, too.
+/// Returns the checksum of key and content. A file under a wrong name is thus invalid.
 fn checksum(key: &ContentKey, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    ContentKey::of(&[&key.0, bytes]).0
+    ContentKey::new(&[&key.0, bytes]).0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A folder of its own for each test, removed at the end.
+    /// Folder of one test, removed at its end.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -401,11 +408,11 @@ mod tests {
     }
 
     #[test]
-    fn keeps_and_gives_back() {
+    fn stored_bytes_are_returned() {
         let folder = Folder::new("keeps");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let key = ContentKey::of(&[b"a", b"bc"]);
-        assert!(key != ContentKey::of(&[b"ab", b"c"]));
+        let key = ContentKey::new(&[b"a", b"bc"]);
+        assert!(key != ContentKey::new(&[b"ab", b"c"]));
         assert_eq!(cache.get(&key), None);
         cache.put(&key, b"code");
         assert_eq!(cache.get(&key).as_deref(), Some(&b"code"[..]));
@@ -419,7 +426,7 @@ mod tests {
         let folder = Folder::new("lists");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
         assert_eq!(cache.entries(), []);
-        let keys = [1u8, 2, 3].map(|i| ContentKey::of(&[&[i]]));
+        let keys = [1u8, 2, 3].map(|i| ContentKey::new(&[&[i]]));
         for (size, key) in keys.iter().enumerate() {
             cache.put(key, &vec![0; size]);
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -438,7 +445,7 @@ mod tests {
     fn every_damage_is_a_miss() {
         let folder = Folder::new("damage");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let key = ContentKey::of(&[b"kernel"]);
+        let key = ContentKey::new(&[b"kernel"]);
         let path = cache.path(&key);
         cache.put(&key, b"some machine code");
         let whole = fs::read(&path).unwrap();
@@ -451,8 +458,8 @@ mod tests {
             fs::write(&path, &whole[..at]).unwrap();
             assert_eq!(cache.get(&key), None, "cut at {at}");
         }
-        fs::write(cache.path(&ContentKey::of(&[b"other"])), &whole).unwrap();
-        assert_eq!(cache.get(&ContentKey::of(&[b"other"])), None, "under another name");
+        fs::write(cache.path(&ContentKey::new(&[b"other"])), &whole).unwrap();
+        assert_eq!(cache.get(&ContentKey::new(&[b"other"])), None, "under another name");
         cache.put(&key, b"some machine code");
         assert!(cache.get(&key).is_some());
     }
@@ -461,7 +468,7 @@ mod tests {
     fn stays_below_its_limit_and_keeps_what_was_used() {
         let folder = Folder::new("limit");
         let cache = DiskCache::new(folder.0.clone(), 10_000);
-        let key = |i: u32| ContentKey::of(&[&i.to_le_bytes()]);
+        let key = |i: u32| ContentKey::new(&[&i.to_le_bytes()]);
         for i in 0..30 {
             cache.put(&key(i), &[i as u8; 1000]);
             assert!(cache.get(&key(0)).is_some(), "used all the time, after {i}");
@@ -474,20 +481,20 @@ mod tests {
     }
 
     #[test]
-    fn less_can_be_asked_for() {
+    fn entries_can_be_evicted() {
         let folder = Folder::new("less");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let keys = [1u8, 2, 3].map(|n| ContentKey::of(&[&[n]]));
+        let keys = [1u8, 2, 3].map(|n| ContentKey::new(&[&[n]]));
         for (age, key) in (1..).zip(&keys) {
             cache.put(key, &[0; 1000]);
             let at = SystemTime::now() - Duration::from_secs(100 * (4 - age));
             fs::File::options().write(true).open(cache.path(key)).unwrap().set_modified(at).unwrap();
         }
         let each = cache.entries()[0].bytes;
-        // One that is being written, and one whose writer was killed a day ago.
+        // A file that is being written, and one whose writer was killed a day ago.
         let [young, old] = [7, 8].map(|serial| folder.0.join(format!("{}.1.{serial}.{TEMPORARY}", keys[0].hex())));
         for path in [&young, &old] {
-            own::create_file(path).unwrap().write_all(&[0; 10]).unwrap();
+            access_control::create_file(path).unwrap().write_all(&[0; 10]).unwrap();
         }
         let day_ago = SystemTime::now() - Duration::from_secs(86400);
         fs::File::options().write(true).open(&old).unwrap().set_modified(day_ago).unwrap();
@@ -500,12 +507,12 @@ mod tests {
         assert_eq!(DiskCache::new(folder.0.join("none"), 1).shrink_to(0), 0);
     }
 
-    /// Two processes that make room at the same time list the same files.
+    /// Two processes that shrink the cache at the same time list the same files.
     #[test]
-    fn what_another_process_has_removed_counts() {
+    fn files_removed_by_another_process_are_counted() {
         let folder = Folder::new("both");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let keys = [1u8, 2, 3, 4].map(|n| ContentKey::of(&[&[n]]));
+        let keys = [1u8, 2, 3, 4].map(|n| ContentKey::new(&[&[n]]));
         for key in &keys {
             cache.put(key, &[0; 1000]);
         }
@@ -519,17 +526,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_is_a_miss() {
+    fn an_impossible_folder_is_a_miss() {
         let cache = DiskCache::new(PathBuf::from("/proc/no/such/folder"), 1);
-        cache.put(&ContentKey::of(&[]), b"x");
-        assert_eq!(cache.get(&ContentKey::of(&[])), None);
+        cache.put(&ContentKey::new(&[]), b"x");
+        assert_eq!(cache.get(&ContentKey::new(&[])), None);
     }
 
     #[test]
-    fn files_of_others_are_left_alone() {
+    fn foreign_files_are_not_touched() {
         let folder = Folder::new("others");
         let cache = DiskCache::new(folder.0.clone(), 10_000);
-        let key = |i: u32| ContentKey::of(&[&i.to_le_bytes()]);
+        let key = |i: u32| ContentKey::new(&[&i.to_le_bytes()]);
         let hex = key(0).hex();
         let names =
             ["notes.tmp", "kernel.cubin", "keep.txt", &hex, &format!("{hex}.1.cubin"), &format!("{hex}.x.1.tmp")];
@@ -564,11 +571,11 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_others_can_write_is_not_used() {
+    fn files_with_foreign_write_access_are_not_used() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = Folder::new("permissions");
         let cache = DiskCache::new(folder.0.join("new/cache"), 1 << 20);
-        let (key, other) = (ContentKey::of(&[b"kernel"]), ContentKey::of(&[b"other"]));
+        let (key, other) = (ContentKey::new(&[b"kernel"]), ContentKey::new(&[b"other"]));
         cache.put(&key, b"code");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&cache.folder), mode(&cache.path(&key))), (0o700, 0o600));
@@ -577,7 +584,7 @@ mod tests {
                 set_mode(&path, mine | others);
                 assert_eq!(cache.get(&key), None, "{} {others:o}", path.display());
             }
-            // Reading is harmless.
+            // Read access is allowed.
             set_mode(&path, mine | 0o044);
             assert_eq!(cache.get(&key).as_deref(), Some(&b"code"[..]));
         }
@@ -585,7 +592,7 @@ mod tests {
         cache.put(&other, b"code");
         assert!(!cache.path(&other).exists(), "nothing is written where others can change it");
         set_mode(&cache.folder, 0o700);
-        // A link is no entry, and what it points to stays as it is.
+        // A link is no entry, and its target is not changed.
         let mine = folder.0.join("mine");
         fs::copy(cache.path(&key), &mine).unwrap();
         fs::remove_file(cache.path(&key)).unwrap();
@@ -594,7 +601,7 @@ mod tests {
         cache.put(&key, b"new");
         assert_eq!(cache.get(&key).as_deref(), Some(&b"new"[..]));
         assert!(fs::read(&mine).unwrap().ends_with(b"code"));
-        // An entry of another user; only root can make one.
+        // An entry of another user, which only root can create.
         if std::os::unix::fs::chown(cache.path(&key), Some(12345), None).is_ok() {
             assert_eq!(cache.get(&key), None);
             std::os::unix::fs::chown(cache.path(&key), Some(0), None).unwrap();

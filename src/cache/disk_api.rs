@@ -1,10 +1,10 @@
-//! What users see of the folder of compiled kernels, and how they make it smaller.
+//! Public functions of the disk cache: inspection and removal of entries.
 
 use std::path::PathBuf;
 
 use super::disk::{CacheEntry, DiskCache, cache_entries};
 
-/// The folder; `None` where nothing is kept. It may not be there yet.
+/// Returns the folder of the disk cache, which may not exist yet. `None` if the cache is off.
 ///
 /// ```
 /// println!("{:?}", cutlet::cache::folder());
@@ -14,7 +14,7 @@ pub fn folder() -> Option<PathBuf> {
     DiskCache::from_env().map(|cache| cache.folder().to_owned())
 }
 
-/// Bytes that the folder may have; 0 where nothing is kept.
+/// Returns the size limit of the disk cache in bytes, 0 if the cache is off.
 ///
 /// ```
 /// assert!(cutlet::cache::bytes() <= cutlet::cache::limit_bytes());
@@ -24,7 +24,7 @@ pub fn limit_bytes() -> u64 {
     DiskCache::from_env().map_or(0, |cache| cache.limit_bytes())
 }
 
-/// Bytes of what is kept.
+/// Returns the size of all entries in bytes.
 ///
 /// ```
 /// println!("{} bytes", cutlet::cache::bytes());
@@ -34,7 +34,7 @@ pub fn bytes() -> u64 {
     entries().iter().map(|entry| entry.bytes).sum()
 }
 
-/// What is kept, the entry that was used last in front: [`cache_entries`](crate::cache::cache_entries).
+/// Returns the entries, most recently used first, like [`cache_entries`](crate::cache::cache_entries).
 ///
 /// ```
 /// for entry in cutlet::cache::entries() {
@@ -46,8 +46,9 @@ pub fn entries() -> Vec<CacheEntry> {
     cache_entries()
 }
 
-/// Removes the entries that were used least recently until at most so many bytes are left, and what writers that were
-/// killed have left behind; gives the bytes that went. Other processes lose nothing but time.
+/// Removes the least recently used entries until at most `bytes` remain, and temporary files of
+/// killed processes. Returns the number of bytes removed. Other processes only have to compile
+/// again.
 ///
 /// ```no_run
 /// let gone = cutlet::cache::evict(100 << 20); // keep 100 MiB
@@ -57,7 +58,7 @@ pub fn evict(bytes: u64) -> u64 {
     DiskCache::from_env().map_or(0, |cache| cache.shrink_to(bytes))
 }
 
-/// Removes everything that is kept, and gives its bytes.
+/// Removes all entries. Returns the number of bytes removed.
 ///
 /// ```no_run
 /// cutlet::cache::clear();

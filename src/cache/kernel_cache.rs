@@ -1,11 +1,12 @@
-//! Compiled kernels of this process, by specialisation; each is compiled once, whoever asks first.
+//! Memory cache of compiled kernels, by specialization. Each specialization is compiled once per
+//! process.
 //!
-//! Two levels: [`Recent`], a small table of each thread that is asked without any lock, in front of
-//! [`MemoryCache`], which all threads share. That one is bounded, in all and for each hash: beyond a number
-//! of entries it gives up those that were asked for least recently and that nobody holds.
+//! * [`Recent`] is a small table of each thread, which is searched without a lock.
+//! * [`MemoryCache`] is shared by all threads. It is bounded in total and for each hash. Beyond the
+//!   bound, the least recently requested entries without other references are removed.
 //!
-//! Constants are the user's values: their `Eq`, `Clone` and `Drop` may do anything, also launch kernels, and
-//! run while no lock is held and nothing is borrowed.
+//! Constants are values of the user, whose `Eq`, `Clone` and `Drop` may execute any code, including
+//! launches. They are called only while no lock is held and no cell is borrowed.
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -22,19 +23,19 @@ use crate::error::Result;
 use crate::ir::Module;
 use crate::kernel::StoredConstant;
 
-/// What was compiled, apart from the words of the key.
+/// Identity of a compiled kernel, besides the words of the key.
 pub(crate) enum Identity {
-    /// A kernel whose type says everything, with the constants it was traced with.
+    /// Kernel that is identified by its type, with the constants of its trace.
     Type(TypeId, Vec<StoredConstant>),
-    /// A kernel that may hold captured values: what its trace recorded.
+    /// Kernel that may have captured values: its trace.
     Trace(Box<Module>),
 }
 
-/// What a launch looks for: the borrowed form of an [`Identity`].
+/// Identity that a launch looks up: the borrowed form of an [`Identity`].
 pub(crate) enum Wanted<'a> {
-    /// A kernel type, with a comparison of its constants.
+    /// Kernel type, with a comparison of its constants.
     Type(TypeId, &'a dyn Fn(&[StoredConstant]) -> bool),
-    /// A trace.
+    /// Trace.
     Trace(&'a Module),
 }
 
@@ -50,7 +51,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Hash of the words of a key, for [`Slot::hash`]. `seed` is a hash of the identity.
+/// Hashes the words of a key for [`Slot::hash`]. `seed` is a hash of the identity.
 #[inline]
 pub(crate) fn hash_words(seed: u64, words: &[u64]) -> u64 {
     let mut hasher = FxHasher::default();
@@ -61,48 +62,50 @@ pub(crate) fn hash_words(seed: u64, words: &[u64]) -> u64 {
     hasher.finish()
 }
 
-/// One specialisation, compiled or about to be.
+/// Slot of one specialization, which is compiled or being compiled.
 pub(crate) struct Slot<E> {
     hash: u64,
     words: Box<[u64]>,
     identity: Identity,
-    /// When the shared cache was asked for it last.
-    asked: AtomicU64,
+    /// Time of the last request to the shared cache.
+    last_request: AtomicU64,
     building: Mutex<()>,
     value: OnceLock<E>,
 }
 
-// The constants are clones of the user's values that comparisons read: a panic in one leaves them as they are.
+// The constants are clones of user values that comparisons only read, so a panic in a comparison
+// leaves them valid.
 impl<E: UnwindSafe> UnwindSafe for Slot<E> {}
 impl<E: RefUnwindSafe> RefUnwindSafe for Slot<E> {}
 
 impl<E> Slot<E> {
-    /// An empty one that no cache has: whoever holds it knows what it is for.
+    /// Makes an empty slot that is not part of a cache.
     pub fn unshared() -> Slot<E> {
         Slot {
             hash: 0,
             words: Box::default(),
             identity: Identity::Type(TypeId::of::<()>(), Vec::new()),
-            asked: AtomicU64::new(0),
+            last_request: AtomicU64::new(0),
             building: Mutex::new(()),
             value: OnceLock::new(),
         }
     }
 
-    /// Has it this key, apart from the identity?
+    /// Returns true if hash and words are equal.
     #[inline]
     fn has_key(&self, hash: u64, words: &[u64]) -> bool {
         self.hash == hash && *self.words == *words
     }
 
-    /// The compiled kernel, if it is there.
+    /// Returns the compiled kernel, if present.
     #[inline]
     pub fn get(&self) -> Option<&E> {
         self.value.get()
     }
 
-    /// The compiled kernel, built by `build` if it is not there; threads that come in the meantime wait. After
-    /// a failure or a panic the next one tries again. `build` must not run code of the user.
+    /// Returns the compiled kernel, built by `build` if absent. Other threads wait during the
+    /// build. After an error or panic, the next caller tries again. `build` must not execute user
+    /// code.
     pub fn fill(&self, build: impl FnOnce() -> Result<E>) -> Result<&E> {
         let _only_one = self.building.lock().unwrap_or_else(PoisonError::into_inner);
         match self.get() {
@@ -115,57 +118,58 @@ impl<E> Slot<E> {
     }
 }
 
-/// Slots on their way out of the cache.
-type Found<E> = Vec<Arc<Slot<E>>>;
+/// Slots to be removed from the cache.
+type RemovedSlots<E> = Vec<Arc<Slot<E>>>;
 
-/// All specialisations of the process.
+/// Compiled specializations of the process.
 pub(crate) struct MemoryCache<E> {
     slots: RwLock<Slots<E>>,
-    /// Entries that are kept although nobody holds them.
+    /// Maximum number of entries without other references.
     limit: usize,
-    /// Counts what is asked for.
+    /// Number of requests.
     clock: AtomicU64,
 }
 
 /// Slots by hash.
 struct Slots<E> {
-    /// Invariant: entries of one hash are in the order of their numbers.
+    /// Invariant: the entries of one hash are ordered by their numbers. [`MemoryCache::insert`]
+    /// establishes it.
     by_hash: HashMap<u64, Vec<Entry<E>>, FxBuildHasher>,
     count: usize,
-    /// With more entries than this, some go.
-    room: usize,
-    /// The number of insertions.
+    /// Number of entries above which some are removed.
+    shrink_threshold: usize,
+    /// Number of insertions.
     inserted: u64,
 }
 
-/// A slot of the cache.
+/// Slot of the cache.
 struct Entry<E> {
-    /// The number of its insertion, from 1 on: a search that found nothing remembers the last number that it saw. Clones
-    /// of the slots themselves would keep [`Slots::shrink`] from giving them up.
+    /// Number of its insertion, from 1 on. An unsuccessful search stores the last number instead of
+    /// clones of the slots, which would prevent [`Slots::shrink`] from removing them.
     number: u64,
     slot: Arc<Slot<E>>,
 }
 
 impl<E> MemoryCache<E> {
-    /// A cache that keeps at most `limit` entries, a quarter of these with one hash, and more only while somebody holds
-    /// them.
+    /// Makes a cache of at most `limit` entries, of which at most a quarter have the same hash.
+    /// Entries with other references are kept in addition.
     pub const fn new(limit: usize) -> MemoryCache<E> {
         let by_hash = HashMap::with_hasher(FxBuildHasher);
-        let slots = Slots { by_hash, count: 0, room: limit, inserted: 0 };
+        let slots = Slots { by_hash, count: 0, shrink_threshold: limit, inserted: 0 };
         MemoryCache { slots: RwLock::new(slots), limit, clock: AtomicU64::new(0) }
     }
 
-    /// The slot of a specialisation; `identity` is asked for when there is none yet.
+    /// Returns the slot of a specialization. If there is none, `identity` is called for a new one.
     pub fn slot(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Arc<Slot<E>> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut seen = 0;
         let mut own: Option<Arc<Slot<E>>> = None;
         loop {
-            // One at a time: comparing calls the user's `Eq`, under no lock. Hashes of constants seldom collide, so the
-            // first one mostly is it.
+            // One slot per iteration, because the comparison calls the `Eq` of the user and no lock
+            // may be held. Hash collisions are rare, so the first slot is most often the right one.
             while let Some((number, slot)) = self.next(hash, words, seen) {
                 if wanted.is(&slot.identity) {
-                    slot.asked.store(now, Relaxed);
+                    slot.last_request.store(now, Relaxed);
                     return slot;
                 }
                 seen = number;
@@ -175,19 +179,20 @@ impl<E> MemoryCache<E> {
                     hash,
                     words: words.into(),
                     identity: identity(),
-                    asked: AtomicU64::new(now),
+                    last_request: AtomicU64::new(now),
                     building: Mutex::new(()),
                     value: OnceLock::new(),
                 })
             });
-            // What is given up is dropped here, after the lock.
+            // Removed slots are dropped here, after the lock is released.
             if let Some(_given_up) = self.insert(slot, seen) {
                 return slot.clone();
             }
         }
     }
 
-    /// The first slot with this key, apart from its identity, of those inserted after number `seen`.
+    /// Returns the first slot with this hash and these words among those inserted after number
+    /// `seen`.
     fn next(&self, hash: u64, words: &[u64], seen: u64) -> Option<(u64, Arc<Slot<E>>)> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let same_hash = slots.by_hash.get(&hash)?;
@@ -195,8 +200,9 @@ impl<E> MemoryCache<E> {
         unseen.iter().find(|entry| entry.slot.has_key(hash, words)).map(|entry| (entry.number, entry.slot.clone()))
     }
 
-    /// Adds a slot and returns what has to go for it; `None` if one with its key was inserted after number `seen`.
-    fn insert(&self, slot: &Arc<Slot<E>>, seen: u64) -> Option<Found<E>> {
+    /// Adds a slot and returns the slots that it displaces. `None` if a slot with its hash and
+    /// words was inserted after number `seen`.
+    fn insert(&self, slot: &Arc<Slot<E>>, seen: u64) -> Option<RemovedSlots<E>> {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let number = slots.inserted + 1;
         let same_hash = slots.by_hash.entry(slot.hash).or_default();
@@ -207,47 +213,48 @@ impl<E> MemoryCache<E> {
         same_hash.push(Entry { number, slot: slot.clone() });
         slots.inserted = number;
         slots.count += 1;
-        let mut given_up = slots.thin_out(slot.hash, self.limit / 4);
+        let mut given_up = slots.shrink_hash(slot.hash, self.limit / 4);
         given_up.extend(slots.shrink(self.limit));
         Some(given_up)
     }
 }
 
-/// Of slots, those that nobody else holds, the one that was asked for least recently first. No other thread can clone
-/// one meanwhile: the caller holds the lock for writing.
-fn idle<'a, E: 'a>(all: impl Iterator<Item = &'a Entry<E>>) -> Found<E> {
-    let mut idle: Vec<_> = all.map(|entry| &entry.slot).filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
-    idle.sort_by_key(|slot| slot.asked.load(Relaxed));
-    idle
+/// Returns the slots without other references, least recently requested first. No other thread can
+/// clone one in the meantime, because the caller holds the write lock.
+fn unreferenced_slots<'a, E: 'a>(all: impl Iterator<Item = &'a Entry<E>>) -> RemovedSlots<E> {
+    let mut unreferenced: Vec<_> =
+        all.map(|entry| &entry.slot).filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
+    unreferenced.sort_by_key(|slot| slot.last_request.load(Relaxed));
+    unreferenced
 }
 
 impl<E> Slots<E> {
-    /// Takes out entries that nobody else holds until three quarters of the limit are left.
-    fn shrink(&mut self, limit: usize) -> Found<E> {
-        if self.count <= self.room {
+    /// Removes slots without other references until three quarters of the limit remain.
+    fn shrink(&mut self, limit: usize) -> RemovedSlots<E> {
+        if self.count <= self.shrink_threshold {
             return Vec::new();
         }
-        let mut idle = idle(self.by_hash.values().flatten());
-        idle.truncate(self.count - limit / 4 * 3);
-        self.remove(&idle);
-        // Where many are held, the next search waits until it can find something.
-        self.room = limit.max(self.count + limit / 4);
-        idle
+        let mut unreferenced = unreferenced_slots(self.by_hash.values().flatten());
+        unreferenced.truncate(self.count - limit / 4 * 3);
+        self.remove(&unreferenced);
+        // If many slots have other references, the next search is deferred until it can succeed.
+        self.shrink_threshold = limit.max(self.count + limit / 4);
+        unreferenced
     }
 
-    /// As [`Slots::shrink`] among the entries of one hash: a search compares each of these with what it wants. Constants
-    /// with a poor hash, or that equal nothing, are all of one hash.
-    fn thin_out(&mut self, hash: u64, limit: usize) -> Found<E> {
+    /// Shrinks the entries of one hash like [`Slots::shrink`], since a search compares all of them.
+    /// Constants with a poor hash, or that are not equal to themselves, have one hash.
+    fn shrink_hash(&mut self, hash: u64, limit: usize) -> RemovedSlots<E> {
         let Some(same_hash) = self.by_hash.get(&hash).filter(|same_hash| same_hash.len() > limit) else {
             return Vec::new();
         };
-        let mut idle = idle(same_hash.iter());
-        idle.truncate(same_hash.len() - limit / 4 * 3);
-        self.remove(&idle);
-        idle
+        let mut unreferenced = unreferenced_slots(same_hash.iter());
+        unreferenced.truncate(same_hash.len() - limit / 4 * 3);
+        self.remove(&unreferenced);
+        unreferenced
     }
 
-    /// Takes out slots of this cache.
+    /// Removes slots of this cache.
     fn remove(&mut self, gone: &[Arc<Slot<E>>]) {
         for slot in gone {
             if let Some(same_hash) = self.by_hash.get_mut(&slot.hash) {
@@ -261,10 +268,10 @@ impl<E> Slots<E> {
     }
 }
 
-/// Size of the table of [`Recent`]; a power of two.
+/// Size of the table of [`Recent`]: a power of two.
 const RECENT_SLOTS: usize = 64;
 
-/// The kernels that one thread launched lately.
+/// Recently launched kernels of one thread.
 pub(crate) struct Recent<E> {
     slots: [RefCell<Option<Arc<Slot<E>>>>; RECENT_SLOTS],
 }
@@ -275,18 +282,18 @@ impl<E> Recent<E> {
     }
 
     fn place(&self, hash: u64) -> &RefCell<Option<Arc<Slot<E>>>> {
-        // The multiplicative hash is best in its high bits.
+        // The high bits of the multiplicative hash are the best ones.
         &self.slots[(hash >> 32) as usize % RECENT_SLOTS]
     }
 
-    /// A compiled specialisation.
+    /// Returns a compiled specialization.
     #[inline]
     pub fn find(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Arc<Slot<E>>> {
         let slot = self.place(hash).borrow().as_ref().filter(|slot| slot.has_key(hash, words)).cloned()?;
         wanted.is(&slot.identity).then_some(slot)
     }
 
-    /// Remembers a compiled specialisation.
+    /// Stores a compiled specialization.
     pub fn put(&self, slot: &Arc<Slot<E>>) {
         let old = self.place(slot.hash).replace(Some(slot.clone()));
         drop(old);
@@ -348,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_least_recently_goes_unless_it_is_held() {
+    fn least_recently_requested_slots_are_removed() {
         let cache = MemoryCache::<u32>::new(LIMIT);
         let id = TypeId::of::<u8>();
         let identities = AtomicUsize::new(0);
@@ -372,7 +379,7 @@ mod tests {
         }
         assert!(Arc::ptr_eq(&held, &get(0)));
         assert!(is_kept(999) && !is_kept(2));
-        // Slots that are all held are all kept, and cost no search at each new one.
+        // Slots with other references are kept, and an insertion does not search them each time.
         let held: Vec<_> = (2000..2100).map(get).collect();
         assert!(held.iter().zip(2000..).all(|(slot, number)| Arc::ptr_eq(slot, &get(number))));
         drop(held);
@@ -382,14 +389,14 @@ mod tests {
         assert!(cache.slots.read().unwrap().count <= LIMIT + LIMIT / 4 + 1);
     }
 
-    /// A key of constants that all have one hash.
+    /// Requests a key of constants that all have one hash.
     fn of_one_hash(cache: &MemoryCache<u32>, same: &dyn Fn(&[StoredConstant]) -> bool, value: u32) -> Arc<Slot<u32>> {
         let id = TypeId::of::<u8>();
         cache.slot(7, &[1], &Wanted::Type(id, same), &|| Identity::Type(id, constants(value)))
     }
 
     #[test]
-    fn constants_that_equal_nothing_are_given_up() {
+    fn constants_unequal_to_themselves_are_removed() {
         let cache = MemoryCache::<u32>::new(LIMIT);
         let compared = AtomicUsize::new(0);
         let unequal = |_: &[StoredConstant]| {
@@ -421,7 +428,7 @@ mod tests {
             assert!(Arc::ptr_eq(&held, &get(0)) && Arc::ptr_eq(&frequent, &get(1)), "after {value}");
             assert!(cache.slots.read().unwrap().count <= LIMIT / 4 + 1, "after {value}");
         }
-        // All of these are held, so all are kept.
+        // All slots have other references, so all are kept.
         let all: Vec<_> = (2000..2100).map(get).collect();
         assert!(all.iter().zip(2000..).all(|(slot, value)| Arc::ptr_eq(slot, &get(value))));
         drop(all);
@@ -431,9 +438,10 @@ mod tests {
         assert!(slots.count <= LIMIT / 4 + 1, "{}", slots.count);
     }
 
-    /// The comparison runs while no lock is held: it may launch kernels, also one with the same key.
+    /// The comparison is called while no lock is held: it may launch kernels, also with the same
+    /// key.
     #[test]
-    fn what_is_inserted_while_others_are_compared_is_found() {
+    fn slots_inserted_during_a_comparison_are_found() {
         let cache = MemoryCache::<u32>::new(LIMIT);
         let equal = |value: u32| move |stored: &[StoredConstant]| stored[0].downcast_ref::<u32>() == Some(&value);
         of_one_hash(&cache, &equal(1), 1);

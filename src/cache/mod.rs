@@ -1,13 +1,14 @@
-//! Caches of compiled kernels: in memory by specialisation, on disk by content. For users, what is on the disk: how much,
-//! what, since when; less of it, none of it, and how it served this process.
+//! Caches of compiled kernels: in memory by specialization, on disk by content. The public
+//! functions list the entries of the disk cache, remove them, and return statistics.
 //!
-//! Know keys and values, not how a kernel is compiled or run. A trace is part of a key where the type of a kernel does not
-//! say everything.
+//! The caches store keys and values, independently of compilation and execution. The trace is part
+//! of a key if the type of the kernel does not identify it.
 //!
-//! The folder is what `CUTLET_CACHE_DIR` names, else `cutlet` in the user's cache folder; `CUTLET_CACHE_BYTES` limits it (1 GiB
-//! unless it says otherwise), and `CUTLET_CACHE=off` has none. A folder or a file that others can write is not used. Files
-//! are written under another name first, so a process that is killed leaves no half of one; what does not have its checksum
-//! is removed, and any of them may be removed at any time.
+//! The folder is `CUTLET_CACHE_DIR`, or else `cutlet` in the cache folder of the user.
+//! `CUTLET_CACHE_BYTES` limits its size (default: 1 GiB), and `CUTLET_CACHE=off` disables the
+//! cache. A folder or file with write access for other users is not used. Files are written under a
+//! temporary name and renamed, so that a killed process leaves no partial file. A file with a wrong
+//! checksum is removed. Each file may be removed at any time.
 //!
 //! ```
 //! use cutlet::cache;

@@ -1,9 +1,8 @@
-//! Traces as keys: equality and hash of what a kernel recorded.
+//! Equality and hash of traces as cache keys.
 //!
-//! Two traces of one kernel are made by the same calls in the same order, so handles have equal
-//! numbers where the traces are equal and arenas can be compared position by position. Source locations
-//! count, too: they do not change the code, but errors name them, and a kernel written in one place must not
-//! answer for one written in another.
+//! Two traces of one kernel are recorded by the same calls in the same order. If they are equal,
+//! their handles have equal numbers, so the arenas are compared position by position. Source
+//! locations are compared too: they do not change the code, but error messages contain them.
 
 use std::hash::{Hash, Hasher};
 
@@ -11,7 +10,7 @@ use rustc_hash::FxHasher;
 
 use crate::ir::{Block, Entry, Global, Module, Op, ValueData};
 
-/// A hash that is equal for equal traces.
+/// Returns a hash that is equal for equal traces.
 pub(crate) fn hash_trace(module: &Module) -> u64 {
     let mut hasher = FxHasher::default();
     for (_, ty) in module.types() {
@@ -23,7 +22,8 @@ pub(crate) fn hash_trace(module: &Module) -> u64 {
     hasher.finish()
 }
 
-/// Returns true if both recorded the same. No `..` here: a new part of a module is compared, or is left out by name.
+/// Returns true if the traces are equal. The patterns have no `..`, so that a new field must be
+/// compared or excluded explicitly.
 pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
     let Module { types, locations, values, ops, blocks, globals, entries, required, written, producer } = a;
     types.iter().eq(&b.types)
@@ -40,12 +40,12 @@ pub(crate) fn same_trace(a: &Module, b: &Module) -> bool {
         && *producer == b.producer
 }
 
-/// Returns true if two lists have the same parts, position by position.
+/// Returns true if two lists have equal parts at each position.
 fn same<'a, X, P: PartialEq>(a: &'a [X], b: &'a [X], parts: impl Fn(&'a X) -> P) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| parts(a) == parts(b))
 }
 
-/// All of an op.
+/// Returns all fields of an op.
 fn parts(op: &Op) -> impl Hash + PartialEq + '_ {
     let Op { code, operands, segments, results, attrs, regions, loc } = op;
     (code, operands, segments, results, attrs, regions, loc)

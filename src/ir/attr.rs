@@ -1,4 +1,4 @@
-//! Attributes of operations: plain values with one meaning each, never keyed by strings.
+//! Attributes of ops: typed values, identified by their variant and not by strings.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ macro_rules! plain_enum {
         pub enum $name { $($variant),+ }
 
         impl $name {
-            /// Every value, in the order of its bytecode number.
+            /// All values, in the order of their bytecode numbers.
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
-            /// The spelling in Tile IR text.
+            /// Returns the spelling in Tile IR text.
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $text),+ }
             }
@@ -40,15 +40,15 @@ plain_enum! {
     }
 }
 plain_enum! {
-    /// What a float comparison with a NaN answers: unordered true, ordered false.
+    /// Result of a float comparison with a NaN: true if unordered, false if ordered.
     CmpOrder { Unordered = "unordered", Ordered = "ordered" }
 }
 plain_enum! {
-    /// How an integer operand is read.
+    /// Interpretation of an integer operand.
     Sign { Unsigned = "unsigned", Signed = "signed" }
 }
 plain_enum! {
-    /// Promises about integer overflow.
+    /// Assumptions about integer overflow.
     Overflow { None = "none", Nsw = "no_signed_wrap", Nuw = "no_unsigned_wrap", Nw = "no_wrap" }
 }
 plain_enum! {
@@ -60,21 +60,21 @@ plain_enum! {
     MemScope { TileBlock = "tl_blk", Device = "device", System = "sys" }
 }
 plain_enum! {
-    /// Read-modify-write of an atomic.
+    /// Read-modify-write operation of an atomic.
     AtomicMode {
         And = "and", Or = "or", Xor = "xor", Add = "add", AddF = "addf",
         Max = "max", Min = "min", UMax = "umax", UMin = "umin", Xchg = "xchg",
     }
 }
 plain_enum! {
-    /// Reduction of a multimem operation.
+    /// Reduction of a multimem op.
     MultimemKind {
         Add = "add", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor", UMin = "umin", UMax = "umax",
     }
 }
 
-/// The bits that the pattern of an element of this type may have set: its low bits; of tf32, which stands as an f32
-/// pattern, those above the 13 lowest of 32.
+/// Returns the mask of the bits that a pattern of this type may set: the low bits. A tf32 has the
+/// pattern of an f32 without the 13 lowest bits.
 pub(crate) const fn pattern_mask(dtype: DType) -> u64 {
     match dtype {
         DType::TF32 => 0xFFFF_E000,
@@ -82,17 +82,18 @@ pub(crate) const fn pattern_mask(dtype: DType) -> u64 {
     }
 }
 
-/// Data of a `constant`: bit patterns in the low bits of a word (tf32 as an f32 pattern, bool as 0 or 1).
+/// Data of a `constant`: bit patterns in the low bits of a word. A tf32 has an f32 pattern, a bool
+/// is 0 or 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConstData {
-    /// Every element has these bits.
+    /// All elements have these bits.
     Splat(u64),
-    /// One word an element, row-major.
+    /// One word per element, in row-major order.
     Dense(Arc<[u64]>),
 }
 
-/// A scalar literal: the identity of a reduction.
+/// Scalar literal: the identity of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Literal {
     /// Element type.
@@ -101,7 +102,7 @@ pub struct Literal {
     pub bits: u64,
 }
 
-/// The promise of an `assume`.
+/// Predicate of an `assume`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[non_exhaustive]
@@ -137,7 +138,7 @@ pub mod hint_key {
 pub struct Hints(pub Vec<(String, Vec<(String, HintValue)>)>);
 
 impl Hints {
-    /// The value of `key` for `target`, or for `default`.
+    /// Returns the value of `key` for `target`, or else for `default`.
     pub fn get(&self, target: &str, key: &str) -> Option<&HintValue> {
         let find = |name: &str| {
             let (_, inner) = self.0.iter().find(|(n, _)| n == name)?;
@@ -147,32 +148,36 @@ impl Hints {
     }
 }
 
-/// Which thread of a tile block holds which element of a tile, in which of its slots: a bit of the number of a slot or of a
-/// thread adds, by exclusive or, its entry here to the flat row-major index of the element. 0, for threads alone: replicas.
+/// Distribution of the elements of a tile over the threads of a tile block and their registers
+/// (*slots*).
+///
+/// Each bit of the number of a slot or thread has a basis. The row-major index of an element is the
+/// exclusive or of the bases of the set bits. A basis of 0, which only threads may have, means
+/// replication.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Distribution {
-    /// By bit of the number of a slot, from the lowest on.
+    /// Bases of the bits of the slot number, from the lowest bit on.
     pub slots: Arc<[u32]>,
-    /// By bit of the number of a thread.
+    /// Bases of the bits of the thread number, from the lowest bit on.
     pub threads: Arc<[u32]>,
 }
 
 impl Distribution {
-    /// Threads that it is for.
+    /// Returns the number of threads.
     pub fn num_threads(&self) -> u64 {
         1u64.checked_shl(self.threads.len() as u32).unwrap_or(u64::MAX)
     }
 }
 
 plain_enum! {
-    /// Unit attributes: present or not.
+    /// Unit attributes, which are present or absent.
     Flag {
         FlushToZero = "flush_to_zero", PropagateNan = "propagate_nan", UnsignedCmp = "unsigned_cmp",
         Saturating = "saturating", FastAcc = "fast_acc", Global = "global",
     }
 }
 
-/// One attribute of an operation. The variant says what it is about.
+/// Attribute of an op. The variant is its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[non_exhaustive]
@@ -203,7 +208,7 @@ pub enum Attr {
     Distribution(Distribution),
 }
 
-/// The kind of an [`Attr`], as the op table names it.
+/// Kind of an [`Attr`], for the op table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[non_exhaustive]
@@ -235,7 +240,7 @@ pub enum AttrKind {
 }
 
 impl Attr {
-    /// The kind of this attribute.
+    /// Returns the kind of this attribute.
     pub fn kind(&self) -> AttrKind {
         match self {
             Attr::Flag(flag) => AttrKind::Flag(*flag),
@@ -267,7 +272,7 @@ impl Attr {
 }
 
 impl Padding {
-    /// The spelling in Tile IR text.
+    /// Returns the spelling in Tile IR text.
     pub const fn name(self) -> &'static str {
         match self {
             Padding::Zero => "zero",

@@ -1,4 +1,4 @@
-//! The only way to add ops at a place: an insertion point, a current location, one method for all ops.
+//! Builder of a module: an insertion point, a current source location, and one method for all ops.
 
 use super::attr::{Attr, ConstData};
 use super::module::{BlockId, Entry, Loc, Module, OpId, Value};
@@ -10,7 +10,7 @@ use crate::error::Location;
 /// Appends ops to the innermost open block of a module.
 #[derive(Debug, Default)]
 pub struct Builder {
-    /// The module under construction.
+    /// Module under construction.
     pub module: Module,
     open: Vec<BlockId>,
     loc: Loc,
@@ -23,12 +23,12 @@ impl Default for Loc {
 }
 
 impl Builder {
-    /// A builder of an empty module, with no open block.
+    /// Makes a builder of an empty module without an open block.
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// Starts an entry whose parameters have these types; its body is the open block.
+    /// Starts an entry with parameters of these types. Its body becomes the open block.
     pub fn begin_entry(&mut self, name: &str, params: &[Type]) -> Vec<Value> {
         let types: Vec<TypeId> = params.iter().map(|t| self.module.intern(t.clone())).collect();
         let body = self.module.add_block(&types);
@@ -38,17 +38,17 @@ impl Builder {
         self.module.block(body).args.clone()
     }
 
-    /// The location of the ops that follow.
+    /// Sets the location of the following ops.
     pub fn set_location(&mut self, location: &Location) {
         self.loc = self.module.add_location(location.clone());
     }
 
-    /// The handle of the current location.
+    /// Returns the handle of the current location.
     pub fn loc(&self) -> Loc {
         self.loc
     }
 
-    /// Opens a new block for a region; ops go there until [`Builder::end_block`].
+    /// Opens a new block for a region. Ops are appended to it until [`Builder::end_block`].
     pub fn begin_block(&mut self, arg_types: &[TypeId]) -> BlockId {
         let block = self.module.add_block(arg_types);
         self.open.push(block);
@@ -60,17 +60,17 @@ impl Builder {
         self.open.pop().expect("an open block")
     }
 
-    /// The innermost open block.
+    /// Returns the innermost open block.
     pub fn block(&self) -> BlockId {
         *self.open.last().expect("an open block")
     }
 
-    /// Open blocks, outermost first.
+    /// Returns the open blocks, outermost first.
     pub fn open_blocks(&self) -> &[BlockId] {
         &self.open
     }
 
-    /// Leaves the outermost block alone open, until [`Builder::reopen`] of the others, which are returned.
+    /// Closes all blocks except the outermost one, and returns them for [`Builder::reopen`].
     pub fn leave_inner(&mut self) -> Vec<BlockId> {
         self.open.split_off(1)
     }
@@ -80,7 +80,7 @@ impl Builder {
         self.open.extend(inner);
     }
 
-    /// Appends an op (see [`Module::add_op`]) and gives its handle.
+    /// Appends an op (see [`Module::add_op`]) and returns its handle.
     pub fn op(
         &mut self,
         code: Opcode,
@@ -95,14 +95,14 @@ impl Builder {
         id
     }
 
-    /// Appends an op whose groups all have one operand and that has one result.
+    /// Appends an op with one operand per group and one result.
     pub fn simple(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, result: TypeId) -> Value {
         let groups: Vec<&[Value]> = operands.chunks(1).collect();
         let id = self.op(code, &groups, attrs, Vec::new(), &[result]);
         self.module.op(id).results[0]
     }
 
-    /// A constant tile with the same bits in every element.
+    /// Appends a constant tile with the same bits in each element.
     pub fn splat(&mut self, dtype: DType, bits: u64, shape: &[i64]) -> Value {
         let ty = self.module.intern(Type::tile(dtype, shape));
         self.simple(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], ty)

@@ -1,17 +1,19 @@
-//! What an op does to memory, and where: for whoever moves, merges or repeats accesses.
+//! Memory effects of ops, and the roots of their addresses, for passes that move, merge or repeat
+//! accesses.
 
 use super::attr::{Attr, AttrKind, MemOrder};
 use super::module::{BlockId, Module, Op, OpId, Value};
 use super::op_table::{Effect, Opcode};
 
 impl Op {
-    /// An ordinary load: repeatable while memory does not change.
+    /// Returns true for a load without memory order, which can be repeated while memory does not
+    /// change.
     pub fn is_weak_load(&self) -> bool {
         self.code.spec().effect == Effect::Read
             && self.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak))
     }
 
-    /// The view or pointers that the op accesses.
+    /// Returns the view or pointers that the op accesses.
     pub fn address(&self) -> Option<Value> {
         let names = ["view", "pointers", "source", "destination"];
         let group = self.code.spec().operands.iter().position(|operand| names.contains(&operand.name))?;
@@ -20,24 +22,25 @@ impl Op {
 }
 
 impl Module {
-    /// May this op, or one within it, change memory or order accesses to it?
+    /// Returns true if this op or a nested one may change memory or order accesses.
     pub fn changes_memory(&self, id: OpId) -> bool {
         let op = self.op(id);
         let changes = match op.code.spec().effect {
             Effect::Pure | Effect::Region | Effect::Terminator => false,
-            // An ordered load synchronises.
+            // A load with a memory order synchronizes.
             Effect::Read => !op.is_weak_load(),
             Effect::Write | Effect::ReadWrite | Effect::Other => true,
         };
         changes || op.regions.iter().any(|&region| self.block_changes_memory(region))
     }
 
-    /// May an op of this block, or one within it, change memory or order accesses to it?
+    /// Returns true if an op of this block or a nested one may change memory or order accesses.
     pub fn block_changes_memory(&self, block: BlockId) -> bool {
         self.block(block).ops.iter().any(|&id| self.changes_memory(id))
     }
 
-    /// Where a view or pointers come from: what is left when views, offsets and assumptions are taken away.
+    /// Returns the root of a view or pointers: the value before all views, offsets, assumptions and
+    /// shape ops.
     pub fn base(&self, address: Value) -> Value {
         let mut base = address;
         while let Some(id) = self.defining_op(base) {

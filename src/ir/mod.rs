@@ -1,28 +1,31 @@
-//! The Tile IR: the trace as data.
+//! Tile IR: a trace as data.
 //!
-//! A [`Module`] holds entries (kernels); an entry is a block of ops on whole tiles. The ops, their
-//! semantics and types are those of NVIDIA's CUDA Tile IR (13.1 to 13.5); [`op_table`] has a row for each.
+//! A [`Module`] holds entries (kernels). An entry is a block of ops on whole tiles. The ops, their
+//! semantics and types are those of NVIDIA's CUDA Tile IR (13.1 to 13.5). [`op_table`] has a row
+//! for each op.
 //!
-//! * **Containers.** Values, ops and blocks live in arenas of the module and are named by handles
-//!   ([`Value`], [`OpId`], [`BlockId`]); types and locations are interned. Handles stay valid: a pass
-//!   that removes an op takes it out of its block's list and leaves the arena alone.
-//! * **Evaluation order.** Ops of a block run in list order, once each. A region is one block; the
-//!   op that owns it says how often it runs.
-//! * **Scope.** A value may be used after its definition in its own block and in blocks nested in it.
-//!   Every block ends with a terminator (`return`, `yield`, `continue`, `break`); only the else
+//! * **Containers.** Values, ops and blocks are in arenas of the module and are identified by
+//!   handles ([`Value`], [`OpId`], [`BlockId`]). Types and locations are interned. Handles remain
+//!   valid: a pass removes an op from the list of its block, but not from the arena.
+//! * **Evaluation order.** The ops of a block execute in list order, once each. A region is one
+//!   block. The op that owns it defines the number of its executions.
+//! * **Scope.** A value may be used after its definition, in its own block and in nested blocks.
+//!   Each block ends with a terminator (`return`, `yield`, `continue`, `break`). Only the else
 //!   region of an `if` without results may be an empty block.
-//! * **Scalars** are tiles of rank 0. Integers carry no sign, ops do. Extents are sums of at most
-//!   three powers of two; back ends cut those that are not one.
-//! * **Memory.** Memory ops take effect in program order, whether or not they carry tokens; token
-//!   operands matter only to bytecode, where a later stage adds them.
-//! * **Entry parameters** are rank-0 tiles. An array of rank R is passed as its base pointer, R
-//!   extents and R strides (in elements), the latter two i32 or i64; what the launch knows about
-//!   them stands in `assume` ops.
+//! * **Scalars** are tiles of rank 0. Integers have no sign; ops have a signedness. Extents are
+//!   sums of at most three powers of two. Back ends split those that are no power of two.
+//! * **Memory.** Memory ops take effect in program order, with or without tokens. Token operands
+//!   are used only by the bytecode, for which a later stage adds them.
+//! * **Entry parameters** are tiles of rank 0. An array of rank R is passed as its base pointer, R
+//!   extents and R strides (in elements). Extents and strides are i32 or i64. Properties known at
+//!   the launch are stated by `assume` ops.
 //!
-//! Beyond Tile IR, some things are defined that are undefined there. A view access whose tile index lies
-//! outside of the index space (negative indices included) reads padding and writes nothing. A shift by the width or
-//! more shifts everything out. An integer divided by zero gives 0, and the remainder is the dividend. A float that does
-//! not fit an integer becomes the nearest one.
+//! Some cases are defined here and undefined in Tile IR:
+//! * A view access at a tile index outside of the index space, negative indices included, reads
+//!   padding and writes nothing.
+//! * A shift by at least the width shifts all bits out.
+//! * An integer divided by zero is 0, and the remainder is the dividend.
+//! * A float that is out of the range of an integer type is converted to the nearest integer.
 
 mod attr;
 mod builder;
@@ -43,7 +46,7 @@ pub use attr::*;
 pub use builder::Builder;
 pub use module::*;
 pub use op_table::Opcode;
-pub(crate) use overflow::{breaks_promise, fits};
+pub(crate) use overflow::{fits, violates_assumption};
 pub use print::PrintOptions;
 pub(crate) use print::TypeText;
 pub use rewrite::Substitution;

@@ -16,7 +16,7 @@ macro_rules! handle {
         pub struct $name(pub(crate) u32);
 
         impl $name {
-            /// Position in its arena: a key for side tables.
+            /// Returns the position in its arena, as an index of side tables.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -33,11 +33,11 @@ handle! {
     OpId
 }
 handle! {
-    /// Handle of a block (each region is one block).
+    /// Handle of a block. Each region is one block.
     BlockId
 }
 handle! {
-    /// Handle of an interned source location; 0 is unknown.
+    /// Handle of an interned source location. 0 is unknown.
     Loc
 }
 
@@ -46,51 +46,51 @@ impl Loc {
     pub const UNKNOWN: Loc = Loc(0);
 }
 
-/// Where a value comes from.
+/// Definition of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Def {
-    /// The result of an op, by position.
+    /// Result of an op, by position.
     Result(OpId, u32),
-    /// An argument of a block, by position.
+    /// Argument of a block, by position.
     Arg(BlockId, u32),
 }
 
-/// Type and origin of a value.
+/// Type and definition of a value.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueData {
-    /// Its type.
+    /// Type.
     pub ty: TypeId,
-    /// Its origin.
+    /// Definition.
     pub def: Def,
 }
 
-/// An operation that the user wrote, not one that is part of another.
+/// Op that the user wrote, as opposed to a part of an operation of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// Which.
+    /// Op.
     pub op: OpId,
-    /// How the operands are read.
+    /// Signedness of the operands.
     pub from: Sign,
-    /// How the result is.
+    /// Signedness of the result.
     pub to: Sign,
 }
 
-/// An operation. The row of its opcode says what the fields mean.
+/// Op. The row of its opcode in the op table defines the meaning of the fields.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// Which operation.
+    /// Opcode.
     pub code: Opcode,
-    /// All operands, group after group.
+    /// Operands of all groups, in order.
     pub operands: Vec<Value>,
-    /// Length of each operand group of the row; empty when every group has exactly one value.
+    /// Length of each operand group of the row. Empty if each group has exactly one value.
     pub segments: Vec<u32>,
     /// Results.
     pub results: Vec<Value>,
-    /// Attributes in row order; flags only where set.
+    /// Attributes in row order. Only flags that are set are included.
     pub attrs: Vec<Attr>,
-    /// Regions, one block each (the else region of a result-less `if` may be an empty block).
+    /// Regions, one block each. The else region of an `if` without results may be an empty block.
     pub regions: Vec<BlockId>,
-    /// The user's place.
+    /// Source location of the user.
     pub loc: Loc,
 }
 
@@ -104,7 +104,7 @@ macro_rules! attr_getter {
 }
 
 impl Op {
-    /// The operands of group `index` of the row.
+    /// Returns the operands of group `index` of the row.
     pub fn group(&self, index: usize) -> &[Value] {
         if self.segments.is_empty() {
             return &self.operands[index..=index];
@@ -113,21 +113,21 @@ impl Op {
         &self.operands[start as usize..(start + self.segments[index]) as usize]
     }
 
-    /// The operands of the group with this name; empty when an optional operand is absent.
+    /// Returns the operands of the group with this name, none if an optional operand is absent.
     ///
     /// # Panics
-    /// When the row has no such group (a defect of the caller).
+    /// If the row has no such group, which is a defect of the caller.
     pub fn operand_group(&self, name: &str) -> &[Value] {
         let index = self.code.spec().operands.iter().position(|o| o.name == name).expect("operand group of the row");
         self.group(index)
     }
 
-    /// The attribute of this kind.
+    /// Returns the attribute of this kind.
     pub fn attr(&self, kind: AttrKind) -> Option<&Attr> {
         self.attrs.iter().find(|a| a.kind() == kind)
     }
 
-    /// Sets or replaces an attribute, keeping row order.
+    /// Sets or replaces an attribute. The row order is kept.
     pub fn set_attr(&mut self, attr: Attr) {
         match self.attrs.iter_mut().find(|a| a.kind() == attr.kind()) {
             Some(slot) => *slot = attr,
@@ -135,34 +135,34 @@ impl Op {
         }
     }
 
-    /// Is this flag set?
+    /// Returns true if this flag is set.
     pub fn flag(&self, flag: Flag) -> bool {
         self.attrs.contains(&Attr::Flag(flag))
     }
 
     attr_getter!(
-        /// Rounding; nearest even when the op carries none.
+        /// Returns the rounding, nearest even if the op has none.
         rounding, Rounding, Rounding, Rounding::NearestEven);
     attr_getter!(
-        /// Overflow promise.
+        /// Returns the assumption about overflow.
         overflow, Overflow, Overflow, Overflow::None);
     attr_getter!(
-        /// Signedness; signed when the op carries none.
+        /// Returns the signedness, signed if the op has none.
         sign, Sign, Sign, Sign::Signed);
     attr_getter!(
-        /// Comparison predicate.
+        /// Returns the predicate of a comparison.
         cmp_pred, CmpPred, CmpPred, CmpPred::Eq);
     attr_getter!(
-        /// Comparison ordering.
+        /// Returns the ordering of a float comparison.
         cmp_order, CmpOrder, CmpOrder, CmpOrder::Ordered);
     attr_getter!(
-        /// Axis of a reduction, scan or concatenation.
+        /// Returns the axis of a reduction, scan or concatenation.
         dim, Dim, u32, 0);
     attr_getter!(
-        /// Direction of a scan.
+        /// Returns true if a scan is in reverse direction.
         reverse, Reverse, bool, false);
 
-    /// Data of a `constant`.
+    /// Returns the data of a `constant`.
     pub fn const_data(&self) -> Option<&ConstData> {
         match self.attr(AttrKind::Value) {
             Some(Attr::Value(data)) => Some(data),
@@ -170,7 +170,7 @@ impl Op {
         }
     }
 
-    /// Layout of a `with_layout`.
+    /// Returns the layout of a `with_layout`.
     pub fn distribution(&self) -> Option<&Distribution> {
         match self.attr(AttrKind::Distribution) {
             Some(Attr::Distribution(layout)) => Some(layout),
@@ -178,7 +178,7 @@ impl Op {
         }
     }
 
-    /// Permutation of a `permute`.
+    /// Returns the permutation of a `permute`.
     pub fn permutation(&self) -> &[i32] {
         match self.attr(AttrKind::Permutation) {
             Some(Attr::Permutation(p)) => p,
@@ -187,18 +187,18 @@ impl Op {
     }
 }
 
-/// A list of ops with arguments; the only block of its region.
+/// List of ops with arguments: the only block of its region.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     /// Block arguments.
     pub args: Vec<Value>,
-    /// Ops in program order; the last one is a terminator.
+    /// Ops in program order. The last one is a terminator.
     pub ops: Vec<OpId>,
-    /// The op whose region this is; `None` for the body of an entry.
+    /// Op that owns the region, `None` for the body of an entry.
     pub parent: Option<OpId>,
 }
 
-/// A global array of the module.
+/// Global array of the module.
 #[derive(Clone, Debug)]
 pub struct Global {
     /// Unique name.
@@ -207,24 +207,24 @@ pub struct Global {
     pub ty: TypeId,
     /// Initial content.
     pub value: ConstData,
-    /// Alignment in bytes; 0 is natural.
+    /// Alignment in bytes, 0 for natural alignment.
     pub alignment: u64,
-    /// Hidden from the host?
+    /// Not accessible from the host.
     pub private: bool,
-    /// Never written?
+    /// Never written.
     pub constant: bool,
 }
 
-/// A kernel: its parameters are the arguments of `body`.
+/// Kernel. Its parameters are the arguments of `body`.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Unique name.
     pub name: String,
     /// Body.
     pub body: BlockId,
-    /// Hints for all of the kernel.
+    /// Hints for the whole kernel.
     pub hints: super::attr::Hints,
-    /// The user's place.
+    /// Source location of the user.
     pub loc: Loc,
 }
 
@@ -240,18 +240,18 @@ pub struct Module {
     pub globals: Vec<Global>,
     /// Kernels.
     pub entries: Vec<Entry>,
-    /// Assertions in the body of the first entry that each launch checks before anything runs. They depend on
-    /// parameters and grid alone. Only the module of a trace has some.
+    /// Assertions in the body of the first entry that each launch checks before the kernel runs.
+    /// They depend only on parameters and grid. Only the module of a trace has them.
     pub required: Vec<OpId>,
-    /// Arithmetic on integers, conversions to them, and promises about them, as the user wrote them: what checks on request
-    /// look at. Only the module of a trace has some.
+    /// Integer arithmetic, conversions to integers, and assumptions about integers that the user
+    /// wrote, for checks on request. Only the module of a trace has them.
     pub(crate) written: Vec<Written>,
-    /// Who wrote the bytecode of this module; text shows it in a comment.
+    /// Producer of the bytecode from which the module was read. The text shows it in a comment.
     pub producer: Option<String>,
 }
 
 impl Module {
-    /// An empty module.
+    /// Makes an empty module.
     pub fn new() -> Module {
         Module::default()
     }
@@ -261,42 +261,42 @@ impl Module {
         TypeId(self.types.insert_full(ty).0 as u32)
     }
 
-    /// The type behind a handle.
+    /// Returns the type of a handle.
     pub fn type_of(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
     }
 
-    /// Interned types in order of first use.
+    /// Returns the interned types in order of first use.
     pub fn types(&self) -> impl Iterator<Item = (TypeId, &Type)> {
         self.types.iter().enumerate().map(|(i, t)| (TypeId(i as u32), t))
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: Value) -> &Type {
         self.type_of(self.values[value.index()].ty)
     }
 
-    /// The type handle of a value.
+    /// Returns the type handle of a value.
     pub fn ty_id(&self, value: Value) -> TypeId {
         self.values[value.index()].ty
     }
 
-    /// Shape of a tile value; panics on other types.
+    /// Returns the shape of a tile value. Panics for other types.
     pub fn shape(&self, value: Value) -> &[i64] {
         self.ty(value).shape()
     }
 
-    /// Number type of a tile value; panics on other types.
+    /// Returns the element type of a tile of numbers. Panics for other types.
     pub fn dtype(&self, value: Value) -> DType {
         self.ty(value).dtype()
     }
 
-    /// Where a value comes from.
+    /// Returns the definition of a value.
     pub fn def(&self, value: Value) -> Def {
         self.values[value.index()].def
     }
 
-    /// The op that defines a value, unless it is a block argument.
+    /// Returns the op that defines a value, `None` for a block argument.
     pub fn defining_op(&self, value: Value) -> Option<OpId> {
         match self.def(value) {
             Def::Result(op, _) => Some(op),
@@ -304,37 +304,39 @@ impl Module {
         }
     }
 
-    /// An op.
+    /// Returns an op.
     pub fn op(&self, id: OpId) -> &Op {
         &self.ops[id.index()]
     }
 
-    /// An op, to change it.
+    /// Returns a mutable op.
     pub fn op_mut(&mut self, id: OpId) -> &mut Op {
         &mut self.ops[id.index()]
     }
 
-    /// A block.
+    /// Returns a block.
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.index()]
     }
 
-    /// A block, to change it.
+    /// Returns a mutable block.
     pub fn block_mut(&mut self, id: BlockId) -> &mut Block {
         &mut self.blocks[id.index()]
     }
 
-    /// Number of values ever made: the length of a side table keyed by [`Value::index`].
+    /// Returns the number of values in the arena: the length of a side table indexed by
+    /// [`Value::index`].
     pub fn num_values(&self) -> usize {
         self.values.len()
     }
 
-    /// Number of ops ever made: the length of a side table keyed by [`OpId::index`].
+    /// Returns the number of ops in the arena: the length of a side table indexed by
+    /// [`OpId::index`].
     pub fn num_ops(&self) -> usize {
         self.ops.len()
     }
 
-    /// Number of blocks ever made.
+    /// Returns the number of blocks in the arena.
     pub fn num_blocks(&self) -> usize {
         self.blocks.len()
     }
@@ -344,17 +346,17 @@ impl Module {
         Loc(self.locations.insert_full(location).0 as u32 + 1)
     }
 
-    /// All source locations, in the order of their handles.
+    /// Returns all source locations, in the order of their handles.
     pub fn locations(&self) -> impl Iterator<Item = &Location> {
         self.locations.iter()
     }
 
-    /// The source location behind a handle.
+    /// Returns the source location of a handle.
     pub fn location(&self, loc: Loc) -> Option<&Location> {
         self.locations.get_index((loc.0 as usize).checked_sub(1)?)
     }
 
-    /// A new block with arguments of these types.
+    /// Makes a block with arguments of these types.
     pub fn add_block(&mut self, arg_types: &[TypeId]) -> BlockId {
         let id = BlockId(self.blocks.len() as u32);
         self.blocks.push(Block::default());
@@ -364,7 +366,7 @@ impl Module {
         id
     }
 
-    /// One more argument at the end of a block's list.
+    /// Appends an argument to a block.
     pub fn add_block_arg(&mut self, block: BlockId, ty: TypeId) -> Value {
         let index = self.block(block).args.len() as u32;
         let value = self.add_value(ty, Def::Arg(block, index));
@@ -378,9 +380,9 @@ impl Module {
         value
     }
 
-    /// A new op with results of these types, not yet in any block.
+    /// Makes an op with results of these types. The op is not in a block yet.
     ///
-    /// `groups` are the operand groups of the row in order; optional ones are empty when absent.
+    /// `groups` are the operand groups of the row in order. Optional ones are empty if absent.
     pub fn add_op(
         &mut self,
         code: Opcode,
@@ -404,7 +406,7 @@ impl Module {
         id
     }
 
-    /// One more result at the end of an op's list.
+    /// Appends a result to an op.
     pub fn add_op_result(&mut self, op: OpId, ty: TypeId) -> Value {
         let index = self.op(op).results.len() as u32;
         let value = self.add_value(ty, Def::Result(op, index));
@@ -412,20 +414,19 @@ impl Module {
         value
     }
 
-    /// Gives the first result of an op a new handle, so that the old one can be made to stand for
-    /// something else.
+    /// Replaces the handle of the first result of an op, so that the old value can be redefined.
     pub fn renew_result(&mut self, op: OpId) -> Value {
         self.renew_result_as(op, self.ty_id(self.op(op).results[0]))
     }
 
-    /// [`Module::renew_result`] with another type.
+    /// Replaces the handle of the first result, with another type. See [`Module::renew_result`].
     pub fn renew_result_as(&mut self, op: OpId, ty: TypeId) -> Value {
         let value = self.add_value(ty, Def::Result(op, 0));
         self.op_mut(op).results[0] = value;
         value
     }
 
-    /// [`Module::renew_result`] for all results.
+    /// Replaces the handles of all results. See [`Module::renew_result`].
     pub fn renew_results(&mut self, op: OpId) -> Vec<Value> {
         let old = self.op(op).results.clone();
         let new = (0u32..).zip(old).map(|(i, value)| self.add_value(self.ty_id(value), Def::Result(op, i)));
@@ -434,8 +435,8 @@ impl Module {
         new
     }
 
-    /// Calls `visit` for every op of a block and of the blocks nested in it, in program order, an op
-    /// before its regions.
+    /// Calls `visit` for each op of a block and its nested blocks in program order. An op precedes
+    /// the ops of its regions.
     pub fn walk(&self, block: BlockId, visit: &mut impl FnMut(OpId)) {
         for &op in &self.block(block).ops {
             visit(op);

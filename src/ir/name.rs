@@ -1,4 +1,5 @@
-//! Names in the text of a module: what its parser reads back, and the verifier demands.
+//! Names in the text of a module: the character classes that the parser reads and the verifier
+//! requires.
 
 /// Returns true for a character of a word: a letter, a digit or `_`.
 pub(super) fn is_word_char(c: char) -> bool {

@@ -1,4 +1,4 @@
-//! Does an op have the shape that its row in the op table says?
+//! Structural check of an op against its row in the op table.
 
 use super::attr::AttrKind;
 use super::module::Op;
@@ -7,11 +7,11 @@ use super::op_table::{Arity, FlagBit, Results};
 impl Op {
     /// Checks operand groups, results, attributes and regions against the row of the opcode.
     ///
-    /// Afterwards [`Op::group`] and [`Op::operand_group`] are safe to call, and every attribute that
-    /// the first version of the op demands is there.
+    /// After this check, [`Op::group`] and [`Op::operand_group`] cannot panic, and each attribute
+    /// that the first version of the op requires is present.
     ///
     /// # Errors
-    /// A sentence about the first thing that does not fit.
+    /// A sentence about the first mismatch.
     pub fn matches_row(&self) -> Result<(), String> {
         self.check_operands()?;
         self.check_attrs()?;
@@ -71,7 +71,7 @@ impl Op {
                 return Err(format!("has two attributes of one kind: {attr:?}"));
             }
         }
-        // What a later version added has a default.
+        // An attribute that a later version added has a default.
         let missing = spec.attrs.iter().find(|a| !a.optional && a.since <= spec.since && self.attr(a.kind).is_none());
         match missing {
             Some(attr) if !matches!(attr.kind, AttrKind::Flag(_)) => Err(format!("lacks attribute `{}`", attr.name)),

@@ -1,14 +1,13 @@
-//! The op table: every operation of CUDA Tile IR 13.1 to 13.5, one row each.
+//! The op table: one row for each operation of CUDA Tile IR 13.1 to 13.5.
 //!
-//! A row says all that is regular about an op: its opcode number and first bytecode version, its
-//! operands, attributes and results, its effect and the class whose rule types it. Builder,
-//! verifier, printer, passes and the bytecode reader and writer work from these rows; nothing else
-//! lists ops for such purposes. Facts from the public CUDA Tile IR dialect and bytecode
-//! documentation.
+//! A row defines the regular properties of an op: opcode number, first bytecode version, operands,
+//! attributes, results, effect, and the class with its typing rule. Builder, verifier, printer,
+//! passes, and the reader and writer of bytecode use these rows instead of lists of ops. Source:
+//! the public CUDA Tile IR dialect and bytecode documentation.
 
 use super::attr::{AttrKind, Flag};
 
-/// Whether an operand group has one value, may be absent, or is a list.
+/// Number of values of an operand group: one, at most one, or any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 #[non_exhaustive]
@@ -18,43 +17,43 @@ pub enum Arity {
     Many,
 }
 
-/// A named group of operands.
+/// Named group of operands.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OperandSpec {
     /// Name in the public documentation.
     pub name: &'static str,
-    /// How many values.
+    /// Number of values.
     pub arity: Arity,
 }
 
-/// How operands are counted in bytecode.
+/// Encoding of the number of operands in bytecode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Counting {
-    /// One after another, no count.
+    /// One operand after another, without a count.
     Plain,
-    /// One count of all of them.
+    /// One count of all operands.
     Total,
-    /// A count for each list; optional ones by flag bit.
+    /// One count for each list. An optional operand has a flag bit.
     Segmented,
 }
 
-/// An attribute of an op.
+/// Attribute of an op.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AttrSpec {
-    /// What it is.
+    /// Kind.
     pub kind: AttrKind,
     /// Name in the public documentation.
     pub name: &'static str,
-    /// Must every op carry it? (Optional ones have a flag bit in bytecode.)
+    /// The op may lack the attribute. It then has a flag bit in bytecode.
     pub optional: bool,
     /// First minor version whose bytecode has the field.
     pub since: u8,
 }
 
-/// What a bit of the flags word stands for.
+/// Meaning of a bit of the flags word.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 #[non_exhaustive]
@@ -63,25 +62,25 @@ pub enum FlagBit {
     Operand(&'static str),
 }
 
-/// How many results, and whether bytecode counts them.
+/// Number of results, and its encoding in bytecode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Results {
-    /// Always this many, no count in bytecode.
+    /// This number of results, without a count in bytecode.
     Fixed(u8),
-    /// Always this many, with a count in bytecode.
+    /// This number of results, with a count in bytecode.
     Counted(u8),
-    /// Any number, with a count.
+    /// Any number of results, with a count.
     Variable,
 }
 
-/// What an op does besides computing its results.
+/// Effect of an op besides its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Nothing: may be duplicated, moved and removed.
+    /// None: the op may be duplicated, moved and removed.
     Pure,
-    /// Nothing, but a region decides when it runs (`if`, `for`, …): as effectful as its regions.
+    /// The effects of its regions, which execute under its control (`if`, `for`, …).
     Region,
     /// Reads memory.
     Read,
@@ -89,13 +88,13 @@ pub enum Effect {
     Write,
     /// Reads and writes memory.
     ReadWrite,
-    /// Visible outside (print, assert) or ordering: stays where it is.
+    /// Observable outside (print, assert) or ordering: the op is not moved.
     Other,
-    /// Ends a block.
+    /// End of a block.
     Terminator,
 }
 
-/// The typing rule of an op; `Own` ops have a rule of their own in the verifier.
+/// Typing rule of an op. `Own` ops have an individual rule in the verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 #[non_exhaustive]
@@ -111,25 +110,25 @@ pub enum Class {
     Own,
 }
 
-/// One row.
+/// Row of the op table.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OpSpec {
-    /// Spelling in text, without dialect prefix.
+    /// Spelling in text, without the dialect prefix.
     pub name: &'static str,
     /// First bytecode minor version (1 for 13.1).
     pub since: u8,
     /// Results.
     pub results: Results,
-    /// Bits of the flags word, from bit 0.
+    /// Meanings of the bits of the flags word, from bit 0.
     pub flags: &'static [FlagBit],
-    /// First minor version that has the flags word.
+    /// First minor version with the flags word.
     pub flags_since: u8,
-    /// Attributes in bytecode order (flags excepted).
+    /// Attributes in bytecode order, except flags.
     pub attrs: &'static [AttrSpec],
     /// Operand groups.
     pub operands: &'static [OperandSpec],
-    /// How operands are counted.
+    /// Encoding of the number of operands.
     pub counting: Counting,
     /// Number of regions.
     pub regions: u8,
@@ -251,10 +250,12 @@ const ORDER: AttrSpec = attr(K::MemOrder, "memory_ordering_semantics");
 const SCOPE: AttrSpec = attr(K::MemScope, "memory_scope");
 const SCOPE_OPT: AttrSpec = attr_opt(K::MemScope, "memory_scope");
 const HINTS_OPT: AttrSpec = attr_opt(K::Hints, "optimization_hints");
-/// Ours, for our own back ends: in no version of the bytecode.
-const OUR_ROUNDING: AttrSpec = AttrSpec { kind: K::Rounding, name: "rounding_mode", optional: true, since: u8::MAX };
-/// Ours, too.
-const OUR_HINTS: AttrSpec = AttrSpec { kind: K::Hints, name: "optimization_hints", optional: true, since: u8::MAX };
+/// Extension for the back ends of this crate, in no version of the bytecode.
+const EXTENSION_ROUNDING: AttrSpec =
+    AttrSpec { kind: K::Rounding, name: "rounding_mode", optional: true, since: u8::MAX };
+/// Extension, as above.
+const EXTENSION_HINTS: AttrSpec =
+    AttrSpec { kind: K::Hints, name: "optimization_hints", optional: true, since: u8::MAX };
 const FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::FlushToZero))];
 const NAN_FTZ: &[FlagBit] = &[BitAttr(K::Flag(Flag::PropagateNan)), BitAttr(K::Flag(Flag::FlushToZero))];
 const MASK_TOKEN: &[FlagBit] = &[BitOperand("mask"), BitOperand("token")];
@@ -262,22 +263,23 @@ const SCOPE_HINTS_TOKEN: &[FlagBit] = &[BitAttr(K::MemScope), BitAttr(K::Hints),
 
 macro_rules! ops {
     ($($variant:ident $code:literal $name:literal $since:literal => $($build:ident($($arg:expr),*))*;)+) => {
-        /// An operation of the Tile IR.
+        /// Opcode of an operation of Tile IR.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(missing_docs)]
         #[non_exhaustive]
         pub enum Opcode { $($variant = $code),+ }
 
         impl Opcode {
-            /// Every op, by opcode number.
+            /// All ops, by opcode number.
             pub const ALL: &'static [Opcode] = &[$(Opcode::$variant),+];
 
-            /// Does it compute each element of its result from the elements at that place of its operands, all of one shape?
+            /// Returns true if each element of the result depends only on the elements of the
+            /// operands at the same index, with one shape for all.
             pub fn is_elementwise(self) -> bool {
                 self.spec().class != Class::Own || matches!(self, Opcode::Select | Opcode::PowI | Opcode::Offset | Opcode::InlinePtx)
             }
 
-            /// The row of this op.
+            /// Returns the row of this op.
             pub const fn spec(self) -> &'static OpSpec {
                 match self {
                     $(Opcode::$variant => {
@@ -287,7 +289,7 @@ macro_rules! ops {
                 }
             }
 
-            /// The op with this bytecode number.
+            /// Returns the op with this bytecode number.
             pub fn from_code(code: u64) -> Option<Opcode> {
                 match code {
                     $($code => Some(Opcode::$variant),)+
@@ -304,7 +306,8 @@ ops! {
     AddF 2 "addf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]) commutative();
     AddI 3 "addi" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]) commutative();
     AndI 4 "andi" 1 => binary(Class::IntBinary) commutative();
-    // Values of the message are ours: what Tile IR cannot say is said by a print before (see `backend/tileir/legalize`).
+    // The values of the message are an extension. For Tile IR, a print op before the assertion
+    // shows them (see `backend/tileir/legalize`).
     Assert 5 "assert" 1 => results(Fixed(0)) attrs(&[attr(K::Text, "message")])
         operands(&[one("condition"), many("args")]) effect(Other);
     Assume 6 "assume" 1 => attrs(&[attr(K::Predicate, "predicate")]) operands(&[one("value")]);
@@ -323,7 +326,7 @@ ops! {
     CmpI 15 "cmpi" 1 => binary(Class::CmpI) attrs(&[attr(K::CmpPred, "comparison_predicate"), SIGN]);
     Constant 16 "constant" 1 => attrs(&[attr(K::Value, "value")]);
     Continue 17 "continue" 1 => terminator();
-    Cos 18 "cos" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
+    Cos 18 "cos" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
     Cosh 19 "cosh" 1 => unary(Class::FloatUnary);
     DivF 20 "divf" 1 => binary(Class::FloatBinary) flags(FTZ) attrs(&[ROUNDING]);
     DivI 21 "divi" 1 => binary(Class::IntBinary) attrs(&[SIGN, attr(K::Rounding, "rounding")]);
@@ -335,7 +338,7 @@ ops! {
     Fma 40 "fma" 1 => operands(&[one("lhs"), one("rhs"), one("acc")]) class(Class::FloatTernary)
         flags(FTZ) attrs(&[ROUNDING]);
     For 41 "for" 1 => results(Variable) flags(&[BitAttr(K::Flag(Flag::UnsignedCmp))]) flags_since(2)
-        attrs(&[OUR_HINTS])
+        attrs(&[EXTENSION_HINTS])
         operands(&[one("lower_bound"), one("upper_bound"), one("step"), many("init_values")]) total()
         regions(1) effect(Region);
     FToF 42 "ftof" 1 => cast() attrs(&[ROUNDING]);
@@ -357,9 +360,9 @@ ops! {
     LoadView 62 "load_view_tko" 1 => results(Counted(2)) flags(SCOPE_HINTS_TOKEN)
         attrs(&[ORDER, SCOPE_OPT, HINTS_OPT, attr_since(K::Inbounds, "inbounds", 4)])
         operands(&[one("view"), many("index"), opt("token")]) segmented() effect(Read);
-    Log 63 "log" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
-    Log2 64 "log2" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
-    Loop 65 "loop" 1 => results(Variable) attrs(&[OUR_HINTS]) operands(&[many("init_values")]) total() regions(1) effect(Region);
+    Log 63 "log" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
+    Log2 64 "log2" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
+    Loop 65 "loop" 1 => results(Variable) attrs(&[EXTENSION_HINTS]) operands(&[many("init_values")]) total() regions(1) effect(Region);
     MakePartitionView 66 "make_partition_view" 1 => operands(&[one("tensor_view")]);
     MakeTensorView 67 "make_tensor_view" 1 => results(Counted(1))
         operands(&[one("base"), many("dynamic_shape"), many("dynamic_strides")]) segmented();
@@ -398,7 +401,7 @@ ops! {
     Select 95 "select" 1 => operands(&[one("cond"), one("val_if_true"), one("val_if_false")]);
     ShlI 96 "shli" 1 => binary(Class::IntBinary) attrs(&[OVERFLOW]);
     ShrI 97 "shri" 1 => binary(Class::IntBinary) attrs(&[SIGN]);
-    Sin 98 "sin" 1 => unary(Class::FloatUnary) attrs(&[OUR_ROUNDING]);
+    Sin 98 "sin" 1 => unary(Class::FloatUnary) attrs(&[EXTENSION_ROUNDING]);
     Sinh 99 "sinh" 1 => unary(Class::FloatUnary);
     Sqrt 100 "sqrt" 1 => unary(Class::FloatUnary) flags(FTZ) attrs(&[ROUNDING]);
     StorePtr 101 "store_ptr_tko" 1 => results(Fixed(1))
@@ -443,16 +446,19 @@ ops! {
         flags(&[BitAttr(K::MemScope), BitOperand("token")])
         attrs(&[ORDER, SCOPE_OPT, attr(K::Inbounds, "inbounds")])
         operands(&[one("view"), one("tile"), many("index"), opt("token")]) segmented() effect(Write);
-    // Ours, in no version of the bytecode: instructions of PTX, and last what they compute, which is all that other back
-    // ends know of them (see `pass/inline_ptx`). One with fewer operands has the last of them again.
+    // Extension, in no version of the bytecode: PTX instructions with up to three operands. The
+    // last operand is an equivalent value computed by other ops, which the other back ends use (see
+    // `pass/legalize/inline_ptx`). If there are fewer operands, the last one is repeated.
     InlinePtx 1000 "inline_ptx" 255 => attrs(&[attr(K::Text, "text")])
         operands(&[one("a"), one("b"), one("c"), one("meaning")]);
-    // Ours as well: the elements at positions along an axis, of those outside the nearest one; and how many elements
-    // there are of each number from 0 on. Tile IR gets them as other ops (see `pass/lookup`).
+    // Extensions: the elements at positions along an axis, clamped to the extent; the number of
+    // elements equal to each number from 0 on. For Tile IR they are expanded (see
+    // `pass/legalize/expand_gather`).
     Gather 1001 "gather" 255 => attrs(&[attr(K::Dim, "dim")]) operands(&[one("source"), one("positions")]);
     Histogram 1002 "histogram" 255 => operands(&[one("source")]);
-    // Ours, too: the same tile, held by the threads of a tile block like this.
+    // Extension: the operand in this layout.
     WithLayout 1003 "with_layout" 255 => attrs(&[attr(K::Distribution, "layout")]) operands(&[one("source")]);
-    // Which band of rows it is that a group of warps makes, of so many that their tile block is divided into (see `pass/data_partition`).
-    GetBand 1004 "get_band" 255 => attrs(&[attr(K::NumElem, "count")]);
+    // Extension: the index of the data partition of the executing consumer group (see
+    // `pass/data_partition`).
+    DataPartitionId 1004 "data_partition_id" 255 => attrs(&[attr(K::NumElem, "count")]);
 }

@@ -1,9 +1,9 @@
-//! Whether an integer op keeps its promise not to overflow.
+//! Check of the no-overflow assumption of integer ops.
 
 use super::{Op, Opcode, Overflow};
 
-/// Does the op overflow on these bits in a way that it promises not to?
-pub(crate) fn breaks_promise(op: &Op, width: u32, a: u64, b: u64) -> bool {
+/// Returns true if the op overflows on these bits although it is assumed not to.
+pub(crate) fn violates_assumption(op: &Op, width: u32, a: u64, b: u64) -> bool {
     let (no_signed, no_unsigned) = match op.overflow() {
         Overflow::None => return false,
         Overflow::Nsw => (true, false),
@@ -13,7 +13,7 @@ pub(crate) fn breaks_promise(op: &Op, width: u32, a: u64, b: u64) -> bool {
     (no_signed && !fits(op.code, width, true, a, b)) || (no_unsigned && !fits(op.code, width, false, a, b))
 }
 
-/// Does the exact result fit the type? True for ops that make no such promise.
+/// Returns true if the exact result fits the type. True for ops without overflow assumption.
 pub(crate) fn fits(code: Opcode, width: u32, signed: bool, a: u64, b: u64) -> bool {
     let read = |bits: u64| match signed {
         true => i128::from(((bits << (64 - width)) as i64) >> (64 - width)),
@@ -24,7 +24,7 @@ pub(crate) fn fits(code: Opcode, width: u32, signed: bool, a: u64, b: u64) -> bo
         Opcode::AddI => Some(x + y),
         Opcode::SubI => Some(x - y),
         Opcode::MulI => x.checked_mul(y),
-        // An amount is read without a sign. By the width or more, nothing is left of a number.
+        // The amount is unsigned. A shift by at least the width has no exact result.
         Opcode::ShlI => match b & (u64::MAX >> (64 - width)) {
             amount if amount < u64::from(width) => Some(x << amount),
             _ => None,

@@ -1,24 +1,24 @@
-//! Changing a module: replacing values, cloning regions, turning ops into others, dropping results.
+//! Rewriting of a module: replaces values, clones regions, converts ops, removes results.
 //!
-//! Handles stay valid throughout: what a pass no longer wants it takes out of lists; the arenas only grow.
+//! Handles remain valid: removed values and ops are removed from lists, and the arenas only grow.
 
 use super::attr::{Attr, ConstData};
 use super::module::{BlockId, Def, Module, OpId, Value};
 use super::op_table::Opcode;
 
-/// A table of values and what stands for them.
+/// Table of values and their replacements.
 #[derive(Clone, Debug, Default)]
 pub struct Substitution {
     map: Vec<Option<Value>>,
 }
 
 impl Substitution {
-    /// Every value stands for itself.
+    /// Makes a table without replacements.
     pub fn new() -> Substitution {
         Substitution::default()
     }
 
-    /// From now on `new`, or what stands for it, stands for `old`.
+    /// Replaces `old` by `new`, or by the replacement of `new`.
     pub fn replace(&mut self, old: Value, new: Value) {
         let new = self.resolve(new);
         if new != old {
@@ -29,7 +29,7 @@ impl Substitution {
         }
     }
 
-    /// What stands for a value.
+    /// Returns the replacement of a value, the value itself if it has none.
     pub fn resolve(&self, value: Value) -> Value {
         let mut current = value;
         while let Some(Some(next)) = self.map.get(current.index()) {
@@ -38,7 +38,7 @@ impl Substitution {
         current
     }
 
-    /// Has nothing been replaced?
+    /// Returns true if there is no replacement.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
@@ -50,7 +50,7 @@ impl Substitution {
         }
     }
 
-    /// Replaces the operands of all ops of a block and of the blocks nested in it.
+    /// Replaces the operands of all ops of a block and its nested blocks.
     pub fn apply(&self, module: &mut Module, block: BlockId) {
         let mut ops = Vec::new();
         module.walk(block, &mut |id| ops.push(id));
@@ -59,14 +59,14 @@ impl Substitution {
 }
 
 impl Module {
-    /// Puts `new` in the place of `old` in all operands within a block and what is nested in it.
+    /// Replaces `old` by `new` in all operands of a block and its nested blocks.
     pub fn replace_all_uses(&mut self, block: BlockId, old: Value, new: Value) {
         let mut substitution = Substitution::new();
         substitution.replace(old, new);
         substitution.apply(self, block);
     }
 
-    /// Turns an op into a constant with the same result.
+    /// Converts an op to a constant with the same result.
     pub fn make_constant(&mut self, id: OpId, data: ConstData) {
         let op = self.op_mut(id);
         op.code = Opcode::Constant;
@@ -76,7 +76,7 @@ impl Module {
         op.attrs = vec![Attr::Value(data)];
     }
 
-    /// Keeps only the results of an op that `keep` chooses by position; the others must be unused.
+    /// Keeps the results of an op for whose positions `keep` is true. The others must be unused.
     pub fn retain_results(&mut self, id: OpId, keep: impl Fn(usize) -> bool) {
         let results: Vec<Value> = retained(&self.op(id).results, &keep);
         for (i, &value) in results.iter().enumerate() {
@@ -85,7 +85,8 @@ impl Module {
         self.op_mut(id).results = results;
     }
 
-    /// Keeps only the arguments of a block that `keep` chooses by position; the others must be unused.
+    /// Keeps the arguments of a block for whose positions `keep` is true. The others must be
+    /// unused.
     pub fn retain_block_args(&mut self, block: BlockId, keep: impl Fn(usize) -> bool) {
         let args: Vec<Value> = retained(&self.block(block).args, &keep);
         for (i, &value) in args.iter().enumerate() {
@@ -94,7 +95,7 @@ impl Module {
         self.block_mut(block).args = args;
     }
 
-    /// Keeps only the operands of the last operand group that `keep` chooses by position in the group.
+    /// Keeps the operands of the last group for whose positions in the group `keep` is true.
     pub fn retain_last_group(&mut self, id: OpId, keep: impl Fn(usize) -> bool) {
         let op = self.op_mut(id);
         let Some(count) = op.segments.last().map(|&n| n as usize) else { return };
@@ -104,9 +105,10 @@ impl Module {
         op.operands.extend(kept);
     }
 
-    /// A copy of a block with everything nested in it. The arguments of the copy are new values;
-    /// `values` maps the old ones of the block to the new ones, also for what is defined inside, and
-    /// may map values of enclosing blocks beforehand.
+    /// Clones a block with its nested blocks. The arguments of the copy are new values.
+    ///
+    /// `values` receives the mapping from the old values of the block to the new ones. It may map
+    /// values of enclosing blocks beforehand.
     pub fn clone_block(&mut self, block: BlockId, values: &mut Substitution) -> BlockId {
         let args = self.block(block).args.clone();
         let types: Vec<_> = args.iter().map(|&arg| self.ty_id(arg)).collect();
@@ -122,7 +124,7 @@ impl Module {
         copy
     }
 
-    /// A copy of an op with its regions, not yet in any block (see [`Module::clone_block`]).
+    /// Clones an op with its regions. The copy is not in a block yet (see [`Module::clone_block`]).
     pub fn clone_op(&mut self, id: OpId, values: &mut Substitution) -> OpId {
         let op = self.op(id).clone();
         let regions: Vec<BlockId> = op.regions.iter().map(|&region| self.clone_block(region, values)).collect();
@@ -159,7 +161,7 @@ mod tests {
     use crate::ir::{Builder, Type, Uses, verify};
 
     #[test]
-    fn a_cloned_loop_stands_beside_the_first() {
+    fn a_cloned_loop_is_independent_of_the_original() {
         let mut b = Builder::new();
         let n = b.begin_entry("k", &[Type::scalar(DType::I32)])[0];
         let (zero, ty) = (b.splat(DType::I32, 0, &[]), b.module.ty_id(n));
@@ -177,7 +179,7 @@ mod tests {
         b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
         verify(&b.module).expect("a well-formed clone");
         assert_eq!(b.module.op(second).operands, [n, n, n, n]);
-        let uses = Uses::of(&b.module, entry);
+        let uses = Uses::new(&b.module, entry);
         assert_eq!((uses.count(zero), uses.count(n), uses.count(sum)), (2, 6, 1));
         let copied = values.resolve(sum);
         assert!(copied != sum && uses.count(copied) == 1);

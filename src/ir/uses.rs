@@ -1,4 +1,4 @@
-//! Who uses a value: computed for a block and everything nested in it, when asked.
+//! Uses of values in a block and its nested blocks.
 
 use super::module::{BlockId, Module, OpId, Value};
 
@@ -9,8 +9,8 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// All uses by ops of this block and of the blocks nested in it.
-    pub fn of(module: &Module, block: BlockId) -> Uses {
+    /// Collects the uses by ops of this block and its nested blocks.
+    pub fn new(module: &Module, block: BlockId) -> Uses {
         let mut users = vec![Vec::new(); module.num_values()];
         module.walk(block, &mut |id| {
             for (position, value) in module.op(id).operands.iter().enumerate() {
@@ -20,12 +20,12 @@ impl Uses {
         Uses { users }
     }
 
-    /// Ops that use a value, with the operand position, in program order.
+    /// Returns the ops that use a value, with the operand position, in program order.
     pub fn users(&self, value: Value) -> &[(OpId, usize)] {
         &self.users[value.index()]
     }
 
-    /// How often a value is used.
+    /// Returns the number of uses of a value.
     pub fn count(&self, value: Value) -> usize {
         self.users(value).len()
     }

@@ -152,7 +152,7 @@ impl Target {
     fn part(&self, locked: bool) -> PathBuf {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = self.path.file_name().unwrap_or_default();
-        let mut own = format!(".cutlet-{}", &ContentKey::of(&[name.as_encoded_bytes()]).hex()[..16]);
+        let mut own = format!(".cutlet-{}", &ContentKey::new(&[name.as_encoded_bytes()]).hex()[..16]);
         if !locked {
             own.push_str(&format!("-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
         }

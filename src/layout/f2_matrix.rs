@@ -1,57 +1,58 @@
 //! Linear algebra over F2 on bit columns.
 //!
-//! A matrix is a slice of columns, each a `u32` whose bits are the rows: column `i` is the image of
-//! unit vector `i`. Applying it is XOR; at most 32 rows.
+//! A matrix is a slice of columns. Each column is a `u32` whose bits are the rows, at most 32:
+//! column `i` is the image of unit vector `i`. The product with a vector is an exclusive or of
+//! columns.
 
-/// The image of `input` under the map with these columns. Bits of `input` beyond the last column
-/// count for nothing.
+/// Returns the image of `input` under the map with these columns. Bits of `input` beyond the last
+/// column are ignored.
 ///
 /// ```
-/// assert_eq!(cutlet::layout::linear::apply(&[0b01, 0b11], 0b11), 0b10);
+/// assert_eq!(cutlet::layout::f2_matrix::apply(&[0b01, 0b11], 0b11), 0b10);
 /// ```
 pub fn apply(columns: &[u32], input: u32) -> u32 {
     columns.iter().enumerate().filter(|(bit, _)| input >> bit & 1 == 1).fold(0, |sum, (_, image)| sum ^ image)
 }
 
-/// As [`apply`], for more than 32 columns.
+/// Returns the image of `input` like [`apply`], for up to 64 columns.
 ///
 /// ```
-/// assert_eq!(cutlet::layout::linear::apply64(&[0b01, 0b11], 0b11), 0b10);
+/// assert_eq!(cutlet::layout::f2_matrix::apply64(&[0b01, 0b11], 0b11), 0b10);
 /// ```
 pub fn apply64(columns: &[u32], input: u64) -> u32 {
     columns.iter().enumerate().filter(|(bit, _)| input >> bit & 1 == 1).fold(0, |sum, (_, image)| sum ^ image)
 }
 
-/// Dimension of the space that the vectors span.
+/// Returns the dimension of the span of the vectors.
 ///
 /// ```
-/// assert_eq!(cutlet::layout::linear::rank(&[0b01, 0b11, 0b10]), 2);
+/// assert_eq!(cutlet::layout::f2_matrix::rank(&[0b01, 0b11, 0b10]), 2);
 /// ```
 pub fn rank(vectors: &[u32]) -> usize {
-    Span::of(vectors).dimension()
+    Span::new(vectors).dimension()
 }
 
-/// A subspace of F2^32, kept in echelon form.
+/// Subspace of F2^32 in echelon form.
 ///
 /// ```
-/// let span = cutlet::layout::linear::Span::of(&[0b011, 0b110]);
+/// let span = cutlet::layout::f2_matrix::Span::new(&[0b011, 0b110]);
 /// assert!(span.contains(0b101) && !span.contains(0b001));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Span {
-    /// Basis vectors with pairwise different leading bits, and for each the combination of inserted
-    /// vectors that it is (a set of insertion numbers).
+    /// Basis vectors with pairwise different leading bits. Each has the set of insertion numbers of
+    /// the vectors whose sum it is.
     basis: Vec<(u32, u64)>,
     inserted: u32,
 }
 
 impl Span {
-    /// The span of the vectors.
+    /// Makes the span of the vectors.
     ///
     /// ```
-    /// assert_eq!(cutlet::layout::linear::Span::of(&[1, 2, 3]).dimension(), 2);
+    /// assert_eq!(cutlet::layout::f2_matrix::Span::new(&[1, 2, 3]).dimension(), 2);
     /// ```
-    pub fn of(vectors: &[u32]) -> Span {
+    pub fn new(vectors: &[u32]) -> Span {
         let mut span = Span::default();
         vectors.iter().for_each(|&v| {
             span.insert(v);
@@ -59,10 +60,10 @@ impl Span {
         span
     }
 
-    /// Adds a vector; true if it was not in the span.
+    /// Adds a vector. Returns true if it was not in the span.
     ///
     /// ```
-    /// let mut span = cutlet::layout::linear::Span::of(&[1, 2]);
+    /// let mut span = cutlet::layout::f2_matrix::Span::new(&[1, 2]);
     /// assert!(!span.insert(3) && span.insert(4));
     /// ```
     pub fn insert(&mut self, vector: u32) -> bool {
@@ -77,20 +78,20 @@ impl Span {
         true
     }
 
-    /// True if the vector is a combination of the inserted ones.
+    /// Returns true if the vector is a combination of the inserted ones.
     ///
     /// ```
-    /// assert!(cutlet::layout::linear::Span::of(&[1, 2]).contains(3));
+    /// assert!(cutlet::layout::f2_matrix::Span::new(&[1, 2]).contains(3));
     /// ```
     pub fn contains(&self, vector: u32) -> bool {
         self.reduce(vector).0 == 0
     }
 
-    /// The set of insertion numbers whose vectors sum to `vector`, of those that were new when
-    /// inserted.
+    /// Returns the set of insertion numbers of the vectors whose sum is `vector`. Only vectors that
+    /// were not in the span at their insertion are used.
     ///
     /// ```
-    /// let span = cutlet::layout::linear::Span::of(&[0b011, 0b110]);
+    /// let span = cutlet::layout::f2_matrix::Span::new(&[0b011, 0b110]);
     /// assert_eq!((span.solve(0b101), span.solve(0b001)), (Some(0b11), None));
     /// ```
     pub fn solve(&self, vector: u32) -> Option<u64> {
@@ -98,10 +99,10 @@ impl Span {
         (rest == 0).then_some(combination)
     }
 
-    /// Number of basis vectors.
+    /// Returns the number of basis vectors.
     ///
     /// ```
-    /// assert_eq!(cutlet::layout::linear::Span::of(&[5, 5]).dimension(), 1);
+    /// assert_eq!(cutlet::layout::f2_matrix::Span::new(&[5, 5]).dimension(), 1);
     /// ```
     pub fn dimension(&self) -> usize {
         self.basis.len()
@@ -114,14 +115,14 @@ impl Span {
     }
 }
 
-/// A basis of the intersection of the two spans.
+/// Returns a basis of the intersection of two spans.
 ///
 /// ```
-/// assert_eq!(cutlet::layout::linear::intersection(&[0b001, 0b010], &[0b010, 0b100]), [0b010]);
+/// assert_eq!(cutlet::layout::f2_matrix::intersection(&[0b001, 0b010], &[0b010, 0b100]), [0b010]);
 /// ```
 pub fn intersection(a: &[u32], b: &[u32]) -> Vec<u32> {
-    // Zassenhaus: eliminate the pairs (a, a) and (b, 0) by the first half; what has a zero first half
-    // is a basis of the intersection in the second.
+    // Zassenhaus algorithm: the pairs (a, a) and (b, 0) are reduced by their first halves. The
+    // second halves of the rows with first half zero are a basis of the intersection.
     let mut rows: Vec<u64> = a.iter().map(|&v| (v as u64) << 32 | v as u64).collect();
     rows.extend(b.iter().map(|&v| (v as u64) << 32));
     let mut basis: Vec<u64> = Vec::new();
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn solve_gives_a_combination() {
         let vectors = [0b0110, 0b0011, 0b0101, 0b1000];
-        let span = Span::of(&vectors);
+        let span = Span::new(&vectors);
         assert_eq!(span.dimension(), 3);
         for target in 0..16u32 {
             let possible = (0..16u32).any(|set| apply(&vectors, set) == target);
@@ -161,8 +162,8 @@ mod tests {
         let spaces: [&[u32]; 4] = [&[1, 2, 4], &[3, 5], &[8, 6], &[0b1111, 0b1010]];
         for a in spaces {
             for b in spaces {
-                let both = Span::of(&intersection(a, b));
-                let (a, b) = (Span::of(a), Span::of(b));
+                let both = Span::new(&intersection(a, b));
+                let (a, b) = (Span::new(a), Span::new(b));
                 for v in 0..16 {
                     assert_eq!(both.contains(v), a.contains(v) && b.contains(v), "{v}");
                 }

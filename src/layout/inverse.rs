@@ -1,25 +1,25 @@
-//! Where the elements of a layout are.
+//! Inverse of a linear layout.
 
 use super::f2_matrix::Span;
 use super::linear_layout::{LANE_BITS, Layout};
 
 impl Layout {
-    /// The places of the elements, or `None` if some element has none.
+    /// Returns the inverse, `None` if an element is in no register.
     ///
     /// ```
     /// let inverse = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).invert().unwrap();
     /// assert_eq!(inverse.place(65), (1, 16, 0));
     /// ```
     pub fn invert(&self) -> Option<Inverse> {
-        let span = Span::of(&self.images());
+        let span = Span::new(&self.images());
         let bits = self.num_elements().ilog2();
         let images = (0..bits).map(|bit| span.solve(1 << bit)).collect::<Option<Vec<u64>>>()?;
         Some(Inverse { images, register_bits: self.register_images().len() })
     }
 }
 
-/// The inverse of a [`Layout`]: for every element one place that holds it, with as few hardware bits set
-/// as replication allows.
+/// Inverse of a [`Layout`]: for each element one hardware position that contains it, with as few
+/// bits set as replication allows.
 ///
 /// ```
 /// let inverse = cutlet::layout::Layout::blocked(&[64], &[0], 2, 1).invert().unwrap();
@@ -33,7 +33,7 @@ pub struct Inverse {
 }
 
 impl Inverse {
-    /// Register, lane and warp that hold the element with this flat index.
+    /// Returns the register, lane and warp that contain the element with this flat index.
     ///
     /// ```
     /// // Replicas: the place with the fewest bits.

@@ -1,17 +1,19 @@
-//! The distributed layout of a tile over registers, lanes and warps.
+//! Linear layout: the distribution of a tile over registers, lanes and warps (Triton
+//! `LinearLayout`).
 
 use super::f2_matrix;
 
-/// Bits of the lane number: a warp has 32 lanes.
+/// Number of bits of the lane number. A warp has 32 lanes.
 pub(super) const LANE_BITS: usize = 5;
 
-/// Most warps of a layout: threads are counted in u32.
-pub(super) const MOST_WARPS: usize = 1 << 26;
+/// Maximum number of warps of a layout, so that thread numbers fit u32.
+pub(super) const MAX_WARPS: usize = 1 << 26;
 
-/// Where the elements of a tile live: an F2-linear map from (register, lane, warp) to elements.
+/// Linear map over F2 from (register, lane, warp) to the elements of a tile.
 ///
-/// The image of a hardware bit is its XOR contribution to the flat row-major element index; an image
-/// of 0 is replication along that bit. Every extent of the shape is a power of two, and the tile has less than 2^32
+/// Each bit of the register, lane and warp number has a basis (its *image*). The flat row-major
+/// index of an element is the exclusive or of the bases of the set bits. A basis of 0 is
+/// replication. Each extent of the shape is a power of two, and the tile has less than 2^32
 /// elements. Two layouts are equal if their [canonical](Layout::canonical) forms are.
 ///
 /// ```
@@ -32,11 +34,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a tile of this shape with these images of the register, lane and warp bits.
+    /// Makes the layout of a tile of this shape with these bases of the register, lane and warp
+    /// bits.
     ///
     /// # Panics
-    /// If an extent is not a power of two, the tile has 2^32 elements or more, there are not 5 lane images, there are more
-    /// than 31 register images or 26 warp images, or an image is no element index.
+    /// If an extent is not a power of two, the tile has 2^32 elements or more, the number of lane
+    /// bases is not 5, there are more than 31 register or 26 warp bases, or a basis is no element
+    /// index.
     ///
     /// ```
     /// use cutlet::layout::Layout;
@@ -50,8 +54,8 @@ impl Layout {
         assert!(shape.iter().all(|n| *n > 0 && n.count_ones() == 1), "extents {shape:?} are not powers of two");
         assert_eq!(lane.len(), LANE_BITS, "a warp has 32 lanes");
         assert!(register.len() < 32, "{} bits of registers", register.len());
-        assert!(1 << warp.len().min(32) <= MOST_WARPS, "{} bits of warps", warp.len());
-        let count = counted(&shape);
+        assert!(1 << warp.len().min(32) <= MAX_WARPS, "{} bits of warps", warp.len());
+        let count = checked_num_elements(&shape);
         assert!(
             [&register, &lane, &warp].into_iter().flatten().all(|&image| i64::from(image) < count),
             "an image lies outside of the tile {shape:?}: {register:?} {lane:?} {warp:?}"
@@ -59,15 +63,16 @@ impl Layout {
         Layout { shape, register, lane, warp }
     }
 
-    /// The coalesced layout: `vector` elements a thread along the fastest axis `order[0]`, then lanes
-    /// fill the axes in order, then warps, and registers take what remains.
+    /// Makes a coalesced layout. Each thread has `vector` elements along the fastest axis
+    /// `order[0]`. Then lanes fill the axes in order, then warps, and registers have the remaining
+    /// elements.
     ///
-    /// Where the tile has fewer elements than threads, surplus lanes and warps hold replicas; a vector
-    /// longer than the fastest axis is shortened.
+    /// If the tile has fewer elements than threads, the other lanes and warps have replicas. The
+    /// vector is limited to the fastest axis.
     ///
     /// # Panics
-    /// If `order` is not a permutation of the axes, an extent, `vector` or `num_warps` is no power of two, or the tile has
-    /// 2^32 elements or more.
+    /// If `order` is not a permutation of the axes, an extent, `vector` or `num_warps` is no power
+    /// of two, or the tile has 2^32 elements or more.
     ///
     /// ```
     /// let layout = cutlet::layout::Layout::blocked(&[8, 256], &[1, 0], 4, 2);
@@ -78,7 +83,7 @@ impl Layout {
     pub fn blocked(shape: &[i64], order: &[usize], vector: usize, num_warps: usize) -> Layout {
         assert!(vector.is_power_of_two() && num_warps.is_power_of_two(), "vector {vector}, {num_warps} warps");
         assert!(is_permutation(order, shape.len()), "{order:?} is no order of {} axes", shape.len());
-        counted(shape);
+        checked_num_elements(shape);
         let mut bits: Vec<u32> = order.iter().flat_map(|&axis| axis_bits(shape, axis)).map(|bit| 1 << bit).collect();
         let fastest = order.first().map_or(1, |&axis| shape[axis] as usize);
         let mut take = |count: usize| -> Vec<u32> { bits.drain(..count.min(bits.len())).collect() };
@@ -91,7 +96,7 @@ impl Layout {
         Layout::new(shape, register, lane, warp)
     }
 
-    /// Every thread holds the whole tile: register `r` is element `r`.
+    /// Makes the layout in which each thread has the whole tile: register `r` is element `r`.
     ///
     /// # Panics
     /// As [`Layout::new`].
@@ -101,12 +106,12 @@ impl Layout {
     /// assert_eq!((layout.element(5, 0, 0), layout.element(5, 31, 0)), (5, 5));
     /// ```
     pub fn replicated(shape: &[i64], num_warps: usize) -> Layout {
-        let bits = counted(shape).ilog2();
+        let bits = checked_num_elements(shape).ilog2();
         let warp = vec![0; num_warps.ilog2() as usize];
         Layout::new(shape, (0..bits).map(|bit| 1 << bit).collect(), vec![0; LANE_BITS], warp)
     }
 
-    /// Extents of the tile.
+    /// Returns the extents of the tile.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::replicated(&[2, 4], 1).shape(), [2, 4]);
@@ -115,7 +120,7 @@ impl Layout {
         &self.shape
     }
 
-    /// Images of the register bits.
+    /// Returns the bases of the register bits.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[128], &[0], 4, 1).register_images(), [1, 2]);
@@ -124,7 +129,7 @@ impl Layout {
         &self.register
     }
 
-    /// Images of the five lane bits.
+    /// Returns the bases of the five lane bits.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[128], &[0], 4, 1).lane_images(), [4, 8, 16, 32, 64]);
@@ -133,7 +138,7 @@ impl Layout {
         &self.lane
     }
 
-    /// Images of the warp bits.
+    /// Returns the bases of the warp bits.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[512], &[0], 4, 4).warp_images(), [128, 256]);
@@ -142,7 +147,7 @@ impl Layout {
         &self.warp
     }
 
-    /// Elements that one thread holds, replicas counted.
+    /// Returns the number of elements of one thread, replicas included.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).num_registers(), 8);
@@ -151,7 +156,7 @@ impl Layout {
         1 << self.register.len()
     }
 
-    /// Warps that the layout is for.
+    /// Returns the number of warps.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).num_warps(), 4);
@@ -160,7 +165,7 @@ impl Layout {
         1 << self.warp.len()
     }
 
-    /// Elements of the tile.
+    /// Returns the number of elements of the tile.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).num_elements(), 1024);
@@ -169,7 +174,7 @@ impl Layout {
         self.shape.iter().product::<i64>() as usize
     }
 
-    /// Flat row-major index of the element in a register of a lane of a warp.
+    /// Returns the flat row-major index of the element in a register of a lane of a warp.
     ///
     /// ```
     /// let layout = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4);
@@ -181,7 +186,7 @@ impl Layout {
             ^ f2_matrix::apply(&self.warp, warp as u32)
     }
 
-    /// Coordinates of a flat index.
+    /// Returns the coordinates of a flat index.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::replicated(&[16, 64], 1).coordinates(65), [1, 1]);
@@ -202,7 +207,7 @@ impl Layout {
         coordinates
     }
 
-    /// The same elements in the same places under another shape.
+    /// Returns the layout of the tile reshaped to `shape`. No element moves.
     ///
     /// # Panics
     /// If the number of elements differs.
@@ -221,7 +226,8 @@ impl Layout {
         Layout { shape: shape.to_vec(), ..self.clone() }
     }
 
-    /// The layout of the permuted tile whose dimension `i` is dimension `permutation[i]` of this one.
+    /// Returns the layout of the permuted tile whose dimension `i` is dimension `permutation[i]` of
+    /// this one.
     ///
     /// # Panics
     /// If it is no permutation of the axes.
@@ -233,7 +239,7 @@ impl Layout {
     pub fn permute(&self, permutation: &[usize]) -> Layout {
         assert!(is_permutation(permutation, self.shape.len()), "{permutation:?} for {:?}", self.shape);
         let shape: Vec<i64> = permutation.iter().map(|&axis| self.shape[axis]).collect();
-        // New bit number of each old bit, by walking the result's axes.
+        // New bit number of each old bit, by the axes of the result.
         let mut moved = vec![0; self.num_elements().ilog2() as usize];
         for (axis, &source) in permutation.iter().enumerate() {
             for (new, old) in axis_bits(&shape, axis).zip(axis_bits(&self.shape, source)) {
@@ -269,8 +275,8 @@ impl Layout {
         self.reshape(&shape)
     }
 
-    /// The layout of the result of a reduction along `axis`, whose extent becomes 1: lanes and warps
-    /// that differed along it hold replicas, and registers that did are gone.
+    /// Returns the layout of the result of a reduction along `axis`, whose extent becomes 1. Lanes
+    /// and warps along the axis have replicas, register bits along it are removed.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -284,8 +290,8 @@ impl Layout {
         self.project(&shape)
     }
 
-    /// The layout of a source of shape `source` that, broadcast to this layout's shape, is this layout:
-    /// no data moves. Zero register bits are dropped.
+    /// Returns the layout of a source of shape `source` whose broadcast to the shape of this layout
+    /// is this layout, so that no data moves. Register bits of basis 0 are removed.
     ///
     /// # Panics
     /// If an extent of `source` is neither 1 nor that of this layout.
@@ -300,7 +306,8 @@ impl Layout {
         self.map_images(source.to_vec(), |image| f2_matrix::apply(&images, image)).canonical()
     }
 
-    /// For each register of this layout, the register of `self.project(source)` that is broadcast to it.
+    /// Returns, for each register of this layout, the register of `self.project(source)` that is
+    /// broadcast to it.
     ///
     /// ```
     /// let layout = cutlet::layout::Layout::blocked(&[2, 128], &[1, 0], 2, 1);
@@ -315,7 +322,8 @@ impl Layout {
             .collect()
     }
 
-    /// Image in the flat index of `source` of each bit of this layout's flat index.
+    /// Returns the image in the flat index of `source` of each bit of the flat index of this
+    /// layout.
     fn projection(&self, source: &[i64]) -> Vec<u32> {
         assert_eq!(source.len(), self.shape.len(), "{source:?} is no source of {:?}", self.shape);
         let mut images = vec![0; self.num_elements().ilog2() as usize];
@@ -328,7 +336,7 @@ impl Layout {
         images
     }
 
-    /// Without the register bits whose image is 0.
+    /// Returns the layout without register bits of basis 0.
     ///
     /// ```
     /// let twice = cutlet::layout::Layout::new([32], vec![0], vec![1, 2, 4, 8, 16], vec![]);
@@ -338,7 +346,7 @@ impl Layout {
         Layout { register: self.register.iter().copied().filter(|&image| image != 0).collect(), ..self.clone() }
     }
 
-    /// The register of [`Layout::canonical`] that is this layout's `register`.
+    /// Returns the register of [`Layout::canonical`] that corresponds to `register` of this layout.
     ///
     /// ```
     /// let layout = cutlet::layout::Layout::new([64], vec![0, 32], vec![1, 2, 4, 8, 16], vec![]);
@@ -349,7 +357,7 @@ impl Layout {
         kept.enumerate().map(|(new, old)| (register >> old & 1) << new).sum()
     }
 
-    /// True if no element is held twice.
+    /// Returns true if no element is replicated.
     ///
     /// ```
     /// use cutlet::layout::Layout;
@@ -359,7 +367,7 @@ impl Layout {
         f2_matrix::rank(&self.images()) == self.hardware_bits()
     }
 
-    /// True if every element is held somewhere.
+    /// Returns true if each element is in some register.
     ///
     /// ```
     /// assert!(!cutlet::layout::Layout::new([4], vec![1], vec![0; 5], vec![]).covers()); // elements 2 and 3 are nowhere
@@ -368,7 +376,7 @@ impl Layout {
         1 << f2_matrix::rank(&self.images()) == self.num_elements()
     }
 
-    /// Number of places that hold each element which is held at all.
+    /// Returns the number of replicas of each element that the layout contains.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[8], &[0], 1, 1).replication(), 4);
@@ -377,8 +385,8 @@ impl Layout {
         1 << (self.hardware_bits() - f2_matrix::rank(&self.images()))
     }
 
-    /// Length of the runs of consecutive registers that hold consecutive elements along `axis`, aligned
-    /// to that length.
+    /// Returns the number of consecutive registers that contain consecutive elements along `axis`,
+    /// aligned to that number.
     ///
     /// ```
     /// let layout = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4);
@@ -388,15 +396,17 @@ impl Layout {
         let bits: Vec<u32> = axis_bits(&self.shape, axis).map(|bit| 1 << bit).collect();
         let run = self.register.iter().zip(&bits).take_while(|(image, bit)| image == bit).count();
         let images = self.images();
-        // A swizzled layout may flip low element bits by other hardware bits: no aligned run then.
-        let undisturbed = |count: usize| {
+        // In a swizzled layout, other hardware bits may flip low element bits, so that the elements
+        // are not aligned.
+        let is_aligned = |count: usize| {
             let mask = bits[..count].iter().sum::<u32>();
             images.iter().enumerate().all(|(i, image)| i < count || image & mask == 0)
         };
-        1 << (0..=run).rev().find(|&count| undisturbed(count)).unwrap_or(0)
+        1 << (0..=run).rev().find(|&count| is_aligned(count)).unwrap_or(0)
     }
 
-    /// How many low register bits are the elements 1, 2, 4, … along the last axis.
+    /// Returns the number of low register bits that are the elements 1, 2, 4, … along the last
+    /// axis.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4).contiguous_bits(), 2);
@@ -408,7 +418,7 @@ impl Layout {
         }
     }
 
-    /// Images of all hardware bits: registers, lanes, warps.
+    /// Returns the bases of all hardware bits: registers, lanes, warps.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Layout::blocked(&[64], &[0], 1, 2).images(), [1, 2, 4, 8, 16, 32]);
@@ -417,7 +427,7 @@ impl Layout {
         [&self.register[..], &self.lane, &self.warp].concat()
     }
 
-    /// Equal bit for bit, register bits of image 0 counted.
+    /// Returns true if the layouts are equal bit for bit, including register bits of basis 0.
     ///
     /// ```
     /// let layout = |register| cutlet::layout::Layout::new([32], register, vec![1, 2, 4, 8, 16], vec![]);
@@ -455,19 +465,20 @@ impl std::hash::Hash for Layout {
     }
 }
 
-/// The number of elements of a tile; `None` if extents are not positive or the number is 2^32 or more.
+/// Returns the number of elements of a tile. `None` if an extent is not positive or the number is
+/// 2^32 or more.
 pub(super) fn elements(shape: &[i64]) -> Option<i64> {
     let positive = shape.iter().all(|&extent| extent > 0);
     let count = shape.iter().try_fold(1i64, |count, &extent| count.checked_mul(extent));
     count.filter(|&count| positive && count < 1 << 32)
 }
 
-/// [`elements`], which have to be countable.
-fn counted(shape: &[i64]) -> i64 {
+/// Returns the number of [`elements`]. Panics if there are 2^32 or more.
+fn checked_num_elements(shape: &[i64]) -> i64 {
     elements(shape).unwrap_or_else(|| panic!("a tile of shape {shape:?} has 2^32 elements or more"))
 }
 
-/// Bits of the flat row-major index that belong to an axis, from low to high.
+/// Returns the bits of the flat row-major index that belong to an axis, from low to high.
 pub(super) fn axis_bits(shape: &[i64], axis: usize) -> std::ops::Range<u32> {
     let start = shape[axis + 1..].iter().product::<i64>().ilog2();
     start..start + shape[axis].ilog2()

@@ -1,13 +1,13 @@
 //! Fragments of the matrix instructions as layouts, and their tiling over a tile and its warps.
 //!
-//! Facts from the PTX ISA: `mma.sync` fragments of m16n8 (m8n8 for f64) and the register fragments of
-//! `wgmma`. Left operands are tiles (m, k), right operands (k, n), accumulators (m, n). A thread packs
+//! Source: PTX ISA, `mma.sync` fragments of m16n8 (m8n8 for f64) and register fragments of `wgmma`.
+//! Left operands are tiles (m, k), right operands (k, n), accumulators (m, n). A thread packs
 //! elements of less than 32 bits into words in register order, low bits first.
 
 use super::Layout;
 use super::linear_layout::LANE_BITS;
 
-/// Shape of one `mma.sync` instruction and the width of its operands' elements.
+/// Shape of one `mma.sync` instruction and the width of the elements of its operands.
 ///
 /// ```
 /// use cutlet::layout::Instruction;
@@ -23,13 +23,13 @@ pub struct Instruction {
     pub m: i64,
     /// Columns of the accumulator: 8.
     pub n: i64,
-    /// Depth.
+    /// Depth of the product.
     pub k: i64,
-    /// Bits of an operand's element.
+    /// Bits of an element of an operand.
     pub bits: u32,
 }
 
-/// A tile dimension of a matrix product.
+/// Dimension of a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Axis {
     Batch,
@@ -38,11 +38,11 @@ enum Axis {
     K,
 }
 
-/// A bit of a coordinate along an axis.
+/// Bit of a coordinate along an axis.
 type Bit = (Axis, u32);
 
 impl Instruction {
-    /// The left operand's fragment, a tile (m, k).
+    /// Returns the fragment of the left operand, a tile (m, k).
     ///
     /// ```
     /// let mma = cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 };
@@ -52,7 +52,7 @@ impl Instruction {
         Tiling::new(self, [1, self.m, self.n, self.k], 1).left().reshape(&[self.m, self.k])
     }
 
-    /// The right operand's fragment, a tile (k, n).
+    /// Returns the fragment of the right operand, a tile (k, n).
     ///
     /// ```
     /// let mma = cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 };
@@ -62,7 +62,7 @@ impl Instruction {
         Tiling::new(self, [1, self.m, self.n, self.k], 1).right().reshape(&[self.k, self.n])
     }
 
-    /// The accumulator's fragment, a tile (m, n).
+    /// Returns the fragment of the accumulator, a tile (m, n).
     ///
     /// ```
     /// use cutlet::layout::{Instruction, local, spatial};
@@ -74,7 +74,7 @@ impl Instruction {
         Tiling::new(self, [1, self.m, self.n, self.k], 1).accumulator().reshape(&[self.m, self.n])
     }
 
-    /// log2 of the elements of one operand word.
+    /// Returns log2 of the number of elements in one operand word.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 }.word_bits(), 1); // two in a word
@@ -83,7 +83,7 @@ impl Instruction {
         (32 / self.bits).max(1).ilog2()
     }
 
-    /// Register words of the left operand.
+    /// Returns the number of register words of the left operand.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 }.left_words(), 4);
@@ -92,7 +92,7 @@ impl Instruction {
         self.left().num_registers() >> self.word_bits()
     }
 
-    /// Register words of the right operand.
+    /// Returns the number of register words of the right operand.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::Instruction { m: 16, n: 8, k: 16, bits: 16 }.right_words(), 2);
@@ -102,13 +102,14 @@ impl Instruction {
     }
 }
 
-/// An instruction repeated over whole tiles and spread over the warps of a tile block.
+/// Tiling of an instruction over whole tiles and the warps of a tile block.
 ///
-/// Warp tiles are as square as possible; warps that find nothing to split hold replicas. Extents
-/// smaller than the instruction's are repeated along m and n, so that the surplus rows and columns
-/// compute copies; along k the surplus has to be zero, which is the affair of whoever loads it.
-/// Shapes are (batch, m, k), (batch, k, n) and (batch, m, n); the layouts keep register bits of
-/// image 0, so that registers `i * count..` are the `i`-th instruction's, `count` registers each.
+/// Warp tiles are as square as possible. Warps beyond the number of instructions have replicas. If
+/// an extent is smaller than that of the instruction, elements are repeated along m and n, so that
+/// the surplus rows and columns compute copies. Along k the loader must set the surplus to zero.
+/// Shapes are (batch, m, k), (batch, k, n) and (batch, m, n). The layouts keep register bits of
+/// basis 0, so that each instruction has `count` consecutive registers, beginning at a multiple of
+/// `count`.
 ///
 /// ```
 /// use cutlet::layout::{Instruction, Tiling};
@@ -118,20 +119,20 @@ impl Instruction {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tiling {
-    /// The instruction.
+    /// Instruction.
     pub instruction: Instruction,
     /// Extents: batch, m, n, k.
     pub extents: [i64; 4],
     /// log2 of the warps along batch, m and n.
     pub warps: [u32; 3],
-    /// log2 of the warps that hold replicas.
+    /// log2 of the number of replicas of warps.
     pub replicas: u32,
-    /// Are the rows (columns) of a thread in its first 32 neighbours? See [`Tiling::interleave`].
+    /// By rows and columns: the first 32 are interleaved. See [`Tiling::interleave`].
     pub interleaved: [bool; 2],
 }
 
 impl Tiling {
-    /// Spreads the instruction over a product of these extents (batch, m, n, k).
+    /// Makes the tiling for a product of these extents (batch, m, n, k).
     ///
     /// # Panics
     /// If an extent or the number of warps is no power of two.
@@ -149,7 +150,7 @@ impl Tiling {
         let mut tiling = Tiling { instruction, extents, warps: [0; 3], replicas: 0, interleaved: [false; 2] };
         for _ in 0..num_warps.ilog2() {
             let [batch, m, n] = tiling.repeats();
-            // Whole matrices to different warps first: that keeps the warp tiles large.
+            // Whole matrices are divided among the warps first, which keeps the warp tiles large.
             let warp_tile = (instruction.m << m, instruction.n << n);
             match () {
                 () if batch > 0 => tiling.warps[0] += 1,
@@ -161,9 +162,9 @@ impl Tiling {
         tiling
     }
 
-    /// Permutes each 32 rows (along m) or columns (along n) so that a thread holds four neighbours: bits
-    /// 3 and 4 of the fragments' row number become bits 0 and 1 of the tile's. Left as it is where a
-    /// warp has fewer than 32.
+    /// Permutes each 32 rows (along m) or columns (along n) so that a thread has four adjacent
+    /// ones. Bits 3 and 4 of the row number of the fragment become bits 0 and 1 of that of the
+    /// tile. No change if a warp has fewer than 32.
     ///
     /// ```
     /// use cutlet::layout::{Instruction, Tiling};
@@ -179,7 +180,7 @@ impl Tiling {
         self.interleaved = [rows && whole(self.extents[1], m), columns && whole(self.extents[2], n)];
     }
 
-    /// The bit of the tile's coordinate that a bit of the fragments' coordinate is.
+    /// Returns the bit of the tile coordinate that corresponds to a bit of the fragment coordinate.
     fn interleaved_bit(&self, axis: Axis, bit: u32) -> u32 {
         let permuted = match axis {
             Axis::M => self.interleaved[0],
@@ -189,7 +190,7 @@ impl Tiling {
         if permuted && bit < 5 { (bit + 2) % 5 } else { bit }
     }
 
-    /// log2 of how often each warp repeats the instruction along batch, m and n.
+    /// Returns log2 of the number of instructions of each warp along batch, m and n.
     ///
     /// ```
     /// use cutlet::layout::{Instruction, Tiling};
@@ -203,7 +204,7 @@ impl Tiling {
         [count(batch, 1, self.warps[0]), count(rows, m, self.warps[1]), count(columns, n, self.warps[2])]
     }
 
-    /// log2 of the instruction's steps along k.
+    /// Returns log2 of the number of instructions along k.
     ///
     /// ```
     /// use cutlet::layout::{Instruction, Tiling};
@@ -214,7 +215,8 @@ impl Tiling {
         (self.extents[3] / self.instruction.k).max(1).ilog2()
     }
 
-    /// The left operand: registers count the fragment, steps along k, repeats along m, batch.
+    /// Returns the layout of the left operand. Registers count the fragment, steps along k, repeats
+    /// along m, batch.
     ///
     /// ```
     /// use cutlet::layout::{Instruction, Tiling};
@@ -233,7 +235,8 @@ impl Tiling {
         self.layout([Axis::Batch, Axis::M, Axis::K], &register, &lane)
     }
 
-    /// The right operand: registers count the fragment, steps along k, repeats along n, batch.
+    /// Returns the layout of the right operand. Registers count the fragment, steps along k,
+    /// repeats along n, batch.
     ///
     /// ```
     /// use cutlet::layout::{Instruction, Tiling};
@@ -251,7 +254,8 @@ impl Tiling {
         self.layout([Axis::Batch, Axis::K, Axis::N], &register, &lane)
     }
 
-    /// The accumulator: registers count the fragment, repeats along n, repeats along m, batch.
+    /// Returns the layout of the accumulator. Registers count the fragment, repeats along n,
+    /// repeats along m, batch.
     ///
     /// ```
     /// use cutlet::layout::{Instruction, Tiling};
@@ -268,8 +272,8 @@ impl Tiling {
         self.layout([Axis::Batch, Axis::M, Axis::N], &register, &lane)
     }
 
-    /// Register bits and lane bits (as masks) of the left operand that count k beyond its extent: where
-    /// one of them is set, the instruction wants zero.
+    /// Returns the register bits and lane bits (as masks) of the left operand that exceed its
+    /// extent along k. If one of them is set, the element must be zero.
     ///
     /// ```
     /// use cutlet::layout::{Instruction, Tiling};
@@ -283,7 +287,7 @@ impl Tiling {
         self.surplus(first)
     }
 
-    /// As [`Tiling::left_surplus`], of the right operand.
+    /// Returns the surplus bits of the right operand, as [`Tiling::left_surplus`].
     ///
     /// ```
     /// use cutlet::layout::{Instruction, Tiling};
@@ -294,7 +298,8 @@ impl Tiling {
         self.surplus(self.instruction.word_bits())
     }
 
-    /// `first`: the first register bit of the fragment's upper bits of k.
+    /// Returns the surplus bits. `first`: first register bit of the upper bits of k in the
+    /// fragment.
     fn surplus(&self, first: u32) -> (u32, u32) {
         let (word, depth) = (self.instruction.word_bits(), self.extents[3].ilog2());
         let beyond = |bit: u32| bit >= depth;
@@ -305,12 +310,12 @@ impl Tiling {
         (in_word | above, lanes)
     }
 
-    /// Row 8 and up of the fragment.
+    /// Returns the bits of the rows of the fragment from row 8 on.
     fn upper_rows(&self) -> impl Iterator<Item = Bit> {
         (3..self.instruction.m.ilog2()).map(|bit| (Axis::M, bit))
     }
 
-    /// Bits of k above those of words and lanes.
+    /// Returns the bits of k above those of words and lanes.
     fn fragment_depth(&self) -> std::ops::Range<u32> {
         self.instruction.word_bits() + 2..self.instruction.k.ilog2()
     }
@@ -325,7 +330,7 @@ impl Tiling {
         (first..first + count).map(move |bit| (axis, bit))
     }
 
-    /// First bit and number of bits that a warp repeats along an axis.
+    /// Returns the first bit, and the number of bits, of the repeats of a warp along an axis.
     fn repeat_range(&self, axis: Axis) -> (u32, u32) {
         let [batch, m, n] = self.repeats();
         match axis {
@@ -358,7 +363,8 @@ impl Tiling {
     }
 }
 
-/// The accumulator of one `wgmma` of m64: a tile (64, n) over the four warps of a warpgroup.
+/// Returns the layout of the accumulator of one `wgmma` of m64: a tile (64, n) over the four warps
+/// of a warp group.
 ///
 /// # Panics
 /// If `n` is no power of two from 8 to 256.
@@ -374,8 +380,8 @@ pub fn wgmma_accumulator(n: i64) -> Layout {
     rows_of_warpgroup([64, n], register, [2, 4])
 }
 
-/// The left operand of `wgmma` in registers, with elements of `bits` (8, 16 or 32): a tile (64, 256 / bits)
-/// over the four warps of a warpgroup.
+/// Returns the layout of the left operand of `wgmma` in registers, with elements of `bits` (8, 16
+/// or 32): a tile (64, 256 / bits) over the four warps of a warp group.
 ///
 /// ```
 /// let layout = cutlet::layout::wgmma_left(16);
@@ -388,7 +394,8 @@ pub fn wgmma_left(bits: u32) -> Layout {
     rows_of_warpgroup([64, i64::from(k)], register, [word, 2 * word])
 }
 
-/// Lanes as in every fragment: two bits within a row, three of the row; warps take 16 rows each.
+/// Makes a layout with the lanes of all fragments: two bits inside of a row, three of the row. Each
+/// warp has 16 rows.
 fn rows_of_warpgroup(shape: [i64; 2], register: Vec<u32>, low: [u32; 2]) -> Layout {
     let row = shape[1] as u32;
     Layout::new(shape, register, vec![low[0], low[1], row, 2 * row, 4 * row], vec![16 * row, 32 * row])
@@ -402,7 +409,7 @@ mod tests {
 
     type Formula = fn(i64, i64, i64) -> (i64, i64);
 
-    /// (k, bits, left (m, k), right (n, k)) of g, q, e, as the PTX manual has them.
+    /// (k, bits, left (m, k), right (n, k)) as functions of g, q, e in the PTX manual.
     const TABLE: [(i64, u32, Formula, Formula); 8] = [
         (8, 16, |g, q, e| (g + 8 * (e >> 1), 2 * q + (e & 1)), |g, q, e| (g, 2 * q + e)),
         (
@@ -497,8 +504,8 @@ mod tests {
         assert_eq!(Tiling::new(MMA16, [4, 32, 32, 16], 8).warps, [2, 1, 0]);
     }
 
-    /// What the instructions of all warps add up is the matrix product: every (batch, m, n, k) once for
-    /// each replica of its accumulator.
+    /// The instructions of all warps form each product (batch, m, n, k) once for each replica of
+    /// its accumulator.
     #[test]
     fn every_product_is_formed_once() {
         let cases = [
@@ -523,7 +530,7 @@ mod tests {
                     let a_first = ((batch * rows + i) * steps + step) * ra;
                     let b_first = ((batch * columns + j) * steps + step) * rb;
                     let c_first = ((batch * rows + i) * columns + j) * rc;
-                    // The rows, columns and depths that each fragment covers agree.
+                    // The rows, columns and depths of the fragments agree.
                     let at = |l: &Layout, r: usize, lane: usize| l.coordinates(l.element(r, lane, warp));
                     for lane in 0..32 {
                         let (lane_a, lane_b) = ((lane >> 2) << 2, (lane & 3) << 3);
@@ -541,7 +548,7 @@ mod tests {
                     }
                 }
             }
-            // Accumulators cover the tile, evenly; so do the steps the depth.
+            // The accumulators cover the tile evenly, and the steps cover the depth.
             assert!(c.covers() && a.covers() && b.covers());
             assert_eq!(steps as i64 * instruction.k, extents[3].max(instruction.k));
         }

@@ -1,19 +1,20 @@
-//! Distributed layouts: which thread of a tile block holds which element of a tile in which register.
+//! Layouts: the distribution of the elements of a tile over the threads of a tile block and their
+//! registers.
 //!
-//! A [`Layout`] is a linear map over F2, the field of two elements: every bit of the register
-//! number, the lane number and the warp number has an *image*, an element index, and a hardware
-//! position holds the element whose index is the XOR of the images of its set bits. Elements are
-//! counted by their flat row-major index; extents are powers of two, so every dimension is a range
-//! of bits of that index. Replication, transposition, reshaping, reductions and conversions are
-//! then small matrix computations over F2.
+//! A [`Layout`] is a linear map over F2, the field of two elements. Each bit of the register, lane
+//! and warp number has a basis, an element index. A hardware position contains the element whose
+//! index is the exclusive or of the bases of its set bits. Element indices are flat and row-major.
+//! Extents are powers of two, so each dimension is a range of bits of that index. Replication,
+//! transposition, reshaping, reductions and conversions are then computations with small matrices
+//! over F2.
 //!
-//! [`Modes`] is the form for people: atoms [`local`] and [`spatial`] and their product, as in
-//! `local([2, 1]) * spatial([8, 4]) * local([1, 2])`; it lowers to a [`Layout`]. Both forms print as a grid of
-//! `thread: slot` cells, and `to_svg` draws it.
-//! [`Tile::with_layout`](crate::Tile::with_layout) has the threads of a tile block hold a tile so.
+//! [`Modes`] is the notation for users: the atoms [`local`] and [`spatial`] and their products, as
+//! in `local([2, 1]) * spatial([8, 4]) * local([1, 2])`. It is lowered to a [`Layout`]. Both print
+//! as a grid of `thread: slot` cells, and `to_svg` draws it.
+//! [`Tile::with_layout`](crate::Tile::with_layout) gives a tile such a layout.
 //!
-//! This room is pure mathematics: it knows shapes and hardware positions, but no IR, no back end and no
-//! element type.
+//! This module depends only on shapes and hardware positions, and not on the IR, back ends or
+//! element types.
 //!
 //! ```
 //! use cutlet::layout::{Layout, local, spatial};
@@ -43,7 +44,7 @@ mod svg;
 mod tests;
 
 #[doc(hidden)]
-pub use convert::{Conversion, Round, SharedPlan, ShufflePlan, SumPlan, SumSide};
+pub use convert::{AffinePlan, AffineSide, Conversion, Round, SharedPlan, ShufflePlan};
 #[doc(hidden)]
 pub use inverse::Inverse;
 pub use linear_layout::Layout;

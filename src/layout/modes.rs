@@ -1,11 +1,11 @@
-//! Layouts in mode form, the form that people write and read.
+//! Layouts in mode form: the notation of users (CuTe modes).
 
-/// A layout in mode form: every dimension of the shape is factored into modes; some modes count threads
-/// (spatial), the others count the slots of a thread (local).
+/// Layout in mode form. Each dimension of the shape is factored into modes. The thread number
+/// counts the *spatial* modes, the slot number of a thread the *local* ones.
 ///
-/// Extents need not be powers of two. `a * b` puts a whole tile `b` in the place of every element of
-/// `a`; threads and slots of `b` vary fastest. Two layouts are equal if the same threads hold the same elements in
-/// the same slots, however that is factored.
+/// Extents need not be powers of two. `a * b` replaces each element of `a` by a tile `b`; threads
+/// and slots of `b` vary fastest. Two layouts are equal if the same threads have the same elements
+/// in the same slots, independently of the factorization.
 ///
 /// ```
 /// use cutlet::layout::{local, spatial};
@@ -27,13 +27,13 @@ pub struct Modes {
     pub(super) mode_shape: Vec<i64>,
     /// Dimension of each mode.
     pub(super) mode_axis: Vec<usize>,
-    /// What the thread number counts, from slow to fast.
+    /// Factors of the thread number, from slow to fast.
     pub(super) spatial: Vec<SpatialMode>,
-    /// Modes that the slot number counts, from slow to fast.
+    /// Modes of the slot number, from slow to fast.
     pub(super) local: Vec<usize>,
 }
 
-/// One factor of the thread number.
+/// Factor of the thread number.
 ///
 /// ```
 /// use cutlet::layout::{SpatialMode::*, spatial};
@@ -44,13 +44,13 @@ pub struct Modes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SpatialMode {
-    /// Counts this mode of the shape.
+    /// Mode of the shape.
     Mode(usize),
-    /// Counts replicas: so many groups of threads hold the same elements.
+    /// Replicas: the number of groups of threads with the same elements.
     Replicas(i64),
 }
 
-/// All elements in one thread, slots in row-major order.
+/// Makes a layout with all elements in one thread, slots in row-major order.
 ///
 /// # Panics
 /// If an extent is not positive.
@@ -65,7 +65,7 @@ pub fn local(shape: impl Into<Vec<i64>>) -> Modes {
     Modes::atom(shape, Vec::new(), order.collect())
 }
 
-/// One element a thread, threads in row-major order.
+/// Makes a layout with one element per thread, threads in row-major order.
 ///
 /// # Panics
 /// If an extent is not positive.
@@ -80,7 +80,7 @@ pub fn spatial(shape: impl Into<Vec<i64>>) -> Modes {
     Modes::atom(shape, order.collect(), Vec::new())
 }
 
-/// All elements in one thread, slots in column-major order.
+/// Makes a layout with all elements in one thread, slots in column-major order.
 ///
 /// # Panics
 /// If an extent is not positive.
@@ -95,7 +95,7 @@ pub fn column_local(shape: impl Into<Vec<i64>>) -> Modes {
     Modes::atom(shape, Vec::new(), order.collect())
 }
 
-/// One element a thread, threads in column-major order.
+/// Makes a layout with one element per thread, threads in column-major order.
 ///
 /// # Panics
 /// If an extent is not positive.
@@ -117,11 +117,11 @@ impl Modes {
         Modes { mode_axis: (0..shape.len()).collect(), mode_shape: shape.clone(), shape, spatial, local }
     }
 
-    /// A layout from its parts: `mode_shape[d]` factors dimension `d` from slow to fast, `spatial` and
-    /// `local` name modes by their number over all dimensions, from slow to fast.
+    /// Makes a layout from its parts. `mode_shape[d]` factors dimension `d` from slow to fast.
+    /// `spatial` and `local` list modes by their number over all dimensions, from slow to fast.
     ///
-    /// `None` unless every mode of an extent above 1 is used exactly once, all extents are positive, and elements and
-    /// threads can be counted.
+    /// `None` unless each mode of an extent above 1 is used exactly once, all extents are positive,
+    /// and the numbers of elements and threads fit i64.
     ///
     /// ```
     /// use cutlet::layout::{Modes, SpatialMode::*};
@@ -150,7 +150,7 @@ impl Modes {
         (replicas_fit && modes.mode_shape.iter().zip(&uses).all(fits)).then_some(modes)
     }
 
-    /// Extents of the tile.
+    /// Returns the extents of the tile.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -160,7 +160,8 @@ impl Modes {
         &self.shape
     }
 
-    /// Extents of the modes: those of dimension 0 from slow to fast, then those of dimension 1, and so on.
+    /// Returns the extents of the modes: those of dimension 0 from slow to fast, then those of
+    /// dimension 1, and so on.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -170,8 +171,8 @@ impl Modes {
         &self.mode_shape
     }
 
-    /// What the thread number counts, from slow to fast: modes by their place in [`mode_shape`](Modes::mode_shape), and
-    /// replicas.
+    /// Returns the factors of the thread number, from slow to fast: modes by their index in
+    /// [`mode_shape`](Modes::mode_shape), and replicas.
     ///
     /// ```
     /// use cutlet::layout::{SpatialMode::*, local, spatial};
@@ -181,7 +182,8 @@ impl Modes {
         &self.spatial
     }
 
-    /// The modes that the slot number counts, from slow to fast, by their place in [`mode_shape`](Modes::mode_shape).
+    /// Returns the modes of the slot number, from slow to fast, by their index in
+    /// [`mode_shape`](Modes::mode_shape).
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -191,27 +193,27 @@ impl Modes {
         &self.local
     }
 
-    /// Threads that the layout is for; i64::MAX if there are more.
+    /// Returns the number of threads, at most i64::MAX.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
     /// assert_eq!((local([3, 4]) * spatial([2, 3])).num_threads(), 6);
     /// ```
     pub fn num_threads(&self) -> i64 {
-        counted(self.spatial.iter().map(|&mode| self.spatial_extent(mode)))
+        saturating_product(self.spatial.iter().map(|&mode| self.spatial_extent(mode)))
     }
 
-    /// Elements that one thread holds; i64::MAX if there are more.
+    /// Returns the number of elements of one thread, at most i64::MAX.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
     /// assert_eq!((local([3, 4]) * spatial([2, 3])).num_slots(), 12);
     /// ```
     pub fn num_slots(&self) -> i64 {
-        counted(self.local.iter().map(|&mode| self.mode_shape[mode]))
+        saturating_product(self.local.iter().map(|&mode| self.mode_shape[mode]))
     }
 
-    /// Coordinates of the element in a slot of a thread.
+    /// Returns the coordinates of the element in a slot of a thread.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -240,8 +242,8 @@ impl Modes {
         coordinates
     }
 
-    /// All places of an element as pairs of thread and slot, by rising thread; none for coordinates outside of the tile
-    /// or of another rank.
+    /// Returns all positions of an element as pairs of thread and slot, by increasing thread. Empty
+    /// for coordinates outside of the tile or of another rank.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -275,7 +277,8 @@ impl Modes {
         threads.into_iter().map(|thread| (thread, slot)).collect()
     }
 
-    /// The same layout in as few modes as can be: none of extent 1, and no two where one would do.
+    /// Returns the same layout with the minimum number of modes: none of extent 1, and adjacent
+    /// modes merged.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -294,7 +297,7 @@ impl Modes {
         };
         let mut result =
             Modes { shape: self.shape.clone(), mode_shape: vec![], mode_axis: vec![], spatial: vec![], local: vec![] };
-        // The number of the mode that each one becomes, if it is the slowest of those that become it.
+        // New number of each mode that is not merged into a slower one.
         let mut number = vec![None; self.mode_shape.len()];
         let mut last = None;
         for (mode, &extent) in self.mode_shape.iter().enumerate().filter(|(_, extent)| **extent != 1) {
@@ -338,8 +341,8 @@ impl Modes {
     }
 }
 
-/// The product of extents; i64::MAX if it does not fit.
-pub(super) fn counted(extents: impl IntoIterator<Item = i64>) -> i64 {
+/// Returns the product of extents, at most i64::MAX.
+pub(super) fn saturating_product(extents: impl IntoIterator<Item = i64>) -> i64 {
     extents.into_iter().fold(1, i64::saturating_mul)
 }
 

@@ -1,14 +1,17 @@
-//! The algebra of layouts in mode form: products and quotients, permutation, replication, reduction.
+//! Algebra of layouts in mode form: products and quotients, permutation, replication, reduction
+//! (CuTe layout algebra).
 
 use std::ops::Mul;
 
-use super::modes::{Modes, SpatialMode, counted, local, spatial};
-use super::modes_reshape::are_axes;
+use super::modes::{Modes, SpatialMode, local, saturating_product, spatial};
+use super::modes_reshape::are_distinct_axes;
 
-/// A layout `local(…) * spatial(…)` of this shape for so many threads: they fill the axes from the last one on, and a
-/// thread holds what remains. Where the tile has fewer elements than there are threads, the surplus holds replicas.
+/// Makes a layout `local(…) * spatial(…)` of this shape for a number of threads. The threads fill
+/// the axes from the last one on, and each thread has the remaining elements. If there are fewer
+/// elements than threads, the other threads have replicas.
 ///
-/// `None` if neither the number of elements nor that of threads is a multiple of the other, or they are not positive.
+/// Returns `None` if neither of the two numbers is a multiple of the other one, or one is not
+/// positive.
 ///
 /// ```
 /// use cutlet::layout::{auto_local_spatial, local, spatial};
@@ -36,7 +39,7 @@ fn gcd(a: i64, b: i64) -> i64 {
 }
 
 impl Modes {
-    /// The same layout with `count` replicas of the threads: thread numbers of the replicas vary slowest.
+    /// Replicates the layout `count` times. The thread numbers of the replicas vary slowest.
     ///
     /// # Panics
     /// If the count is not positive.
@@ -51,7 +54,8 @@ impl Modes {
         self
     }
 
-    /// The product, as `self * inner`, or `None` if the ranks differ or an extent of the product does not fit i64.
+    /// Returns the product, as `self * inner`. `None` if the ranks differ or an extent of the
+    /// product does not fit i64.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -64,10 +68,10 @@ impl Modes {
             return None;
         }
         let extents = self.shape.iter().zip(&inner.shape).map(|(a, b)| a.checked_mul(*b));
-        Some(self.multiplied(inner, extents.collect::<Option<_>>()?))
+        Some(self.multiply(inner, extents.collect::<Option<_>>()?))
     }
 
-    /// The layout `outer` with `outer * inner` equal to this one, or `None` if there is none.
+    /// Returns the layout `outer` with `outer * inner` equal to this one, `None` if there is none.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -83,13 +87,14 @@ impl Modes {
             return None;
         }
         let shape: Vec<i64> = self.shape.iter().zip(&inner.shape).map(|(own, inner)| own / inner).collect();
-        // Each axis as an outer and an inner one: then no mode belongs to both factors.
+        // Each axis is divided into an outer and an inner one, so that no mode belongs to both
+        // factors.
         let halves: Vec<i64> = shape.iter().zip(&inner.shape).flat_map(|(&outer, &inner)| [outer, inner]).collect();
         let split = self.reshape(&halves)?;
         let is_outer = |&mode: &usize| split.mode_axis[mode] % 2 == 0;
         let outer: Vec<usize> = (0..split.mode_shape.len()).filter(is_outer).collect();
         let number = |mode: usize| outer.iter().position(|&other| other == mode);
-        let slow = split.slow_threads(inner.num_threads())?.into_iter().map(|mode| match mode {
+        let slow = split.outer_thread_modes(inner.num_threads())?.into_iter().map(|mode| match mode {
             SpatialMode::Mode(mode) => number(mode).map(SpatialMode::Mode),
             replicas => Some(replicas),
         });
@@ -100,18 +105,18 @@ impl Modes {
             spatial: slow.collect::<Option<_>>()?,
             local: split.local.iter().filter_map(|&mode| number(mode)).collect(),
         };
-        let counts = counted([quotient.num_threads(), quotient.num_slots()]) == quotient.places_of_all();
+        let counts = saturating_product([quotient.num_threads(), quotient.num_slots()]) == quotient.total_slots();
         (counts && quotient.product(inner)? == *self).then_some(quotient)
     }
 
-    /// Elements times replicas, the number of slots in all threads; i64::MAX if there are more.
-    fn places_of_all(&self) -> i64 {
+    /// Returns the number of slots of all threads, elements times replicas, at most i64::MAX.
+    fn total_slots(&self) -> i64 {
         let replicas = self.spatial.iter().map(|mode| if let SpatialMode::Replicas(count) = mode { *count } else { 1 });
-        counted(self.shape.iter().copied().chain(replicas))
+        saturating_product(self.shape.iter().copied().chain(replicas))
     }
 
-    /// The factors of the thread number above the lowest `count` threads.
-    fn slow_threads(&self, count: i64) -> Option<Vec<SpatialMode>> {
+    /// Returns the factors of the thread number above the lowest `count` threads.
+    fn outer_thread_modes(&self, count: i64) -> Option<Vec<SpatialMode>> {
         let (mut slow, mut rest) = (self.spatial.clone(), count);
         while rest > 1 {
             let mode = slow.pop()?;
@@ -128,8 +133,8 @@ impl Modes {
         Some(slow)
     }
 
-    /// The product of layouts of equal rank, of this shape.
-    fn multiplied(&self, inner: &Modes, shape: Vec<i64>) -> Modes {
+    /// Returns the product of layouts of equal rank, which has this shape.
+    fn multiply(&self, inner: &Modes, shape: Vec<i64>) -> Modes {
         let (mut mode_shape, mut mode_axis) = (Vec::new(), Vec::new());
         let (mut outer_number, mut inner_number) = (Vec::new(), Vec::new());
         for axis in 0..self.shape.len() {
@@ -159,8 +164,8 @@ impl Modes {
         }
     }
 
-    /// The layout of the outer product of two tiles: the axes of `inner` follow those of this layout;
-    /// threads and slots of `inner` vary fastest.
+    /// Returns the layout of the outer product of two tiles. The axes of `inner` follow those of
+    /// this layout, and threads and slots of `inner` vary fastest.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -183,8 +188,8 @@ impl Modes {
         }
     }
 
-    /// The layout of the permuted tile whose dimension `i` is dimension `permutation[i]` of this one, or `None`
-    /// if that is no permutation.
+    /// Returns the layout of the permuted tile whose dimension `i` is dimension `permutation[i]` of
+    /// this one, `None` if that is no permutation.
     ///
     /// ```
     /// use cutlet::layout::{column_spatial, spatial};
@@ -216,10 +221,11 @@ impl Modes {
         })
     }
 
-    /// The layout of the result of a reduction along axes, whose extents become 1: threads that differed
-    /// along them hold replicas, and slots that did are gone.
+    /// Returns the layout of the result of a reduction along axes, whose extents become 1. Threads
+    /// along them have replicas, slots along them are removed.
     ///
-    /// `None` if an axis does not exist or is named twice. [`reduce_away`](Modes::reduce_away) drops the axes.
+    /// `None` if an axis does not exist or is repeated. [`reduce_away`](Modes::reduce_away) removes
+    /// the axes.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -229,7 +235,7 @@ impl Modes {
     /// assert_eq!(rows.places(&[2, 0]), [(8, 0), (9, 0), (10, 0), (11, 0)]);
     /// ```
     pub fn reduce(&self, axes: &[usize]) -> Option<Modes> {
-        if !are_axes(axes, self.shape.len()) {
+        if !are_distinct_axes(axes, self.shape.len()) {
             return None;
         }
         let gone = |number: usize| axes.contains(&self.mode_axis[number]);
@@ -249,7 +255,7 @@ impl Modes {
         Some(reduced.canonical())
     }
 
-    /// [`reduce`](Modes::reduce) without keeping the axes.
+    /// Returns the layout of [`reduce`](Modes::reduce) without the reduced axes.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -268,8 +274,11 @@ impl Modes {
 impl Mul for Modes {
     type Output = Modes;
 
+    /// Returns the product.
+    ///
     /// # Panics
-    /// If the ranks differ or an extent does not fit i64; [`Modes::product`] returns `None` then.
+    /// If the ranks differ or an extent does not fit i64. [`Modes::product`] returns `None` in
+    /// these cases.
     fn mul(self, inner: Modes) -> Modes {
         match self.product(&inner) {
             Some(product) => product,

@@ -1,14 +1,15 @@
-//! Products and quotients of layouts.
+//! Products and quotients of linear layouts.
 
 use super::f2_matrix;
-use super::linear_layout::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
+use super::linear_layout::{LANE_BITS, Layout, MAX_WARPS, axis_bits, elements};
 
 impl Layout {
-    /// This layout with each element replaced by a whole `inner` tile: extents multiply, and the bits of
-    /// `inner` come first.
+    /// Replaces each element of this layout by an `inner` tile. Extents are multiplied, and the
+    /// bits of `inner` are the lower ones.
     ///
-    /// `None` if the ranks differ or both use lanes (a warp has only 32; [`Modes`](super::Modes) has
-    /// partial warps), or the product has more elements, registers or warps than a [`Layout`] can have.
+    /// `None` if the ranks differ or both use lanes (a warp has only 32; [`Modes`](super::Modes)
+    /// has partial warps), or the product exceeds the number of elements, registers or warps of a
+    /// [`Layout`].
     ///
     /// ```
     /// use cutlet::layout::{Layout, local, spatial};
@@ -22,11 +23,11 @@ impl Layout {
         if rank != inner.shape().len() || (is_used(self.lane_images()) && is_used(inner.lane_images())) {
             return None;
         }
-        // Extents are less than 2^32: one that is not exact is too large as well.
+        // Extents are less than 2^32, so a saturated one is rejected as well.
         let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a.saturating_mul(*b)).collect();
         elements(&shape)?;
         let registers = self.register_images().len() + inner.register_images().len();
-        if registers > 31 || self.num_warps().saturating_mul(inner.num_warps()) > MOST_WARPS {
+        if registers > 31 || self.num_warps().saturating_mul(inner.num_warps()) > MAX_WARPS {
             return None;
         }
         let place = |part: &[i64], axis_offset: &dyn Fn(usize) -> u32| -> Vec<u32> {
@@ -51,7 +52,8 @@ impl Layout {
         Some(Layout::new(shape, register, lane, join(inner.warp_images(), self.warp_images())))
     }
 
-    /// The layout `outer` with `outer.compose(inner)` equal to this one, or `None` if there is none.
+    /// Returns the layout `outer` with `outer.compose(inner)` equal to this one, `None` if there is
+    /// none.
     ///
     /// ```
     /// use cutlet::layout::{Layout, local, spatial};
@@ -83,8 +85,8 @@ impl Layout {
         outer.compose(inner).filter(|product| product.is_same(self)).map(|_| outer)
     }
 
-    /// The layout of the outer product of two tiles: the axes of `inner` follow those of this layout, and
-    /// its bits come first.
+    /// Returns the layout of the outer product of two tiles. The axes of `inner` follow those of
+    /// this layout, and its bits are the lower ones.
     ///
     /// `None` if both use lanes.
     ///

@@ -1,25 +1,27 @@
-//! The same places under another shape: axes that come, go, merge and split.
+//! Reshaping of layouts in mode form: insertion, removal, merging and splitting of axes.
 
 use std::ops::{Bound, RangeBounds};
 
 use super::modes::{Modes, SpatialMode};
 
 impl Modes {
-    /// Without these axes, whose extents are 1. `None` if they are not, or an axis does not exist or is named twice.
+    /// Removes axes of extent 1. `None` if an extent is not 1, or an axis does not exist or is
+    /// repeated.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
     /// assert_eq!((spatial([1, 8]) * local([1, 2])).squeeze(&[0]).unwrap(), spatial([8]) * local([2]));
     /// ```
     pub fn squeeze(&self, axes: &[usize]) -> Option<Modes> {
-        if !are_axes(axes, self.shape.len()) || axes.iter().any(|&axis| self.shape[axis] != 1) {
+        if !are_distinct_axes(axes, self.shape.len()) || axes.iter().any(|&axis| self.shape[axis] != 1) {
             return None;
         }
         let kept = (0..self.shape.len()).filter(|axis| !axes.contains(axis));
         self.reshape(&kept.map(|axis| self.shape[axis]).collect::<Vec<_>>())
     }
 
-    /// With axes of extent 1 at these places of the new shape. `None` if a place does not exist or is named twice.
+    /// Inserts axes of extent 1 at these positions of the new shape. `None` if a position does not
+    /// exist or is repeated.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -27,7 +29,7 @@ impl Modes {
     /// ```
     pub fn unsqueeze(&self, axes: &[usize]) -> Option<Modes> {
         let rank = self.shape.len() + axes.len();
-        if !are_axes(axes, rank) {
+        if !are_distinct_axes(axes, rank) {
             return None;
         }
         let mut own = self.shape.iter();
@@ -35,8 +37,8 @@ impl Modes {
         self.reshape(&shape.collect::<Option<Vec<_>>>()?)
     }
 
-    /// The axes of a range merged into one. `None` if it is empty or leaves the shape, or the merged extent does not fit
-    /// i64.
+    /// Merges a range of axes. `None` if the range is empty or exceeds the shape, or the merged
+    /// extent does not fit i64.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -59,9 +61,10 @@ impl Modes {
         self.reshape(&[&self.shape[..start], &[merged], &self.shape[end..]].concat())
     }
 
-    /// The same elements, in row-major order, in the same places under another shape.
+    /// Reshapes the layout. The elements keep their row-major order and positions.
     ///
-    /// `None` if the number of elements differs or does not fit i64, or a mode would have to be cut where its extent has no such factor.
+    /// `None` if the number of elements differs or does not fit i64, or a mode would be split by a
+    /// number that does not divide it.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -80,7 +83,7 @@ impl Modes {
         let flat = Modes { shape: vec![size], mode_axis: vec![0; self.mode_shape.len()], ..self.clone() }.canonical();
         let mut result =
             Modes { shape: shape.to_vec(), mode_shape: vec![], mode_axis: vec![], spatial: vec![], local: vec![] };
-        // New modes of each of `flat`, from slow to fast.
+        // New modes of each mode of `flat`, from slow to fast.
         let mut pieces: Vec<Vec<usize>> = Vec::new();
         let mut axes = shape.iter().copied().enumerate();
         let (mut axis, mut room) = (0, 1);
@@ -113,7 +116,7 @@ impl Modes {
     }
 }
 
-/// Do these name axes of such a rank, none of them twice?
-pub(super) fn are_axes(axes: &[usize], rank: usize) -> bool {
+/// Returns true if these are different axes of a shape of this rank.
+pub(super) fn are_distinct_axes(axes: &[usize], rank: usize) -> bool {
     axes.iter().enumerate().all(|(i, axis)| *axis < rank && !axes[..i].contains(axis))
 }

@@ -1,11 +1,11 @@
-//! From the mode form to the hardware form.
+//! Lowering of layouts from the mode form to the linear form.
 
-use super::linear_layout::{LANE_BITS, Layout, MOST_WARPS, axis_bits, elements};
+use super::linear_layout::{LANE_BITS, Layout, MAX_WARPS, axis_bits, elements};
 use super::modes::{Modes, SpatialMode};
 
 impl Modes {
-    /// As a [`Layout`] for `num_warps` warps: thread `t` is lane `t % 32` of warp `t / 32`. Fewer threads
-    /// than the tile block has are replicated.
+    /// Lowers the layout to a [`Layout`] for `num_warps` warps. Thread `t` is lane `t % 32` of warp
+    /// `t / 32`. If there are fewer threads than in the tile block, they are replicated.
     ///
     /// ```
     /// use cutlet::layout::spatial;
@@ -15,12 +15,12 @@ impl Modes {
     /// assert!(spatial([3]).to_layout(1).is_none());
     /// ```
     ///
-    /// `None` if an extent is no power of two, there are more threads than the warps have, the tile has 2^32 elements or
-    /// more, or there are 2^27 warps or more.
+    /// `None` if an extent is no power of two, there are more threads than the warps have, the tile
+    /// has 2^32 elements or more, or there are 2^27 warps or more.
     pub fn to_layout(&self, num_warps: usize) -> Option<Layout> {
         let spatial_extents = self.spatial.iter().map(|&mode| self.spatial_extent(mode));
         if !num_warps.is_power_of_two()
-            || num_warps > MOST_WARPS
+            || num_warps > MAX_WARPS
             || elements(&self.shape).is_none()
             || self.mode_shape.iter().copied().chain(spatial_extents).any(|extent| extent.count_ones() != 1)
             || self.num_threads() > 32 * num_warps as i64
@@ -40,7 +40,7 @@ impl Modes {
         Some(Layout::new(self.shape.clone(), register, threads, warp))
     }
 
-    /// Flat-index images of the bits of a mode, from low to high.
+    /// Returns the bases of the bits of a mode in the flat index, from low to high.
     fn mode_images(&self, number: usize) -> Vec<u32> {
         let axis = self.mode_axis[number];
         let faster = (number + 1..self.mode_shape.len()).filter(|&mode| self.mode_axis[mode] == axis);

@@ -1,17 +1,19 @@
-//! The picture of a layout: a grid of `thread: slot` cells, as text.
+//! Text of a layout: a grid of `thread: slot` cells.
 
 use std::fmt;
 
 use super::linear_layout::Layout;
-use super::modes::{Modes, SpatialMode, counted};
+use super::modes::{Modes, SpatialMode, saturating_product};
 
-/// Most elements, and most pairs of thread and slot, of a layout whose picture has cells.
-const MOST_CELLS: i64 = 1 << 20;
+/// Maximum number of elements, and of pairs of thread and slot, of a layout that is printed with
+/// cells.
+const MAX_CELLS: i64 = 1 << 20;
 
-/// For each element the pairs of thread and slot that hold it. Empty where there are more than [`MOST_CELLS`].
+/// For each element the pairs of thread and slot that contain it. Empty if there are more than
+/// [`MAX_CELLS`].
 pub(super) type Holders = Vec<Vec<(i64, i64)>>;
 
-/// Who holds the elements of a tile, given all places and what lies there.
+/// Collects the pairs of each element from all pairs with their coordinates.
 pub(super) fn holders(shape: &[i64], cells: impl Iterator<Item = (Vec<i64>, i64, i64)>) -> Holders {
     let mut holders = vec![Vec::new(); shape.iter().product::<i64>() as usize];
     for (coordinates, thread, slot) in cells {
@@ -22,8 +24,8 @@ pub(super) fn holders(shape: &[i64], cells: impl Iterator<Item = (Vec<i64>, i64,
 }
 
 pub(super) fn holders_of_modes(modes: &Modes) -> Holders {
-    let places = counted([modes.num_threads(), modes.num_slots()]);
-    if places.max(counted(modes.shape().iter().copied())) > MOST_CELLS {
+    let places = saturating_product([modes.num_threads(), modes.num_slots()]);
+    if places.max(saturating_product(modes.shape().iter().copied())) > MAX_CELLS {
         return Vec::new();
     }
     let places = (0..modes.num_threads()).flat_map(|thread| (0..modes.num_slots()).map(move |slot| (thread, slot)));
@@ -32,8 +34,8 @@ pub(super) fn holders_of_modes(modes: &Modes) -> Holders {
 
 pub(super) fn holders_of_layout(layout: &Layout) -> Holders {
     let registers = layout.num_registers();
-    let places = counted([registers as i64, 32, layout.num_warps() as i64]);
-    if places.max(layout.num_elements() as i64) > MOST_CELLS {
+    let places = saturating_product([registers as i64, 32, layout.num_warps() as i64]);
+    if places.max(layout.num_elements() as i64) > MAX_CELLS {
         return Vec::new();
     }
     let places = (0..32 * layout.num_warps()).flat_map(|thread| (0..registers).map(move |register| (thread, register)));
@@ -44,16 +46,17 @@ pub(super) fn holders_of_layout(layout: &Layout) -> Holders {
     holders(layout.shape(), cells)
 }
 
-/// The rows and columns of the matrices that a tile is drawn as.
+/// Returns the rows and columns of the matrices of a tile.
 pub(super) fn matrix(shape: &[i64]) -> [usize; 2] {
     let extent = |from_last: usize| shape.iter().rev().nth(from_last).map_or(1, |&n| n as usize);
     [extent(1), extent(0)]
 }
 
-/// Prints one row of cells per row of the last axis, a blank line between the matrices of higher ranks.
+/// Prints one line of cells per row of the last axis, with an empty line between the matrices of
+/// higher ranks.
 fn grid(f: &mut fmt::Formatter<'_>, shape: &[i64], text: &[String]) -> fmt::Result {
     if text.is_empty() {
-        return writeln!(f, "(more than {MOST_CELLS} cells)");
+        return writeln!(f, "(more than {MAX_CELLS} cells)");
     }
     let width = text.iter().map(String::len).max().unwrap_or(0);
     let [rows, columns] = matrix(shape);
@@ -67,7 +70,8 @@ fn grid(f: &mut fmt::Formatter<'_>, shape: &[i64], text: &[String]) -> fmt::Resu
     Ok(())
 }
 
-/// The first place of an element and `+` with the number of the other threads that hold it; `-` if none does.
+/// Returns the first pair of an element, and `+` with the number of further threads. `-` if there
+/// is no pair.
 pub(super) fn brief(places: &[(i64, i64)]) -> String {
     let Some((thread, slot)) = places.first() else { return "-".to_string() };
     match places.iter().filter(|(other, _)| other != thread).count() {
@@ -76,7 +80,8 @@ pub(super) fn brief(places: &[(i64, i64)]) -> String {
     }
 }
 
-/// All places of an element: `[0, 4, 8]: 0` where threads hold it in the same slot, else all pairs; `-` if none does.
+/// Returns all pairs of an element: `[0, 4, 8]: 0` if all have the same slot, otherwise a list. `-`
+/// if there is no pair.
 pub(super) fn full(places: &[(i64, i64)]) -> String {
     match places {
         [] => "-".to_string(),
@@ -92,8 +97,8 @@ pub(super) fn full(places: &[(i64, i64)]) -> String {
     }
 }
 
-/// The modes that define the layout, replicas as negative numbers, and the grid; an element that several threads hold
-/// shows all of them.
+/// Prints the modes that define the layout, with replicas as negative numbers, and the grid with
+/// all threads of each element.
 impl fmt::Display for Modes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let least = self.canonical();
@@ -109,8 +114,8 @@ impl fmt::Display for Modes {
     }
 }
 
-/// The grid; an element that several threads hold shows the first one and the number of the others, or all of them in
-/// the alternate form `{:#}`.
+/// Prints the grid. A replicated element shows the first thread and the number of the others, or
+/// all of them in the alternate form `{:#}`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (registers, warps) = (self.num_registers(), self.num_warps());
@@ -134,7 +139,7 @@ mod tests {
         assert!(format!("{layout:#}").contains(" [0, 4, 8, 12, 16, 20, 24, 28]: 0  "));
         let row = "shape [3], mode shape [3], spatial modes [0], local modes []\n0: 0  1: 0  2: 0\n";
         assert_eq!(spatial([3]).to_string(), row);
-        // Register bit 1 is a replica: one thread holds an element twice.
+        // Register bit 1 has basis 0: one thread has an element twice.
         let twice = Layout::new([2], vec![1, 0], vec![0; 5], vec![]);
         assert!(format!("{twice:#}").contains("[0: 0, 0: 2, 1: 0, 1: 2, "));
     }

@@ -1,19 +1,19 @@
-//! Tiles in shared memory: where each element stands, and the accesses that move registers there.
+//! Layouts of tiles in shared memory, and the accesses that transfer registers.
 //!
-//! The place of an element is an F2-linear function of its flat index: a permutation of the index bits
-//! with XOR swizzles on the bank bits. Places are byte offsets from the start of a buffer.
+//! The byte offset of an element in its buffer is an F2-linear function of its flat index: a
+//! permutation of the index bits with XOR swizzles of the bank bits.
 
 use super::Layout;
 use super::f2_matrix;
 use super::f2_matrix::Span;
 use super::linear_layout::axis_bits;
 
-/// Widest access of one thread in bytes.
+/// Widest access of one thread in bytes (PTX ISA, `.v4.b32`).
 pub(super) const MAX_VECTOR_BYTES: usize = 16;
-/// Bytes that the 32 banks of shared memory hold side by side.
+/// Bytes of one row of the 32 banks of shared memory.
 pub(super) const BANK_ROW_BYTES: usize = 128;
 
-/// A tile in shared memory.
+/// Layout of a tile in shared memory.
 ///
 /// ```
 /// use cutlet::layout::SharedLayout;
@@ -33,16 +33,19 @@ pub struct SharedLayout {
     pub shape: Vec<i64>,
     /// Bytes of one element.
     pub element_bytes: usize,
-    /// Byte offset of each bit of the flat row-major element index; offsets of several bits XOR.
+    /// Byte offset of each bit of the flat row-major element index. Offsets of several bits are
+    /// combined by exclusive or.
     pub offset_bases: Vec<u32>,
 }
 
 impl SharedLayout {
-    /// Elements along `order[0]` are neighbours, in rows of at most 128 bytes; then come the elements along
-    /// `order[1]`, then the further rows (panels) of `order[0]`, then the other axes in order.
+    /// Makes a swizzled layout. Elements along `order[0]` are adjacent, in rows of at most 128
+    /// bytes. The elements along `order[1]` follow, then the further rows (panels) of `order[0]`,
+    /// then the other axes in order.
     ///
-    /// `lanes` are element index bits that the lanes of one wavefront of the reading side tell apart, each
-    /// reading `vector_bytes`: those that would fall on the same banks are XORed into free bank bits.
+    /// `lanes` are the element index bits in which the lanes of one wavefront of the reader differ,
+    /// each of which reads `vector_bytes`. Those that would map to the same banks are combined with
+    /// free bank bits by exclusive or.
     ///
     /// # Panics
     /// If an extent or `element_bytes` is no power of two, or an entry of `lanes` is no single bit.
@@ -81,7 +84,7 @@ impl SharedLayout {
     fn swizzle(&mut self, vector_bytes: u32, lanes: &[u32]) {
         let banks = BANK_ROW_BYTES as u32 - vector_bytes.max(4);
         let taken: u32 = lanes.iter().map(|&lane| self.offset(lane) & banks).fold(0, |all, bit| all | bit);
-        // Bits from 16 bytes up first: they leave vectors whole.
+        // Bits from 16 bytes up first, which keep vectors contiguous.
         let free = (4..7).chain(2..4).map(|bit| 1 << bit).filter(|bit| banks & !taken & bit != 0);
         let far = lanes.iter().filter(|lane| self.offset(**lane) >= BANK_ROW_BYTES as u32);
         let pairs: Vec<(usize, u32)> = far.map(|lane| lane.trailing_zeros() as usize).zip(free).collect();
@@ -90,7 +93,7 @@ impl SharedLayout {
         }
     }
 
-    /// Bytes of the whole tile.
+    /// Returns the size of the tile in bytes.
     ///
     /// ```
     /// assert_eq!(cutlet::layout::SharedLayout::swizzled(&[64, 64], &[1, 0], 2, 16, &[]).bytes(), 8192);
@@ -99,7 +102,7 @@ impl SharedLayout {
         self.element_bytes << self.offset_bases.len()
     }
 
-    /// Byte offset of the element with this flat index.
+    /// Returns the byte offset of the element with this flat index.
     ///
     /// ```
     /// // A row of 128 bytes, then the next one; panels of 64 columns follow each other.
@@ -110,8 +113,8 @@ impl SharedLayout {
         f2_matrix::apply(&self.offset_bases, flat)
     }
 
-    /// How the threads of a register layout store the tile here, or load it: with the longest vectors
-    /// that are contiguous on both sides.
+    /// Returns the accesses by which the threads of a register layout store or load the tile, with
+    /// the longest vectors that are contiguous on both sides.
     ///
     /// # Panics
     /// If the shapes differ.
@@ -125,8 +128,8 @@ impl SharedLayout {
     /// ```
     pub fn accesses(&self, layout: &Layout) -> Side {
         assert_eq!(self.shape, layout.shape(), "shapes of the two layouts");
-        let span = Span::of(&self.offset_bases);
-        let registers = Span::of(layout.register_images());
+        let span = Span::new(&self.offset_bases);
+        let registers = Span::new(layout.register_images());
         let threads = [layout.lane_images(), layout.warp_images()].concat();
         let longest = (MAX_VECTOR_BYTES / self.element_bytes).ilog2();
         let vector: Vec<u32> = (0..longest)
@@ -142,7 +145,7 @@ impl SharedLayout {
     }
 }
 
-/// The accesses of all threads that move the registers of a layout to or from shared memory.
+/// Accesses of all threads that transfer the registers of a layout to or from shared memory.
 ///
 /// ```
 /// use cutlet::layout::{Layout, SharedLayout};
@@ -152,20 +155,20 @@ impl SharedLayout {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Byte offset contribution of each thread bit (lane bits, then warp bits), by XOR: the thread's part
-    /// of every address.
+    /// Byte offset of each thread bit (lane bits, then warp bits), combined by exclusive or: the
+    /// part of each address that depends on the thread.
     pub thread: Vec<u32>,
-    /// Contribution of each thread bit to the round in which an access happens. All zero unless the tile
-    /// is split along elements that only warps tell apart.
+    /// Contribution of each thread bit to the round of an access. All zero unless the tile is
+    /// divided along elements in which only warps differ.
     pub round: Vec<u32>,
-    /// Thread bits along which the layout holds replicas. Stores may be restricted to the threads that
-    /// have none of them set; without it several threads store equal values.
+    /// Thread bits along which the layout has replicas. Stores may be restricted to the threads
+    /// that have none of them set. Otherwise several threads store equal values.
     pub replicated: u32,
     /// All accesses of a thread, ordered by round.
     pub accesses: Vec<Access>,
 }
 
-/// One vector access of every thread.
+/// Vector access of each thread.
 ///
 /// ```
 /// use cutlet::layout::{Layout, SharedLayout};
@@ -176,21 +179,23 @@ pub struct Side {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Round in which it happens, XOR the thread's [`Side::round`].
+    /// Round of the access, combined with the [`Side::round`] of the thread by exclusive or.
     pub round: usize,
-    /// Registers of the vector in the order of the addresses. On the load side, each of them stands for
-    /// all that hold the same element: see [`Access::copies`].
+    /// Registers of the vector in the order of the addresses. For loads, each of them represents
+    /// all registers with the same element: see [`Access::copies`].
     pub registers: Vec<usize>,
-    /// The address is `(t ^ xor) + offset`, t being the thread's part.
+    /// The address is `(t ^ xor) + offset`. t is the part that depends on the thread.
     pub xor: u32,
-    /// Immediate part of the address: its bits are in no thread's part.
+    /// Immediate part of the address. Its bits are not part of that of a thread.
     pub offset: u32,
-    /// Pairs of registers (held, copy): replicas within the thread, to be copied after the load.
+    /// Pairs of registers (source, copy): replicas inside of the thread, to be copied after the
+    /// load.
     pub copies: Vec<(usize, usize)>,
 }
 
 impl Side {
-    /// `vector` holds the elements that differ in one bit of the place within a vector.
+    /// Makes the accesses. `vector` has the elements that differ in one bit of the offset inside of
+    /// a vector.
     pub(super) fn new(
         layout: &Layout,
         vector: &[u32],
@@ -204,7 +209,7 @@ impl Side {
         let replicated = images.iter().enumerate().filter(|(_, image)| **image == 0).map(|(bit, _)| 1 << bit).sum();
         let in_thread = thread.iter().fold(0, |all, image| all | image);
 
-        let registers = Span::of(layout.register_images());
+        let registers = Span::new(layout.register_images());
         let steps: Vec<u64> = vector.iter().filter_map(|&image| registers.solve(image)).collect();
         let step =
             |i: usize| (steps.iter().enumerate()).filter(|(bit, _)| i >> bit & 1 == 1).fold(0, |r, (_, s)| r ^ s);
@@ -232,15 +237,15 @@ impl Side {
         Side { thread, round, replicated, accesses }
     }
 
-    /// The accesses with which the threads of a layout put a tile into shared memory in the order of its elements, or
-    /// load it from there; in so many rounds, a power of two, of one part of the tile behind the other each.
+    /// Returns the accesses by which the threads of a layout store or load a tile in the order of
+    /// its elements. There are `rounds` rounds, a power of two, for consecutive parts of the tile.
     pub(crate) fn in_order(layout: &Layout, element_bytes: usize, rounds: usize) -> Side {
         let bits = layout.num_elements().ilog2();
         let within = bits - rounds.ilog2();
         let bases = |of: &dyn Fn(u32) -> u32| (0..bits).map(of).collect::<Vec<u32>>();
         let offset_bases = bases(&|bit| if bit < within { (element_bytes as u32) << bit } else { 0 });
         let round_bases = bases(&|bit| if bit < within { 0 } else { 1 << (bit - within) });
-        let registers = Span::of(layout.register_images());
+        let registers = Span::new(layout.register_images());
         let threads = [layout.lane_images(), layout.warp_images()].concat();
         let longest = (MAX_VECTOR_BYTES / element_bytes).ilog2().min(within);
         let is_shared = |image: &u32| registers.contains(*image) && threads.iter().all(|thread| thread & image == 0);
@@ -248,8 +253,8 @@ impl Side {
         Side::new(layout, &vector, element_bytes, &offset_bases, &round_bases)
     }
 
-    /// Wavefronts of all accesses beyond the least possible number, one for every 128 bytes of a warp's
-    /// access; elements have `element_bytes`.
+    /// Returns the number of wavefronts of all accesses in excess of the minimum, which is one for
+    /// each 128 bytes of an access of a warp. Elements have `element_bytes`.
     ///
     /// ```
     /// use cutlet::layout::{Layout, SharedLayout};
@@ -283,9 +288,10 @@ impl Side {
     }
 }
 
-/// Register sets whose sums are the first registers of vectors, and sets that hold element 0.
+/// Returns the register sets whose sums are the first registers of vectors, and the sets that have
+/// element 0.
 fn split_registers(images: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
-    let (mut span, mut all) = (Span::of(vector), Span::default());
+    let (mut span, mut all) = (Span::new(vector), Span::default());
     let (mut firsts, mut kernel) = (Vec::new(), Vec::new());
     for (bit, &image) in images.iter().enumerate() {
         if let Some(set) = all.solve(image) {
@@ -298,7 +304,7 @@ fn split_registers(images: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
     (firsts, kernel)
 }
 
-/// XORs of all subsets.
+/// Returns the exclusive or of each subset.
 fn combinations(generators: &[usize]) -> Vec<usize> {
     (0..1usize << generators.len())
         .map(|set| generators.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).fold(0, |sum, (_, g)| sum ^ g))

@@ -1,4 +1,4 @@
-//! The picture of a layout as SVG: one rectangle an element, coloured by its first thread.
+//! SVG picture of a layout: one rectangle per element, colored by its first thread.
 
 use std::fmt::Write;
 
@@ -11,9 +11,9 @@ const HEIGHT: usize = 24;
 const LETTER: usize = 8;
 
 impl Modes {
-    /// The picture of [`Display`](std::fmt::Display) as the text of an SVG file: a cell for every element with its
-    /// thread and slot, coloured by thread; what else holds the element is the cell's tooltip. A layout of more than 2^20 elements or
-    /// places has no cells.
+    /// Returns the grid of [`Display`](std::fmt::Display) as the text of an SVG file. Each element
+    /// has a cell with its thread and slot, colored by thread. The tooltip shows all pairs. A
+    /// layout of more than 2^20 elements or pairs has no cells.
     ///
     /// ```
     /// use cutlet::layout::{local, spatial};
@@ -27,7 +27,8 @@ impl Modes {
 }
 
 impl Layout {
-    /// The picture of [`Display`](std::fmt::Display) as the text of an SVG file, as [`Modes::to_svg`] draws it.
+    /// Returns the grid of [`Display`](std::fmt::Display) as the text of an SVG file, like
+    /// [`Modes::to_svg`].
     ///
     /// ```
     /// use cutlet::layout::Layout;
@@ -68,7 +69,7 @@ fn svg(shape: &[i64], holders: &Holders) -> String {
     out
 }
 
-/// Neighbouring threads get hues far apart: steps of the golden angle.
+/// The hues of adjacent threads differ by the golden angle.
 fn colour(thread: i64) -> String {
     format!("hsl({}, 60%, 82%)", thread * 137 % 360)
 }

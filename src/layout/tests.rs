@@ -1,4 +1,4 @@
-//! Laws of the algebra of layouts in mode form, on random layouts.
+//! Tests of the algebraic laws of layouts in mode form, on random layouts.
 
 use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -7,15 +7,16 @@ use rand::{RngExt, SeedableRng};
 use super::SpatialMode::{Mode, Replicas};
 use super::{Modes, auto_local_spatial, local, spatial};
 
-/// So many random layouts; each has at most a few hundred places.
+/// Number of random layouts, each with at most a few hundred positions.
 const CASES: u64 = 300;
 
-/// Runs a law on many seeds.
+/// Checks a law for many seeds.
 fn law(check: impl Fn(&mut SmallRng)) {
     (0..CASES).for_each(|seed| check(&mut SmallRng::seed_from_u64(seed)));
 }
 
-/// Any layout of a rank: random modes in random order over threads and slots, sometimes with replicas.
+/// Makes a layout of a rank: random modes in random order over threads and slots, sometimes with
+/// replicas.
 fn any(rng: &mut SmallRng, rank: usize) -> Modes {
     let mode = |rng: &mut SmallRng| *[1, 2, 2, 3].choose(rng).unwrap();
     let mode_shape: Vec<Vec<i64>> =
@@ -32,7 +33,7 @@ fn any(rng: &mut SmallRng, rank: usize) -> Modes {
     Modes::new(&slices, spatial, local).unwrap()
 }
 
-/// What every place holds: the definition of a layout.
+/// Returns the element at each position: the definition of a layout.
 fn table(layout: &Modes) -> Vec<Vec<Vec<i64>>> {
     let slots = |thread| (0..layout.num_slots()).map(move |slot| layout.coordinates(thread, slot)).collect();
     (0..layout.num_threads()).map(slots).collect()
@@ -131,7 +132,7 @@ fn quotients_undo_products() {
 
 #[test]
 fn there_is_no_quotient_where_none_can_be() {
-    // The simplest candidates are none then.
+    // The simplest candidates have no quotient then.
     law(|rng| {
         let (a, b) = (any(rng, 1), any(rng, 1));
         let extent = a.shape()[0] / b.shape()[0].max(1);
@@ -223,7 +224,7 @@ fn reductions_hold_in_any_order_and_in_factors() {
         let product = a.clone() * b.clone();
         assert_eq!(product.reduce(&axes).unwrap(), reduced.clone() * b.reduce(&axes).unwrap());
         assert_eq!(a.reduce_away(&axes), reduced.squeeze(&axes));
-        // The threads that held an element of a row hold the row's result.
+        // The threads with an element of a row have the result of the row.
         for element in elements(reduced.shape()) {
             let mut threads: Vec<i64> = reduced.places(&element).into_iter().map(|(thread, _)| thread).collect();
             let behind = |other: &Vec<i64>| (0..3).all(|axis| axes.contains(&axis) || other[axis] == element[axis]);
@@ -284,7 +285,7 @@ fn threads_are_found_for_a_shape() {
     });
 }
 
-/// The worked example of modes in order: thread (i / 2) · 3 + j / 2, slot (j % 2) · 2 + i % 2.
+/// The example of the documentation: thread (i / 2) · 3 + j / 2, slot (j % 2) · 2 + i % 2.
 #[test]
 fn modes_count_in_their_order() {
     let layout = Modes::new(&[&[2, 2], &[3, 2]], vec![Mode(0), Mode(2)], vec![3, 1]).unwrap();
@@ -298,7 +299,7 @@ fn modes_count_in_their_order() {
 #[test]
 fn more_elements_than_u32_counts() {
     use super::{Layout, column_spatial};
-    // 2^32 elements and more, in as many slots or threads, up to those that i64 does not count.
+    // 2^32 elements and more, in as many slots or threads, up to numbers that exceed i64.
     for extents in [[1i64 << 16, 1 << 16], [1 << 20, 1 << 20], [1 << 40, 1 << 40], [1 << 62, 1 << 62]] {
         assert!(local(extents).to_layout(1).is_none() && spatial(extents).to_layout(1 << 20).is_none());
         let (slots, threads) = (local(extents), spatial(extents));
@@ -309,7 +310,7 @@ fn more_elements_than_u32_counts() {
         let countable = wanted < i64::MAX;
         assert_eq!(slots.reshape(&[extents[1], extents[0]]).is_some(), countable);
         assert_eq!(threads.flatten(..).is_some(), countable);
-        // A picture of them has no cells.
+        // Their picture has no cells.
         assert!(slots.to_string().ends_with("(more than 1048576 cells)\n") && !slots.to_svg().contains("<rect"));
         assert_eq!((slots.clone() * spatial([1, 1])).divide(&spatial([1, 1])).is_some(), countable);
     }

@@ -17,7 +17,7 @@ use crate::dtype::DType;
 use crate::error::{Diagnostic, Location, Note};
 use crate::ir::op_table::Effect;
 use crate::ir::{
-    Attr, BlockId, Builder, Def, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, OpId, Opcode, Rounding, Sign, Type, TypeId,
+    Attr, BlockId, Builder, Def, MAX_EXTENT_PARTS, MAX_TILE_ELEMENTS, OpId, Opcode, Rounding, Sign, Type, TypeId,
     Value, Written,
 };
 use crate::task::{Scoped, may_interrupt};
@@ -654,7 +654,7 @@ impl Trace {
 
     /// Is this a legal tile shape? Reports and gives false if not.
     pub fn legal_shape(&mut self, place: Place, name: &str, shape: &[i64]) -> bool {
-        if let Some(axis) = shape.iter().position(|&e| e <= 0 || e.count_ones() > MOST_EXTENT_PARTS) {
+        if let Some(axis) = shape.iter().position(|&e| e <= 0 || e.count_ones() > MAX_EXTENT_PARTS) {
             let extent = shape[axis];
             let way_out = match extent {
                 ..=0 => "every extent of a tile is at least 1".to_string(),
@@ -689,7 +689,7 @@ impl Trace {
 fn next_extent(extent: i64) -> i64 {
     // Beyond the first bits, any bit that is set rounds up.
     let mut rest = extent;
-    for _ in 1..MOST_EXTENT_PARTS {
+    for _ in 1..MAX_EXTENT_PARTS {
         rest &= !(1 << rest.ilog2());
     }
     let last = 1 << rest.ilog2();
@@ -699,7 +699,7 @@ fn next_extent(extent: i64) -> i64 {
 /// The largest extent of a tile that is smaller.
 fn last_extent(extent: i64) -> i64 {
     let mut kept = 0;
-    for _ in 0..MOST_EXTENT_PARTS {
+    for _ in 0..MAX_EXTENT_PARTS {
         kept |= 1 << (extent & !kept).ilog2();
     }
     kept

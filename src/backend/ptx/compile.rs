@@ -109,13 +109,13 @@ pub(crate) fn with_schedule<T>(
 
 /// Expands ops that no instructions are selected for, and strips the semantics of inline PTX.
 fn prepare(module: &Module) -> Cow<'_, Module> {
-    let module = or_same(Cow::Borrowed(module), pass::without_meanings);
-    expand_scaled_mma(or_same(module, pass::with_reversals))
+    let module = or_same(Cow::Borrowed(module), pass::strip_inline_ptx_semantics);
+    expand_scaled_mma(or_same(module, pass::expand_bit_reverse))
 }
 
 /// Expands MMAs with scaled operands.
 fn expand_scaled_mma(module: Cow<'_, Module>) -> Cow<'_, Module> {
-    or_same(module, |module| pass::without_scaled_products(module, false))
+    or_same(module, |module| pass::expand_scaled_mma(module, false))
 }
 
 /// The result of a pass that returns `None` if it changes nothing.
@@ -212,7 +212,7 @@ fn plan<'a>(
     considered: &mut Vec<String>,
 ) -> StageResult<Plan<'a>> {
     let module = partition_data(module, target, strategy.data_partitions)?;
-    let module = pass::apart(&module, true)?.map_or(module, Cow::Owned);
+    let module = pass::split_extents(&module, true)?.map_or(module, Cow::Owned);
     let mut options = CompileOptions { tma: strategy.tma, ..*options };
     if strategy.search {
         let found = plan_search::search(&module, &module.entries[0], target, &options);
@@ -264,14 +264,14 @@ impl<T> Accepted<T> {
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub fn rewritten(module: &Module) -> Module {
-    let mut module = pass::without_scaled_products(module, false).unwrap_or_else(|| module.clone());
-    if let Ok(Some(cut)) = pass::apart(&module, true) {
+    let mut module = pass::expand_scaled_mma(module, false).unwrap_or_else(|| module.clone());
+    if let Ok(Some(cut)) = pass::split_extents(&module, true) {
         module = cut;
     }
     if let Some(reloaded) = super::plan::rematerialize::reloaded(&module, module.entries[0].body, 1) {
         module = reloaded;
     }
-    pass::rotate(&mut module, &|_| true);
+    pass::pipeline_dependent_mma(&mut module, &|_| true);
     pass::optimize(&mut module);
     module
 }

@@ -65,17 +65,17 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
     };
     let name = entry.name.clone();
-    let meant = pass::as_meant(module);
+    let meant = pass::expand_inline_ptx(module);
     let module = meant.as_ref().unwrap_or(module);
     unsupported_hints::check(module)?;
     target_requirements::check(module, target)?;
-    let expanded = pass::without_scaled_products(module, true);
+    let expanded = pass::expand_scaled_mma(module, true);
     let module = expanded.as_ref().unwrap_or(module);
-    let mut module = pass::apart(module, false).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());
-    if let Some(expanded) = pass::without_lookups(&module) {
+    let mut module = pass::split_extents(module, false).map_err(Error::Unsupported)?.unwrap_or_else(|| module.clone());
+    if let Some(expanded) = pass::expand_gather(&module) {
         module = expanded;
     }
-    if let Some(ordered) = pass::with_order_kept(&module).map_err(Error::Unsupported)? {
+    if let Some(ordered) = pass::expand_ordered_reductions(&module).map_err(Error::Unsupported)? {
         module = ordered;
     }
     forget_launch(&mut module);

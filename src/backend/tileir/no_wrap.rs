@@ -5,7 +5,7 @@
 
 use super::grid;
 use crate::ir::{Attr, Entry, Module, Op, Opcode, Overflow};
-use crate::pass::{Facts, Range};
+use crate::pass::{IntRange, IntRanges};
 
 /// Sets the flags of every addition, subtraction, multiplication and left shift of all entries.
 pub(super) fn mark(module: &mut Module) {
@@ -29,7 +29,7 @@ fn mark_entry(module: &mut Module, entry: &Entry) {
 }
 
 /// What holds of an op; `None` if nothing is proven, or if it is of another kind.
-fn overflow(module: &Module, facts: &Facts, op: &Op) -> Option<Overflow> {
+fn overflow(module: &Module, facts: &IntRanges, op: &Op) -> Option<Overflow> {
     let apply: fn(i128, i128) -> i128 = match op.code {
         Opcode::AddI => |a, b| a + b,
         Opcode::SubI => |a, b| a - b,
@@ -42,7 +42,7 @@ fn overflow(module: &Module, facts: &Facts, op: &Op) -> Option<Overflow> {
     if op.code == Opcode::ShlI && (b.lo < 0 || b.hi >= i64::from(width)) {
         return None;
     }
-    let ends = |range: Range| [i128::from(range.lo), i128::from(range.hi)];
+    let ends = |range: IntRange| [i128::from(range.lo), i128::from(range.hi)];
     // Each of these is monotonous in either operand while the other is fixed.
     let corners = ends(a).into_iter().flat_map(|x| ends(b).map(|y| apply(x, y)));
     let (lo, hi) = corners.fold((i128::MAX, i128::MIN), |(lo, hi), value| (lo.min(value), hi.max(value)));

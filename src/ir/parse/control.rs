@@ -1,12 +1,12 @@
-//! Ops with regions from text.
+//! Parser of ops with regions.
 
 use super::Parser;
 use super::cursor::Parsed;
 use crate::ir::{Attr, BlockId, Flag, Loc, OpId, Opcode, TypeId, Value};
 
 impl<'t> Parser<'t> {
-    /// `iter_values(%a = %init, …)`, if it is there.
-    fn carried(&mut self) -> Parsed<(Vec<&'t str>, Vec<Value>)> {
+    /// Parses `iter_values(%a = %init, …)`, if present.
+    fn iter_values(&mut self) -> Parsed<(Vec<&'t str>, Vec<Value>)> {
         if !self.cursor.eat_word("iter_values") {
             return Ok((Vec::new(), Vec::new()));
         }
@@ -23,7 +23,7 @@ impl<'t> Parser<'t> {
         values.iter().map(|&value| self.module.ty_id(value)).collect()
     }
 
-    /// A region with arguments, which are visible in it alone.
+    /// Parses a region. Its arguments are visible only inside of it.
     fn region_of(&mut self, names: &[&str], types: &[TypeId], implicit: Option<Opcode>) -> Parsed<BlockId> {
         let block = self.module.add_block(types);
         let outer = self.values.clone();
@@ -44,11 +44,11 @@ impl<'t> Parser<'t> {
         Ok(self.module.add_op(code, groups, attrs, regions, results, Loc::UNKNOWN))
     }
 
-    /// An op of any code with regions.
+    /// Parses an op with regions.
     pub(super) fn op_with_regions(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::For => self.for_loop(),
-            Opcode::Loop => self.endless_loop(),
+            Opcode::Loop => self.loop_op(),
             Opcode::If => self.branch(),
             Opcode::Reduce | Opcode::Scan => self.reduction(code),
             code => unreachable!("{} has no region", code.spec().name),
@@ -70,20 +70,20 @@ impl<'t> Parser<'t> {
         self.cursor.expect(")")?;
         self.cursor.expect(":")?;
         let mut types = vec![self.ty()?];
-        let (carried, init) = self.carried()?;
+        let (iter_values, init) = self.iter_values()?;
         let results = if self.cursor.eat("->") { self.list("(", ")", Self::ty)? } else { Vec::new() };
-        names.extend(carried);
+        names.extend(iter_values);
         types.extend(self.types_of(&init));
         let body = self.region_of(&names, &types, Some(Opcode::Continue))?;
         let groups: [&[Value]; 4] = [&[lower], &[upper], &[step], &init];
         self.with_regions(Opcode::For, &groups, unsigned.into_iter().collect(), vec![body], &results)
     }
 
-    fn endless_loop(&mut self) -> Parsed<OpId> {
-        let (names, init) = self.carried()?;
+    fn loop_op(&mut self) -> Parsed<OpId> {
+        let (names, init) = self.iter_values()?;
         let mut results = Vec::new();
         if self.cursor.eat(":") {
-            // Types of what is carried, if anything is; then those of the results.
+            // The types of the carried values, if there are any, precede those of the results.
             let types = self.types()?;
             match init.is_empty() {
                 true => results = types,

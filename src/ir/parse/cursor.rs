@@ -1,10 +1,10 @@
-//! Words, numbers and signs of a text, and places in it. White space separates and means nothing else.
+//! Cursor over a text: words, numbers, punctuation and positions. White space only separates.
 
 use std::str::FromStr;
 
 use crate::ir::name::{is_symbol_char, is_word_char};
 
-/// What is wrong, and where (in bytes from the start).
+/// Error message with its position in bytes.
 #[derive(Debug)]
 pub(super) struct Problem {
     pub at: usize,
@@ -27,7 +27,7 @@ impl<'t> Cursor<'t> {
         &self.text[self.at..]
     }
 
-    /// The next thing, white space left out.
+    /// Returns the rest of the text without leading white space.
     fn next(&self) -> &'t str {
         self.rest().trim_start()
     }
@@ -36,14 +36,14 @@ impl<'t> Cursor<'t> {
         self.at = self.text.len() - self.next().len();
     }
 
-    /// Where the next thing starts.
+    /// Returns the position of the next token.
     pub fn position(&mut self) -> usize {
         self.skip_space();
         self.at
     }
 
-    /// Line and column, from 1.
-    pub fn place(&self, at: usize) -> (u32, u32) {
+    /// Returns line and column, counted from 1.
+    pub fn line_and_column(&self, at: usize) -> (u32, u32) {
         let before = &self.text[..at];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -63,18 +63,18 @@ impl<'t> Cursor<'t> {
         self.next().is_empty()
     }
 
-    pub fn sees(&self, sign: &str) -> bool {
+    pub fn is_next(&self, sign: &str) -> bool {
         self.next().starts_with(sign)
     }
 
-    /// Does one sign come next, and another one after it?
-    pub fn sees_after(&self, first: &str, second: &str) -> bool {
+    /// Returns true if the next two tokens are these.
+    pub fn are_next(&self, first: &str, second: &str) -> bool {
         self.next().strip_prefix(first).is_some_and(|rest| rest.trim_start().starts_with(second))
     }
 
-    /// Takes a sign if it comes next.
+    /// Consumes a token if it is the next one.
     pub fn eat(&mut self, sign: &str) -> bool {
-        let seen = self.sees(sign);
+        let seen = self.is_next(sign);
         if seen {
             self.skip_space();
             self.at += sign.len();
@@ -94,13 +94,13 @@ impl<'t> Cursor<'t> {
         taken
     }
 
-    /// The word that comes next, which stays.
+    /// Returns the next word without consuming it.
     pub fn peek_word(&self) -> &'t str {
         let next = self.next();
         &next[..next.find(|c: char| !is_word_char(c)).unwrap_or(next.len())]
     }
 
-    /// Letters, digits and `_`.
+    /// Parses a word of letters, digits and `_`.
     pub fn word(&mut self) -> Parsed<&'t str> {
         match self.taken(is_word_char) {
             "" => self.fail("expected a word"),
@@ -116,7 +116,7 @@ impl<'t> Cursor<'t> {
         if self.eat_word(word) { Ok(()) } else { self.fail(format!("expected `{word}`")) }
     }
 
-    /// The name of a value or an entry, which may also have `-`, `$` and `.` in it.
+    /// Parses the name of a value or an entry, which may also contain `-`, `$` and `.`.
     pub fn symbol(&mut self) -> Parsed<&'t str> {
         match self.taken(is_symbol_char) {
             "" => self.fail("expected a name"),
@@ -124,7 +124,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// A number in decimal.
+    /// Parses a decimal number.
     pub fn integer<T: FromStr>(&mut self) -> Parsed<T> {
         let at = self.position();
         let minus = if self.eat("-") { "-" } else { "" };
@@ -132,12 +132,12 @@ impl<'t> Cursor<'t> {
         text.parse().or_else(|_| self.fail_at(at, "expected a number that fits here"))
     }
 
-    /// What a number consists of: signs, digits, letters, points.
+    /// Consumes the characters of a number: signs, digits, letters, points.
     pub fn number(&mut self) -> &'t str {
         self.taken(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.'))
     }
 
-    /// The rest of the line.
+    /// Consumes the rest of the line.
     pub fn line(&mut self) -> &'t str {
         let rest = self.rest();
         let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
@@ -145,7 +145,7 @@ impl<'t> Cursor<'t> {
         line
     }
 
-    /// A quoted string, whose other bytes stand as `\` and two hexadecimal digits.
+    /// Parses a quoted string. Bytes other than printable ones are `\` and two hexadecimal digits.
     pub fn quoted(&mut self) -> Parsed<String> {
         let at = self.position();
         self.expect("\"")?;

@@ -1,4 +1,4 @@
-//! Numbers and constant data from text.
+//! Parser of numbers and constant data.
 
 use super::Parser;
 use super::cursor::Parsed;
@@ -6,11 +6,11 @@ use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{ConstData, Elem, Literal, Rounding, TypeId};
 
-/// Elements of one constant, at most: more than any tile may have.
-const MOST_ELEMENTS: usize = 1 << 24;
+/// Maximum number of elements of a constant. No tile may have more.
+const MAX_ELEMENTS: usize = 1 << 24;
 
 impl Parser<'_> {
-    /// The bit pattern of an element of this type.
+    /// Parses an element as the bit pattern of this type.
     fn element(&mut self, dtype: DType) -> Parsed<u64> {
         let at = self.cursor.position();
         let text = self.cursor.number();
@@ -20,7 +20,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `<f32: [1.0, 2.0]> : tile<2xf32>`: the data and the type, which have one element type.
+    /// Parses `<f32: [1.0, 2.0]> : tile<2xf32>`: the data and the type, whose element types are
+    /// equal.
     pub(super) fn constant(&mut self) -> Parsed<(ConstData, TypeId)> {
         self.cursor.expect("<")?;
         let dtype = self.dtype()?;
@@ -36,8 +37,8 @@ impl Parser<'_> {
 
     fn data(&mut self, dtype: DType) -> Parsed<ConstData> {
         self.cursor.expect(":")?;
-        let data = match self.cursor.sees("[") {
-            false if self.cursor.sees("\"") => self.bytes(dtype)?,
+        let data = match self.cursor.is_next("[") {
+            false if self.cursor.is_next("\"") => self.bytes(dtype)?,
             false => ConstData::Splat(self.element(dtype)?),
             true => {
                 let mut all = Vec::new();
@@ -49,7 +50,7 @@ impl Parser<'_> {
         Ok(data)
     }
 
-    /// `"0x0000803F…"`: the bytes of all elements.
+    /// Parses `"0x0000803F…"`: the bytes of all elements.
     fn bytes(&mut self, dtype: DType) -> Parsed<ConstData> {
         let at = self.cursor.position();
         let text = self.cursor.quoted()?;
@@ -67,20 +68,20 @@ impl Parser<'_> {
         let all: Option<Vec<u64>> = whole.then(|| digits.chunks(width).map(element).collect()).flatten();
         let all = all.filter(|all| all.iter().all(|&bits| bits <= u64::MAX >> (64 - dtype.bits())));
         match all {
-            Some(all) if all.len() <= MOST_ELEMENTS => Ok(ConstData::Dense(all.into())),
+            Some(all) if all.len() <= MAX_ELEMENTS => Ok(ConstData::Dense(all.into())),
             _ => self.cursor.fail_at(at, format!("this is not `\"0x…\"` with the bytes of elements of {dtype}")),
         }
     }
 
     fn nested(&mut self, dtype: DType, all: &mut Vec<u64>) -> Parsed<()> {
-        // Brackets only group; the type says the shape.
+        // Brackets only group elements. The shape is that of the type.
         let mut open = 0;
         loop {
             while self.cursor.eat("[") {
                 open += 1;
             }
             all.push(self.element(dtype)?);
-            if all.len() > MOST_ELEMENTS {
+            if all.len() > MAX_ELEMENTS {
                 return self.cursor.fail("more elements than a tile may have");
             }
             while open > 0 && self.cursor.eat("]") {
@@ -93,7 +94,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `[0.0 : f32, true, …]`: the types that a number has by itself are left out.
+    /// Parses `[0.0 : f32, true, …]`. Default types of literals are omitted.
     pub(super) fn identities(&mut self) -> Parsed<Vec<Literal>> {
         self.list("[", "]", |p| {
             let at = p.cursor.position();
@@ -130,7 +131,7 @@ fn element(dtype: DType, text: &str) -> Option<u64> {
         let bits = u64::from_str_radix(digits, 16).ok().filter(|bits| bits & !mask == 0)?;
         return Some(if dtype == DType::TF32 { bits << 13 } else { bits });
     }
-    // A float of Rust's own is read at once; on the way through another one it would be rounded twice.
+    // Parsed directly, since a conversion from another float type would round twice.
     match dtype {
         DType::F32 => Some(u64::from(text.parse::<f32>().ok()?.to_bits())),
         _ => Some(codec::encode(dtype, text.parse().ok()?, Rounding::NearestEven)),

@@ -1,11 +1,11 @@
-//! Memory ops from text.
+//! Parser of memory ops.
 
 use super::Parser;
 use super::cursor::Parsed;
 use crate::ir::{AtomicMode, Attr, MemOrder, MemScope, MultimemKind, OpId, Opcode, Value};
 
 impl Parser<'_> {
-    /// Ordering, and the scope where there is one.
+    /// Parses the memory order, and the scope if present.
     fn order(&mut self) -> Parsed<Vec<Attr>> {
         let mut attrs = vec![Attr::MemOrder(self.one_of(MemOrder::ALL, MemOrder::name)?)];
         attrs.extend(self.maybe_one_of(MemScope::ALL, MemScope::name).map(Attr::MemScope));
@@ -39,7 +39,7 @@ impl Parser<'_> {
         let token = self.token()?;
         attrs.extend(self.hints_of_op()?);
         let types = self.result_types()?;
-        // Those after the first ones may be absent: mask and padding of a load, mask of a store.
+        // The trailing operands are optional: mask and padding of a load, mask of a store.
         let groups: [&[Value]; 3] = match (code, &operands[..]) {
             (Opcode::LoadPtr, [source]) => [std::slice::from_ref(source), &[], &[]],
             (Opcode::LoadPtr, [source, mask]) => [std::slice::from_ref(source), std::slice::from_ref(mask), &[]],
@@ -126,7 +126,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `attributes {reduction = #cuda_tile.multimem_reduction_kind<min>}`; without it, a sum.
+    /// Parses `attributes {reduction = #cuda_tile.multimem_reduction_kind<min>}`. The default is a
+    /// sum.
     fn multimem_kind(&mut self) -> Parsed<MultimemKind> {
         if !self.cursor.eat_word("attributes") {
             return Ok(MultimemKind::Add);

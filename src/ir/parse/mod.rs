@@ -1,10 +1,12 @@
-//! The inverse of the printer: a module from its text, so that kernels and tests can be files.
+//! Parser of modules: the inverse of the printer, so that kernels and tests can be files.
 //!
-//! Reads what [`Module::to_text`] and the reference disassembler print, with or without places. Types of
-//! operands are known from their definitions, so where the text repeats them they are read over. Defaults that
-//! text hides get their values back. [`cursor`] reads words and numbers, [`types`] types, [`literal`] numbers
-//! and data, [`ops`], [`memory`] and [`control`] the ops of these families; the op table says the rest.
-//! The result is not verified.
+//! Accepts the output of [`Module::to_text`] and of the reference disassembler, with or without
+//! source locations. The types of operands follow from their definitions, so repeated types are
+//! skipped. Omitted attributes get their defaults.
+//!
+//! [`cursor`] parses words and numbers, [`types`] types, [`literal`] numbers and data. [`ops`],
+//! [`memory`] and [`control`] parse the ops of these families, and the op table defines the regular
+//! ones. The result is not verified.
 
 mod control;
 mod cursor;
@@ -25,7 +27,7 @@ use crate::error::{Diagnostic, Location};
 mod tests;
 
 impl Module {
-    /// Reads a module from its text; `file` is the name that an error gives.
+    /// Parses a module. `file` is the file name in error messages.
     ///
     /// ```
     /// use cutlet::ir::Module;
@@ -39,7 +41,7 @@ impl Module {
     /// ```
     ///
     /// # Errors
-    /// The first thing that is no Tile IR text, with its place in `file`.
+    /// The first syntax error, with its position in `file`.
     pub fn parse(file: &str, text: &str) -> Result<Module, Diagnostic> {
         let mut parser = Parser {
             cursor: Cursor::new(text),
@@ -49,7 +51,7 @@ impl Module {
             op_at: 0,
         };
         parser.module().map_err(|problem| {
-            let (line, column) = parser.cursor.place(problem.at);
+            let (line, column) = parser.cursor.line_and_column(problem.at);
             let location = Location { file: file.to_string().into(), line, column };
             Diagnostic::new(problem.message, Some(location))
         })?;
@@ -60,14 +62,14 @@ impl Module {
 struct Parser<'t> {
     cursor: Cursor<'t>,
     module: Module,
-    /// Values that are visible, by name.
+    /// Visible values, by name.
     values: FxHashMap<String, Value>,
     depth: usize,
-    /// Where the op at hand starts.
+    /// Position of the current op.
     op_at: usize,
 }
 
-/// The left side of an op: a name and how many results it stands for.
+/// Left side of an op: each name with its number of results.
 type Header<'t> = Vec<(&'t str, usize)>;
 
 impl<'t> Parser<'t> {
@@ -124,7 +126,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `(%a: type, …)`.
+    /// Parses `(%a: type, …)`.
     fn typed_args(&mut self) -> Parsed<(Vec<&'t str>, Vec<TypeId>)> {
         let (mut names, mut types) = (Vec::new(), Vec::new());
         self.cursor.expect("(")?;
@@ -155,7 +157,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `%name` or `%name#i`.
+    /// Parses `%name` or `%name#i`.
     fn value(&mut self) -> Parsed<Value> {
         self.cursor.expect("%")?;
         let at = self.cursor.position();
@@ -169,12 +171,12 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Values with commas between them; none where no `%` follows.
+    /// Parses values separated by commas, none if no `%` follows.
     fn values(&mut self) -> Parsed<Vec<Value>> {
         let mut values = Vec::new();
-        if self.cursor.sees("%") {
+        if self.cursor.is_next("%") {
             values.push(self.value()?);
-            while self.cursor.sees_after(",", "%") {
+            while self.cursor.are_next(",", "%") {
                 self.cursor.expect(",")?;
                 values.push(self.value()?);
             }
@@ -182,11 +184,11 @@ impl<'t> Parser<'t> {
         Ok(values)
     }
 
-    /// `{ ops }` into a block; a terminator of the given kind is added where text leaves it out. What is defined
-    /// inside is forgotten at the end.
+    /// Parses `{ ops }` into a block, and adds a terminator of the given opcode if the text omits
+    /// it. Values defined inside go out of scope at its end.
     fn region(&mut self, block: BlockId, implicit: Option<Opcode>) -> Parsed<()> {
         self.depth += 1;
-        // The body of the entry is none.
+        // The body of the entry is not counted.
         if self.depth > MAX_NESTING + 1 {
             return self.cursor.fail(format!("more than {MAX_NESTING} regions in one another"));
         }
@@ -215,9 +217,10 @@ impl<'t> Parser<'t> {
         };
         self.op_at = at;
         let count = header.iter().map(|(_, count)| count).sum();
-        // Apart from the others, whose many locals would be on the stack at each depth.
+        // Two functions, since the locals of `simple_op` would otherwise be on the stack at each
+        // nesting depth.
         let id = match code.spec().regions {
-            0 => self.op_of(code, count)?,
+            0 => self.simple_op(code, count)?,
             _ => self.op_with_regions(code)?,
         };
         let found = self.module.op(id).results.len();
@@ -237,11 +240,11 @@ impl<'t> Parser<'t> {
         Ok(id)
     }
 
-    /// `%a, %b:2 = `; empty for an op without results.
+    /// Parses `%a, %b:2 = `. Empty for an op without results.
     fn header(&mut self) -> Parsed<Header<'t>> {
-        const MOST: usize = 1 << 12;
+        const MAX: usize = 1 << 12;
         let mut header = Vec::new();
-        if !self.cursor.sees("%") {
+        if !self.cursor.is_next("%") {
             return Ok(header);
         }
         loop {
@@ -249,7 +252,7 @@ impl<'t> Parser<'t> {
             let name = self.cursor.symbol()?;
             let count = if self.cursor.eat(":") { self.cursor.integer()? } else { 1 };
             header.push((name, count));
-            if header.iter().map(|(_, count)| *count).fold(0usize, usize::saturating_add) > MOST || count == 0 {
+            if header.iter().map(|(_, count)| *count).fold(0usize, usize::saturating_add) > MAX || count == 0 {
                 return self.cursor.fail(format!("{count} results of one name"));
             }
             if self.cursor.eat("=") {
@@ -259,7 +262,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// ` loc("file":line:column)`, if it is there.
+    /// Parses ` loc("file":line:column)`, if present.
     fn location(&mut self) -> Parsed<Loc> {
         if !self.cursor.eat("loc(") {
             return Ok(Loc::UNKNOWN);

@@ -1,4 +1,5 @@
-//! Ops without regions and memory: the regular classes from their rows, the others one by one.
+//! Parser of ops without regions and memory: the regular classes by their rows, the others
+//! individually.
 
 use super::Parser;
 use super::cursor::Parsed;
@@ -9,8 +10,8 @@ use crate::ir::{
 };
 
 impl Parser<'_> {
-    /// What follows the name of an op that has this many results.
-    pub(super) fn op_of(&mut self, code: Opcode, count: usize) -> Parsed<OpId> {
+    /// Parses the text after the name of an op with this number of results.
+    pub(super) fn simple_op(&mut self, code: Opcode, count: usize) -> Parsed<OpId> {
         let spec = code.spec();
         if spec.effect == Effect::Terminator {
             let operands = self.values()?;
@@ -37,7 +38,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds an op; operands that do not fit the row are refused.
+    /// Adds an op.
     pub(super) fn add(
         &mut self,
         code: Opcode,
@@ -48,7 +49,7 @@ impl Parser<'_> {
         Ok(self.module.add_op(code, groups, attrs, vec![], results, Loc::UNKNOWN))
     }
 
-    /// Adds an op all of whose operand groups are single values.
+    /// Adds an op with one operand per group. Other numbers of operands are rejected.
     fn plain(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, results: &[TypeId]) -> Parsed<OpId> {
         let groups = code.spec().operands;
         if operands.len() != groups.len() || groups.iter().any(|group| group.arity != Arity::One) {
@@ -59,17 +60,17 @@ impl Parser<'_> {
         self.add(code, &groups, attrs, results)
     }
 
-    /// `: types`, or `: types -> results`, of which only the last ones say something new.
+    /// Parses `: types`, or `: types -> results`. Only the last list is returned.
     pub(super) fn result_types(&mut self) -> Parsed<Vec<TypeId>> {
         self.cursor.expect(":")?;
-        let mut types = if self.cursor.sees("->") { Vec::new() } else { self.types()? };
+        let mut types = if self.cursor.is_next("->") { Vec::new() } else { self.types()? };
         if self.cursor.eat("->") {
             types = if self.sees_type() { self.types()? } else { Vec::new() };
         }
         Ok(types)
     }
 
-    /// The last of the types of an op that has some.
+    /// Parses types and returns the last one.
     fn last_type(&mut self) -> Parsed<TypeId> {
         match self.result_types()?.last() {
             Some(&ty) => Ok(ty),
@@ -82,7 +83,7 @@ impl Parser<'_> {
         word == "token" || word == "tile" || word.ends_with("_view")
     }
 
-    /// One of the words of an enumeration.
+    /// Parses one of the words of an enumeration.
     pub(super) fn one_of<T: Copy>(&mut self, all: &[T], name: fn(T) -> &'static str) -> Parsed<T> {
         match self.maybe_one_of(all, name) {
             Some(value) => Ok(value),
@@ -100,8 +101,8 @@ impl Parser<'_> {
         Some(found)
     }
 
-    /// The modifiers that the row of an op knows, in the order of the printer; required ones that are not there
-    /// have their default.
+    /// Parses the modifiers of the row of an op, in the order of the printer. Omitted required
+    /// modifiers get their defaults.
     pub(super) fn modifiers(&mut self, code: Opcode) -> Parsed<Vec<Attr>> {
         let mut attrs = Vec::new();
         for spec in code.spec().attrs {
@@ -120,7 +121,7 @@ impl Parser<'_> {
             AttrKind::SignLhs => Some(Attr::SignLhs(self.one_of(Sign::ALL, Sign::name)?)),
             AttrKind::SignRhs => Some(Attr::SignRhs(self.one_of(Sign::ALL, Sign::name)?)),
             AttrKind::Overflow => {
-                let promise = self.angled("overflow", Overflow::ALL, Overflow::name)?;
+                let promise = self.angled_word("overflow", Overflow::ALL, Overflow::name)?;
                 promise.or(is_required.then_some(Overflow::None)).map(Attr::Overflow)
             }
             AttrKind::Rounding => {
@@ -130,15 +131,15 @@ impl Parser<'_> {
                     Opcode::Exp | Opcode::Tanh => Rounding::Full,
                     _ => Rounding::NearestEven,
                 };
-                let mode = self.angled("rounding", Rounding::ALL, Rounding::name)?;
+                let mode = self.angled_word("rounding", Rounding::ALL, Rounding::name)?;
                 mode.or(is_required.then_some(default)).map(Attr::Rounding)
             }
             _ => None,
         })
     }
 
-    /// `word<name>`, if it is there.
-    fn angled<T: Copy>(&mut self, word: &str, all: &[T], name: fn(T) -> &'static str) -> Parsed<Option<T>> {
+    /// Parses `word<name>`, if present.
+    fn angled_word<T: Copy>(&mut self, word: &str, all: &[T], name: fn(T) -> &'static str) -> Parsed<Option<T>> {
         if !self.cursor.eat_word(word) {
             return Ok(None);
         }
@@ -164,7 +165,7 @@ impl Parser<'_> {
         self.plain(code, &operands, vec![pred, other], &types)
     }
 
-    /// `name = number`.
+    /// Parses `name = number`.
     pub(super) fn number_named<T: std::str::FromStr>(&mut self, name: &str) -> Parsed<T> {
         self.cursor.expect_word(name)?;
         self.cursor.expect("=")?;
@@ -179,8 +180,8 @@ impl Parser<'_> {
             | Opcode::GetTileBlockId
             | Opcode::GetNumTileBlocks
             | Opcode::GetGlobal
-            | Opcode::GetBand
-            | Opcode::Alloca => self.without_operands(code),
+            | Opcode::DataPartitionId
+            | Opcode::Alloca => self.nullary_op(code),
             Opcode::Broadcast
             | Opcode::Reshape
             | Opcode::Pack
@@ -200,7 +201,7 @@ impl Parser<'_> {
             | Opcode::PowI
             | Opcode::MmaF
             | Opcode::MmaI
-            | Opcode::MmaFScaled => self.of_tiles(code),
+            | Opcode::MmaFScaled => self.tile_op(code),
             Opcode::InlinePtx => {
                 let text = vec![Attr::Text(self.cursor.quoted()?.into())];
                 let operands = self.values()?;
@@ -254,8 +255,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Ops that make values of nothing but attributes.
-    fn without_operands(&mut self, code: Opcode) -> Parsed<OpId> {
+    /// Parses ops without operands.
+    fn nullary_op(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::Constant => {
                 let (data, ty) = self.constant()?;
@@ -269,7 +270,7 @@ impl Parser<'_> {
                 let ty = self.last_type()?;
                 self.add(code, &[], vec![], &[ty; 3])
             }
-            Opcode::GetBand => {
+            Opcode::DataPartitionId => {
                 let count = vec![Attr::NumElem(self.number_named("count")?)];
                 let types = self.result_types()?;
                 self.add(code, &[], count, &types)
@@ -292,8 +293,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Ops that make a tile or view of others.
-    fn of_tiles(&mut self, code: Opcode) -> Parsed<OpId> {
+    /// Parses ops that make a tile or view from others.
+    fn tile_op(&mut self, code: Opcode) -> Parsed<OpId> {
         match code {
             Opcode::Broadcast
             | Opcode::Reshape
@@ -338,7 +339,7 @@ impl Parser<'_> {
                 let types = self.result_types()?;
                 match (code, &tiles[..]) {
                     (Opcode::Extract, [source]) => self.add(code, &[&[*source], &indices], vec![], &types),
-                    // Text has the types of both tiles; the result is like the second one.
+                    // The text has the types of both tiles. The result has that of the second one.
                     (Opcode::Insert, [source, into]) => {
                         let ty = self.module.ty_id(*into);
                         self.add(code, &[&[*source], &[*into], &indices], vec![], &[ty])
@@ -355,7 +356,7 @@ impl Parser<'_> {
                 let operands = self.values()?;
                 let attrs = self.modifiers(code)?;
                 self.result_types()?;
-                // The result is like the accumulator, or the base.
+                // The result has the type of the accumulator, or of the base.
                 let like = if code == Opcode::PowI { operands.first() } else { operands.get(2) };
                 let Some(&like) = like else { return self.cursor.fail_at(self.op_at, "too few operands") };
                 let ty = self.module.ty_id(like);
@@ -368,18 +369,18 @@ impl Parser<'_> {
     fn make_tensor_view(&mut self) -> Parsed<OpId> {
         let base = self.value()?;
         self.cursor.expect(",")?;
-        let shape = self.dynamic("shape")?;
+        let shape = self.dynamic_entries("shape")?;
         self.cursor.expect(",")?;
-        let strides = self.dynamic("strides")?;
+        let strides = self.dynamic_entries("strides")?;
         let types = self.result_types()?;
         self.add(Opcode::MakeTensorView, &[&[base], &shape, &strides], vec![], &types)
     }
 
-    /// The values in `name = [%a, 4]`; the numbers stand in the type, too.
-    fn dynamic(&mut self, name: &str) -> Parsed<Vec<Value>> {
+    /// Parses `name = [%a, 4]` and returns the values. The numbers are also part of the type.
+    fn dynamic_entries(&mut self, name: &str) -> Parsed<Vec<Value>> {
         self.cursor.expect_word(name)?;
         self.cursor.expect("=")?;
-        let entries = self.list("[", "]", |p| match p.cursor.sees("%") {
+        let entries = self.list("[", "]", |p| match p.cursor.is_next("%") {
             true => p.value().map(Some),
             false => p.cursor.integer::<i64>().map(|_| None),
         })?;
@@ -426,7 +427,7 @@ impl Parser<'_> {
         Ok(predicate)
     }
 
-    /// `token = %t`, if it is there.
+    /// Parses `token = %t`, if present.
     pub(super) fn token(&mut self) -> Parsed<Vec<Value>> {
         if !self.cursor.eat_word("token") {
             return Ok(Vec::new());

@@ -1,4 +1,5 @@
-//! Text that is none, and text that was printed. (All golden files are read in `tests/golden.rs`.)
+//! Tests of the parser: invalid text, and text written by the printer. `tests/golden.rs` reads all
+//! golden files.
 
 use crate::backend::tileir::{WriteOptions, read, write};
 use crate::codec;
@@ -28,7 +29,7 @@ fn places_read_back() {
     assert_eq!(module.to_text(PrintOptions::with_locations()), text);
     let written = write(&module, &WriteOptions::default()).expect("bytecode");
     let back = read(&written).expect("what was written").to_text(PrintOptions::with_locations());
-    // In bytecode an op without a place of its own has the place of its entry.
+    // In bytecode, an op without a location has that of its entry.
     assert!(back.contains("loc(\"a \\22b\\22.rs\":3:7)"), "{back}");
 }
 
@@ -48,7 +49,8 @@ fn layouts_read_back() {
     assert!(Module::parse("k", &cut).is_err());
 }
 
-/// Patterns of a type: all of them, or random ones and those at the ends of what a format can do.
+/// Returns bit patterns of a type: all of them, or random ones and those at the limits of the
+/// format.
 fn patterns(dtype: DType) -> Vec<u64> {
     let mask = pattern_mask(dtype);
     if dtype.bits() <= 16 {
@@ -57,7 +59,7 @@ fn patterns(dtype: DType) -> Vec<u64> {
     }
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let mut list = vec![0, 1, 2, mask, mask >> 1, mask ^ mask >> 1, mask - 1];
-    // Around every power of two, and so around zero, infinity and NaN of every format.
+    // Near each power of two, and so near zero, infinity and NaN of each format.
     for shift in 0..64 {
         list.extend([u64::MAX, 0, 1].map(|near| (1u64 << shift).wrapping_add(near)));
     }
@@ -68,14 +70,14 @@ fn patterns(dtype: DType) -> Vec<u64> {
     list.into_iter().map(|bits| bits & mask).collect()
 }
 
-/// Every form in which a number can stand, with every element type, means the same after printing and reading.
+/// Each form of a number, with each element type, has the same value after printing and parsing.
 #[test]
 fn every_literal_of_every_type_reads_back() {
     for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::I4) {
         let all = patterns(dtype);
         let mut b = Builder::new();
         b.begin_entry("k", &[]);
-        // Written one by one, and as bytes.
+        // As single elements, and as bytes.
         let parts = all.chunks(64).step_by(1 + all.len() / 512).chain(all.chunks(1 << 10));
         for part in parts.filter(|part| part.len().is_power_of_two()) {
             let ty = b.module.intern(Type::tile(dtype, [part.len() as i64]));
@@ -106,7 +108,7 @@ fn every_literal_of_every_type_reads_back() {
     }
 }
 
-/// A reduction of a tile of zeros with this identity.
+/// Makes a reduction of a tile of zeros with this identity.
 fn reduction(b: &mut Builder, identity: Literal) {
     let (dtype, tile) = (identity.dtype, b.splat(identity.dtype, 0, &[4]));
     let scalar = b.module.intern(Type::scalar(dtype));
@@ -118,7 +120,7 @@ fn reduction(b: &mut Builder, identity: Literal) {
     b.op(Opcode::Reduce, &[&[tile]], attrs, vec![body], &[scalar]);
 }
 
-/// The patterns of all literals of a module, in order.
+/// Returns the patterns of all literals of a module, in order.
 fn numbers(module: &Module) -> Vec<u64> {
     let mut all = Vec::new();
     let mut add = |data: &ConstData| match data {
@@ -140,7 +142,7 @@ fn numbers(module: &Module) -> Vec<u64> {
 
 #[test]
 fn problems_have_their_place() {
-    for (body, place, message) in [
+    for (body, line_and_column, message) in [
         ("%0 = addi %arg0, %arg1 : tile<i32>", "2:21", "`%arg1` is not defined here"),
         ("%0 = addi %arg0 : tile<i32>", "2:8", "`addi` has 2 operands, not 1"),
         ("%arg0 = make_token : token", "2:11", "`%arg0` is defined twice"),
@@ -159,7 +161,10 @@ fn problems_have_their_place() {
     ] {
         let text = format!("entry @k(%arg0: tile<i32>) {{\n  {body}\n  return\n}}\n");
         let problem = Module::parse("k", &text).expect_err(body).to_string();
-        assert!(problem.starts_with(&format!("k:{place}: ")) && problem.contains(message), "{body}: {problem}");
+        assert!(
+            problem.starts_with(&format!("k:{line_and_column}: ")) && problem.contains(message),
+            "{body}: {problem}"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Types and hints from text.
+//! Parser of types and hints.
 
 use super::Parser;
 use super::cursor::Parsed;
@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::ir::{Elem, HintValue, Hints, Padding, PtrAttr, Type, TypeId};
 
 impl Parser<'_> {
-    /// A type.
+    /// Parses a type.
     pub(super) fn ty(&mut self) -> Parsed<TypeId> {
         let at = self.cursor.position();
         let ty = match self.cursor.word()? {
@@ -19,7 +19,7 @@ impl Parser<'_> {
         Ok(self.module.intern(ty))
     }
 
-    /// Types with commas between them.
+    /// Parses types separated by commas.
     pub(super) fn types(&mut self) -> Parsed<Vec<TypeId>> {
         let mut types = vec![self.ty()?];
         while self.cursor.eat(",") {
@@ -55,7 +55,7 @@ impl Parser<'_> {
         Ok(Type::Tile { elem, shape })
     }
 
-    /// `<unicast>`.
+    /// Parses `<unicast>`.
     fn ptr_attr(&mut self) -> Parsed<PtrAttr> {
         self.cursor.expect("<")?;
         let at = self.cursor.position();
@@ -75,7 +75,7 @@ impl Parser<'_> {
     fn tensor_view(&mut self) -> Parsed<Type> {
         self.cursor.expect("<")?;
         let (mut shape, mut strides, mut ptr_attr) = (Vec::new(), Vec::new(), None);
-        while self.cursor.sees("?") || self.cursor.peek_word().starts_with(|c: char| c.is_ascii_digit()) {
+        while self.cursor.is_next("?") || self.cursor.peek_word().starts_with(|c: char| c.is_ascii_digit()) {
             shape.push(self.extent()?);
             self.cursor.expect("x")?;
         }
@@ -93,7 +93,7 @@ impl Parser<'_> {
         Ok(Type::TensorView { elem, shape, strides, ptr_attr })
     }
 
-    /// Items between brackets, with commas between them.
+    /// Parses items in brackets, separated by commas.
     pub(super) fn list<T>(
         &mut self,
         open: &str,
@@ -162,7 +162,7 @@ impl Parser<'_> {
         found.map_or_else(|| self.cursor.fail_at(at, format!("`{name}` is no padding")), Ok)
     }
 
-    /// `<sm_90 = {latency = 3}, …>`.
+    /// Parses `<sm_90 = {latency = 3}, …>`.
     pub(super) fn hints(&mut self) -> Parsed<Hints> {
         let targets = self.list("<", ">", |p| {
             let target = p.cursor.word()?.to_string();

@@ -1,4 +1,4 @@
-//! Ops with regions as text.
+//! Printer of ops with regions.
 
 use super::literal::element;
 use super::types::join;
@@ -8,8 +8,8 @@ use crate::ir::{Attr, AttrKind, BlockId, Op, Value};
 use std::fmt::Write;
 
 impl Printer<'_> {
-    /// `iter_values(%a = %init, …)`.
-    fn carried(&self, args: &[Value], init: &[Value]) -> String {
+    /// Returns `iter_values(%a = %init, …)`.
+    fn iter_values(&self, args: &[Value], init: &[Value]) -> String {
         let pairs = args.iter().zip(init);
         let pairs = pairs.map(|(&arg, &value)| format!("{} = {}", self.names.value(arg), self.names.value(value)));
         format!("iter_values({})", join(pairs, ", "))
@@ -23,8 +23,8 @@ impl Printer<'_> {
         let [lower, upper, step] = [0, 1, 2].map(|i| self.names.value(op.operands[i]));
         put!(self, "{unsigned} {induction} in ({lower} to {upper}, step {step}) : {} ", self.ty(op.operands[0]));
         if !op.group(3).is_empty() {
-            let carried = self.carried(&args[args.len().min(1)..], op.group(3));
-            put!(self, "{carried} -> ({}) ", self.types(&op.results));
+            let iter_values = self.iter_values(&args[args.len().min(1)..], op.group(3));
+            put!(self, "{iter_values} -> ({}) ", self.types(&op.results));
         }
         self.region(body, Some(Opcode::Continue));
     }
@@ -33,8 +33,8 @@ impl Printer<'_> {
         let body = op.regions[0];
         self.out.push(' ');
         if !op.operands.is_empty() {
-            let carried = self.carried(&self.module.block(body).args, &op.operands);
-            put!(self, "{carried} ");
+            let iter_values = self.iter_values(&self.module.block(body).args, &op.operands);
+            put!(self, "{iter_values} ");
         }
         if !op.operands.is_empty() || !op.results.is_empty() {
             self.out.push_str(": ");
@@ -70,7 +70,7 @@ impl Printer<'_> {
         if let Some(Attr::Identities(all)) = op.attr(AttrKind::Identities) {
             let literals = all.iter().map(|literal| {
                 let value = element(literal.dtype, literal.bits);
-                // The types that a number has by itself are left out.
+                // Default types of literals are omitted.
                 match literal.dtype {
                     DType::I1 | DType::I64 => value,
                     DType::F64 if !value.starts_with("0x") => value,

@@ -1,8 +1,9 @@
-//! Numbers, strings and constant data as text.
+//! Printer of numbers, strings and constant data.
 //!
-//! Floats follow the rule of MLIR: six significant digits in scientific form if they give the value
-//! back, else all digits of the format in a form with a point, else (whole numbers, infinities, NaN)
-//! the bits in hexadecimal.
+//! Floats are printed by the rule of MLIR:
+//! 1. Six significant digits in scientific notation, if they identify the value.
+//! 2. Otherwise all digits of the format, if the notation has a point.
+//! 3. Otherwise (whole numbers, infinities, NaN) the bits in hexadecimal.
 
 use std::fmt::Write;
 
@@ -10,7 +11,7 @@ use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{ConstData, Elem, Type};
 
-/// One element from its bit pattern (see [`ConstData`] for the patterns).
+/// Returns one element, from its bit pattern (see [`ConstData`] for the patterns).
 pub(super) fn element(dtype: DType, bits: u64) -> String {
     match dtype {
         DType::I1 => if bits & 1 == 1 { "true" } else { "false" }.to_string(),
@@ -19,13 +20,13 @@ pub(super) fn element(dtype: DType, bits: u64) -> String {
     }
 }
 
-/// The signed reading of an integer's low bits.
+/// Returns the signed interpretation of the low bits of an integer.
 pub(super) fn signed(dtype: DType, bits: u64) -> i64 {
     let unused = 64 - dtype.bits();
     ((bits << unused) as i64) >> unused
 }
 
-/// Decimal digits that identify a value of the format, as LLVM counts them.
+/// Returns the number of decimal digits that identify a value of the format, as LLVM counts them.
 fn natural_precision(dtype: DType) -> usize {
     let significand_bits = match dtype {
         DType::F64 => 53,
@@ -41,7 +42,7 @@ fn float(dtype: DType, bits: u64) -> String {
     let value = codec::decode(dtype, bits);
     if value.is_finite() {
         let short = scientific_6(value);
-        // Narrower formats have at most 11 significant bits: six digits always identify the value.
+        // Narrower formats have at most 11 significant bits, so six digits identify each value.
         let exact = match dtype {
             DType::F32 => short.parse::<f32>().is_ok_and(|v| v.to_bits() == (value as f32).to_bits()),
             DType::F64 => short.parse::<f64>().is_ok_and(|v| v.to_bits() == value.to_bits()),
@@ -67,16 +68,16 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// The value to `precision` significant digits, halves rounded up. Where more than enough binary
-    /// digits are at hand, LLVM first cuts surplus decimal digits off, and so does this.
+    /// Rounds a value to `precision` significant digits, halves up. LLVM first truncates decimal
+    /// digits in excess of the binary ones, which is reproduced here.
     fn new(value: f64, precision: usize) -> Decimal {
-        // The longest exact expansion of a double has 767 significant digits.
+        // The longest exact expansion of an f64 has 767 significant digits.
         let text = format!("{:.770e}", value.abs());
         let (mantissa, exponent) = text.split_once('e').expect("scientific notation");
         let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|d| d - b'0').collect();
         let mut exponent: i32 = exponent.parse::<i32>().expect("an exponent") - 770;
         trim(&mut digits, &mut exponent);
-        cut_surplus(value, &mut digits, &mut exponent, precision);
+        truncate_surplus(value, &mut digits, &mut exponent, precision);
         trim(&mut digits, &mut exponent);
         round_half_up(&mut digits, &mut exponent, precision);
         Decimal { negative: value.is_sign_negative(), digits, exponent }
@@ -90,11 +91,12 @@ fn trim(digits: &mut Vec<u8>, exponent: &mut i32) {
     }
 }
 
-fn cut_surplus(value: f64, digits: &mut Vec<u8>, exponent: &mut i32, precision: usize) {
+fn truncate_surplus(value: f64, digits: &mut Vec<u8>, exponent: &mut i32, precision: usize) {
     if value == 0.0 {
         return;
     }
-    // value = odd * 2^e; as an integer times a power of ten: odd * 2^e, or odd * 5^-e for negative e.
+    // value = odd * 2^e, which is an integer times a power of ten: odd * 2^e, or odd * 5^-e for
+    // negative e.
     let raw = value.abs().to_bits();
     let (field, fraction) = ((raw >> 52) as i32, raw & ((1 << 52) - 1));
     let (significand, power) = if field == 0 { (fraction, -1074) } else { (fraction | 1 << 52, field - 1075) };
@@ -104,7 +106,7 @@ fn cut_surplus(value: f64, digits: &mut Vec<u8>, exponent: &mut i32, precision: 
     let bits = log2.floor() as usize + 1;
     let required = (precision * 196).div_ceil(59);
     let surplus = bits.saturating_sub(required) * 59 / 196;
-    // `digits` lacks the zeros at the end of the integer; those go first.
+    // `digits` lacks the trailing zeros of the integer, which are truncated first.
     let dropped = if power >= 0 { *exponent as usize } else { (*exponent + -power) as usize };
     let cut = surplus.saturating_sub(dropped).min(digits.len() - 1);
     digits.truncate(digits.len() - cut);
@@ -134,7 +136,7 @@ fn push_digits(out: &mut String, digits: &[u8]) {
     out.extend(digits.iter().map(|&d| char::from(b'0' + d)));
 }
 
-/// `-1.500000e+00`: six significant digits, filled to six decimals.
+/// Returns six significant digits with six decimals, as in `-1.500000e+00`.
 fn scientific_6(value: f64) -> String {
     let decimal = Decimal::new(value, 6);
     let mut out = String::from(if decimal.negative { "-" } else { "" });
@@ -147,7 +149,7 @@ fn scientific_6(value: f64) -> String {
     out
 }
 
-/// Plain notation where at most three zeros pad the digits, else `1.5E+10`.
+/// Returns plain notation if at most three zeros pad the digits, otherwise `1.5E+10`.
 fn full_precision(value: f64, precision: usize) -> String {
     let Decimal { negative, digits, exponent } = Decimal::new(value, precision);
     let mut out = String::from(if negative { "-" } else { "" });
@@ -177,7 +179,7 @@ fn full_precision(value: f64, precision: usize) -> String {
     out
 }
 
-/// A quoted string; bytes that do not print become `\` and two hexadecimal digits.
+/// Returns a quoted string. Bytes that are not printable become `\` and two hexadecimal digits.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for byte in text.bytes() {
@@ -191,8 +193,8 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
-/// The one pattern of all elements, if there is one.
-pub(super) fn splat_of(data: &ConstData) -> Option<u64> {
+/// Returns the pattern of all elements if they are equal.
+pub(super) fn splat_bits(data: &ConstData) -> Option<u64> {
     match data {
         ConstData::Splat(bits) => Some(*bits),
         ConstData::Dense(all) => {
@@ -202,16 +204,16 @@ pub(super) fn splat_of(data: &ConstData) -> Option<u64> {
     }
 }
 
-/// More elements than these are printed as bytes.
-const MOST_LISTED: usize = 100;
+/// Maximum number of elements that are listed. Longer data is printed as bytes.
+const MAX_LISTED: usize = 100;
 
-/// Has an element bytes of its own? Truths have one each.
+/// Returns true if each element has whole bytes. A bool has one byte.
 fn has_whole_bytes(dtype: DType) -> bool {
     dtype.bits().is_multiple_of(8) || dtype == DType::I1
 }
 
-/// `"0x0000803F…"`: the bytes of all elements.
-fn in_bytes(dtype: DType, all: &[u64]) -> String {
+/// Returns `"0x0000803F…"`: the bytes of all elements.
+fn hex_bytes(dtype: DType, all: &[u64]) -> String {
     let bytes = all.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(dtype.bits().div_ceil(8) as usize));
     let mut text = String::from("\"0x");
     bytes.for_each(|byte| text.push_str(&format!("{byte:02X}")));
@@ -219,14 +221,14 @@ fn in_bytes(dtype: DType, all: &[u64]) -> String {
     text
 }
 
-/// `<f32: [1.000000e+00, 2.000000e+00]>`; the type says shape and element type.
+/// Returns `<f32: [1.000000e+00, 2.000000e+00]>`. Shape and element type are those of `ty`.
 pub(super) fn constant(ty: &Type, data: &ConstData) -> String {
     let Some((Elem::Num(dtype), shape)) = ty.as_tile() else {
         return "<?>".to_string();
     };
-    let body = match (splat_of(data), data) {
+    let body = match (splat_bits(data), data) {
         (Some(bits), _) => element(dtype, bits),
-        (None, ConstData::Dense(all)) if all.len() > MOST_LISTED && has_whole_bytes(dtype) => in_bytes(dtype, all),
+        (None, ConstData::Dense(all)) if all.len() > MAX_LISTED && has_whole_bytes(dtype) => hex_bytes(dtype, all),
         (None, ConstData::Dense(all)) => nested(dtype, shape, all),
         (None, ConstData::Splat(_)) => unreachable!("a splat has a pattern"),
     };
@@ -278,7 +280,7 @@ mod tests {
 
     #[test]
     fn every_printed_float_reads_back() {
-        // Bits in hexadecimal also stand for numbers that would print without a point.
+        // Numbers that would print without a point are also printed as hexadecimal bits.
         let bits_of = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
         let mut state = 0x9E37_79B9_7F4A_7C15u64;
         for _ in 0..3000 {

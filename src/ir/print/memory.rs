@@ -1,4 +1,4 @@
-//! Memory ops as text: ordering, scope, operands, hints, and the types that their syntax lists.
+//! Printer of memory ops: memory order, scope, operands, hints, and the types of their syntax.
 
 use super::types::join;
 use super::{Printer, Type};
@@ -31,26 +31,26 @@ impl Printer<'_> {
         }
     }
 
-    /// All operands but the token.
-    fn without_token<'o>(&self, op: &'o Op) -> &'o [Value] {
+    /// Returns all operands except the token.
+    fn operands_without_token<'o>(&self, op: &'o Op) -> &'o [Value] {
         &op.operands[..op.operands.len() - op.operand_group("token").len()]
     }
 
     pub(super) fn pointer_access(&mut self, op: &Op) {
-        let operands = self.without_token(op);
+        let operands = self.operands_without_token(op);
         let (order, token, hints) = (self.order(op), self.token(op, "="), self.hints(op));
         put!(self, "{order} {}{token}{hints} : {}", self.values(operands), self.types(operands));
         put!(self, " -> {}", self.types(&op.results));
     }
 
     pub(super) fn pointer_atomic(&mut self, op: &Op) {
-        let operands = self.without_token(op);
+        let operands = self.operands_without_token(op);
         let mut texts: Vec<String> = operands.iter().map(|&v| self.names.value(v)).collect();
         let mut typed = operands.to_vec();
         if let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) {
             texts.insert(1, mode.name().to_string());
         } else {
-            // cmp and val have one type, printed once.
+            // cmp and val have one type, which is printed once.
             typed.remove(1);
         }
         let (order, token) = (self.order(op), self.token(op, "="));
@@ -58,12 +58,12 @@ impl Printer<'_> {
         put!(self, " -> {}", self.types(&op.results));
     }
 
-    /// `%view[%i, %j]`.
-    fn indexed(&self, subject: &str, op: &Op) -> String {
+    /// Returns `%view[%i, %j]`.
+    fn indexed_view(&self, subject: &str, op: &Op) -> String {
         format!("{subject}[{}]", self.values(op.operand_group("index")))
     }
 
-    /// One type for all indices, except where each dimension has its own.
+    /// Returns one type for all indices, or a type for each index of a gather/scatter view.
     fn index_types(&self, op: &Op) -> String {
         let index = op.operand_group("index");
         let own_types = matches!(
@@ -78,7 +78,7 @@ impl Printer<'_> {
         let (view_text, view_type, index_types) = (self.names.value(view), self.ty(view), self.index_types(op));
         let (order, token) = (self.order(op), self.token(op, " = "));
         let tail = format!("{token}{}{}", self.hints(op), self.inbounds(op));
-        let place = self.indexed(&view_text, op);
+        let place = self.indexed_view(&view_text, op);
         match op.code {
             Opcode::LoadView => put!(self, "{order} {place}{tail} : {view_type}, {index_types}"),
             Opcode::StoreView => {
@@ -105,9 +105,9 @@ impl Printer<'_> {
         if op.code != Opcode::MultimemLoadReduce {
             subject.extend(op.operand_group("tile"));
         }
-        let place = self.indexed(&self.values(&subject), op);
+        let place = self.indexed_view(&self.values(&subject), op);
         let (order, token) = (self.order(op), self.token(op, " = "));
-        // The space of the hidden default stays.
+        // The reference prints a space for a hidden default.
         let inbounds = Some(self.inbounds(op)).filter(|text| !text.is_empty()).unwrap_or(" ".to_string());
         put!(self, "{order} {place}{token}{inbounds}");
         match op.attr(AttrKind::MultimemKind) {

@@ -1,8 +1,8 @@
-//! The textual form of a module, in Tile IR's own syntax as the reference disassembler prints it.
+//! Printer of modules, in the syntax of Tile IR as the reference disassembler prints it.
 //!
-//! Ops of the regular classes are printed from their rows; the others have a line each here. Works on
-//! any module whose handles are in range: an op that does not fit its row is printed in a generic form.
-//! There is no wrapper around the entries. [`names`] gives the values their names, [`literal`]
+//! Ops of the regular classes are printed from their rows. The others are printed individually. Any
+//! module whose handles are in range can be printed: an op that does not match its row has a
+//! generic form. There is no wrapper around the entries. [`names`] names the values, [`literal`]
 //! prints numbers, [`types`] types, [`memory`] and [`control`] the ops of these families.
 
 /// Appends formatted text to the output.
@@ -30,31 +30,31 @@ pub(crate) use self::types::TypeText;
 #[cfg(test)]
 mod tests;
 
-/// What the text of a module shows besides its ops.
+/// Options of the text of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PrintOptions {
-    /// Append the user's place to every op as `loc("file":line:column)`.
+    /// Append the source location of each op as `loc("file":line:column)`.
     pub locations: bool,
-    /// Number values as the module does, so that a value has one name however much changes around it: for comparisons of two
-    /// states of a module.
+    /// Name values by their numbers in the module. The names are then independent of other changes,
+    /// for comparisons of two states of a module.
     pub stable_names: bool,
 }
 
 impl PrintOptions {
-    /// With [`PrintOptions::locations`].
+    /// Makes options with [`PrintOptions::locations`].
     pub const fn with_locations() -> PrintOptions {
         PrintOptions { locations: true, stable_names: false }
     }
 
-    /// With [`PrintOptions::stable_names`].
+    /// Makes options with [`PrintOptions::stable_names`].
     pub const fn with_stable_names() -> PrintOptions {
         PrintOptions { locations: false, stable_names: true }
     }
 }
 
 impl Module {
-    /// The module as text in the syntax of Tile IR.
+    /// Returns the module as text in the syntax of Tile IR.
     ///
     /// ```
     /// use cutlet::dtype::DType;
@@ -71,7 +71,7 @@ impl Module {
         let names = if options.stable_names { Names::stable(self) } else { Names::new(self) };
         let mut printer = Printer { module: self, names, options, out: String::new(), depth: 0 };
         if let Some(producer) = &self.producer {
-            // A line, whatever bytecode says.
+            // One line, for any string in the bytecode.
             put!(printer, "// Producer: {}\n", producer.replace(char::is_control, " "));
         }
         self.globals.iter().for_each(|global| printer.global(global));
@@ -162,7 +162,8 @@ impl<'m> Printer<'m> {
         self.depth -= 1;
     }
 
-    /// `{ … }` of a region; a terminator of the given kind without operands is left out.
+    /// Prints `{ … }` of a region. A terminator with the given opcode and without operands is
+    /// omitted.
     fn region(&mut self, block: BlockId, implicit: Option<Opcode>) {
         let ops = &self.module.block(block).ops;
         let hidden = ops.last().is_some_and(|&last| {
@@ -175,7 +176,7 @@ impl<'m> Printer<'m> {
         self.out.push('}');
     }
 
-    /// An op that does not fit its row: everything it has, in no particular syntax.
+    /// Prints an op that does not match its row: all its parts, without a specific syntax.
     fn generic(&mut self, op: &Op) {
         put!(self, "({})", self.values(&op.operands));
         if !op.attrs.is_empty() {
@@ -221,7 +222,7 @@ impl<'m> Printer<'m> {
         put!(self, " {pred}{order} {operands}{sign} : {} -> {}", self.ty(op.operands[0]), self.types(&op.results));
     }
 
-    /// Modifiers between operands and types; defaults are hidden.
+    /// Returns the modifiers between operands and types. Defaults are omitted.
     fn modifiers(&self, op: &Op) -> String {
         let mut out = String::new();
         for spec in op.code.spec().attrs {
@@ -298,7 +299,7 @@ impl<'m> Printer<'m> {
             }
             Opcode::Iota | Opcode::MakeToken => put!(self, " : {results}"),
             Opcode::GetTileBlockId | Opcode::GetNumTileBlocks => put!(self, " : {}", self.ty(op.results[0])),
-            Opcode::GetBand => {
+            Opcode::DataPartitionId => {
                 let count = op.attrs.iter().find_map(|attr| if let Attr::NumElem(n) = attr { Some(*n) } else { None });
                 put!(self, " count = {} : {results}", count.unwrap_or(1));
             }
@@ -336,7 +337,7 @@ impl<'m> Printer<'m> {
         }
     }
 
-    /// `print_tko`.
+    /// Prints `print_tko`.
     fn print(&mut self, op: &Op, results: &str) {
         let args = op.group(0);
         let comma = if args.is_empty() { "" } else { ", " };
@@ -349,7 +350,8 @@ impl<'m> Printer<'m> {
         }
     }
 
-    /// Operand `token`, if it is there; `equals` is how this op spells the sign.
+    /// Returns the `token` operand, if present. `equals` is the spelling of the equals sign of this
+    /// op.
     fn token(&self, op: &Op, equals: &str) -> String {
         match op.operand_group("token") {
             [token] => format!(" token{equals}{}", self.names.value(*token)),
@@ -361,8 +363,8 @@ impl<'m> Printer<'m> {
         let (mut shape, mut strides) = (String::new(), String::new());
         let mut base = String::new();
         if let Type::TensorView { shape: extents, strides: steps, ptr_attr, .. } = self.module.ty(op.results[0]) {
-            shape = self.mixed(extents, op.group(1));
-            strides = self.mixed(steps, op.group(2));
+            shape = self.mixed_entries(extents, op.group(1));
+            strides = self.mixed_entries(steps, op.group(2));
             if ptr_attr.is_some() {
                 base = format!("{} -> ", self.ty(op.operands[0]));
             }
@@ -375,8 +377,8 @@ impl<'m> Printer<'m> {
         put!(self, " {source}, shape = [{shape}], strides = [{strides}] : {base}{}", self.types(&op.results));
     }
 
-    /// Constants, and the operands in their order where the type has none.
-    fn mixed(&self, constants: &[Option<i64>], dynamic: &[Value]) -> String {
+    /// Returns constants, with the operands for the dynamic entries of the type.
+    fn mixed_entries(&self, constants: &[Option<i64>], dynamic: &[Value]) -> String {
         let mut dynamic = dynamic.iter();
         let entry = |constant: &Option<i64>| match constant {
             Some(value) => value.to_string(),
@@ -394,7 +396,7 @@ const FLAGS: [(Flag, &str); 5] = [
     (Flag::Global, "global"),
 ];
 
-/// Rounding with its leading space. Most ops keep the space where the default is hidden.
+/// Returns the rounding with its leading space. Most ops keep the space if the default is omitted.
 fn rounding(op: &Op) -> String {
     let (default, space) = match op.code {
         Opcode::DivI => (Rounding::Zero, ""),

@@ -1,9 +1,10 @@
-//! Names of values, as MLIR gives them: a hint from the op where it has one, else a number.
+//! Names of values as in MLIR: the hint of the op if it has one, otherwise a number.
 //!
-//! All values of a block are named before those of the blocks nested in it. A hint that is taken gets
-//! a suffix from a counter; nested blocks see the names of the enclosing ones and go on from their
-//! counters, siblings do not see one another. Results without a hint join the group of the result
-//! before them (`%for:2`, used as `%for#1`).
+//! * All values of a block are named before those of its nested blocks.
+//! * A hint that is already used gets a suffix from a counter. Nested blocks inherit the names and
+//!   counters of the enclosing blocks. Sibling blocks are independent.
+//! * Results without a hint belong to the group of the result before them (`%for:2`, used as
+//!   `%for#1`).
 
 use rustc_hash::FxHashSet;
 
@@ -12,16 +13,16 @@ use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
 
-/// Names of all values that are defined in entries.
+/// Names of all values of the entries.
 pub(super) struct Names {
     values: Vec<Option<String>>,
-    /// Hint of a value whose op gives hints; empty for a result without one.
+    /// Hint of a value whose op has hints, empty for a result without one.
     hints: Vec<Option<String>>,
     headers: Vec<String>,
 }
 
 impl Names {
-    /// Names the values of every entry.
+    /// Names the values of each entry.
     pub fn new(module: &Module) -> Names {
         let none = vec![None; module.num_values()];
         let mut names = Names { values: none.clone(), hints: none, headers: vec![String::new(); module.num_ops()] };
@@ -31,7 +32,7 @@ impl Names {
         names
     }
 
-    /// Names the values of every entry by their numbers in the module.
+    /// Names the values of each entry by their numbers in the module.
     pub fn stable(module: &Module) -> Names {
         let mut names = Names { values: Vec::new(), hints: Vec::new(), headers: vec![String::new(); module.num_ops()] };
         names.values = (0..module.num_values()).map(|number| Some(format!("v{number}"))).collect();
@@ -46,7 +47,7 @@ impl Names {
         names
     }
 
-    /// `%name` of a value where it is used.
+    /// Returns the `%name` of a use of a value.
     pub fn value(&self, value: Value) -> String {
         match self.values.get(value.index()) {
             Some(Some(name)) => format!("%{name}"),
@@ -54,7 +55,7 @@ impl Names {
         }
     }
 
-    /// The left side of an op with ` = `; empty for an op without results.
+    /// Returns the left side of an op with ` = `, empty for an op without results.
     pub fn header(&self, op: OpId) -> &str {
         &self.headers[op.index()]
     }
@@ -118,7 +119,8 @@ impl Names {
         self.headers[id.index()] = header.join(", ") + " = ";
     }
 
-    /// The hint of an `assume` is built on that of the value it speaks about.
+    /// Returns the hints of the results. The hint of an `assume` is derived from that of its
+    /// operand.
     fn op_hints(&self, module: &Module, op: &Op) -> Option<Vec<(usize, String)>> {
         if op.code != Opcode::Assume {
             return result_hints(module, op);
@@ -165,7 +167,8 @@ fn arg_hint(owner: Option<&Op>, index: usize, count: usize) -> Option<String> {
     }
 }
 
-/// Hints of an op's results by position, the others being numbered; `None` for an op that gives none at all.
+/// Returns the hints of the results of an op, by position. Results without a hint are numbered.
+/// `None` if the op has no hints.
 fn result_hints(module: &Module, op: &Op) -> Option<Vec<(usize, String)>> {
     let fixed: &[&str] = match op.code {
         Opcode::Constant => return Some(constant_hint(module, op).map(|hint| (0, hint)).into_iter().collect()),
@@ -194,7 +197,7 @@ fn constant_hint(module: &Module, op: &Op) -> Option<String> {
         Type::Tile { elem, .. } => elem.dtype()?,
         _ => return None,
     };
-    let splat = op.const_data().and_then(literal::splat_of);
+    let splat = op.const_data().and_then(literal::splat_bits);
     Some(match (dtype, splat) {
         (DType::I1, Some(bits)) => if bits & 1 == 1 { "true" } else { "false" }.to_string(),
         (_, None) => format!("cst_{dtype}"),

@@ -1,4 +1,4 @@
-//! Whole texts of small modules, and of one that does not fit the op table.
+//! Tests of the printer: the text of small modules, and of one that does not match the op table.
 
 use crate::dtype::DType;
 use crate::error::Location;
@@ -11,7 +11,7 @@ fn i32_const(b: &mut Builder, value: i64) -> Value {
     b.splat(I32, value as u64 & 0xFFFF_FFFF, &[])
 }
 
-/// Builds one entry and gives its text without the last line break.
+/// Builds one entry and returns its text without the last line break.
 fn text(params: &[Type], build: impl FnOnce(&mut Builder, &[Value])) -> String {
     let mut b = Builder::new();
     let args = b.begin_entry("k", params);
@@ -144,9 +144,9 @@ fn regions_and_nested_names() {
         let (i32_ty, tile, scalar) = (b.module.ty_id(zero), b.module.ty_id(acc), b.module.intern(Type::scalar(F32)));
         let near = || vec![Attr::Rounding(Rounding::NearestEven)];
         let body = b.begin_block(&[i32_ty, tile]);
-        let carried = b.module.block(body).args[1];
+        let iter_values = b.module.block(body).args[1];
         i32_const(b, 1);
-        let sum = b.simple(Opcode::AddF, &[carried, acc], near(), tile);
+        let sum = b.simple(Opcode::AddF, &[iter_values, acc], near(), tile);
         b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
         b.end_block();
         let looped = b.op(Opcode::For, &[&[zero], &[args[0]], &[one], &[acc]], vec![], vec![body], &[tile]);

@@ -1,14 +1,14 @@
-//! Types, attributes of types and hints as text.
+//! Printer of types, attributes of types, and hints.
 
 use std::fmt::{self, Display, Write};
 
 use crate::ir::{Elem, HintValue, Hints, Module, Padding, PtrAttr, Type, TypeId};
 
-/// A type of a module, to be written with `{}`.
+/// Type of a module, with `Display`.
 pub(crate) struct TypeText<'m>(pub &'m Module, pub &'m Type);
 
 impl PtrAttr {
-    /// The spelling in Tile IR text.
+    /// Returns the spelling in Tile IR text.
     pub const fn name(self) -> &'static str {
         match self {
             PtrAttr::None => "none",
@@ -28,7 +28,7 @@ impl Display for Elem {
     }
 }
 
-/// Items with a separator between them.
+/// Joins items with a separator.
 pub(super) fn join<T: Display>(items: impl IntoIterator<Item = T>, separator: &str) -> String {
     let mut out = String::new();
     for (i, item) in items.into_iter().enumerate() {
@@ -107,7 +107,7 @@ impl Display for TypeText<'_> {
 }
 
 impl Display for Hints {
-    /// Targets and keys in alphabetical order, as `<sm_90 = {latency = 3}>`.
+    /// Prints targets and keys in alphabetical order, as `<sm_90 = {latency = 3}>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut targets: Vec<_> = self.0.iter().collect();
         targets.sort_by(|a, b| a.0.cmp(&b.0));

@@ -1,4 +1,4 @@
-//! Predicates of `assume`.
+//! Rules of the predicates of `assume`.
 
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
@@ -33,7 +33,7 @@ pub(super) fn assume(rule: &OpRule) -> Rule {
     }
 }
 
-/// Shape of a tile of integers or pointers.
+/// Returns the shape of a tile of integers or pointers.
 fn addressable<'m>(rule: &OpRule<'m>) -> Result<&'m [i64], String> {
     let value = rule.op.operands[0];
     match rule.tile(value)? {

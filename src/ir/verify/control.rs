@@ -1,19 +1,19 @@
-//! Signatures of ops with regions: what goes in, what their blocks get, what comes out.
-//! What the terminators hand over is checked with the blocks (see `scope`).
+//! Rules of ops with regions: types of operands, block arguments and results. The operands of
+//! terminators are checked with the blocks (see `scope`).
 
 use super::rule::{OpRule, Rule, demand};
 use super::simple;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Opcode, Type, Value};
 
-/// Values that a loop may carry or a branch may yield.
-fn no_views(rule: &OpRule, values: &[Value]) -> Rule {
+/// Checks values that a loop carries or a branch yields.
+fn check_carried_types(rule: &OpRule, values: &[Value]) -> Rule {
     values.iter().try_for_each(|&v| {
         demand(matches!(rule.ty(v), Type::Tile { .. } | Type::Token), || rule.expected(v, "a tile or a token"))
     })
 }
 
-/// Block arguments of exactly these types.
+/// Checks that a region has arguments of exactly these types.
 fn block_args(rule: &OpRule, region: usize, expected: &[Type]) -> Rule {
     let args = &rule.module.block(rule.op.regions[region]).args;
     let fits = args.len() == expected.len() && args.iter().zip(expected).all(|(&a, e)| rule.ty(a) == e);
@@ -34,7 +34,7 @@ pub(super) fn for_loop(rule: &OpRule) -> Rule {
     rule.int_scalar(lower)?;
     rule.one_type([lower, upper, step])?;
     let init = rule.op.operand_group("init_values");
-    no_views(rule, init)?;
+    check_carried_types(rule, init)?;
     let results = &rule.op.results;
     demand(results.len() == init.len(), || format!("{} results for {} carried values", results.len(), init.len()))?;
     init.iter().zip(results).try_for_each(|(&a, &b)| rule.same(a, b))?;
@@ -44,14 +44,14 @@ pub(super) fn for_loop(rule: &OpRule) -> Rule {
 }
 
 pub(super) fn endless_loop(rule: &OpRule) -> Rule {
-    no_views(rule, &rule.op.operands)?;
-    no_views(rule, &rule.op.results)?;
+    check_carried_types(rule, &rule.op.operands)?;
+    check_carried_types(rule, &rule.op.results)?;
     block_args(rule, 0, &types_of(rule, &rule.op.operands))
 }
 
 pub(super) fn branch(rule: &OpRule) -> Rule {
-    rule.of(rule.op.operands[0], &Type::scalar(DType::I1))?;
-    no_views(rule, &rule.op.results)?;
+    rule.has_type(rule.op.operands[0], &Type::scalar(DType::I1))?;
+    check_carried_types(rule, &rule.op.results)?;
     block_args(rule, 0, &[])?;
     block_args(rule, 1, &[])
 }
@@ -78,7 +78,7 @@ pub(super) fn reduction(rule: &OpRule) -> Rule {
     }
     let dtypes: Vec<DType> = op.operands.iter().map(|&v| rule.ty(v).dtype()).collect();
     for (&result, &dtype) in results.iter().zip(&dtypes) {
-        rule.of(result, &Type::tile(dtype, reduced.as_slice()))?;
+        rule.has_type(result, &Type::tile(dtype, reduced.as_slice()))?;
     }
     identities(rule, &dtypes)?;
     let pairs: Vec<Type> = dtypes.iter().flat_map(|&d| [Type::scalar(d), Type::scalar(d)]).collect();

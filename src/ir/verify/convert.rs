@@ -1,10 +1,10 @@
-//! Conversions: between number types, pointers and packed bytes.
+//! Rules of conversions between number types, pointers and packed bytes.
 
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
 use crate::ir::{Opcode, Rounding};
 
-/// Ops of class `Cast`: one operand and one result of equal shape.
+/// Checks an op of class `Cast`: one operand and one result of equal shape.
 pub(super) fn cast(rule: &OpRule) -> Rule {
     let (from, to) = (rule.op.operands[0], rule.result());
     rule.same_shape(from, to)?;
@@ -14,11 +14,11 @@ pub(super) fn cast(rule: &OpRule) -> Rule {
             demand(a.bits() == b.bits(), || widths(rule, "of one width"))
         }
         Opcode::ExtI => {
-            let (a, b) = (storage_int(rule, from)?, storage_int(rule, to)?);
+            let (a, b) = (int_or_i4(rule, from)?, int_or_i4(rule, to)?);
             demand(a.bits() < b.bits(), || widths(rule, "a widening"))
         }
         Opcode::TruncI => {
-            let (a, b) = (storage_int(rule, from)?, storage_int(rule, to)?);
+            let (a, b) = (int_or_i4(rule, from)?, int_or_i4(rule, to)?);
             demand(a.bits() > b.bits(), || widths(rule, "a narrowing"))
         }
         Opcode::IToF => {
@@ -52,8 +52,8 @@ pub(super) fn cast(rule: &OpRule) -> Rule {
     }
 }
 
-/// Integers with i4, which only data movement and these conversions take.
-fn storage_int(rule: &OpRule, value: crate::ir::Value) -> Result<DType, String> {
+/// Returns an integer type, including i4. Only data movement and these conversions accept i4.
+fn int_or_i4(rule: &OpRule, value: crate::ir::Value) -> Result<DType, String> {
     let dtype = rule.tile(value)?.0.dtype().filter(|d| d.is_int());
     dtype.ok_or_else(|| rule.expected(value, "a tile of integers"))
 }
@@ -72,7 +72,7 @@ fn rounding(rule: &OpRule, allowed: &[Rounding]) -> Rule {
     })
 }
 
-/// Precision in bits, largest exponent, exponent of the smallest subnormal.
+/// Returns precision in bits, largest exponent, and exponent of the smallest subnormal.
 const fn format_of(dtype: DType) -> (i32, i32, i32) {
     match dtype {
         DType::F16 => (11, 15, -24),
@@ -89,7 +89,7 @@ const fn format_of(dtype: DType) -> (i32, i32, i32) {
     }
 }
 
-/// Roundings that the Tile IR verifier takes for `ftof`.
+/// Returns the roundings that the Tile IR verifier accepts for `ftof`.
 fn float_roundings(from: DType, to: DType) -> &'static [Rounding] {
     use Rounding::{NearestAway, NearestEven, NegInf, PosInf, Zero};
     let (source, target) = (format_of(from), format_of(to));
@@ -105,11 +105,11 @@ fn float_roundings(from: DType, to: DType) -> &'static [Rounding] {
     }
 }
 
-/// `pack` to bytes and `unpack` from them: rank 1, the same number of bits, whole bytes.
+/// Checks `pack` to bytes and `unpack` from bytes: rank 1, equal numbers of bits, whole bytes.
 pub(super) fn repack(rule: &OpRule) -> Rule {
     let (source, result) = (rule.op.operands[0], rule.result());
     let (wide, bytes) = if rule.op.code == Opcode::Pack { (source, result) } else { (result, source) };
-    // tf32 counts with its storage, booleans as one bit.
+    // A tf32 has its storage width, a bool one bit.
     let width = |dtype: DType| if dtype == DType::TF32 { 32 } else { u64::from(dtype.bits()) };
     let shape_of = |value| match rule.tile(value)? {
         (elem, &[extent]) if elem.dtype().is_some() => Ok((elem.dtype().unwrap_or(DType::I8), extent as u64)),

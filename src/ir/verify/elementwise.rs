@@ -1,4 +1,5 @@
-//! Arithmetic, comparisons, select, pointer offsets: one rule per class, and who may round how.
+//! Rules of arithmetic, comparisons, select and pointer offsets: one rule per class, with the
+//! allowed roundings.
 
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
@@ -6,7 +7,7 @@ use crate::ir::{Attr, AttrKind, Elem, Flag, Opcode, Overflow, Rounding, Sign, Ty
 
 const DIRECTED: &[Rounding] = &[Rounding::NearestEven, Rounding::Zero, Rounding::NegInf, Rounding::PosInf];
 
-/// Float arithmetic: one base float type; modes as the op has them.
+/// Checks float arithmetic: one base float type, and the modes of the op.
 pub(super) fn float(rule: &OpRule) -> Rule {
     let op = rule.op;
     rule.floats(op.operands[0])?;
@@ -32,7 +33,7 @@ pub(super) fn float(rule: &OpRule) -> Rule {
     demand(allowed, || format!("rounding {} is not defined for {}", mode.name(), rule.text(rule.result())))
 }
 
-/// Integer arithmetic: one integer type.
+/// Checks integer arithmetic: one integer type.
 pub(super) fn int(rule: &OpRule) -> Rule {
     let op = rule.op;
     rule.ints(op.operands[0])?;
@@ -54,12 +55,12 @@ pub(super) fn int(rule: &OpRule) -> Rule {
     }
 }
 
-/// Comparisons: operands of one type, i1 of the same shape.
+/// Checks comparisons: operands of one type, and an i1 result of the same shape.
 pub(super) fn comparison(rule: &OpRule) -> Rule {
     let [lhs, rhs] = [rule.op.operands[0], rule.op.operands[1]];
     let (_, shape) = if rule.op.code == Opcode::CmpF { rule.floats(lhs)? } else { rule.ints(lhs)? };
     rule.same(lhs, rhs)?;
-    rule.of(rule.result(), &Type::tile(DType::I1, shape))
+    rule.has_type(rule.result(), &Type::tile(DType::I1, shape))
 }
 
 pub(super) fn select(rule: &OpRule) -> Rule {
@@ -67,7 +68,7 @@ pub(super) fn select(rule: &OpRule) -> Rule {
     let (elem, shape) = rule.tile(yes)?;
     demand(elem != Elem::Num(DType::F4E2M1FN), || rule.expected(yes, "a tile of anything but f4E2M1FN"))?;
     rule.one_type([yes, no, rule.result()])?;
-    rule.of(cond, &Type::tile(DType::I1, shape))
+    rule.has_type(cond, &Type::tile(DType::I1, shape))
 }
 
 pub(super) fn powi(rule: &OpRule) -> Rule {

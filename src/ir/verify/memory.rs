@@ -1,10 +1,10 @@
-//! Accesses through tiles of pointers, and which ordering goes with which scope.
+//! Rules of accesses through tiles of pointers, and of memory orders and scopes.
 
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Opcode, PtrAttr, Type, Value};
 
-/// Ordering among the allowed ones; a weak access has no scope, any other one has one.
+/// Checks that the order is allowed, and that an access has a scope if and only if it is not weak.
 pub(super) fn ordering(rule: &OpRule, allowed: &[MemOrder]) -> Rule {
     let order = match rule.op.attr(AttrKind::MemOrder) {
         Some(Attr::MemOrder(order)) => *order,
@@ -21,13 +21,13 @@ pub(super) fn ordering(rule: &OpRule, allowed: &[MemOrder]) -> Rule {
     })
 }
 
-/// Orderings of an op that loads, or of one that stores.
+/// Orders of loads and of stores.
 pub(super) const LOADS: &[MemOrder] = &[MemOrder::Weak, MemOrder::Relaxed, MemOrder::Acquire];
 pub(super) const STORES: &[MemOrder] = &[MemOrder::Weak, MemOrder::Relaxed, MemOrder::Release];
 const ATOMICS: &[MemOrder] = &[MemOrder::Relaxed, MemOrder::Acquire, MemOrder::Release, MemOrder::AcqRel];
 
-/// The tile that the pointers point to.
-fn pointed(rule: &OpRule, pointers: Value) -> Result<Type, String> {
+/// Returns the type of the tile that the pointers address.
+fn pointee_tile(rule: &OpRule, pointers: Value) -> Result<Type, String> {
     match rule.pointers(pointers)? {
         (Elem::Ptr { pointee, .. }, shape) => Ok(Type::tile(pointee, shape)),
         _ => Err(rule.expected(pointers, "a tile of pointers")),
@@ -42,29 +42,29 @@ pub(super) fn pointer_access(rule: &OpRule) -> Rule {
     let load = rule.op.code == Opcode::LoadPtr;
     ordering(rule, if load { LOADS } else { STORES })?;
     let pointers = rule.operand(if load { "source" } else { "destination" });
-    let tile = pointed(rule, pointers)?;
+    let tile = pointee_tile(rule, pointers)?;
     mask(rule, tile.shape())?;
     if load {
-        rule.of(rule.result(), &tile)?;
+        rule.has_type(rule.result(), &tile)?;
         if let Some(padding) = rule.optional("padding_value") {
-            rule.of(padding, &tile)?;
+            rule.has_type(padding, &tile)?;
             demand(rule.optional("mask").is_some(), || "a padding value without a mask".to_string())?;
         }
         rule.token_in_out(1)
     } else {
-        rule.of(rule.operand("value"), &tile)?;
+        rule.has_type(rule.operand("value"), &tile)?;
         rule.token_in_out(0)
     }
 }
 
-/// Element types that a read-modify-write takes.
+/// Checks the element type of a read-modify-write.
 pub(super) fn atomic_types(rule: &OpRule, mode: AtomicMode, dtype: DType) -> Rule {
     use DType::{BF16, F16, F32, F64, I16, I32, I64};
     let allowed: &[DType] = match mode {
         AtomicMode::AddF => &[F16, BF16, F32, F64],
         AtomicMode::Xchg => &[I32, I64, F32, F64],
         AtomicMode::And | AtomicMode::Or | AtomicMode::Xor | AtomicMode::Add => &[I32, I64],
-        // Tile IR has none of i16: `tileir` writes them in other ops.
+        // Tile IR has none of i16: the back end `tileir` expands them.
         AtomicMode::Max | AtomicMode::Min | AtomicMode::UMax | AtomicMode::UMin => &[I16, I32, I64],
     };
     demand(allowed.contains(&dtype), || {
@@ -77,21 +77,21 @@ pub(super) fn atomic_types(rule: &OpRule, mode: AtomicMode, dtype: DType) -> Rul
 pub(super) fn pointer_atomic(rule: &OpRule) -> Rule {
     ordering(rule, ATOMICS)?;
     let pointers = rule.operand("pointers");
-    let tile = pointed(rule, pointers)?;
+    let tile = pointee_tile(rule, pointers)?;
     let multicast = matches!(rule.pointers(pointers)?.0, Elem::Ptr { attr: Some(PtrAttr::Multicast), .. });
     demand(!multicast, || rule.expected(pointers, "a tile of pointers that are not multicast"))?;
     match rule.op.attr(AttrKind::AtomicMode) {
         Some(Attr::AtomicMode(mode)) => {
-            rule.of(rule.operand("arg"), &tile)?;
+            rule.has_type(rule.operand("arg"), &tile)?;
             atomic_types(rule, *mode, tile.dtype())?;
         }
         _ => {
             rule.all_of(&[rule.operand("cmp"), rule.operand("val")], &tile)?;
-            // Compare-and-swap takes what an exchange takes.
+            // Compare-and-swap has the types of an exchange.
             atomic_types(rule, AtomicMode::Xchg, tile.dtype())?;
         }
     }
     mask(rule, tile.shape())?;
-    rule.of(rule.result(), &tile)?;
+    rule.has_type(rule.result(), &tile)?;
     rule.token_in_out(1)
 }

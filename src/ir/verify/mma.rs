@@ -1,20 +1,20 @@
-//! Matrix multiplication: shapes, and which element types go together.
+//! Rules of matrix products: shapes and element types.
 
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
 use crate::ir::{Opcode, Value};
 
-fn refusal(rule: &OpRule, what: &str) -> String {
+fn rejection(rule: &OpRule, what: &str) -> String {
     let operands: Vec<String> = rule.op.operands.iter().map(|&v| rule.text(v)).collect();
     format!("{}: {what}", operands.join(", "))
 }
 
-/// M×K times K×N onto M×N, all with an optional batch extent in front.
+/// Checks M×K times K×N added to M×N, all with an optional leading batch extent.
 fn shapes(rule: &OpRule) -> Result<(Vec<i64>, i64, i64, i64), String> {
     let [lhs, rhs, acc] = [0, 1, 2].map(|i| rule.op.operands[i]);
     let (a, b, c) = (rule.numbers(lhs)?.1, rule.numbers(rhs)?.1, rule.numbers(acc)?.1);
     let rank = a.len();
-    let wrong = || refusal(rule, "shapes must be M×K, K×N and M×N, or these with one batch extent in front");
+    let wrong = || rejection(rule, "shapes must be M×K, K×N and M×N, or these with one batch extent in front");
     if !(2..=3).contains(&rank) || b.len() != rank || c.len() != rank {
         return Err(wrong());
     }
@@ -41,7 +41,7 @@ pub(super) fn mma(rule: &OpRule) -> Rule {
         (Opcode::MmaF, F64) => acc == F64,
         _ => false,
     };
-    demand(lhs == rhs && known, || refusal(rule, "there is no such product of element types"))
+    demand(lhs == rhs && known, || rejection(rule, "there is no such product of element types"))
 }
 
 pub(super) fn scaled(rule: &OpRule) -> Rule {
@@ -55,7 +55,7 @@ pub(super) fn scaled(rule: &OpRule) -> Rule {
     let expected = |tail: [i64; 2]| [batch.as_slice(), &tail].concat();
     let fits =
         blocks > 0 && k % blocks == 0 && left_shape == expected([m, blocks]) && right_shape == expected([blocks, n]);
-    demand(fits, || refusal(rule, "scales must be M×(K/B) and (K/B)×N"))?;
+    demand(fits, || rejection(rule, "scales must be M×(K/B) and (K/B)×N"))?;
     let block = k / blocks;
     let known = |input: DType| match (input, left_type) {
         (F8E4M3FN | F8E5M2, F8E8M0FNU) => block == 32,
@@ -63,8 +63,8 @@ pub(super) fn scaled(rule: &OpRule) -> Rule {
         (F4E2M1FN, F8E4M3FN) => block == 16,
         _ => false,
     };
-    // Tile IR has one type for both operands: its back end expands products of two.
+    // Tile IR has one type for both operands. Its back end expands products of two types.
     demand(known(lhs) && known(rhs) && left_type == right_type && acc == F32, || {
-        refusal(rule, &format!("there is no such product with blocks of {block}"))
+        rejection(rule, &format!("there is no such product with blocks of {block}"))
     })
 }

@@ -1,12 +1,11 @@
-//! The verifier: is a module well-formed?
+//! The verifier of modules.
 //!
-//! Checks structure (blocks, terminators, scope of every use), the well-formedness of types, and the
-//! typing rule of every op, as the Tile IR verifier does for bytecode. Works on any module whose
-//! handles are in range, whoever made it; it relies on nothing else. What a target or a bytecode
-//! version lacks is not its affair.
+//! Checks the structure (blocks, terminators, scope of each use), the types, and the typing rule of
+//! each op, as the Tile IR verifier does for bytecode. Accepts any module whose handles are in
+//! range. Restrictions of targets and bytecode versions are not checked.
 //!
-//! A rule reports the first thing that is wrong with an op; all ops are looked at. An op that does
-//! not fit its row, or whose operands are of ill-formed types, is not looked at further.
+//! All ops are checked, and a rule reports the first violation of an op. An op that does not match
+//! its row, or has operands of malformed types, is not checked further.
 
 mod assume;
 mod control;
@@ -30,11 +29,11 @@ use crate::dtype::DType;
 use crate::error::{Diagnostic, Location};
 use rule::{OpRule, Rule};
 
-/// Checks structure, scope and types of a module; every error is reported.
+/// Checks structure, scope and types of a module, and reports all errors.
 ///
 /// # Errors
-/// One diagnostic for each op (or block, entry, global) that violates a rule, with its location, its
-/// name and the types involved.
+/// One diagnostic for each op (or block, entry, global) that violates a rule, with its location,
+/// its name and the types involved.
 ///
 /// ```
 /// use cutlet::dtype::DType;
@@ -116,7 +115,7 @@ impl Verifier<'_> {
         self.scopes(entry);
     }
 
-    /// The rules of one op whose operands are in scope.
+    /// Checks an op whose operands are in scope.
     fn op(&mut self, id: OpId) {
         let op = self.module.op(id);
         let checked = op.matches_row().and_then(|()| self.value_types(op)).and_then(|()| typing(self.module, op));
@@ -155,7 +154,7 @@ fn check_global(module: &Module, global: &Global) -> Rule {
     Ok(())
 }
 
-/// The typing rule of an op that fits its row and whose types are well-formed.
+/// Checks the typing rule of an op that matches its row and whose types are well-formed.
 fn typing(module: &Module, op: &Op) -> Rule {
     let rule = OpRule { module, op };
     match op.code.spec().class {
@@ -169,7 +168,7 @@ fn typing(module: &Module, op: &Op) -> Rule {
 
 fn own(rule: &OpRule) -> Rule {
     match rule.op.code {
-        Opcode::Break | Opcode::Continue | Opcode::Return | Opcode::Yield => Ok(()), // with their block
+        Opcode::Break | Opcode::Continue | Opcode::Return | Opcode::Yield => Ok(()), // checked with their block
         Opcode::For => control::for_loop(rule),
         Opcode::Loop => control::endless_loop(rule),
         Opcode::If => control::branch(rule),
@@ -179,7 +178,7 @@ fn own(rule: &OpRule) -> Rule {
         Opcode::Assert => simple::assertion(rule),
         Opcode::Constant => simple::constant(rule),
         Opcode::GetGlobal => simple::get_global(rule),
-        Opcode::GetNumTileBlocks | Opcode::GetTileBlockId | Opcode::GetBand => simple::grid_query(rule),
+        Opcode::GetNumTileBlocks | Opcode::GetTileBlockId | Opcode::DataPartitionId => simple::grid_query(rule),
         Opcode::GdcLaunchDependents | Opcode::GdcWait | Opcode::MakeToken | Opcode::MemoryFenceAlias => {
             simple::tokens(rule, 0)
         }

@@ -1,13 +1,13 @@
-//! What the rules of the ops are written in: one op, its values by name, and the common demands.
+//! Helpers of the rules: an op, its operands by name, and common requirements.
 
 use crate::dtype::DType;
 use crate::ir::print::TypeText;
 use crate::ir::{Elem, Module, Op, Type, Value};
 
-/// Whether a rule holds; the sentence says what is wrong.
+/// Result of a rule. The error is a sentence.
 pub(super) type Rule = Result<(), String>;
 
-/// An op that fits its row.
+/// Op that matches its row.
 pub(super) struct OpRule<'m> {
     pub module: &'m Module,
     pub op: &'m Op,
@@ -21,7 +21,7 @@ pub(super) fn text(module: &Module, value: Value) -> String {
     type_text(module, module.ty(value))
 }
 
-/// `Err` with the sentence unless the demand is met.
+/// Returns `Err` with the sentence if the condition is false.
 pub(super) fn demand(met: bool, sentence: impl FnOnce() -> String) -> Rule {
     if met { Ok(()) } else { Err(sentence()) }
 }
@@ -35,7 +35,7 @@ impl<'m> OpRule<'m> {
         self.module.ty(value)
     }
 
-    /// The name of a value as the documentation of the op has it.
+    /// Returns the name of a value in the documentation of the op.
     pub fn name(&self, value: Value) -> String {
         if let Some(i) = self.op.results.iter().position(|&v| v == value) {
             let single = self.op.results.len() == 1;
@@ -53,7 +53,7 @@ impl<'m> OpRule<'m> {
         }
     }
 
-    /// The only operand of a group.
+    /// Returns the only operand of a group.
     pub fn operand(&self, name: &str) -> Value {
         self.op.operand_group(name)[0]
     }
@@ -66,7 +66,7 @@ impl<'m> OpRule<'m> {
         self.op.results[0]
     }
 
-    /// Refuses a value for being something else.
+    /// Returns the message for a value of another kind than `what`.
     pub fn expected(&self, value: Value, what: &str) -> String {
         format!("{} is {}, but it must be {what}", self.name(value), self.text(value))
     }
@@ -75,7 +75,7 @@ impl<'m> OpRule<'m> {
         self.ty(value).as_tile().ok_or_else(|| self.expected(value, "a tile"))
     }
 
-    /// A tile of numbers (i4 excepted).
+    /// Returns the type and shape of a tile of numbers, except i4.
     pub fn numbers(&self, value: Value) -> Result<(DType, &'m [i64]), String> {
         match self.ty(value).as_tile() {
             Some((Elem::Num(dtype), shape)) if dtype != DType::I4 => Ok((dtype, shape)),
@@ -83,7 +83,7 @@ impl<'m> OpRule<'m> {
         }
     }
 
-    /// A tile of integers (i4 excepted).
+    /// Returns the type and shape of a tile of integers, except i4.
     pub fn ints(&self, value: Value) -> Result<(DType, &'m [i64]), String> {
         match self.numbers(value) {
             Ok((dtype, shape)) if dtype.is_int() => Ok((dtype, shape)),
@@ -91,7 +91,7 @@ impl<'m> OpRule<'m> {
         }
     }
 
-    /// A tile of f16, bf16, f32 or f64.
+    /// Returns the type and shape of a tile of f16, bf16, f32 or f64.
     pub fn floats(&self, value: Value) -> Result<(DType, &'m [i64]), String> {
         match self.numbers(value) {
             Ok((dtype, shape)) if dtype.is_base_float() => Ok((dtype, shape)),
@@ -99,7 +99,7 @@ impl<'m> OpRule<'m> {
         }
     }
 
-    /// A tile of pointers: pointee and shape.
+    /// Returns the pointee and shape of a tile of pointers.
     pub fn pointers(&self, value: Value) -> Result<(Elem, &'m [i64]), String> {
         match self.ty(value).as_tile() {
             Some((elem @ Elem::Ptr { .. }, shape)) => Ok((elem, shape)),
@@ -107,7 +107,7 @@ impl<'m> OpRule<'m> {
         }
     }
 
-    /// A rank-0 tile of an integer.
+    /// Returns the type of a scalar integer.
     pub fn int_scalar(&self, value: Value) -> Result<DType, String> {
         match self.ints(value) {
             Ok((dtype, [])) => Ok(dtype),
@@ -115,16 +115,16 @@ impl<'m> OpRule<'m> {
         }
     }
 
-    /// Values of exactly this type.
+    /// Checks that all values have exactly this type.
     pub fn all_of(&self, values: &[Value], expected: &Type) -> Rule {
-        values.iter().try_for_each(|&v| self.of(v, expected))
+        values.iter().try_for_each(|&v| self.has_type(v, expected))
     }
 
-    pub fn of(&self, value: Value, expected: &Type) -> Rule {
+    pub fn has_type(&self, value: Value, expected: &Type) -> Rule {
         demand(self.ty(value) == expected, || self.expected(value, &type_text(self.module, expected)))
     }
 
-    /// Operands and results of one type.
+    /// Checks that all values have one type.
     pub fn one_type(&self, values: impl IntoIterator<Item = Value>) -> Rule {
         let mut values = values.into_iter();
         let Some(first) = values.next() else { return Ok(()) };
@@ -138,7 +138,7 @@ impl<'m> OpRule<'m> {
         })
     }
 
-    /// Tiles of one shape.
+    /// Checks that two tiles have one shape.
     pub fn same_shape(&self, a: Value, b: Value) -> Rule {
         demand(self.tile(a)?.1 == self.tile(b)?.1, || {
             let (name_a, name_b) = (self.name(a), self.name(b));
@@ -146,7 +146,7 @@ impl<'m> OpRule<'m> {
         })
     }
 
-    /// Tiles of one element type.
+    /// Checks that two tiles have one element type.
     pub fn same_elem(&self, a: Value, b: Value) -> Rule {
         demand(self.tile(a)?.0 == self.tile(b)?.0, || {
             let (name_a, name_b) = (self.name(a), self.name(b));
@@ -158,7 +158,7 @@ impl<'m> OpRule<'m> {
         })
     }
 
-    /// Optional token operand and token results from position `first_result` on.
+    /// Checks the optional token operand, and the token results from position `first_result` on.
     pub fn token_in_out(&self, first_result: usize) -> Rule {
         let has_group = self.op.code.spec().operands.iter().any(|g| g.name == "token");
         if has_group {

@@ -1,20 +1,20 @@
-//! Structure of an entry: blocks, terminators, and the scope of every use.
+//! Rules of the structure of an entry: blocks, terminators, and the scope of each use.
 
 use super::{Verifier, rule};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Entry, MAX_NESTING, Op, OpId, Opcode, Type, Value};
 
-/// What encloses a block, from the entry inward.
+/// Owner of a block.
 #[derive(Clone, Copy)]
 enum Owner {
     Entry,
-    /// The op, and which of its regions.
+    /// Op, and the index of its region.
     Region(OpId, usize),
 }
 
-/// Walks an entry in program order.
+/// State of a traversal of an entry in program order.
 struct Walk {
-    /// May this value be used here?
+    /// By value: it is in scope.
     visible: Vec<bool>,
     seen_blocks: Vec<bool>,
     seen_ops: Vec<bool>,
@@ -125,19 +125,19 @@ impl Verifier<'_> {
         }
     }
 
-    /// Are all operands in scope?
+    /// Returns true if all operands are in scope.
     fn uses(&mut self, walk: &Walk, op: &Op) -> bool {
         let mut fine = true;
         for &value in &op.operands {
             if !walk.visible[value.index()] {
                 fine = false;
-                self.escaped(op, value);
+                self.report_out_of_scope(op, value);
             }
         }
         fine
     }
 
-    fn escaped(&mut self, op: &Op, value: Value) {
+    fn report_out_of_scope(&mut self, op: &Op, value: Value) {
         let module = self.module;
         self.report_op(op, &format!("uses a value of type {} outside of its scope", rule::text(module, value)));
         let origin = match module.def(value) {
@@ -153,7 +153,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Bodies of reductions and scans are functions: no memory effects, no output.
+    /// Checks that bodies of reductions and scans are functions, without memory effects and output.
     fn effects(&mut self, walk: &Walk, op: &Op) {
         let allowed = matches!(op.code.spec().effect, Effect::Pure | Effect::Region | Effect::Terminator);
         let inside = walk.stack.iter().map(|&id| self.module.op(id)).find(|o| is_function(o.code));
@@ -163,7 +163,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// May this terminator stand here, and does it hand over the right types?
+    /// Checks the position of a terminator and the types of its operands.
     fn terminator(&self, walk: &Walk, op: &Op, owner: Owner) -> rule::Rule {
         let module = self.module;
         let enclosing = || walk.stack.iter().rev().map(|&id| module.op(id));
@@ -172,33 +172,39 @@ impl Verifier<'_> {
             Owner::Region(id, _) => Some(module.op(id)),
         };
         let code = owner.map(|o| o.code);
-        // Ops between a `break` or `continue` and its loop are branches.
+        // Only branches may be between a `break` or `continue` and its loop.
         let target = enclosing().find(|o| o.code != Opcode::If);
         let innermost = target.map(|o| o.code);
         match (op.code, code) {
-            (Opcode::Yield, Some(Opcode::If)) => {
-                hands_over(self, op, &types(self, &owner.expect("an owner").results), "yield the results of its branch")
-            }
+            (Opcode::Yield, Some(Opcode::If)) => check_passed_types(
+                self,
+                op,
+                &types(self, &owner.expect("an owner").results),
+                "yield the results of its branch",
+            ),
             (Opcode::Yield, Some(Opcode::Reduce | Opcode::Scan)) => {
                 let scalars = owner.expect("an owner").operands.iter().map(|&v| match module.ty(v) {
                     Type::Tile { elem, .. } => Type::Tile { elem: *elem, shape: Vec::new() },
                     other => other.clone(),
                 });
-                hands_over(self, op, &scalars.collect::<Vec<_>>(), "yield one combined value per operand")
+                check_passed_types(self, op, &scalars.collect::<Vec<_>>(), "yield one combined value per operand")
             }
             (Opcode::Continue, Some(Opcode::For | Opcode::Loop | Opcode::If)) => match target {
                 Some(o) if o.matches_row().is_ok() && o.code == Opcode::For => {
-                    hands_over(self, op, &types(self, o.group(3)), "pass on the carried values")
+                    check_passed_types(self, op, &types(self, o.group(3)), "pass on the carried values")
                 }
                 Some(o) if o.code == Opcode::Loop => {
-                    hands_over(self, op, &types(self, &o.operands), "pass on the carried values")
+                    check_passed_types(self, op, &types(self, &o.operands), "pass on the carried values")
                 }
                 Some(o) if o.code == Opcode::For => Ok(()),
                 _ => Err("there is no loop around it".to_string()),
             },
-            (Opcode::Break, Some(Opcode::Loop | Opcode::If)) if innermost == Some(Opcode::Loop) => {
-                hands_over(self, op, &types(self, &target.expect("a loop").results), "give the results of the loop")
-            }
+            (Opcode::Break, Some(Opcode::Loop | Opcode::If)) if innermost == Some(Opcode::Loop) => check_passed_types(
+                self,
+                op,
+                &types(self, &target.expect("a loop").results),
+                "give the results of the loop",
+            ),
             (Opcode::Break, Some(_)) if innermost == Some(Opcode::For) => {
                 Err("a `for` cannot be left early".to_string())
             }
@@ -209,7 +215,7 @@ impl Verifier<'_> {
                 if enclosing().any(|o| is_function(o.code)) {
                     return Err("the body of a reduction ends with `yield`".to_string());
                 }
-                hands_over(self, op, &[], "return nothing")
+                check_passed_types(self, op, &[], "return nothing")
             }
             (_, None) => Err("an entry ends with `return`".to_string()),
             (_, Some(code)) => Err(format!("cannot end a block of `{}` here", code.spec().name)),
@@ -230,7 +236,7 @@ fn types(verifier: &Verifier, values: &[Value]) -> Vec<Type> {
     values.iter().map(|&v| verifier.module.ty(v).clone()).collect()
 }
 
-fn hands_over(verifier: &Verifier, op: &Op, expected: &[Type], what: &str) -> rule::Rule {
+fn check_passed_types(verifier: &Verifier, op: &Op, expected: &[Type], what: &str) -> rule::Rule {
     let module = verifier.module;
     let given = types(verifier, &op.operands);
     rule::demand(given == expected, || {

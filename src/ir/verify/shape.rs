@@ -1,12 +1,12 @@
-//! Shape ops: broadcast, reshape, permute, cat, extract, insert, iota.
+//! Rules of shape ops: broadcast, reshape, permute, cat, extract, insert, iota.
 
 use super::rule::{OpRule, Rule, demand};
 use super::types::permutation;
 use crate::dtype::DType;
 use crate::ir::{Elem, Type, Value};
 
-/// `from` to `to` in words, for refusals.
-fn between(rule: &OpRule, what: &str) -> String {
+/// Returns the types of operands and result, for messages.
+fn shapes_message(rule: &OpRule, what: &str) -> String {
     let operands: Vec<String> = rule.op.operands.iter().map(|&v| rule.text(v)).collect();
     format!("{} to {}: {what}", operands.join(", "), rule.text(rule.result()))
 }
@@ -16,7 +16,7 @@ pub(super) fn broadcast(rule: &OpRule) -> Rule {
     rule.same_elem(source, result)?;
     let (from, to) = (rule.tile(source)?.1, rule.tile(result)?.1);
     let fits = from.len() == to.len() && from.iter().zip(to).all(|(a, b)| a == b || *a == 1);
-    demand(fits, || between(rule, "ranks must be equal, and each extent of the source 1 or that of the result"))
+    demand(fits, || shapes_message(rule, "ranks must be equal, and each extent of the source 1 or that of the result"))
 }
 
 pub(super) fn reshape(rule: &OpRule) -> Rule {
@@ -24,7 +24,7 @@ pub(super) fn reshape(rule: &OpRule) -> Rule {
     rule.same_elem(source, result)?;
     let count = |shape: &[i64]| shape.iter().product::<i64>();
     demand(count(rule.tile(source)?.1) == count(rule.tile(result)?.1), || {
-        between(rule, "the number of elements must stay")
+        shapes_message(rule, "the number of elements must stay")
     })
 }
 
@@ -36,7 +36,7 @@ pub(super) fn permute(rule: &OpRule) -> Rule {
     let order = rule.op.permutation();
     permutation(order, from.len())?;
     let permuted: Vec<i64> = order.iter().map(|&d| from[d as usize]).collect();
-    demand(permuted == to, || between(rule, &format!("the permutation {order:?} gives extents {permuted:?}")))
+    demand(permuted == to, || shapes_message(rule, &format!("the permutation {order:?} gives extents {permuted:?}")))
 }
 
 pub(super) fn cat(rule: &OpRule) -> Rule {
@@ -45,10 +45,10 @@ pub(super) fn cat(rule: &OpRule) -> Rule {
     rule.same_elem(lhs, rule.result())?;
     let (a, b, to) = (rule.tile(lhs)?.1, rule.tile(rhs)?.1, rule.tile(rule.result())?.1);
     let dim = rule.op.dim() as usize;
-    demand(a.len() == b.len() && a.len() == to.len(), || between(rule, "ranks must be equal"))?;
+    demand(a.len() == b.len() && a.len() == to.len(), || shapes_message(rule, "ranks must be equal"))?;
     demand(dim < a.len(), || format!("dimension {dim} of tiles of rank {}", a.len()))?;
     let fits = (0..a.len()).all(|d| if d == dim { a[d] + b[d] == to[d] } else { a[d] == b[d] && a[d] == to[d] });
-    demand(fits, || between(rule, &format!("extents must add up along dimension {dim} and be equal elsewhere")))
+    demand(fits, || shapes_message(rule, &format!("extents must add up along dimension {dim} and be equal elsewhere")))
 }
 
 fn block_indices(rule: &OpRule, indices: &[Value], rank: usize) -> Rule {
@@ -64,7 +64,7 @@ pub(super) fn extract(rule: &OpRule) -> Rule {
     let (source, result) = (rule.operand("source"), rule.result());
     rule.same_elem(source, result)?;
     let (from, to) = (rule.tile(source)?.1, rule.tile(result)?.1);
-    demand(divides(to, from), || between(rule, "each extent of the result must divide that of the source"))?;
+    demand(divides(to, from), || shapes_message(rule, "each extent of the result must divide that of the source"))?;
     block_indices(rule, rule.op.operand_group("indices"), from.len())
 }
 
@@ -73,7 +73,9 @@ pub(super) fn insert(rule: &OpRule) -> Rule {
     rule.same_elem(source, destination)?;
     rule.same(destination, rule.result())?;
     let (part, whole) = (rule.tile(source)?.1, rule.tile(destination)?.1);
-    demand(divides(part, whole), || between(rule, "each extent of the source must divide that of the destination"))?;
+    demand(divides(part, whole), || {
+        shapes_message(rule, "each extent of the source must divide that of the destination")
+    })?;
     block_indices(rule, rule.op.operand_group("indices"), whole.len())
 }
 
@@ -86,7 +88,10 @@ pub(super) fn gather(rule: &OpRule) -> Rule {
     demand(dim < from.len(), || format!("dimension {dim} of tiles of rank {}", from.len()))?;
     let fits = from.len() == at.len() && (0..from.len()).all(|d| d == dim || from[d] == at[d]);
     demand(fits && at == to, || {
-        between(rule, &format!("the result must be as the positions, whose extents differ along dimension {dim} alone"))
+        shapes_message(
+            rule,
+            &format!("the result must be as the positions, whose extents differ along dimension {dim} alone"),
+        )
     })
 }
 
@@ -98,7 +103,7 @@ pub(super) fn histogram(rule: &OpRule) -> Rule {
     demand(to.len() == 1, || rule.expected(result, "a tile of rank 1"))
 }
 
-/// The layout of a tile: each element is somewhere, and but for replicas in one place.
+/// Checks the layout of a tile: each element has a position, and only one except for replicas.
 pub(super) fn with_layout(rule: &OpRule) -> Rule {
     let (source, result) = (rule.op.operands[0], rule.result());
     rule.same(source, result)?;

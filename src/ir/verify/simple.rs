@@ -1,4 +1,4 @@
-//! Constants, grid queries, globals, allocation, tokens, print and assert.
+//! Rules of constants, grid queries, globals, allocation, tokens, print and assert.
 
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
@@ -6,7 +6,7 @@ use crate::ir::attr::pattern_mask;
 use crate::ir::name::is_word;
 use crate::ir::{Attr, AttrKind, ConstData, Elem, HintValue, Hints, Type};
 
-/// The data of a constant or global of this element type and shape.
+/// Checks the data of a constant or global of this element type and shape.
 pub(super) fn check_data(data: &ConstData, dtype: DType, shape: &[i64]) -> Rule {
     let count: i64 = shape.iter().product();
     match data {
@@ -18,12 +18,12 @@ pub(super) fn check_data(data: &ConstData, dtype: DType, shape: &[i64]) -> Rule 
     }
 }
 
-/// Are these the bits of an element of this type?
+/// Checks that the bits are a pattern of this type.
 pub(super) fn check_pattern(bits: u64, dtype: DType) -> Rule {
     demand(bits & !pattern_mask(dtype) == 0, || format!("the bits {bits:#x} are no pattern of {dtype}"))
 }
 
-/// Targets and keys of hints are words, their numbers i32.
+/// Checks that targets and keys of hints are words, and their numbers i32.
 pub(super) fn check_hints(hints: &Hints) -> Rule {
     let words = hints.0.iter().flat_map(|(target, keys)| keys.iter().map(|(key, _)| key).chain([target]));
     for word in words {
@@ -91,7 +91,7 @@ pub(super) fn assertion(rule: &OpRule) -> Rule {
     demand(count == args.len(), || format!("{count} conversions in the message, but {} values", args.len()))
 }
 
-/// Ops on tokens alone, with at least so many operands.
+/// Checks an op whose operands and results are tokens. It has at least `least` operands.
 pub(super) fn tokens(rule: &OpRule, least: usize) -> Rule {
     let op = rule.op;
     demand(op.operands.len() >= least, || format!("{} tokens, but at least {least} are needed", op.operands.len()))?;
@@ -110,7 +110,7 @@ pub(super) fn print(rule: &OpRule) -> Rule {
     rule.token_in_out(0)
 }
 
-/// Number of conversions of a C format string.
+/// Returns the number of conversions of a C format string.
 fn conversions(format: &str) -> Result<usize, String> {
     let mut chars = format.chars();
     let mut count = 0;
@@ -118,7 +118,7 @@ fn conversions(format: &str) -> Result<usize, String> {
         if c != '%' {
             continue;
         }
-        // Flags, width, precision and length stand before the letter.
+        // Flags, width, precision and length precede the letter.
         match chars.find(|c| !"-+ #.*0123456789hlLqjzt".contains(*c)) {
             Some('%') => {}
             Some(_) => count += 1,

@@ -1,10 +1,10 @@
-//! When a type is well-formed.
+//! Rules of types.
 
 use super::rule::{Rule, demand};
 use crate::dtype::DType;
-use crate::ir::{Elem, MAX_TILE_ELEMENTS, MOST_EXTENT_PARTS, Module, Padding, Type, TypeId};
+use crate::ir::{Elem, MAX_EXTENT_PARTS, MAX_TILE_ELEMENTS, Module, Padding, Type, TypeId};
 
-/// Is this type well-formed? The sentence says why not.
+/// Checks that a type is well-formed.
 pub(super) fn check(module: &Module, ty: &Type) -> Rule {
     match ty {
         Type::Token => Ok(()),
@@ -29,10 +29,11 @@ pub(super) fn check(module: &Module, ty: &Type) -> Rule {
     }
 }
 
-/// Extents are sums of few powers of two, and there are not too many elements.
+/// Checks that extents are sums of at most three powers of two, and the number of elements is at
+/// most the maximum.
 fn extents(shape: impl Iterator<Item = i64> + Clone) -> Rule {
     for extent in shape.clone() {
-        let valid = extent > 0 && extent.count_ones() <= MOST_EXTENT_PARTS;
+        let valid = extent > 0 && extent.count_ones() <= MAX_EXTENT_PARTS;
         demand(valid, || format!("extent {extent} of a tile is not the sum of one to three powers of two"))?;
     }
     let count = shape.fold(1u64, |n, e| n.saturating_mul(e as u64));
@@ -60,7 +61,7 @@ fn tensor_view(elem: DType, shape: &[Option<i64>], strides: &[Option<i64>]) -> R
     demand(constants.clone().all(|&v| v > 0), || "constant extents and strides must be positive".to_string())
 }
 
-/// What partition, strided and gather/scatter views have in common.
+/// Checks the common parts of partition, strided and gather/scatter views.
 fn tiles(module: &Module, shape: &[i32], view: TypeId, padding: Option<Padding>) -> Rule {
     let Type::TensorView { elem, shape: extents, strides, .. } = module.type_of(view) else {
         return Err("what is cut into tiles must be a tensor_view".to_string());
@@ -80,7 +81,7 @@ fn tiles(module: &Module, shape: &[i32], view: TypeId, padding: Option<Padding>)
     }
 }
 
-/// Is this a permutation of `0..rank`?
+/// Checks that a list is a permutation of `0..rank`.
 pub(super) fn permutation(map: &[i32], rank: usize) -> Rule {
     let mut sorted: Vec<i32> = map.to_vec();
     sorted.sort_unstable();

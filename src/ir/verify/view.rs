@@ -1,4 +1,4 @@
-//! Views: making them, asking for their shapes, accesses through them.
+//! Rules of views: construction, shape queries, and accesses.
 
 use super::memory::{LOADS, STORES, atomic_types, ordering};
 use super::rule::{OpRule, Rule, demand};
@@ -13,7 +13,7 @@ pub(super) fn make_tensor_view(rule: &OpRule) -> Rule {
         return Err(rule.expected(result, "a tensor_view"));
     };
     let base = Type::Tile { elem: Elem::Ptr { pointee: *elem, attr: *ptr_attr }, shape: Vec::new() };
-    rule.of(rule.operand("base"), &base)?;
+    rule.has_type(rule.operand("base"), &base)?;
     let dynamic = |list: &[Option<i64>]| list.iter().filter(|e| e.is_none()).count();
     for (name, needed) in [("dynamic_shape", dynamic(shape)), ("dynamic_strides", dynamic(strides))] {
         let given = rule.op.operand_group(name).len();
@@ -26,7 +26,7 @@ pub(super) fn make_tensor_view(rule: &OpRule) -> Rule {
     rule.one_type(extents.iter().copied())
 }
 
-/// The tensor view inside a view of tiles.
+/// Returns the tensor view of a view of tiles.
 fn inner(ty: &Type) -> Option<TypeId> {
     match ty {
         Type::PartitionView { view, .. } | Type::StridedView { view, .. } | Type::GatherScatterView { view, .. } => {
@@ -54,7 +54,7 @@ pub(super) fn shape_query(rule: &OpRule) -> Rule {
     let rank = match (rule.op.code, rule.ty(source)) {
         (Opcode::GetTensorShape, Type::TensorView { shape, .. }) => shape.len(),
         (Opcode::GetTensorShape, _) => return Err(rule.expected(source, "a tensor_view")),
-        (_, ty) => View::of(rule, source, ty)?.tile.len(),
+        (_, ty) => View::new(rule, source, ty)?.tile.len(),
     };
     let results = &rule.op.results;
     demand(results.len() == rank, || format!("{} results for {}", results.len(), rule.text(source)))?;
@@ -64,7 +64,7 @@ pub(super) fn shape_query(rule: &OpRule) -> Rule {
     rule.one_type(results.iter().copied())
 }
 
-/// What an access has to know about a view of tiles.
+/// Properties of a view of tiles that an access needs.
 struct View<'m> {
     elem: DType,
     tile: &'m [i32],
@@ -74,7 +74,7 @@ struct View<'m> {
 }
 
 impl<'m> View<'m> {
-    fn of(rule: &OpRule<'m>, value: Value, ty: &'m Type) -> Result<View<'m>, String> {
+    fn new(rule: &OpRule<'m>, value: Value, ty: &'m Type) -> Result<View<'m>, String> {
         let (tile, view, padding, sparse) = match ty {
             Type::PartitionView { tile, view, padding, .. } | Type::StridedView { tile, view, padding, .. } => {
                 (tile, view, padding, None)
@@ -99,10 +99,10 @@ impl<'m> View<'m> {
     }
 }
 
-/// View, indices and `inbounds` of an access; the caller checks the tile.
-fn place<'m>(rule: &OpRule<'m>) -> Result<View<'m>, String> {
+/// Checks view, indices and `inbounds` of an access. The caller checks the tile.
+fn access_view<'m>(rule: &OpRule<'m>) -> Result<View<'m>, String> {
     let value = rule.operand("view");
-    let view = View::of(rule, value, rule.ty(value))?;
+    let view = View::new(rule, value, rule.ty(value))?;
     let (index, rank) = (rule.op.operand_group("index"), view.tile.len());
     demand(index.len() == rank, || format!("{} indices for {}", index.len(), rule.text(value)))?;
     let mut scalars = Vec::new();
@@ -126,14 +126,14 @@ fn place<'m>(rule: &OpRule<'m>) -> Result<View<'m>, String> {
 }
 
 pub(super) fn access(rule: &OpRule) -> Rule {
-    let view = place(rule)?;
+    let view = access_view(rule)?;
     if rule.op.code == Opcode::LoadView {
         ordering(rule, LOADS)?;
-        rule.of(rule.result(), &view.tile_type())?;
+        rule.has_type(rule.result(), &view.tile_type())?;
         rule.token_in_out(1)
     } else {
         ordering(rule, STORES)?;
-        rule.of(rule.operand("tile"), &view.tile_type())?;
+        rule.has_type(rule.operand("tile"), &view.tile_type())?;
         rule.token_in_out(0)
     }
 }
@@ -142,12 +142,12 @@ pub(super) fn atomic(rule: &OpRule) -> Rule {
     ordering(rule, &[MemOrder::Relaxed])?;
     let local = !matches!(rule.op.attr(AttrKind::MemScope), Some(Attr::MemScope(MemScope::System)));
     demand(local, || "scope sys is not allowed here, only tl_blk or device".to_string())?;
-    let view = place(rule)?;
+    let view = access_view(rule)?;
     let value = rule.operand("view");
     demand(view.sparse.is_none() && view.padding.is_none(), || {
         rule.expected(value, "a partition_view or strided_view without padding")
     })?;
-    rule.of(rule.operand("value"), &view.tile_type())?;
+    rule.has_type(rule.operand("value"), &view.tile_type())?;
     if let Some(Attr::AtomicMode(mode)) = rule.op.attr(AttrKind::AtomicMode) {
         demand(*mode != AtomicMode::Xchg, || "xchg is no reduction".to_string())?;
         demand(view.elem != DType::I16, || format!("{} of i16 goes through pointers", mode.name()))?;
@@ -165,13 +165,13 @@ pub(super) fn multimem(rule: &OpRule) -> Rule {
             _ => &[MemOrder::Relaxed, MemOrder::Release],
         },
     )?;
-    let view = place(rule)?;
+    let view = access_view(rule)?;
     let value = rule.operand("view");
     let multicast = matches!(rule.ty(value), Type::PartitionView { .. }) && view.ptr_attr == Some(PtrAttr::Multicast);
     demand(multicast, || rule.expected(value, "a partition_view over multicast memory"))?;
     let load = rule.op.code == Opcode::MultimemLoadReduce;
     let tile = if load { rule.result() } else { rule.operand("tile") };
-    rule.of(tile, &view.tile_type())?;
+    rule.has_type(tile, &view.tile_type())?;
     if let Some(Attr::MultimemKind(kind)) = rule.op.attr(AttrKind::MultimemKind) {
         use DType::{BF16, F16, F32, F64, I32, I64};
         let known = match view.elem {

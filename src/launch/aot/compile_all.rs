@@ -225,7 +225,7 @@ fn describe(
     let Wishes { hints, generator, dependent, checked: _ } = launch.wishes(device)?;
     let start = if dependent { " dependent" } else { "" };
     let text = format!("{}{forms:?}{hints:?}{start}", module.to_text(PrintOptions::default()));
-    let hash = ContentKey::of(&[text.as_bytes()]).hex();
+    let hash = ContentKey::new(&[text.as_bytes()]).hex();
     let grid = launch.grid.checked(generator)?.unwrap_or([0; 3]);
     let blocks = grid.iter().map(|&n| u64::from(n)).product();
     let least = match device.as_gpu() {

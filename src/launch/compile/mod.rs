@@ -60,15 +60,15 @@ pub(super) fn optimise_watched(
     look: &mut dyn FnMut(&'static str, &Module),
 ) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
-    let required = pass::split_required(&mut module);
+    let required = pass::split_preconditions(&mut module);
     match form {
         Form::Plain => {}
         Form::Written => return Ok((module, required)),
-        Form::Asserted => pass::check_promises(&mut module),
+        Form::Asserted => pass::assume_to_assert(&mut module),
     }
     module.written.clear();
     look("trace", &module);
-    pass::optimize_watched(&mut module, look);
+    pass::optimize_with_observer(&mut module, look);
     verify(&module).map_err(|problems| Error::Compile {
         kernel: name.into(),
         stage: "the verifier after the passes",

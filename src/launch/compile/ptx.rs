@@ -343,7 +343,7 @@ fn assembled(
 /// them.
 fn content_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
     let (driver, target) = (gpu.driver_identity()?, gpu.target().to_string());
-    Ok(ContentKey::of(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
+    Ok(ContentKey::new(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
 }
 
 /// Log and code in one entry of the disk cache: length of the log, log, code.

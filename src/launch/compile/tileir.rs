@@ -145,7 +145,7 @@ pub(crate) fn assembled<X>(
 ) -> Result<(Vec<u8>, X)> {
     let key = |assembler: &str| {
         let target = format!("sm_{}", target.arch);
-        ContentKey::of(&[b"tileir 2", bytecode, target.as_bytes(), assembler.as_bytes(), &assembly.key()])
+        ContentKey::new(&[b"tileir 2", bytecode, target.as_bytes(), assembler.as_bytes(), &assembly.key()])
     };
     let disk = DiskCache::from_env();
     let kept = |key: &ContentKey| {

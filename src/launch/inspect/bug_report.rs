@@ -38,7 +38,7 @@ impl Case<'_> {
     ) -> Error {
         let Error::Compile { kernel, stage, mut log } = error else { return error };
         let text = self.trace.to_text(PrintOptions::default());
-        let hash = ContentKey::of(&[text.as_bytes(), format!("{:?} {:?}", self.device, self.wishes).as_bytes()]).hex();
+        let hash = ContentKey::new(&[text.as_bytes(), format!("{:?} {:?}", self.device, self.wishes).as_bytes()]).hex();
         let own = folder.join(format!("{}-{}", name_for_file(self.kernel), &hash[..8]));
         let summary = format!(
             "kernel {} for {:?}, {:?}\n{stage} refused the generated code:\n{log}\n\n{}\n",

@@ -29,7 +29,7 @@ impl Dump {
 
     /// The dump of a kernel in a folder.
     fn to(folder: Option<OsString>, kernel: &str, module: &Module, salt: &str) -> Dump {
-        let hash = || ContentKey::of(&[text(module).as_bytes(), salt.as_bytes()]).hex();
+        let hash = || ContentKey::new(&[text(module).as_bytes(), salt.as_bytes()]).hex();
         let stem = |folder| PathBuf::from(folder).join(format!("{}-{}", name_for_file(kernel), &hash()[..8]));
         Dump { stem: folder.map(stem) }
     }

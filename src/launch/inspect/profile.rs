@@ -165,7 +165,7 @@ impl Table {
         }
         let Profiled { id, device, module, .. } = kernel;
         *self.works.entry((*id, grid, words.into())).or_insert_with(|| {
-            let work = Work::of(module, &module.entries[0], grid, words);
+            let work = Work::new(module, &module.entries[0], grid, words);
             Least {
                 bytes: work.bytes(),
                 flops: if work.products.is_empty() { work.elementwise } else { work.product_flops() },

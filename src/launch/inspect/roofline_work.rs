@@ -47,7 +47,7 @@ impl Launch<'_> {
         let (module, _) = traced(call)?;
         let mut words = WordWriter::default();
         call.args().pack(&mut |word| words.push(word));
-        Ok(Work::of(&module, &module.entries[0], grid, words.words()))
+        Ok(Work::new(&module, &module.entries[0], grid, words.words()))
     }
 
     /// Says, once for each compiled kernel, what this launch does and how fast that could be.

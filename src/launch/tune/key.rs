@@ -107,7 +107,7 @@ pub(super) fn text_of<C: Debug>(configuration: &C) -> String {
 /// A hash of texts, in 32 hexadecimal digits.
 pub(super) fn hash(texts: &[String]) -> String {
     let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
-    ContentKey::of(&texts).hex()[..32].to_owned()
+    ContentKey::new(&texts).hex()[..32].to_owned()
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ fn content_key(key: &TuneKey) -> ContentKey {
     let parts = key.parts();
     let mut all = vec![&b"tune 2"[..]];
     all.extend(parts.iter().map(|(_, value)| value.as_bytes()));
-    ContentKey::of(&all)
+    ContentKey::new(&all)
 }
 
 /// The number of the winner among the configurations.

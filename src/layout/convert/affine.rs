@@ -1,61 +1,66 @@
-//! Conversions through shared memory by sums.
+//! Layout conversions through shared memory with affine addresses.
 //!
-//! The place of an element is the sum of one weight for each bit of its index. Where each of these bits is one of
-//! registers, lanes or warps on both sides, what registers contribute is an immediate part of the address: a thread computes
-//! its own part once for each side, where XOR swizzles would be one instruction more for most accesses. The weights keep
-//! banks apart as padding does, and each is larger than the sum of those before, so that no two elements meet.
+//! The offset of an element is the sum of one weight for each bit of its index. If each of these
+//! bits is one bit of registers, lanes or warps on both sides, the contribution of the registers is
+//! an immediate part of the address. A thread computes its own part once for each side; XOR
+//! swizzles need one more instruction for most accesses. The weights avoid bank conflicts like
+//! padding. Each weight is larger than the sum of those before, so that the offsets of all elements
+//! differ.
 
 use super::Layout;
 use crate::layout::linear_layout::LANE_BITS;
 use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES};
 
-/// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every thread loads.
+/// Conversion through shared memory with affine addresses: each thread stores its registers, a
+/// barrier follows, each thread loads.
 ///
 /// ```
-/// use cutlet::layout::{Layout, SumPlan};
+/// use cutlet::layout::{Layout, AffinePlan};
 ///
 /// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
-/// let plan = SumPlan::new(&rows, &columns, 32, 48 << 10).unwrap();
+/// let plan = AffinePlan::new(&rows, &columns, 32, 48 << 10).unwrap();
 /// // Lanes read rows from top to bottom: each is one bank further than the one before.
 /// assert_eq!(plan.load.thread[..5], [129 * 4, 258 * 4, 516 * 4, 1032 * 4, 2064 * 4]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SumPlan {
+pub struct AffinePlan {
     /// Bytes of shared memory.
     pub bytes: usize,
-    /// The stores.
-    pub store: SumSide,
-    /// The loads.
-    pub load: SumSide,
+    /// Stores.
+    pub store: AffineSide,
+    /// Loads.
+    pub load: AffineSide,
 }
 
-/// The accesses of one side. A place is the sum of the thread's part and the offset of the access.
+/// Accesses of one side. An offset is the sum of the part of the thread and the offset of the
+/// access.
 ///
 /// ```
-/// use cutlet::layout::{Layout, SumPlan};
+/// use cutlet::layout::{Layout, AffinePlan};
 ///
 /// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
-/// assert_eq!(SumPlan::new(&rows, &columns, 32, 48 << 10).unwrap().store.accesses.len(), 32);
+/// assert_eq!(AffinePlan::new(&rows, &columns, 32, 48 << 10).unwrap().store.accesses.len(), 32);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SumSide {
+pub struct AffineSide {
     /// Bytes that each bit of the thread number adds: lane bits, then warp bits.
     pub thread: Vec<u32>,
     /// Registers of each access, in the order of their addresses, and its offset in bytes.
     pub accesses: Vec<(Vec<usize>, u32)>,
 }
 
-impl SumPlan {
-    /// The trip for elements of `element_bits` with at most `budget` bytes; `None` if an element is held twice, or a bit
-    /// of registers, lanes or warps stands for several bits of the index, or elements are narrower than a bank.
+impl AffinePlan {
+    /// Plans the conversion for elements of `element_bits` with at most `budget` bytes. `None` if
+    /// an element is replicated, a bit of registers, lanes or warps has several bits of the index,
+    /// or elements are narrower than a bank.
     ///
     /// ```
-    /// use cutlet::layout::{Layout, SumPlan};
+    /// use cutlet::layout::{Layout, AffinePlan};
     ///
     /// let (rows, columns) = (Layout::blocked(&[64, 64], &[1, 0], 1, 4), Layout::blocked(&[64, 64], &[0, 1], 1, 4));
-    /// assert!(SumPlan::new(&rows, &columns, 32, 64 * 64 * 4).is_none()); // no room for what keeps banks apart
+    /// assert!(AffinePlan::new(&rows, &columns, 32, 64 * 64 * 4).is_none()); // no room for what keeps banks apart
     /// ```
-    pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> Option<SumPlan> {
+    pub fn new(source: &Layout, destination: &Layout, element_bits: u32, budget: usize) -> Option<AffinePlan> {
         let bits = source.num_elements().ilog2() as usize;
         let is_plain = |layout: &Layout| {
             let images = layout.images();
@@ -74,13 +79,13 @@ impl SumPlan {
         let unit = element_bytes << vector.len();
         let weights = weights(source, destination, &vector, unit);
         let bytes = unit as usize + weights.iter().filter(|&&weight| weight >= unit).sum::<u32>() as usize;
-        let side = |layout: &Layout| SumSide::new(layout, &vector, &weights);
+        let side = |layout: &Layout| AffineSide::new(layout, &vector, &weights);
         let (store, load) = (side(source), side(destination));
-        (bytes <= budget).then_some(SumPlan { bytes, store, load })
+        (bytes <= budget).then_some(AffinePlan { bytes, store, load })
     }
 }
 
-/// Bytes that each bit of the element index adds to the place.
+/// Returns the number of bytes that each bit of the element index adds to the offset.
 fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> Vec<u32> {
     let bits = source.num_elements().ilog2();
     let mut weights = vec![0; bits as usize];
@@ -88,13 +93,13 @@ fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> 
     for (place, &image) in vector.iter().enumerate() {
         weights[bit(image)] = (unit >> vector.len()) << place;
     }
-    // Lanes that access shared memory at once; places in units from here on.
+    // Lanes of one wavefront. From here on, offsets are in units.
     let banks = BANK_ROW_BYTES as u32 / unit;
     let active = LANE_BITS.min(banks.ilog2() as usize);
     let (from, to) = (&source.lane_images()[..active], &destination.lane_images()[..active]);
     let mut end = 1;
     let mut put = |image: u32, class: Option<u32>| {
-        // The next place whose bank is that of the class.
+        // The next offset whose bank is that of the class.
         let weight = class.map_or(end, |class| end + ((1 << class) + banks - end % banks) % banks);
         weights[bit(image)] = weight * unit;
         end += weight;
@@ -102,7 +107,7 @@ fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> 
     for (class, &image) in (0..).zip(from) {
         put(image, Some(class));
     }
-    // Last come those that padding keeps apart: what it takes is not doubled by others.
+    // The bits with padding are last, so that their padding is not doubled by others.
     let only_to: Vec<u32> = to.iter().copied().filter(|image| !from.contains(image)).collect();
     let done = [vector, from, &only_to].concat();
     for image in (0..bits).map(|bit| 1 << bit).filter(|image| !done.contains(image)) {
@@ -115,8 +120,8 @@ fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> 
     weights
 }
 
-impl SumSide {
-    fn new(layout: &Layout, vector: &[u32], weights: &[u32]) -> SumSide {
+impl AffineSide {
+    fn new(layout: &Layout, vector: &[u32], weights: &[u32]) -> AffineSide {
         let weight = |image: u32| weights[image.trailing_zeros() as usize];
         let registers = layout.register_images();
         let offset = |register: usize| -> u32 {
@@ -130,7 +135,7 @@ impl SumSide {
         let accesses =
             firsts.map(|first| ((0..1 << within.len()).map(|i| first | step(i)).collect(), offset(first))).collect();
         let threads = layout.lane_images().iter().chain(layout.warp_images());
-        SumSide { thread: threads.map(|&image| weight(image)).collect(), accesses }
+        AffineSide { thread: threads.map(|&image| weight(image)).collect(), accesses }
     }
 }
 
@@ -140,12 +145,13 @@ mod tests {
 
     use super::*;
 
-    fn place(side: &SumSide, thread: usize) -> u32 {
+    fn place(side: &AffineSide, thread: usize) -> u32 {
         (0..side.thread.len()).filter(|bit| thread >> bit & 1 == 1).map(|bit| side.thread[bit]).sum()
     }
 
-    /// The element at each place, and no two lanes at once in one bank.
-    fn check(side: &SumSide, layout: &Layout, element_bytes: u32, bytes: usize) -> HashMap<u32, u32> {
+    /// Returns the element at each offset, and checks that no two lanes of a wavefront access one
+    /// bank.
+    fn check(side: &AffineSide, layout: &Layout, element_bytes: u32, bytes: usize) -> HashMap<u32, u32> {
         let mut held = HashMap::new();
         for (registers, offset) in &side.accesses {
             let width = element_bytes * registers.len() as u32;
@@ -179,12 +185,12 @@ mod tests {
         for (from, to) in sets.iter().flat_map(|from| sets.iter().map(move |to| (from, to))) {
             let (from, to) = (layout(from), layout(to));
             for bits in [32, 64] {
-                let plan = SumPlan::new(&from, &to, bits, 64 << 10).unwrap();
+                let plan = AffinePlan::new(&from, &to, bits, 64 << 10).unwrap();
                 let [stored, loaded] =
                     [(&plan.store, &from), (&plan.load, &to)].map(|(s, l)| check(s, l, bits / 8, plan.bytes));
                 assert_eq!(stored, loaded);
             }
         }
-        assert!(SumPlan::new(&layout(sets[0]), &Layout::replicated(&[4096], 4), 32, 64 << 10).is_none());
+        assert!(AffinePlan::new(&layout(sets[0]), &Layout::replicated(&[4096], 4), 32, 64 << 10).is_none());
     }
 }

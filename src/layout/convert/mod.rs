@@ -1,14 +1,15 @@
-//! Conversions between distributed layouts: how each thread gets the elements that another layout gives it.
+//! Layout conversions: plans to transfer a tile from one distributed layout to another (Triton
+//! `convert_layout`).
 //!
-//! [`Conversion::plan`] chooses the cheapest way: renaming registers, shuffles within warps, or a trip
-//! through shared memory with a swizzle that keeps both sides free of bank conflicts. Plans are data;
-//! the back end turns them into instructions.
+//! [`Conversion::plan`] selects the cheapest kind: renaming of registers, shuffles inside of warps,
+//! or shared memory with a swizzle without bank conflicts on both sides. Plans are data, from which
+//! the back end generates instructions.
 
 mod affine;
 mod shared;
 mod shuffle;
 
-pub use affine::{SumPlan, SumSide};
+pub use affine::{AffinePlan, AffineSide};
 pub use shared::SharedPlan;
 pub use shuffle::{Round, ShufflePlan};
 
@@ -16,10 +17,11 @@ use super::Layout;
 use super::f2_matrix;
 use super::f2_matrix::Span;
 
-/// Shuffles (of 32 bits) up to which a conversion within warps beats shared memory and its barriers.
+/// Maximum number of 32-bit shuffles for which a conversion inside of warps is faster than shared
+/// memory with its barriers.
 const MAX_SHUFFLES: usize = 8;
 
-/// How to convert a tile from one layout to another.
+/// Plan of a layout conversion.
 ///
 /// ```
 /// use cutlet::layout::{Conversion, Layout};
@@ -34,22 +36,23 @@ const MAX_SHUFFLES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Conversion {
-    /// Nothing to do: register `r` stays register `r`.
+    /// None: register `r` remains register `r`.
     Identity,
-    /// Register `r` of the result is this register of the source, in every thread.
+    /// Renaming: register `r` of the result is this register of the source, in each thread.
     Registers(Vec<usize>),
-    /// Values move between the lanes of each warp.
+    /// Transfer between the lanes of each warp.
     Shuffle(ShufflePlan),
-    /// Values move between threads through shared memory.
+    /// Transfer between threads through shared memory.
     Shared(SharedPlan),
 }
 
 impl Conversion {
-    /// The cheapest conversion for elements of `element_bits` (8, 16, 32 or 64), with at most
-    /// `shared_budget` bytes of shared memory where the layouts allow splitting the tile into rounds.
+    /// Plans the cheapest conversion for elements of `element_bits` (8, 16, 32 or 64). It uses at
+    /// most `shared_budget` bytes of shared memory if the layouts allow division of the tile into
+    /// rounds.
     ///
-    /// `None` if the shapes or the numbers of warps differ, or the source lacks an element that the
-    /// destination holds.
+    /// `None` if the shapes or the numbers of warps differ, or the source lacks an element of the
+    /// destination.
     ///
     /// ```
     /// use cutlet::layout::{Conversion, Layout};
@@ -63,7 +66,7 @@ impl Conversion {
         if source.shape() != destination.shape() || source.num_warps() != destination.num_warps() {
             return None;
         }
-        let held = Span::of(&source.images());
+        let held = Span::new(&source.images());
         if destination.images().iter().any(|&image| !held.contains(image)) {
             return None;
         }
@@ -81,13 +84,13 @@ impl Conversion {
     }
 }
 
-/// The source register of each destination register, if every thread already holds what it needs in
-/// registers that do not depend on the thread.
+/// Returns the source register of each destination register, if each thread already has its
+/// elements in registers that do not depend on the thread.
 fn registers(source: &Layout, destination: &Layout) -> Option<Vec<usize>> {
     if source.lane_images() != destination.lane_images() || source.warp_images() != destination.warp_images() {
         return None;
     }
-    let span = Span::of(source.register_images());
+    let span = Span::new(source.register_images());
     let images: Option<Vec<u32>> =
         destination.register_images().iter().map(|&image| span.solve(image).map(|set| set as u32)).collect();
     let images = images?;

@@ -1,20 +1,20 @@
-//! Conversions through shared memory.
+//! Layout conversions through shared memory with swizzled addresses.
 //!
-//! The place of an element in the buffer is an F2-linear function of its index. Its matrix is made of
-//! columns: the elements of one vector (common to both layouts), then of one row of banks, then of
-//! different rows. A wavefront is free of conflicts if no two of its elements differ by a combination
-//! of row and vector columns that is not a vector combination: the rows are chosen as a common
-//! complement of the lane spaces of both sides. Every pair of subspaces of equal dimension has one over
-//! any field, so both sides are always free of conflicts.
+//! The offset of an element in the buffer is an F2-linear function of its index. The columns of its
+//! matrix are the elements of one vector (common to both layouts), then those of one row of banks,
+//! then those of different rows. A wavefront has no conflict if no two of its elements differ by a
+//! combination of row and vector columns that is not a combination of vector columns alone. The
+//! rows are therefore a common complement of the lane spaces of both sides. Each pair of subspaces
+//! of equal dimension has such a complement over any field, so neither side has bank conflicts.
 
 use super::Layout;
 use crate::layout::f2_matrix::{self, Span};
 use crate::layout::linear_layout::LANE_BITS;
 use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES, Side};
 
-/// A conversion through shared memory: every thread stores its registers, all meet at a barrier, every
-/// thread loads. With more than one round, each round does that for a part of the tile, with a further
-/// barrier before the next round's stores.
+/// Conversion through shared memory: each thread stores its registers, a barrier follows, each
+/// thread loads. With several rounds, each round transfers a part of the tile, and a further
+/// barrier precedes the stores of the next round.
 ///
 /// ```
 /// use cutlet::layout::{Layout, SharedPlan};
@@ -25,8 +25,8 @@ use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES, Side};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPlan {
-    /// Bytes of shared memory in use in one round. The buffer must be aligned to [`SharedPlan::vector`]
-    /// elements; a place in it is an offset from its start.
+    /// Bytes of shared memory of one round. The buffer must be aligned to [`SharedPlan::vector`]
+    /// elements. Addresses are offsets from its start.
     pub bytes: usize,
     /// Number of rounds.
     pub rounds: usize,
@@ -34,19 +34,22 @@ pub struct SharedPlan {
     pub element_bytes: usize,
     /// Elements of each access.
     pub vector: usize,
-    /// Byte offset of each bit of the flat element index; offsets of several bits XOR.
+    /// Byte offset of each bit of the flat element index. Offsets of several bits are combined by
+    /// exclusive or.
     pub offset_bases: Vec<u32>,
-    /// Contribution of each bit of the flat element index to the number of the round, by XOR.
+    /// Contribution of each bit of the flat element index to the number of the round, combined by
+    /// exclusive or.
     pub round_bases: Vec<u32>,
-    /// The stores.
+    /// Stores.
     pub store: Side,
-    /// The loads.
+    /// Loads.
     pub load: Side,
 }
 
 impl SharedPlan {
-    /// The trip for elements of `element_bits` with at most `budget` bytes where the layouts allow splitting the tile into
-    /// rounds; the layouts are for one shape and as many warps.
+    /// Plans the conversion for elements of `element_bits`. It uses at most `budget` bytes if the
+    /// layouts allow division of the tile into rounds. The layouts must have one shape and the same
+    /// number of warps.
     ///
     /// ```
     /// use cutlet::layout::{Layout, SharedPlan};
@@ -60,7 +63,7 @@ impl SharedPlan {
         let bits = source.num_elements().ilog2();
         let offset_count = columns.offset.len();
         let all = [&columns.offset[..], &columns.round].concat();
-        let span = Span::of(&all);
+        let span = Span::new(&all);
         let row = |bit: u32| span.solve(1 << bit).unwrap_or_else(|| unreachable!("the columns are a basis"));
         let offset_mask = (1u64 << offset_count) - 1;
         let offset_bases: Vec<u32> =
@@ -80,8 +83,8 @@ impl SharedPlan {
         }
     }
 
-    /// Wavefronts beyond the least possible number that all stores and all loads of the tile block take.
-    /// The least is one for every 128 bytes of a warp's access.
+    /// Returns the wavefronts of all stores and of all loads of the tile block in excess of the
+    /// minimum, which is one for each 128 bytes of an access of a warp.
     ///
     /// ```
     /// use cutlet::layout::{Layout, SharedPlan};
@@ -94,10 +97,11 @@ impl SharedPlan {
     }
 }
 
-/// Basis of the element space in the order of the offset bits, and of what lies outside of one round.
+/// Basis of the element space, in the order of the offset bits, and of its complement outside of
+/// one round.
 struct Columns {
     offset: Vec<u32>,
-    /// How many of the offset columns are one vector.
+    /// Number of offset columns that form one vector.
     vector: usize,
     round: Vec<u32>,
 }
@@ -110,55 +114,58 @@ impl Columns {
         let vector = common_vector(source, destination, &[&lanes[..], &warps].concat(), element_bytes);
         let vector_bytes = element_bytes << vector.len();
 
-        // What lanes tell apart stays within a round; rounds are told apart by registers, or else by warps.
+        // Elements that differ in lanes are in one round. Rounds differ in registers, or otherwise
+        // in warps.
         let tile_bytes = source.num_elements() * element_bytes;
         let wanted_rounds = tile_bytes.div_ceil(budget.max(1)).next_power_of_two().ilog2() as usize;
-        let fixed = independent(&vector, &lanes);
-        let extension = independent(&[&vector[..], &fixed].concat(), &[&warps[..], &units].concat());
+        let fixed = linearly_independent(&vector, &lanes);
+        let extension = linearly_independent(&[&vector[..], &fixed].concat(), &[&warps[..], &units].concat());
         let kept = extension.len().saturating_sub(wanted_rounds);
         let round = extension[kept..].to_vec();
-        // A complement of the vector that has the thread images in it: addresses of vectors are aligned.
+        // A complement of the vector that contains the thread bases, so that addresses of vectors
+        // are aligned.
         let basis = [&fixed[..], &extension[..kept]].concat();
-        let inside = Span::of(&basis);
+        let inside = Span::new(&basis);
         let mut generators: Vec<u32> = units.iter().copied().filter(|&unit| inside.contains(unit)).collect();
         generators.extend(&basis);
 
-        // Vectors narrower than a bank are joined to words: lanes may share those.
+        // Vectors narrower than a bank are combined to words, which lanes may share.
         let word_bits = (4 / vector_bytes).max(1).ilog2() as usize;
         let word: Vec<u32> = basis.iter().copied().take(word_bits).collect();
-        let over_word = |vectors: &[u32]| independent(&word, vectors);
-        // Lanes that access shared memory at once.
+        let over_word = |vectors: &[u32]| linearly_independent(&word, vectors);
+        // Lanes of one wavefront.
         let active = LANE_BITS - (vector_bytes / 4).max(1).ilog2() as usize;
         let (from, to) = (over_word(&source.lane_images()[..active]), over_word(&destination.lane_images()[..active]));
         let both = [&word[..], &from, &to].concat();
-        let mut rows = independent(&both, &generators);
-        // Modulo the common part of both lane spaces, a sum of one vector of each is in neither.
-        let only_from = independent(&[&word[..], &to].concat(), &from);
-        let only_to = independent(&[&word[..], &from].concat(), &to);
+        let mut rows = linearly_independent(&both, &generators);
+        // Modulo the common part of both lane spaces, the sum of one vector of each is in neither
+        // of them.
+        let only_from = linearly_independent(&[&word[..], &to].concat(), &from);
+        let only_to = linearly_independent(&[&word[..], &from].concat(), &to);
         rows.extend(only_from.iter().zip(&only_to).map(|(a, b)| a ^ b));
         let bank_bits = (BANK_ROW_BYTES / vector_bytes.max(4)).ilog2() as usize;
         rows.truncate(basis.len().saturating_sub(word.len() + bank_bits));
-        let banks = independent(&[&word[..], &rows].concat(), &generators);
+        let banks = linearly_independent(&[&word[..], &rows].concat(), &generators);
         Columns { vector: vector.len(), offset: [vector, word, banks, rows].concat(), round }
     }
 }
 
-/// A basis of the elements that both layouts have in registers, in register order of the source, up to
-/// the widest access.
+/// Returns a basis of the elements that both layouts have in registers, in register order of the
+/// source, up to the widest access.
 fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element_bytes: usize) -> Vec<u32> {
     let room = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
-    let other = Span::of(destination.register_images());
+    let other = Span::new(destination.register_images());
     let mut candidates: Vec<u32> =
         source.register_images().iter().copied().filter(|&image| other.contains(image)).collect();
     candidates.extend(f2_matrix::intersection(source.register_images(), destination.register_images()));
-    // No combination of threads may change the place within a vector.
-    let mut vector = independent(threads, &candidates);
+    // No combination of threads may change the position inside of a vector.
+    let mut vector = linearly_independent(threads, &candidates);
     vector.truncate(room);
     vector
 }
 
-/// Those of the vectors that are no combination of `base` and the ones before them.
-fn independent(base: &[u32], vectors: &[u32]) -> Vec<u32> {
-    let mut span = Span::of(base);
+/// Returns the vectors that are linearly independent of `base` and of the vectors before them.
+fn linearly_independent(base: &[u32], vectors: &[u32]) -> Vec<u32> {
+    let mut span = Span::new(base);
     vectors.iter().copied().filter(|&vector| span.insert(vector)).collect()
 }

@@ -1,25 +1,24 @@
-//! Conversions within warps.
+//! Layout conversions inside of warps by shuffles.
 //!
-//! A destination place (register `r`, lane `l`) takes its element from a source place that a linear map φ
-//! gives. One round serves one destination register in every lane; which one may differ between lanes:
-//! in round `ρ` lane `l` receives register `ρ ^ F(l)`. F is chosen so that in each round every sender
-//! needs to send one register only: `s` is a function of `ρ` and the sender.
+//! A destination position (register `r`, lane `l`) receives its element from a source position,
+//! given by a linear map φ. One round transfers one destination register of each lane, which may
+//! differ between lanes: in round `ρ` lane `l` receives register `ρ ^ F(l)`. F is chosen so that
+//! each sender sends only one register per round: `s` is a function of `ρ` and the sender.
 
 use super::Layout;
 use crate::layout::f2_matrix::{self, Span};
 use crate::layout::linear_layout::LANE_BITS;
 
-/// Moves values between the lanes of each warp, in three steps.
+/// Transfer between the lanes of each warp, in three steps.
 ///
-/// 1. Select: `v[u] = source[u ^ S]`, where S is the XOR of `source_select[i]` over the set bits `i` of
-///    the thread number (lane bits, then warp bits).
-/// 2. Rounds: in round `k` every lane reads `v[rounds[k].unit]` of the lane `rounds[k].lane ^ L`, where L
-///    is the XOR of `lane_map[i]` over the thread bits; this gives `w[k]`. Without `rounds[k].shuffle`
-///    that is the thread's own value.
-/// 3. Select: `destination[u] = w[u ^ D]`, D from `destination_select`.
+/// 1. Select: `v[u] = source[u ^ S]`, where S is the XOR of `source_select[i]` over the set bits
+///    `i` of the thread number (lane bits, then warp bits).
+/// 2. Rounds: in round `k` each lane reads `v[rounds[k].unit]` of the lane `rounds[k].lane ^ L`,
+///    where L is the XOR of `lane_map[i]` over the thread bits. The result is `w[k]`. Without
+///    `rounds[k].shuffle` it is the value of the thread itself.
+/// 3. Select: `destination[u] = w[u ^ D]`, where D is derived from `destination_select`.
 ///
-/// Units are sets of registers whose elements travel together in one word where they are narrow.
-/// A select by one thread bit is one conditional move for each unit.
+/// Units are sets of registers whose elements, if narrow, are transferred together in one word.
 ///
 /// ```
 /// use cutlet::layout::{Conversion, Layout};
@@ -40,11 +39,11 @@ pub struct ShufflePlan {
     pub lane_map: Vec<u32>,
     /// XOR contribution of each thread bit to the unit that a thread receives.
     pub destination_select: Vec<u32>,
-    /// One entry a destination unit.
+    /// One entry per destination unit.
     pub rounds: Vec<Round>,
 }
 
-/// One round of a [`ShufflePlan`].
+/// Round of a [`ShufflePlan`].
 ///
 /// ```
 /// use cutlet::layout::{Conversion, Layout};
@@ -55,15 +54,15 @@ pub struct ShufflePlan {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// The selected source unit that is sent.
+    /// Selected source unit that is sent.
     pub unit: usize,
-    /// XOR constant of the lane that is read.
+    /// XOR constant of the source lane.
     pub lane: u32,
-    /// False if every lane reads its own value.
+    /// False if each lane reads its own value.
     pub shuffle: bool,
 }
 
-/// A source place within the warp: unit number and lane.
+/// Source position inside of the warp: unit number and lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     unit: u32,
@@ -84,7 +83,7 @@ impl Place {
 }
 
 impl ShufflePlan {
-    /// A plan that needs no other warp's values, or `None` if there is none of this form.
+    /// Plans a conversion without values of other warps. `None` if there is none of this form.
     pub(super) fn new(source: &Layout, destination: &Layout, element_bits: u32) -> Option<ShufflePlan> {
         let packed = packed_bits(source, destination, element_bits);
         Self::with_packing(source, destination, &packed).or_else(|| Self::with_packing(source, destination, &[]))
@@ -130,7 +129,7 @@ impl ShufflePlan {
         })
     }
 
-    /// Shuffles of 32 bits that the plan takes.
+    /// Returns the number of 32-bit shuffles of the plan.
     ///
     /// ```
     /// use cutlet::layout::{Conversion, Layout};
@@ -147,15 +146,17 @@ impl ShufflePlan {
     }
 }
 
-/// Register bits (of source and destination) with the same image that fit together into 32 bits.
+/// Returns register bits (of source and destination) with the same basis that fit together into 32
+/// bits.
 fn packed_bits(source: &Layout, destination: &Layout, element_bits: u32) -> Vec<(usize, usize)> {
     let room = (32 / element_bits).max(1).ilog2() as usize;
     let (from, to) = (source.register_images(), destination.register_images());
     let partner = |(i, image): (usize, &u32)| Some((i, to.iter().position(|other| *image != 0 && other == image)?));
-    // Only images that are not combinations of others: the pairing must not depend on the rest.
+    // Only bases that are linearly independent of the others, so that the pairing does not depend
+    // on them.
     let free = |(i, _): &(usize, usize)| {
         let others: Vec<u32> = from.iter().enumerate().filter(|(j, _)| j != i).map(|(_, v)| *v).collect();
-        !Span::of(&others).contains(from[*i])
+        !Span::new(&others).contains(from[*i])
     };
     from.iter().enumerate().filter_map(partner).filter(free).take(room).collect()
 }
@@ -164,7 +165,8 @@ fn remaining(count: usize, taken: &[usize]) -> Vec<usize> {
     (0..count).filter(|bit| !taken.contains(bit)).collect()
 }
 
-/// Registers of each unit: units count the bits `high`, the registers of a unit the bits `low`.
+/// Returns the registers of each unit. Units count the bits `high`, the registers of a unit the
+/// bits `low`.
 fn units(high: &[usize], low: &[usize]) -> Vec<Vec<usize>> {
     let spread = |number: usize, bits: &[usize]| -> usize {
         bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum()
@@ -174,12 +176,12 @@ fn units(high: &[usize], low: &[usize]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Finds source places of elements within a warp.
+/// Solver for source positions of elements inside of a warp.
 struct Solver {
     units: usize,
     span: Span,
     registers: Span,
-    /// Places that hold element 0: what may be added to any solution.
+    /// Positions with element 0, which can be added to any solution.
     kernel: Vec<Place>,
 }
 
@@ -197,7 +199,7 @@ impl Solver {
             }
             span.insert(image);
         }
-        Solver { units: unit_images.len(), span, registers: Span::of(unit_images), kernel }
+        Solver { units: unit_images.len(), span, registers: Span::new(unit_images), kernel }
     }
 
     fn solve(&self, image: u32) -> Option<Place> {
@@ -205,7 +207,7 @@ impl Solver {
         Some(Place { unit: (set & ((1 << self.units) - 1)) as u32, lane: (set >> self.units) as u32 })
     }
 
-    /// As [`Solver::solve`], with the lane's own bit if that is possible.
+    /// Solves like [`Solver::solve`], with the lane's own bit if possible.
     fn solve_near(&self, image: u32, lane_bit: usize, own_image: u32) -> Option<Place> {
         match self.registers.solve(image ^ own_image) {
             Some(set) => Some(Place { unit: set as u32, lane: 1 << lane_bit }),
@@ -214,9 +216,9 @@ impl Solver {
     }
 }
 
-/// Chooses F, bit by bit: for each lane bit the destination unit that it adds to the round, and a source
-/// place, such that equal senders send equal units. Returns the places of the lane bits along the graph
-/// of F, and F.
+/// Selects F bit by bit: for each lane bit the destination unit that it adds to the round, and a
+/// source position, such that equal senders send equal units. Returns the positions of the lane
+/// bits along the graph of F, and F.
 fn schedule(registers: &[Place], lanes: &[Place], kernel: &[Place]) -> Option<(Vec<Place>, Vec<u32>)> {
     let (mut graph, mut select): (Vec<Place>, Vec<u32>) = (Vec::new(), Vec::new());
     let kernel_sets = 1 << kernel.len().min(6);
@@ -237,12 +239,13 @@ fn schedule(registers: &[Place], lanes: &[Place], kernel: &[Place]) -> Option<(V
     Some((graph, select))
 }
 
-/// The map from sender threads to sent units, from the places along the graph.
+/// Returns the map from sender threads to sent units, from the positions along the graph.
 fn source_select(lanes: &[Place], warps: &[Place]) -> Option<Vec<u32>> {
     let senders: Vec<u32> = lanes.iter().map(|place| place.lane).collect();
     let units: Vec<u32> = lanes.iter().map(|place| place.unit).collect();
-    // Lanes that nobody reads may send anything: extend by independent lane bits that send unit 0.
-    let mut extended = Span::of(&senders);
+    // Lanes that are not read may send any unit: the map is extended by independent lane bits with
+    // unit 0.
+    let mut extended = Span::new(&senders);
     let mut images = units;
     for bit in 0..LANE_BITS {
         images.push(0);

@@ -1,10 +1,11 @@
-//! Every plan is run on a model of the threads and must put every element where the destination wants it.
+//! Tests of the plans on a model of the threads: each element must be at the position of the
+//! destination layout.
 
 use super::*;
 use crate::layout::{Access, Side, local, spatial};
 use crate::sample::one_in;
 
-/// A small generator of pseudo-random numbers (xorshift).
+/// Generator of pseudo-random numbers (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -18,7 +19,7 @@ impl Random {
 
 const MISSING: u32 = u32::MAX;
 
-/// `registers[thread][register]`, holding element numbers.
+/// Element numbers, as `registers[thread][register]`.
 type Held = Vec<Vec<u32>>;
 
 fn fill(layout: &Layout) -> Held {
@@ -103,7 +104,8 @@ fn check(source: &Layout, destination: &Layout, bits: u32, budget: usize) -> Con
     conversion
 }
 
-/// A random layout of `bits` element bits: unit images in random order, some replicated thread bits.
+/// Makes a random layout of `bits` element bits: unit bases in random order, some thread bits
+/// replicated.
 fn random_layout(random: &mut Random, bits: usize, warp_bits: usize) -> Layout {
     let mut images: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect();
     for i in (1..bits).rev() {
@@ -118,7 +120,7 @@ fn random_layout(random: &mut Random, bits: usize, warp_bits: usize) -> Layout {
     Layout::new([1 << (bits / 2), 1 << (bits - bits / 2)], images, threads, warp)
 }
 
-/// Any images that cover the tile.
+/// Makes a layout of random bases that cover the tile.
 fn random_linear(random: &mut Random, bits: usize, warp_bits: usize) -> Layout {
     loop {
         let mut some = |count: usize| -> Vec<u32> { (0..count).map(|_| random.below(1 << bits) as u32).collect() };
@@ -162,7 +164,7 @@ fn random_linear_layouts() {
     }
 }
 
-/// Layouts that differ within warps only.
+/// Layouts that differ only inside of warps.
 #[test]
 fn random_shuffles() {
     let random = &mut Random(0xd1342543de82ef95);

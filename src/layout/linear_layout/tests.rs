@@ -1,9 +1,9 @@
-//! Layouts by enumeration of all places.
+//! Tests of linear layouts by enumeration of all positions.
 
 use super::*;
 use crate::layout::{column_local, column_spatial, local, spatial};
 
-/// Layouts of many shapes, with replication and odd orders.
+/// Returns layouts of many shapes, with replication and different orders.
 fn samples() -> Vec<Layout> {
     let mut all = Vec::new();
     for (shape, order) in [

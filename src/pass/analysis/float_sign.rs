@@ -1,9 +1,9 @@
-//! What is known of the signs of floats, and so of the size of their powers.
+//! Sign analysis of floats, which bounds the results of exponentials.
 
 use crate::dtype::DType;
 use crate::ir::{ConstData, Module, Opcode, Value};
 
-/// What the elements of a value may be, beside zero and NaN.
+/// Possible signs of the elements of a value, besides zero and NaN.
 #[derive(Clone, Copy)]
 struct Signs {
     above: bool,
@@ -12,7 +12,8 @@ struct Signs {
 
 const ANY: Signs = Signs { above: true, below: true };
 
-/// Is a value at most one in magnitude, or NaN, whatever the kernel is given? Of powers that is seen by their exponents.
+/// Returns true if a value is at most one in magnitude, or NaN, for all arguments of the kernel. An
+/// exponential is bounded if its exponent is never positive.
 pub fn is_at_most_one(module: &Module, value: Value) -> bool {
     let Some(id) = module.defining_op(value) else { return false };
     let op = module.op(id);
@@ -36,7 +37,8 @@ fn signs(module: &Module, value: Value) -> Signs {
         Opcode::AbsF | Opcode::Exp | Opcode::Exp2 => Signs { above: true, below: false },
         Opcode::NegF => Signs { above: of(0).below, below: of(0).above },
         Opcode::SubF => Signs { above: !is_largest_of(module, op.operands[1], op.operands[0]), below: true },
-        // Of a NaN and a number that is the number, so one operand has to be known not to be a NaN.
+        // `maxf` of a NaN and a number returns the number, so one operand must be proved not to be
+        // NaN.
         Opcode::MaxF => {
             let has_floor =
                 op.operands.iter().any(|&operand| constant(module, operand).is_some_and(|least| least >= 0.0));
@@ -50,7 +52,7 @@ fn signs(module: &Module, value: Value) -> Signs {
     }
 }
 
-/// The number of a constant whose elements are all the same.
+/// Returns the number of a splat constant.
 fn constant(module: &Module, value: Value) -> Option<f64> {
     let data = module.op(module.defining_op(value)?).const_data()?;
     let ConstData::Splat(bits) = data else { return None };
@@ -61,7 +63,7 @@ fn constant(module: &Module, value: Value) -> Option<f64> {
     }
 }
 
-/// Is `value` the largest of `one` and others?
+/// Returns true if `value` is a maximum of which `one` is an operand.
 fn is_largest_of(module: &Module, value: Value, one: Value) -> bool {
     let Some(id) = module.defining_op(value) else { return false };
     let op = module.op(id);

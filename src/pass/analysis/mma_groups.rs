@@ -1,9 +1,9 @@
-//! Products that belong together: boxes of one product whose extents are no powers of two. Machines whose products run on
-//! their own should have them all at once.
+//! MMA groups: matrix products that are issued together, such as the boxes of one product whose
+//! extents are no powers of two.
 //!
-//! Such products stand one behind the other at one place of the user's, and share an operand or add up in turn. What
-//! stands between them has no effects and does not need their results, so that all of them may be made where the last
-//! one stands.
+//! The products of a group are adjacent in program order and have the same source location. They
+//! share an operand, or form a chain of accumulators. Ops between them are pure and do not use
+//! their results, so all products of a group can be issued at the place of the last one.
 
 use std::rc::Rc;
 
@@ -12,15 +12,16 @@ use rustc_hash::FxHashMap;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Uses, Value};
 
-/// Products by those that they belong together with.
+/// Products by the group that contains them.
 #[derive(Debug, Default)]
-pub struct Bundles(FxHashMap<OpId, Rc<[OpId]>>);
+pub struct MmaGroups(FxHashMap<OpId, Rc<[OpId]>>);
 
-impl Bundles {
-    /// The bundles of a block and of those nested in it, of products that are `wanted`.
-    pub fn of(module: &Module, body: BlockId, wanted: &dyn Fn(OpId) -> bool) -> Bundles {
-        let uses = Uses::of(module, body);
-        let mut bundles = Bundles::default();
+impl MmaGroups {
+    /// Finds the groups in a block and its nested blocks, among the products for which `wanted` is
+    /// true.
+    pub fn new(module: &Module, body: BlockId, wanted: &dyn Fn(OpId) -> bool) -> MmaGroups {
+        let uses = Uses::new(module, body);
+        let mut groups = MmaGroups::default();
         let mut pending = vec![body];
         while let Some(block) = pending.pop() {
             let mut open: Vec<OpId> = Vec::new();
@@ -28,18 +29,18 @@ impl Bundles {
                 let op = module.op(id);
                 pending.extend(&op.regions);
                 let is_product = matches!(op.code, Opcode::MmaF | Opcode::MmaI) && wanted(id);
-                if is_product && joins(module, &uses, &open, op) {
+                if is_product && belongs_to(module, &uses, &open, op) {
                     open.push(id);
                 } else if is_product {
-                    bundles.close(&mut open);
+                    groups.close(&mut open);
                     open.push(id);
-                } else if !passes(module, &open, op) {
-                    bundles.close(&mut open);
+                } else if !can_move_past(module, &open, op) {
+                    groups.close(&mut open);
                 }
             }
-            bundles.close(&mut open);
+            groups.close(&mut open);
         }
-        bundles
+        groups
     }
 
     fn close(&mut self, open: &mut Vec<OpId>) {
@@ -47,51 +48,52 @@ impl Bundles {
         self.0.extend(members.iter().map(|&id| (id, members.clone())));
     }
 
-    /// The products that this one belongs together with, itself among them, in program order.
-    pub fn with(&self, product: OpId) -> Rc<[OpId]> {
+    /// Returns the products of the group of `product`, in program order. A product without a group
+    /// is returned alone.
+    pub fn group_of(&self, product: OpId) -> Rc<[OpId]> {
         self.0.get(&product).cloned().unwrap_or_else(|| Rc::from([product]))
     }
 
-    /// The last of the products that this one belongs together with.
-    pub fn last(&self, product: OpId) -> OpId {
+    /// Returns the last product of the group of `product`.
+    pub fn last_of(&self, product: OpId) -> OpId {
         self.0.get(&product).and_then(|members| members.last().copied()).unwrap_or(product)
     }
 }
 
-/// Products that belong together by the sums that they add up to: those of each one in order.
-pub fn sums(module: &Module, members: &[OpId]) -> Vec<Vec<OpId>> {
-    let mut sums: Vec<Vec<OpId>> = Vec::new();
+/// Divides the products of a group by accumulator chain. The products of each chain are in order.
+pub fn accumulator_chains(module: &Module, members: &[OpId]) -> Vec<Vec<OpId>> {
+    let mut chains: Vec<Vec<OpId>> = Vec::new();
     for &id in members {
         let before = module.defining_op(module.op(id).operands[2]);
-        match sums.iter_mut().find(|sum| sum.last().copied() == before) {
-            Some(sum) => sum.push(id),
-            None => sums.push(vec![id]),
+        match chains.iter_mut().find(|chain| chain.last().copied() == before) {
+            Some(chain) => chain.push(id),
+            None => chains.push(vec![id]),
         }
     }
-    sums
+    chains
 }
 
-/// Does one of these products make the value?
-fn makes(module: &Module, open: &[OpId], value: Value) -> bool {
+/// Returns true if one of these products computes the value.
+fn is_computed_by(module: &Module, open: &[OpId], value: Value) -> bool {
     module.defining_op(value).is_some_and(|id| open.contains(&id))
 }
 
-/// May these products be made after this op?
-fn passes(module: &Module, open: &[OpId], op: &Op) -> bool {
+/// Returns true if these products can be moved after this op.
+fn can_move_past(module: &Module, open: &[OpId], op: &Op) -> bool {
     op.code.spec().effect == Effect::Pure
         && op.regions.is_empty()
-        && !op.operands.iter().any(|&value| makes(module, open, value))
+        && !op.operands.iter().any(|&value| is_computed_by(module, open, value))
 }
 
-/// Does a product belong to these?
-fn joins(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
+/// Returns true if the product `op` can be added to the group.
+fn belongs_to(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
     let Some(&first) = open.first() else { return false };
     let first = module.op(first);
-    let alike = (first.code, first.loc) == (op.code, op.loc) && first.attrs == op.attrs;
-    if !alike || op.operands[..2].iter().any(|&value| makes(module, open, value)) {
+    let is_same_kind = (first.code, first.loc) == (op.code, op.loc) && first.attrs == op.attrs;
+    if !is_same_kind || op.operands[..2].iter().any(|&value| is_computed_by(module, open, value)) {
         return false;
     }
-    if makes(module, open, op.operands[2]) {
+    if is_computed_by(module, open, op.operands[2]) {
         return uses.count(op.operands[2]) == 1;
     }
     open.iter().any(|&other| module.op(other).operands[..2].iter().zip(&op.operands).any(|(a, b)| a == b))
@@ -101,7 +103,7 @@ fn joins(module: &Module, uses: &Uses, open: &[OpId], op: &Op) -> bool {
 mod tests {
     use super::*;
 
-    /// The sizes of the bundles of a kernel's products, in program order.
+    /// Returns the sizes of the MMA groups of a kernel, in program order.
     fn sizes(body: &str) -> Vec<usize> {
         let text = format!(
             "entry @k(%a: tile<64x16xf16>, %b: tile<16x64xf16>, %c: tile<16x32xf16>) {{\n  %z = constant <f32: 0.0> : \
@@ -109,21 +111,21 @@ mod tests {
         );
         let module = Module::parse("k", &text).unwrap_or_else(|problem| panic!("{problem:?}\n{text}"));
         let body = module.entries[0].body;
-        let bundles = Bundles::of(&module, body, &|_| true);
+        let groups = MmaGroups::new(&module, body, &|_| true);
         let ops = module.block(body).ops.iter().copied();
         let products: Vec<OpId> = ops.filter(|&id| module.op(id).code == Opcode::MmaF).collect();
-        products.iter().filter(|&&id| bundles.last(id) == id).map(|&id| bundles.with(id).len()).collect()
+        products.iter().filter(|&&id| groups.last_of(id) == id).map(|&id| groups.group_of(id).len()).collect()
     }
     const WIDE: &str = "  %s = mmaf %a, %b, %z : tile<64x16xf16>, tile<16x64xf16>, tile<64x64xf32>\n";
     const SLIM: &str = "  %t = mmaf %a, %c, %y : tile<64x16xf16>, tile<16x32xf16>, tile<64x32xf32>\n";
 
     #[test]
-    fn boxes_of_one_product_belong_together() {
+    fn boxes_of_one_product_form_a_group() {
         assert_eq!(sizes(WIDE), [1]);
         assert_eq!(sizes(&format!("{WIDE}{SLIM}")), [2]);
         let more = "  %u = mmaf %a, %b, %s : tile<64x16xf16>, tile<16x64xf16>, tile<64x64xf32>\n";
         assert_eq!(sizes(&format!("{WIDE}{SLIM}{more}")), [3]);
-        // What a product adds to is needed elsewhere, or between them.
+        // The accumulator has a second use, or a use between the products.
         let used = "  %v = addf %s, %s rounding<nearest_even> : tile<64x64xf32>\n";
         assert_eq!(sizes(&format!("{WIDE}{more}{used}")), [1, 1]);
         assert_eq!(sizes(&format!("{WIDE}{used}{SLIM}")), [1, 1]);

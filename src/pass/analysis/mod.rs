@@ -1,6 +1,7 @@
-//! Analyses of a module: ranges of integers, signs of floats, groups of MMAs, and work for the roofline.
+//! Analyses of a module: integer ranges, signs of floats, MMA groups, and work for the roofline.
 //!
-//! Input: a module. Output: facts about its values. An analysis changes nothing and names no transformation.
+//! Input: a module. Output: properties of its values. An analysis neither changes the module nor
+//! uses a transformation.
 
 pub(super) mod float_sign;
 pub(super) mod int_range;

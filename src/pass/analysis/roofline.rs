@@ -1,10 +1,13 @@
-//! What a launch does at least: bytes of memory and floating-point operations, counted on the IR.
+//! Roofline work of a launch: minimum memory traffic and number of floating-point operations,
+//! counted on the IR.
 //!
-//! The integers of the kernel are computed for a sample of its tile blocks, from the grid and the parameters of
-//! a launch, so that loops run as often as they will; what a tile block loads, stores and multiplies on its
-//! way is counted. Each array counts at most once for reading and once for writing: the rest is the cache's
-//! affair. Where control depends on data, it is guessed and said so. Relies on a verified module; knows nothing of
-//! back ends and devices.
+//! 1. A sample of the tile blocks is executed symbolically with the grid and parameters of the
+//!    launch: the integer scalars are computed, so that trip counts are exact.
+//! 2. Loaded, stored and multiplied elements are counted. Each array counts at most once for
+//!    reading and once for writing; further accesses are assumed to hit the cache.
+//! 3. Control flow that depends on data is estimated, which [`Work::is_guess`] reports.
+//!
+//! Requires a verified module. Independent of back ends and devices.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +16,33 @@ use crate::ir::op_table::Class;
 use crate::ir::{BlockId, ConstData, Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 use crate::pass::transform::canonicalize::int;
 
-/// Most tile blocks that are looked at.
+/// Maximum number of tile blocks in the sample.
 const SAMPLE: u64 = 512;
 
-/// Most runs of a loop body that are followed one by one; more are spread evenly.
+/// Maximum number of loop iterations that are executed one by one. If a loop has more, this number
+/// is spread evenly over them.
 const FOLLOWED: u64 = 1024;
 
-/// What a launch does at least.
+/// Minimum work of a launch.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Work {
-    /// Bytes that are read from memory.
+    /// Bytes read from memory.
     pub read_bytes: f64,
-    /// Bytes that are written to memory.
+    /// Bytes written to memory.
     pub written_bytes: f64,
-    /// Operations of matrix products, by the element type that is multiplied.
+    /// Operations of matrix products, by the element type of the factors.
     pub products: Vec<(DType, f64)>,
     /// Floating-point operations outside of matrix products.
     pub elementwise: f64,
-    /// Did control depend on data, so that the numbers are a guess?
+    /// Control flow depends on data, so the numbers are an estimate.
     pub is_guess: bool,
 }
 
 impl Work {
-    /// Counts for a launch over `grid` with these parameters (the bits of each in the low bits of a word).
-    pub fn of(module: &Module, entry: &Entry, grid: [u32; 3], params: &[u64]) -> Work {
+    /// Counts the work of a launch over `grid`. Each word of `params` has the bits of one parameter
+    /// in its low bits.
+    pub fn new(module: &Module, entry: &Entry, grid: [u32; 3], params: &[u64]) -> Work {
         let blocks: u64 = grid.iter().map(|&n| u64::from(n)).product();
         let sample = blocks.min(SAMPLE);
         let mut counter = Counter {
@@ -69,20 +74,20 @@ impl Work {
         }
     }
 
-    /// Bytes that are read or written.
+    /// Returns the number of bytes read or written.
     pub fn bytes(&self) -> f64 {
         self.read_bytes + self.written_bytes
     }
 
-    /// Operations of all matrix products.
+    /// Returns the number of operations of all matrix products.
     pub fn product_flops(&self) -> f64 {
         self.products.iter().map(|(_, flops)| flops).sum()
     }
 }
 
-/// Traffic with one array.
+/// Traffic of one array.
 struct Array {
-    /// Bytes that it has; no bound where they are not known.
+    /// Bytes of the array, infinity if unknown.
     extent: f64,
     read: f64,
     written: f64,
@@ -92,9 +97,9 @@ struct Counter<'m> {
     module: &'m Module,
     grid: [u32; 3],
     block: [u32; 3],
-    /// Bits of the integer scalars that are known.
+    /// Bits of each integer scalar whose value is computed.
     known: Vec<Option<u64>>,
-    /// By the value that the array's address comes from.
+    /// By the value from which the address of the array is derived.
     arrays: BTreeMap<Value, Array>,
     products: BTreeMap<DType, f64>,
     elementwise: f64,
@@ -102,7 +107,8 @@ struct Counter<'m> {
 }
 
 impl Counter<'_> {
-    /// Follows a block; what it does counts `weight` times. Gives the operands that it ends with.
+    /// Executes a block, with its work multiplied by `weight`. Returns the operands of its
+    /// terminator.
     fn run(&mut self, block: BlockId, weight: f64) -> Vec<Option<u64>> {
         let module = self.module;
         for &id in &module.block(block).ops {
@@ -195,7 +201,7 @@ impl Counter<'_> {
             Opcode::StorePtr => self.touch(op.group(0)[0], op.group(1)[0], weight, true),
             Opcode::AtomicRedView => self.touch(op.group(0)[0], op.group(2)[0], weight, true),
             Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => {
-                // 2 m n k, and k is the last axis of the left operand.
+                // 2 m n k operations. k is the last axis of the left operand.
                 let (acc, _) = self.extent(op.results[0]);
                 let k = module.shape(op.operands[0]).last().copied().unwrap_or(1) as f64;
                 *self.products.entry(module.dtype(op.operands[0])).or_default() += 2.0 * acc * k * weight;
@@ -205,7 +211,7 @@ impl Counter<'_> {
         }
     }
 
-    /// Numbers that are the same in all threads are computed; others are counted.
+    /// Computes integer scalars, and counts the operations of floats.
     fn arithmetic(&mut self, op: &Op, weight: f64) {
         let module = self.module;
         let &[result] = op.results.as_slice() else { return };
@@ -254,7 +260,7 @@ impl Counter<'_> {
         }
     }
 
-    /// Elements or tiles along each dimension of a view.
+    /// Returns the number of elements or tiles along each dimension of a view.
     fn view_shape(&self, view: Value) -> Vec<Option<u64>> {
         let extents = self.extents(view);
         match self.module.ty(view) {
@@ -267,7 +273,7 @@ impl Counter<'_> {
         }
     }
 
-    /// Extents of the array behind a view.
+    /// Returns the extents of the array of a view.
     fn extents(&self, view: Value) -> Vec<Option<u64>> {
         let Some(op) = self.array(view) else { return Vec::new() };
         let Type::TensorView { shape, .. } = self.module.ty(op.results[0]) else { return Vec::new() };
@@ -279,7 +285,7 @@ impl Counter<'_> {
         shape.iter().map(&mut extent).collect()
     }
 
-    /// The op that describes the array behind a view.
+    /// Returns the op that describes the array of a view.
     fn array(&self, mut view: Value) -> Option<&Op> {
         loop {
             let op = self.module.op(self.module.defining_op(view)?);
@@ -309,7 +315,7 @@ impl Counter<'_> {
         *(if writes { &mut array.written } else { &mut array.read }) += bytes * weight;
     }
 
-    /// The value that an address was computed from.
+    /// Returns the value from which an address is computed.
     fn origin(&self, mut address: Value) -> Value {
         while let Some(id) = self.module.defining_op(address) {
             let op = self.module.op(id);
@@ -321,7 +327,7 @@ impl Counter<'_> {
         address
     }
 
-    /// Elements and bytes of a tile.
+    /// Returns the number of elements and of bytes of a tile.
     fn extent(&self, tile: Value) -> (f64, f64) {
         let Some((elem, shape)) = self.module.ty(tile).as_tile() else { return (0.0, 0.0) };
         let count = shape.iter().product::<i64>() as f64;

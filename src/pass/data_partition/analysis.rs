@@ -1,35 +1,38 @@
-//! Which values have rows that bands divide among them, and whether all that is done to them can be done band by band.
+//! Analysis for data partitioning: the values whose rows are divided, and a check that each of
+//! their ops can be executed by partitions.
 
 use std::collections::HashMap;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, Elem, Module, OpId, Opcode, Type, Value};
 
-/// An op that is not done band by band, and why.
+/// Op that cannot be partitioned, and the reason.
 pub type Reason = (OpId, &'static str);
 
-/// Least rows of a product that a band may have: those of one instruction of a group of four warps.
-const LEAST_ROWS: i64 = 64;
+/// Minimum number of rows of a product in one partition: M of a `wgmma` of four warps (PTX ISA).
+const MIN_ROWS: i64 = 64;
 
-/// The values with rows.
-pub struct Rows {
-    /// The axis of the rows.
+/// Values whose rows are divided among the partitions.
+pub struct PartitionedRows {
+    /// Axis of the rows, by value.
     pub axes: HashMap<Value, usize>,
-    pub bands: i64,
+    pub count: i64,
 }
 
-impl Rows {
+impl PartitionedRows {
+    /// Finds the partitioned values, beginning with the matrix products.
+    ///
     /// # Errors
-    /// The first op that stands in the way.
-    pub fn of(module: &Module, body: BlockId, bands: i64) -> Result<Rows, Reason> {
-        let mut finder = Finder {
+    /// The first op that cannot be partitioned.
+    pub fn new(module: &Module, body: BlockId, count: i64) -> Result<PartitionedRows, Reason> {
+        let mut analysis = RowAnalysis {
             module,
-            rows: Rows { axes: HashMap::new(), bands },
-            touching: HashMap::new(),
+            rows: PartitionedRows { axes: HashMap::new(), count },
+            users: HashMap::new(),
             owners: HashMap::new(),
             pending: Vec::new(),
         };
-        finder.learn(body, &mut Vec::new());
+        analysis.collect_users(body, &mut Vec::new());
         let mut products = Vec::new();
         module.walk(body, &mut |id| {
             if matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) {
@@ -39,43 +42,45 @@ impl Rows {
         for id in products {
             let shape = module.shape(module.op(id).results[0]);
             let axis = shape.len() - 2;
-            if shape[axis] / bands < LEAST_ROWS {
+            if shape[axis] / count < MIN_ROWS {
                 return Err((id, "has too few rows for so many bands"));
             }
-            finder.give(id, module.op(id).results[0], axis)?;
+            analysis.set_axis(id, module.op(id).results[0], axis)?;
         }
-        while let Some(id) = finder.pending.pop() {
-            finder.relate(id)?;
+        while let Some(id) = analysis.pending.pop() {
+            analysis.visit(id)?;
         }
-        finder.are_apart(body)?;
-        Ok(finder.rows)
+        analysis.check_independent_stores(body)?;
+        Ok(analysis.rows)
     }
 
-    /// The axis of the rows of a value.
+    /// Returns the axis of the rows of a value, `None` if the value is equal in all partitions.
     pub fn axis(&self, value: Value) -> Option<usize> {
         self.axes.get(&value).copied()
     }
 }
 
-struct Finder<'m> {
+struct RowAnalysis<'m> {
     module: &'m Module,
-    rows: Rows,
-    /// The ops that have a value as an operand or result, or pass it on.
-    touching: HashMap<Value, Vec<OpId>>,
-    /// The loop or branch that a terminator ends or goes on with.
+    rows: PartitionedRows,
+    /// By value: the ops that have it as an operand or result, or own the region that has it as an
+    /// argument.
+    users: HashMap<Value, Vec<OpId>>,
+    /// By terminator: the loop or branch that it ends or continues.
     owners: HashMap<OpId, OpId>,
-    /// Ops of whose values one has been found to have rows.
+    /// Worklist: ops with a value whose row axis has been found.
     pending: Vec<OpId>,
 }
 
-impl Finder<'_> {
-    /// Learns who touches what. `around`: loops and branches around a block.
-    fn learn(&mut self, block: BlockId, around: &mut Vec<OpId>) {
+impl RowAnalysis<'_> {
+    /// Collects the ops of each value, and the owners of terminators. `around`: the loops and
+    /// branches that contain the block.
+    fn collect_users(&mut self, block: BlockId, around: &mut Vec<OpId>) {
         let module = self.module;
         for &id in &module.block(block).ops {
             let op = module.op(id);
             for &value in op.operands.iter().chain(&op.results) {
-                self.touching.entry(value).or_default().push(id);
+                self.users.entry(value).or_default().push(id);
             }
             let is_owner = |&&owner: &&OpId| match (op.code, module.op(owner).code) {
                 (Opcode::Continue, code) => matches!(code, Opcode::For | Opcode::Loop),
@@ -90,17 +95,17 @@ impl Finder<'_> {
                 around.push(id);
                 for &region in &op.regions {
                     for &arg in &module.block(region).args {
-                        self.touching.entry(arg).or_default().push(id);
+                        self.users.entry(arg).or_default().push(id);
                     }
-                    self.learn(region, around);
+                    self.collect_users(region, around);
                 }
                 around.pop();
             }
         }
     }
 
-    /// A value has its rows along this axis, as `id` asks for.
-    fn give(&mut self, id: OpId, value: Value, axis: usize) -> Result<(), Reason> {
+    /// Sets the row axis of a value, as `id` requires.
+    fn set_axis(&mut self, id: OpId, value: Value, axis: usize) -> Result<(), Reason> {
         match self.rows.axis(value) {
             Some(other) if other == axis => return Ok(()),
             Some(_) => return Err((id, "has rows along two axes")),
@@ -109,26 +114,27 @@ impl Finder<'_> {
         let Type::Tile { elem: Elem::Num(_), shape } = self.module.ty(value) else {
             return Err((id, "makes pointers of rows"));
         };
-        let bands = self.rows.bands;
-        if shape[axis] % bands != 0 || !((shape[axis] / bands) as u64).is_power_of_two() {
+        let count = self.rows.count;
+        if shape[axis] % count != 0 || !((shape[axis] / count) as u64).is_power_of_two() {
             return Err((id, "has another number of rows"));
         }
         self.rows.axes.insert(value, axis);
-        self.pending.extend(&self.touching[&value]);
+        self.pending.extend(&self.users[&value]);
         Ok(())
     }
 
-    /// All of these are the same tile, or as one.
-    fn alike(&mut self, id: OpId, values: &[Value]) -> Result<(), Reason> {
+    /// Gives all of these values one row axis, if one of them has rows.
+    fn unify_axis(&mut self, id: OpId, values: &[Value]) -> Result<(), Reason> {
         let axis = values.iter().find_map(|&value| self.rows.axis(value));
         match axis {
-            Some(axis) => values.iter().try_for_each(|&value| self.give(id, value, axis)),
+            Some(axis) => values.iter().try_for_each(|&value| self.set_axis(id, value, axis)),
             None => Ok(()),
         }
     }
 
-    /// Between one value and another: where an axis of the one is in the other; `None` if it is not there.
-    fn across(
+    /// Propagates the row axis between two values. The functions map an axis of one value to that
+    /// of the other one, or to `None` if the other one does not have it.
+    fn propagate_axis(
         &mut self,
         id: OpId,
         [a, b]: [Value; 2],
@@ -137,18 +143,18 @@ impl Finder<'_> {
         if let Some(axis) = self.rows.axis(a)
             && let Some(axis) = to(axis)?
         {
-            self.give(id, b, axis)?;
+            self.set_axis(id, b, axis)?;
         }
         if let Some(axis) = self.rows.axis(b)
             && let Some(axis) = back(axis)?
         {
-            self.give(id, a, axis)?;
+            self.set_axis(id, a, axis)?;
         }
         Ok(())
     }
 
-    /// What rows of some of an op's values mean for its others.
-    fn relate(&mut self, id: OpId) -> Result<(), Reason> {
+    /// Propagates row axes among the operands and results of an op.
+    fn visit(&mut self, id: OpId) -> Result<(), Reason> {
         let module = self.module;
         let op = module.op(id);
         match op.code {
@@ -161,7 +167,7 @@ impl Finder<'_> {
                 let [from, to] = [op.operands[0], op.results[0]];
                 let same = |axis: usize| module.shape(from)[axis] == module.shape(to)[axis];
                 let axis = |axis: usize| Ok(Some(axis).filter(|&axis| same(axis)));
-                self.across(id, [from, to], [&axis, &axis])
+                self.propagate_axis(id, [from, to], [&axis, &axis])
             }
             Opcode::Reshape => {
                 let [from, to] = [op.operands[0], op.results[0]].map(|value| module.shape(value));
@@ -171,19 +177,19 @@ impl Finder<'_> {
                     (0..to.len()).find(is_it).map(Some).ok_or((id, "puts several rows into one, or divides one"))
                 };
                 let values = [op.operands[0], op.results[0]];
-                self.across(id, values, [&|axis| find(from, to, axis), &|axis| find(to, from, axis)])
+                self.propagate_axis(id, values, [&|axis| find(from, to, axis), &|axis| find(to, from, axis)])
             }
             Opcode::Permute => {
                 let order = op.permutation();
                 let to = |axis: usize| Ok(order.iter().position(|&from| from as usize == axis));
                 let back = |axis: usize| Ok(Some(order[axis] as usize));
-                self.across(id, [op.operands[0], op.results[0]], [&to, &back])
+                self.propagate_axis(id, [op.operands[0], op.results[0]], [&to, &back])
             }
-            Opcode::Assume => self.alike(id, &[op.operands[0], op.results[0]]),
+            Opcode::Assume => self.unify_axis(id, &[op.operands[0], op.results[0]]),
             Opcode::Reduce => self.reduction(id),
             Opcode::Scan => {
                 let values: Vec<Value> = op.operands.iter().chain(&op.results).copied().collect();
-                self.alike(id, &values)?;
+                self.unify_axis(id, &values)?;
                 let along = values.iter().any(|&value| self.rows.axis(value) == Some(op.dim() as usize));
                 if along { Err((id, "goes from row to row")) } else { Ok(()) }
             }
@@ -200,7 +206,7 @@ impl Finder<'_> {
                 if values.iter().any(|&value| module.shape(value) != shape) {
                     return Err((id, "makes tiles of other shapes"));
                 }
-                self.alike(id, &values)
+                self.unify_axis(id, &values)
             }
             _ => Err((id, "is not done row by row")),
         }
@@ -209,23 +215,23 @@ impl Finder<'_> {
     fn reduction(&mut self, id: OpId) -> Result<(), Reason> {
         let op = self.module.op(id);
         let dim = op.dim() as usize;
-        self.alike(id, &op.operands)?;
-        self.alike(id, &op.results)?;
+        self.unify_axis(id, &op.operands)?;
+        self.unify_axis(id, &op.results)?;
         let to = |axis: usize| match axis {
             axis if axis == dim => Err((id, "puts rows together")),
             axis => Ok(Some(axis - usize::from(axis > dim))),
         };
         let back = |axis: usize| Ok(Some(axis + usize::from(axis >= dim)));
         let pairs = op.operands.iter().zip(&op.results);
-        pairs.into_iter().try_for_each(|(&from, &result)| self.across(id, [from, result], [&to, &back]))
+        pairs.into_iter().try_for_each(|(&from, &result)| self.propagate_axis(id, [from, result], [&to, &back]))
     }
 
-    /// Rows of a product are those of its left operand and of what it adds to.
+    /// A product has the rows of its left operand and its accumulator.
     fn product(&mut self, id: OpId) -> Result<(), Reason> {
         let op = self.module.op(id);
         let rows = self.module.shape(op.results[0]).len() - 2;
         for value in [op.operands[0], op.operands[2], op.results[0]] {
-            self.give(id, value, rows)?;
+            self.set_axis(id, value, rows)?;
         }
         match self.rows.axis(op.operands[1]) {
             Some(_) => Err((id, "needs the rows of all bands on its right")),
@@ -248,7 +254,7 @@ impl Finder<'_> {
         }
     }
 
-    /// What a loop or branch carries or yields.
+    /// Propagates row axes among the values that a loop carries or a branch yields.
     fn region_op(&mut self, id: OpId) -> Result<(), Reason> {
         let module = self.module;
         let op = module.op(id);
@@ -262,28 +268,28 @@ impl Finder<'_> {
             let ends = self.owners.iter().filter(|&(&end, &owner)| owner == id && module.op(end).code == code);
             ends.map(|(&end, _)| &module.op(end).operands[..]).collect()
         };
-        let (goes_on, leaves) = match op.code {
+        let (continues, exits) = match op.code {
             Opcode::For => (owned(Opcode::Continue), owned(Opcode::Continue)),
             Opcode::Loop => (owned(Opcode::Continue), owned(Opcode::Break)),
             _ => (Vec::new(), owned(Opcode::Yield)),
         };
         for (position, &init) in inits.iter().enumerate() {
             let argument = module.block(op.regions[0]).args[first + position];
-            let next = goes_on.iter().map(|operands| operands[position]);
+            let next = continues.iter().map(|operands| operands[position]);
             let carried: Vec<Value> = [init, argument].into_iter().chain(next).collect();
-            self.alike(id, &carried)?;
+            self.unify_axis(id, &carried)?;
         }
         for (position, &result) in op.results.iter().enumerate() {
-            let made = leaves.iter().map(|operands| operands[position]);
+            let made = exits.iter().map(|operands| operands[position]);
             let all: Vec<Value> = [result].into_iter().chain(made).collect();
-            self.alike(id, &all)?;
+            self.unify_axis(id, &all)?;
         }
         Ok(())
     }
 
-    /// Does nobody notice in which order bands do what they do? Each array that is stored to is stored to by one op, of which each
-    /// band does its rows, and nothing else accesses it.
-    fn are_apart(&self, body: BlockId) -> Result<(), Reason> {
+    /// Checks that the result is independent of the order of the partitions. Each stored array has
+    /// exactly one store, which is partitioned by rows, and no other access.
+    fn check_independent_stores(&self, body: BlockId) -> Result<(), Reason> {
         let module = self.module;
         let (mut stored, mut loaded, mut problem) = (HashMap::new(), Vec::new(), None);
         module.walk(body, &mut |id| {

@@ -1,42 +1,44 @@
-//! The program of one band: tiles of its rows, and accesses to where they begin.
+//! Rewrite for data partitioning: tiles with the rows of one partition, and accesses at its first
+//! row.
 
-use super::analysis::Rows;
+use super::analysis::PartitionedRows;
 use crate::dtype::DType;
 use crate::ir::{Attr, BlockId, Elem, Module, OpId, Opcode, Sign, Substitution, Type, Value};
-use crate::pass::transform::op_writer::Writer;
+use crate::pass::transform::op_writer::OpWriter;
 
-/// Most tiles along an axis of which the numbers are right; there are no arrays with more.
-const MOST_TILES: i64 = 1 << 40;
+/// Maximum tile index along an axis, above which indices are clamped. No array has more tiles.
+const MAX_TILES: i64 = 1 << 40;
 
-/// Leaves each of the values with rows those of one band.
-pub fn divide(module: &mut Module, body: BlockId, rows: &Rows) {
+/// Reduces each partitioned value to the rows of one partition.
+pub fn rewrite(module: &mut Module, body: BlockId, rows: &PartitionedRows) {
     for (&value, &axis) in &rows.axes {
         let Type::Tile { elem, shape } = module.ty(value).clone() else { continue };
         let mut shape = shape;
-        shape[axis] /= rows.bands;
+        shape[axis] /= rows.count;
         let ty = module.intern(Type::Tile { elem, shape });
         module.values[value.index()].ty = ty;
     }
-    let mut divider = Divider { ops: Writer::new(module), rows, band: None, values: Substitution::new() };
-    divider.block(body);
-    let values = divider.values;
+    let mut rewriter = Rewriter { ops: OpWriter::new(module), rows, partition_id: None, values: Substitution::new() };
+    rewriter.block(body);
+    let values = rewriter.values;
     values.apply(module, body);
 }
 
-struct Divider<'a, 'm> {
-    ops: Writer<'m>,
-    rows: &'a Rows,
-    /// The number of the band.
-    band: Option<Value>,
+struct Rewriter<'a, 'm> {
+    ops: OpWriter<'m>,
+    rows: &'a PartitionedRows,
+    /// Index of the partition.
+    partition_id: Option<Value>,
     values: Substitution,
 }
 
-impl Divider<'_, '_> {
+impl Rewriter<'_, '_> {
     fn block(&mut self, block: BlockId) {
         let (ids, outer) = self.ops.begin_block(block);
-        if self.band.is_none() {
-            let count = Attr::NumElem(self.rows.bands as u64);
-            self.band = Some(self.ops.put(Opcode::GetBand, &[], vec![count], Elem::Num(DType::I32), &[]));
+        if self.partition_id.is_none() {
+            let count = Attr::NumElem(self.rows.count as u64);
+            self.partition_id =
+                Some(self.ops.emit_one(Opcode::DataPartitionId, &[], vec![count], Elem::Num(DType::I32), &[]));
         }
         for id in ids {
             let op = self.ops.module.op(id).clone();
@@ -52,56 +54,63 @@ impl Divider<'_, '_> {
             };
             match self.rows.axis(tile) {
                 None => self.ops.keep(id),
-                Some(_) if op.code == Opcode::Iota => self.count_rows(tile),
+                Some(_) if op.code == Opcode::Iota => self.offset_iota(tile),
                 Some(axis) => self.access(id, axis),
             }
         }
         self.ops.end_block(block, outer);
     }
 
-    /// The number of the band, as an integer of this type.
-    fn band(&mut self, dtype: DType) -> Value {
-        let band = self.band.expect("the first op of the entry");
+    /// Returns the index of the partition as an integer of this type.
+    fn partition_id(&mut self, dtype: DType) -> Value {
+        let partition_id = self.partition_id.expect("the first op of the entry");
         match dtype.bits() {
-            32 => band,
-            _ => self.ops.put(Opcode::ExtI, &[band], vec![Attr::Sign(Sign::Unsigned)], Elem::Num(dtype), &[]),
+            32 => partition_id,
+            _ => self.ops.emit_one(
+                Opcode::ExtI,
+                &[partition_id],
+                vec![Attr::Sign(Sign::Unsigned)],
+                Elem::Num(dtype),
+                &[],
+            ),
         }
     }
 
-    /// 0, 1, … of a band: from its first row on.
-    fn count_rows(&mut self, numbers: Value) {
+    /// Replaces an `iota` along the rows by one that starts at the first row of the partition.
+    fn offset_iota(&mut self, numbers: Value) {
         let (elem, shape, dtype) = (self.ops.elem(numbers), self.ops.shape(numbers), self.ops.module.dtype(numbers));
-        let (band, extent) = (self.band(dtype), self.ops.number(dtype, shape[0]));
-        let first = self.ops.integers(Opcode::MulI, band, extent);
-        let first = self.ops.spread(first, &shape);
-        let own = self.ops.put(Opcode::Iota, &[], vec![], elem, &shape);
-        let sum = self.ops.integers(Opcode::AddI, own, first);
+        let (partition_id, extent) = (self.partition_id(dtype), self.ops.number(dtype, shape[0]));
+        let first = self.ops.int_op(Opcode::MulI, partition_id, extent);
+        let first = self.ops.splat_to(first, &shape);
+        let own = self.ops.emit_one(Opcode::Iota, &[], vec![], elem, &shape);
+        let sum = self.ops.int_op(Opcode::AddI, own, first);
         self.values.replace(numbers, sum);
     }
 
-    /// The tiles of bands lie side by side: of tile `index` at `index * bands`, and so on.
+    /// Rewrites the access of a partitioned view. The tiles of the partitions are adjacent: those
+    /// of tile `index` begin at `index * count`.
     fn access(&mut self, id: OpId, axis: usize) {
         let op = self.ops.module.op(id).clone();
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[axis]);
         let ty = match self.ops.module.ty(view).clone() {
             Type::PartitionView { mut tile, view, dim_map, padding } => {
-                tile[axis] /= self.rows.bands as i32;
+                tile[axis] /= self.rows.count as i32;
                 Type::PartitionView { tile, view, dim_map, padding }
             }
             _ => unreachable!("tiles that lie side by side"),
         };
         let tensor = self.ops.module.op(self.ops.module.defining_op(view).expect("a view")).operands[0];
         let ty = self.ops.module.intern(ty);
-        let divided = self.ops.emit(Opcode::MakePartitionView, &[&[tensor]], vec![], vec![], &[ty]);
-        let divided = self.ops.module.op(divided).results[0];
+        let partitioned = self.ops.emit(Opcode::MakePartitionView, &[&[tensor]], vec![], vec![], &[ty]);
+        let partitioned = self.ops.module.op(partitioned).results[0];
         let dtype = self.ops.module.dtype(index);
-        let most = if dtype.bits() > 32 { MOST_TILES } else { i64::from(i32::MAX) / self.rows.bands - 1 };
-        let bounded = self.ops.clamp(index, [-1, most]);
-        let (band, bands) = (self.band(dtype), self.ops.number(dtype, self.rows.bands));
-        let first = self.ops.integers(Opcode::MulI, bounded, bands);
-        let at = self.ops.integers(Opcode::AddI, first, band);
+        let max_index = if dtype.bits() > 32 { MAX_TILES } else { i64::from(i32::MAX) / self.rows.count - 1 };
+        let bounded = self.ops.clamp(index, [-1, max_index]);
+        let (partition_id, count) = (self.partition_id(dtype), self.ops.number(dtype, self.rows.count));
+        let first = self.ops.int_op(Opcode::MulI, bounded, count);
+        let at = self.ops.int_op(Opcode::AddI, first, partition_id);
         let place = |operand: &mut Value| match *operand {
-            operand if operand == view => divided,
+            operand if operand == view => partitioned,
             operand => operand,
         };
         let before: usize = op.code.spec().operands.iter().position(|group| group.name == "index").expect("indices");

@@ -1,10 +1,16 @@
-//! Promises of the user's that become assertions, for checks on request: code that builds on nothing it was only told.
+//! Instrumentation for checks on request: assumptions of the user become assertions, so that the
+//! code relies on none of them.
 //!
-//! Runs on the module of a trace, before all passes. Accesses that were promised to be in bounds check their bounds again,
-//! behind an assertion that they need not; what `assume` said is asserted and forgotten; arithmetic that was promised not
-//! to overflow may again (the cpu back end checks that). Of accesses through pointers that come of an array it is asserted
-//! that they stay between its first and last element, and those that do not are left out. So a promise that is broken has
-//! no effect but the failed assertion. What the library itself knows (of arrays, from their launch) stays.
+//! Input: the module of a trace, before all passes:
+//! * An access with unchecked bounds is checked again, and an assertion states that the check
+//!   passes.
+//! * An `assume` op becomes an assertion.
+//! * An arithmetic op that was assumed not to overflow may overflow. The cpu back end checks that.
+//! * An access through pointers derived from an array is asserted to be between its first and last
+//!   element, and masked otherwise.
+//!
+//! A violated assumption thus has no effect except the failed assertion. Assumptions of the
+//! library, about arrays from their launch, are kept.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -14,36 +20,36 @@ use crate::ir::{
     Substitution, Type, TypeId, Value,
 };
 
-/// What the text of such an assertion begins with.
-pub(crate) const BROKEN: &str = "a broken promise: ";
+/// Prefix of the text of these assertions.
+pub(crate) const VIOLATED_ASSUMPTION: &str = "a broken promise: ";
 
-/// Turns the promises of the user's into assertions.
-pub(crate) fn check(module: &mut Module) {
+/// Converts the assumptions of the user to assertions.
+pub(crate) fn assume_to_assert(module: &mut Module) {
     let Some(body) = module.entries.first().map(|entry| entry.body) else { return };
-    let written = module.written.iter().map(|written| written.op).collect();
+    let user_ops = module.written.iter().map(|user_ops| user_ops.op).collect();
     let (ops, values, arrays) = (Vec::new(), Substitution::new(), FxHashMap::default());
-    let mut checker = Checker { module, ops, loc: Loc::UNKNOWN, written, values, depth: 0, arrays };
-    checker.block(body);
-    let Checker { module, values, .. } = checker;
+    let mut instrumenter = Instrumenter { module, ops, loc: Loc::UNKNOWN, user_ops, values, depth: 0, arrays };
+    instrumenter.block(body);
+    let Instrumenter { module, values, .. } = instrumenter;
     values.apply(module, body);
 }
 
-struct Checker<'m> {
+struct Instrumenter<'m> {
     module: &'m mut Module,
-    /// The block in the making.
+    /// Ops of the block that is being rebuilt.
     ops: Vec<OpId>,
     loc: Loc,
-    /// Ops of the user's.
-    written: FxHashSet<OpId>,
-    /// What stands for values that are gone.
+    /// Ops written by the user.
+    user_ops: FxHashSet<OpId>,
+    /// Replacements of removed values.
     values: Substitution,
-    /// Blocks that are open in each other.
+    /// Nesting depth of the current block.
     depth: usize,
-    /// Arrays that the body of the entry has made so far, by their addresses.
+    /// Arrays made so far in the body of the entry, by address.
     arrays: FxHashMap<Value, Value>,
 }
 
-impl Checker<'_> {
+impl Instrumenter<'_> {
     fn block(&mut self, block: BlockId) {
         let ops = std::mem::take(&mut self.module.block_mut(block).ops);
         let outer = std::mem::replace(&mut self.ops, Vec::with_capacity(ops.len()));
@@ -51,7 +57,7 @@ impl Checker<'_> {
         for id in ops {
             let op = self.module.op(id);
             self.loc = op.loc;
-            // Bodies of reductions and scans make no assertions.
+            // Bodies of reductions and scans contain no assertions.
             if !matches!(op.code, Opcode::Reduce | Opcode::Scan) {
                 op.regions.clone().into_iter().for_each(|region| self.block(region));
             }
@@ -67,7 +73,7 @@ impl Checker<'_> {
         match self.module.op(id).code {
             O::LoadView | O::StoreView | O::AtomicRedView => self.view(id),
             O::LoadPtr | O::StorePtr | O::AtomicRmw | O::AtomicCas => self.pointers(id),
-            O::Assume if self.written.contains(&id) => return self.assume(id),
+            O::Assume if self.user_ops.contains(&id) => return self.assume(id),
             O::MakeTensorView if self.depth == 1 => {
                 let op = self.module.op(id);
                 self.arrays.entry(op.operands[0]).or_insert(op.results[0]);
@@ -84,7 +90,7 @@ impl Checker<'_> {
         self.ops.push(id);
     }
 
-    // What is promised.
+    // Rewrites of ops with an assumption.
 
     fn assume(&mut self, id: OpId) {
         let op = self.module.op(id);
@@ -117,7 +123,7 @@ impl Checker<'_> {
         self.values.replace(result, value);
     }
 
-    /// Asserts what an access through a view promises, and takes the promise away.
+    /// Asserts the bounds that an access through a view assumes, and removes the assumption.
     fn view(&mut self, id: OpId) {
         let op = self.module.op(id);
         let Some(Attr::Inbounds(promised)) = op.attr(AttrKind::Inbounds).cloned() else { return };
@@ -127,7 +133,8 @@ impl Checker<'_> {
         if !promised.contains(&true) || !matches!(self.module.ty(array), Type::TensorView { .. }) {
             return;
         }
-        // For each dimension of the tile its extent, the elements from one tile to the next, and the array's dimension.
+        // For each dimension of the tile: its extent, the step between tiles in elements, and the
+        // dimension of the array.
         let dims: Vec<(i32, i32, i32)> = match self.module.ty(view) {
             Type::PartitionView { tile, dim_map, .. } => {
                 tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile, tile, dim)).collect()
@@ -143,9 +150,9 @@ impl Checker<'_> {
         let extents = self.extents(array);
         for (d, &(tile, step, dim)) in dims.iter().enumerate().filter(|&(d, _)| promised.get(d) == Some(&true)) {
             let extent = extents[dim as usize];
-            // Positions are single elements.
+            // An index tile holds element positions.
             let tile = if self.module.shape(index[d]).is_empty() { tile } else { 1 };
-            self.inside(index[d], tile.into(), step.into(), extent);
+            self.assert_bounds(index[d], tile.into(), step.into(), extent);
         }
         for attr in &mut self.module.ops[id.index()].attrs {
             if let Attr::Inbounds(promised) = attr {
@@ -154,12 +161,13 @@ impl Checker<'_> {
         }
     }
 
-    /// Asserts that `tile` elements from `index * step` on are within an extent.
-    fn inside(&mut self, index: Value, tile: i64, step: i64, extent: Value) {
+    /// Asserts that the `tile` elements from `index * step` are inside of an extent.
+    fn assert_bounds(&mut self, index: Value, tile: i64, step: i64, extent: Value) {
         let wide = self.widened(index);
         let shape = self.module.shape(wide).to_vec();
         let extent_like = self.spread(extent, &shape);
-        // index <= (extent - tile) / step, rounded down; what is negative stays so, and is below every index.
+        // index <= floor((extent - tile) / step). A negative bound remains negative, which is below
+        // every index.
         let all = self.splat(extent_like, tile);
         let ty = self.module.ty_id(extent_like);
         let left = self.put(Opcode::SubI, &[extent_like, all], vec![Attr::Overflow(Overflow::None)], ty);
@@ -175,7 +183,8 @@ impl Checker<'_> {
         self.assert(holds, &text, &[wide, extent]);
     }
 
-    /// Asserts that an access through pointers that come of an array stays in it, and leaves out what does not.
+    /// Asserts that an access through pointers derived from an array is inside of it, and masks the
+    /// elements outside.
     fn pointers(&mut self, id: OpId) {
         let op = self.module.op(id);
         let group = match op.code {
@@ -205,26 +214,26 @@ impl Checker<'_> {
         let last_like = self.spread(last, &shape);
         let below = self.compare_values(CmpPred::Le, number, last_like);
         let above = self.compare(CmpPred::Ge, number, 0);
-        let inside = self.both(below, above);
+        let in_bounds = self.both(below, above);
         let holds = match mask {
-            None => inside,
+            None => in_bounds,
             Some(mask) => {
                 let ty = self.module.ty_id(mask);
                 let ones = self.splat(mask, 1);
                 let out = self.put(Opcode::XorI, &[mask, ones], vec![], ty);
-                self.put(Opcode::OrI, &[inside, out], vec![], ty)
+                self.put(Opcode::OrI, &[in_bounds, out], vec![], ty)
             }
         };
         let text = "element %lld lies outside of an array whose last element is %lld";
         self.assert(holds, text, &[number, last]);
-        let mask = mask.map_or(inside, |mask| self.both(mask, inside));
+        let mask = mask.map_or(in_bounds, |mask| self.both(mask, in_bounds));
         self.set_mask(id, mask);
     }
 
-    /// The array that pointers come of, and the address of its first element.
+    /// Returns the array from which pointers are derived, and the address of its first element.
     fn array_of(&self, pointers: Value) -> Option<(Value, Value)> {
         let mut base = pointers;
-        // Not through `PtrToPtr`: elements of another type.
+        // Not through `PtrToPtr`, which changes the element type.
         while let Some(id) = self.module.defining_op(base) {
             let op = self.module.op(id);
             match op.code {
@@ -235,7 +244,7 @@ impl Checker<'_> {
         self.arrays.get(&base).map(|&array| (array, base))
     }
 
-    /// The number of an array's last element from its first, by its strides.
+    /// Returns the offset of the last element of an array from its first one, in elements.
     fn last_element(&mut self, array: Value) -> Value {
         let Some(id) = self.module.defining_op(array) else { unreachable!("an array is made by an op") };
         let (dynamic, ty) = (self.module.op(id).group(2).to_vec(), self.module.ty(array).clone());
@@ -274,7 +283,7 @@ impl Checker<'_> {
         op.segments[at] = 1;
     }
 
-    // Ops.
+    // Emission of ops.
 
     fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
         let groups: Vec<&[Value]> = operands.chunks(1).collect();
@@ -283,7 +292,7 @@ impl Checker<'_> {
         self.module.op(id).results[0]
     }
 
-    /// The extents of an array as i64.
+    /// Returns the extents of an array as i64.
     fn extents(&mut self, array: Value) -> Vec<Value> {
         let Type::TensorView { shape, .. } = self.module.ty(array) else { unreachable!("an array is a tensor view") };
         let rank = shape.len();
@@ -298,14 +307,14 @@ impl Checker<'_> {
         self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(number as u64))], long)
     }
 
-    /// A number as a tile like another one.
+    /// Returns a constant of the type of `like`.
     fn splat(&mut self, like: Value, number: i64) -> Value {
         let (ty, bits) = (self.module.ty_id(like), self.module.dtype(like).bits());
         let data = ConstData::Splat(number as u64 & (u64::MAX >> (64 - bits)));
         self.put(Opcode::Constant, &[], vec![Attr::Value(data)], ty)
     }
 
-    /// Integers as i64.
+    /// Converts integers to i64.
     fn widened(&mut self, value: Value) -> Value {
         if self.module.dtype(value) == DType::I64 {
             return value;
@@ -315,7 +324,7 @@ impl Checker<'_> {
         self.put(Opcode::ExtI, &[value], vec![Attr::Sign(Sign::Signed)], ty)
     }
 
-    /// A scalar in every element of a tile.
+    /// Broadcasts a scalar to a tile.
     fn spread(&mut self, scalar: Value, shape: &[i64]) -> Value {
         if shape.is_empty() {
             return scalar;
@@ -344,7 +353,7 @@ impl Checker<'_> {
     }
 
     fn assert(&mut self, condition: Value, text: &str, values: &[Value]) {
-        let text = vec![Attr::Text(format!("{BROKEN}{text}").into())];
+        let text = vec![Attr::Text(format!("{VIOLATED_ASSUMPTION}{text}").into())];
         let id = self.module.add_op(Opcode::Assert, &[&[condition], values], text, vec![], &[], self.loc);
         self.ops.push(id);
     }

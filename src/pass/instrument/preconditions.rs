@@ -1,11 +1,15 @@
-//! Conditions that each launch checks: taken out of a kernel into a module of their own, and stated as facts.
+//! Launch preconditions: moved from a kernel into a module of checks, and stated as `assume` ops in
+//! the kernel.
 //!
-//! Runs on the module of a trace, before all passes. The conditions are assertions in the body of the entry
-//! ([`Module::required`]) that depend on parameters and grid alone. The module that is split off has the entry's
-//! parameters and then the three extents of the grid, and does nothing but assert. In the kernel the conditions
-//! become `assume` ops right behind the values that they speak of, which is sound because nothing of a kernel runs
-//! before all of them hold: comparisons with constants give bounds, remainders that are zero give divisors, and of
-//! two equal values the earlier one stands for both.
+//! Input: the module of a trace, before all passes. The conditions are assertions in the body of
+//! the entry ([`Module::required`]) that depend only on parameters and grid. The module of checks
+//! has the parameters of the entry followed by the three extents of the grid, and contains only
+//! assertions.
+//!
+//! In the kernel each condition becomes an `assume` op directly after its value. This is sound
+//! because the kernel is launched only if all conditions are true. A comparison with a constant
+//! gives a bound, a zero remainder gives a divisor. Of two equal values the earlier one replaces
+//! the other.
 
 use rustc_hash::FxHashSet;
 
@@ -14,8 +18,9 @@ use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Module, Op, OpId, Opcode, Predicate, Sign, Type, Value,
 };
 
-/// Takes the conditions out of the first entry; gives them as a module, if there are any.
-pub(crate) fn split(module: &mut Module) -> Option<Module> {
+/// Moves the preconditions out of the first entry. Returns them as a module, `None` if there are
+/// none.
+pub(crate) fn split_preconditions(module: &mut Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let required = std::mem::take(&mut module.required);
     if required.is_empty() {
@@ -24,11 +29,11 @@ pub(crate) fn split(module: &mut Module) -> Option<Module> {
     let checks = extract(module, body, &required);
     let conditions: Vec<Value> = required.iter().map(|&id| module.op(id).operands[0]).collect();
     module.block_mut(body).ops.retain(|id| !required.contains(id));
-    conditions.into_iter().for_each(|condition| state(module, body, condition));
+    conditions.into_iter().for_each(|condition| state_as_assumptions(module, body, condition));
     Some(checks)
 }
 
-/// The kernel without everything that the assertions do not need.
+/// Returns the kernel reduced to the assertions and the ops that they need.
 fn extract(module: &Module, body: BlockId, required: &[OpId]) -> Module {
     let mut checks = module.clone();
     checks.globals.clear();
@@ -55,28 +60,28 @@ fn extract(module: &Module, body: BlockId, required: &[OpId]) -> Module {
     checks
 }
 
-/// Tells the compiler what a condition says, as far as that can be told.
-fn state(module: &mut Module, body: BlockId, condition: Value) {
+/// States a condition as `assume` ops, if it can be expressed.
+fn state_as_assumptions(module: &mut Module, body: BlockId, condition: Value) {
     let Some(op) = module.defining_op(condition).map(|id| module.op(id).clone()) else { return };
     match op.code {
-        Opcode::AndI => op.operands.iter().for_each(|&part| state(module, body, part)),
-        Opcode::CmpI => compared(module, body, &op),
+        Opcode::AndI => op.operands.iter().for_each(|&part| state_as_assumptions(module, body, part)),
+        Opcode::CmpI => assume_comparison(module, body, &op),
         _ => {}
     }
 }
 
-fn compared(module: &mut Module, body: BlockId, op: &Op) {
+fn assume_comparison(module: &mut Module, body: BlockId, op: &Op) {
     let (pred, [a, b]) = (op.cmp_pred(), [op.operands[0], op.operands[1]]);
     let (x, pred, bound) = match (constant(module, a), constant(module, b)) {
         (None, Some(bound)) => (a, pred, bound),
-        (Some(bound), None) => (b, mirrored(pred), bound),
-        (None, None) if pred == CmpPred::Eq => return equal(module, body, a, b),
+        (Some(bound), None) => (b, swapped(pred), bound),
+        (None, None) if pred == CmpPred::Eq => return unify_equal(module, body, a, b),
         _ => return,
     };
     if pred == CmpPred::Eq && bound == 0 {
-        multiple(module, body, x);
+        assume_divisor(module, body, x);
     }
-    // The IR reads bounds with a sign.
+    // Bounds of `assume` are signed.
     if pred != CmpPred::Eq && op.sign() == Sign::Unsigned {
         return;
     }
@@ -93,7 +98,7 @@ fn compared(module: &mut Module, body: BlockId, op: &Op) {
     }
 }
 
-fn mirrored(pred: CmpPred) -> CmpPred {
+fn swapped(pred: CmpPred) -> CmpPred {
     match pred {
         CmpPred::Lt => CmpPred::Gt,
         CmpPred::Le => CmpPred::Ge,
@@ -103,8 +108,8 @@ fn mirrored(pred: CmpPred) -> CmpPred {
     }
 }
 
-/// `remainder` is zero: what is it the remainder of?
-fn multiple(module: &mut Module, body: BlockId, remainder: Value) {
+/// Derives a divisor from a zero `remainder`.
+fn assume_divisor(module: &mut Module, body: BlockId, remainder: Value) {
     let Some(op) = module.defining_op(remainder).map(|id| module.op(id).clone()) else { return };
     let Some(number) = op.operands.get(1).and_then(|&v| constant(module, v)) else { return };
     let divisor = match op.code {
@@ -116,7 +121,7 @@ fn multiple(module: &mut Module, body: BlockId, remainder: Value) {
         return;
     }
     let predicate = Predicate::DivBy { divisor, every: None, along: None };
-    // Low bits are the same in other widths; so are they behind the number that was made wider or narrower.
+    // The low bits are equal in other widths, so the divisor also holds before a conversion.
     let mut x = op.operands[0];
     loop {
         assume(module, body, x, &predicate);
@@ -129,27 +134,27 @@ fn multiple(module: &mut Module, body: BlockId, remainder: Value) {
     }
 }
 
-/// Is the divisor a number of the narrower type?
+/// Returns true if the divisor fits into the narrower type.
 fn fits(module: &Module, op: &Op, divisor: u64) -> bool {
     let bits = [op.operands[0], op.results[0]].map(|v| module.dtype(v).bits());
     divisor.trailing_zeros() < bits[0].min(bits[1])
 }
 
-/// Of two equal values the one that is computed first stands for both, and has what is assumed of either.
-fn equal(module: &mut Module, body: BlockId, a: Value, b: Value) {
+/// Replaces the later one of two equal values by the earlier one, with the assumptions about both.
+fn unify_equal(module: &mut Module, body: BlockId, a: Value, b: Value) {
     if module.ty_id(a) != module.ty_id(b) || a == b {
         return;
     }
     let (Some(at), Some(bt)) = (position(module, body, a), position(module, body, b)) else { return };
     let (first, second) = if at <= bt { (a, b) } else { (b, a) };
-    let mut known = Vec::new();
+    let mut assumptions = Vec::new();
     let mut value = second;
     while let Some(op) = module.defining_op(value).map(|id| module.op(id)).filter(|op| op.code == Opcode::Assume) {
-        known.extend(op.attr(AttrKind::Predicate).cloned());
+        assumptions.extend(op.attr(AttrKind::Predicate).cloned());
         value = op.operands[0];
     }
     let mut best = first;
-    for predicate in known.iter().rev() {
+    for predicate in assumptions.iter().rev() {
         if let Attr::Predicate(predicate) = predicate {
             best = assume(module, body, best, predicate).unwrap_or(best);
         }
@@ -157,8 +162,8 @@ fn equal(module: &mut Module, body: BlockId, a: Value, b: Value) {
     module.replace_all_uses(body, second, best);
 }
 
-/// Where a value of the body is computed: 0 for a parameter, else behind the op at this position minus 1. `None` for
-/// values of inner blocks.
+/// Returns the position at which a value of the body is available: 0 for a parameter, else one past
+/// the position of its op. `None` for values of inner blocks.
 fn position(module: &Module, body: BlockId, value: Value) -> Option<usize> {
     match module.def(value) {
         Def::Arg(block, _) => (block == body).then_some(0),
@@ -166,7 +171,8 @@ fn position(module: &Module, body: BlockId, value: Value) -> Option<usize> {
     }
 }
 
-/// States a fact behind the value, and from there on everywhere; gives the value of which it is stated.
+/// Inserts an `assume` op after the value and replaces all later uses. Returns the new value,
+/// `None` if the value is a constant or belongs to an inner block.
 fn assume(module: &mut Module, body: BlockId, value: Value, predicate: &Predicate) -> Option<Value> {
     if constant(module, value).is_some() {
         return None;
@@ -181,7 +187,7 @@ fn assume(module: &mut Module, body: BlockId, value: Value, predicate: &Predicat
     Some(better)
 }
 
-/// A scalar constant, read with a sign.
+/// Returns the signed value of a scalar constant.
 fn constant(module: &Module, value: Value) -> Option<i64> {
     let op = module.op(module.defining_op(value)?);
     let dtype = module.ty(value).as_tile().and_then(|(elem, _)| elem.dtype()).filter(|dtype| dtype.is_int())?;

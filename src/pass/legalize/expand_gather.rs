@@ -1,22 +1,27 @@
-//! Elements by positions and counts of numbers as comparisons, for back ends that have no such ops.
+//! Expansion of `gather` and `histogram` into selections and comparisons, for back ends without
+//! these ops.
 //!
-//! What is looked up is halved by each bit of the position, a few elements of the tile at a time; numbers are compared with
-//! all that are counted. So the work grows with the product of the extents.
+//! * Gather: the source is read in parts of a few elements. Each bit of the position selects
+//!   between two halves of the part.
+//! * Histogram: each element is compared with all bins.
+//!
+//! The work grows with the product of the extents.
 
 use crate::dtype::DType;
 use crate::ir::{
     Attr, BlockId, CmpPred, ConstData, Elem, Literal, Module, Op, Opcode, Sign, Substitution, Type, Value,
 };
 use crate::pass::optimize;
-use crate::pass::transform::op_writer::Writer;
+use crate::pass::transform::op_writer::OpWriter;
 
-/// Elements that are looked at in one turn of a loop.
+/// Elements of the source per loop iteration of a gather.
 const TURN: i64 = 32;
-/// Comparisons of a histogram in one turn.
+/// Comparisons per loop iteration of a histogram.
 const COMPARED: i64 = 4096;
 
-/// The module without `gather` and `histogram`, if it has any; the extents of its tiles are powers of two.
-pub(crate) fn without_lookups(module: &Module) -> Option<Module> {
+/// Expands `gather` and `histogram`. Returns `None` if the module has none. The extents of its
+/// tiles must be powers of two.
+pub(crate) fn expand_gather(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let mut found = false;
     module.walk(body, &mut |id| found |= is_lookup(module.op(id).code));
@@ -25,7 +30,7 @@ pub(crate) fn without_lookups(module: &Module) -> Option<Module> {
     }
     let mut module = module.clone();
     let mut values = Substitution::new();
-    block(&mut Writer::new(&mut module), body, &mut values);
+    block(&mut OpWriter::new(&mut module), body, &mut values);
     values.apply(&mut module, body);
     optimize(&mut module);
     Some(module)
@@ -35,7 +40,7 @@ fn is_lookup(code: Opcode) -> bool {
     matches!(code, Opcode::Gather | Opcode::Histogram)
 }
 
-fn block(ops: &mut Writer<'_>, body: BlockId, values: &mut Substitution) {
+fn block(ops: &mut OpWriter<'_>, body: BlockId, values: &mut Substitution) {
     let (list, outer) = ops.begin_block(body);
     for id in list {
         let op = ops.module.op(id).clone();
@@ -50,8 +55,8 @@ fn block(ops: &mut Writer<'_>, body: BlockId, values: &mut Substitution) {
     ops.end_block(body, outer);
 }
 
-/// The elements at positions, in turns.
-fn gather(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
+/// Expands a gather, as a loop over parts of the source.
+fn gather(ops: &mut OpWriter<'_>, op: &Op, values: &Substitution) -> Value {
     let [source, positions] = [0, 1].map(|i| values.resolve(op.operands[i]));
     let (axis, elem) = (op.dim() as usize, ops.elem(source));
     let (own, result) = (ops.shape(source), ops.shape(positions));
@@ -63,11 +68,11 @@ fn gather(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
     let bits: Vec<Value> = (0..turn.trailing_zeros())
         .map(|bit| {
             let mask = splat(ops, 1 << bit, &result);
-            let masked = ops.put(Opcode::AndI, &[at, mask], vec![], Elem::Num(DType::I32), &result);
+            let masked = ops.emit_one(Opcode::AndI, &[at, mask], vec![], Elem::Num(DType::I32), &result);
             compare(ops, CmpPred::Ne, masked, zero)
         })
         .collect();
-    let take = |ops: &mut Writer<'_>, number: Value| {
+    let take = |ops: &mut OpWriter<'_>, number: Value| {
         let zero = ops.number(DType::I32, 0);
         let place: Vec<Value> = (0..own.len()).map(|d| if d == axis { number } else { zero }).collect();
         let with = |extent: i64| (0..own.len()).map(|d| if d == axis { extent } else { own[d] }).collect::<Vec<_>>();
@@ -77,10 +82,10 @@ fn gather(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
             let one = ops.extract(part, &place, &with(1));
             ops.broadcast(one, &result)
         };
-        // Each bit of the position halves what is left.
+        // Each bit of the position halves the number of candidates.
         let mut left: Vec<Value> = (0..turn).map(element).collect();
         for &bit in &bits {
-            let pick = |pair: &[Value]| ops.put(Opcode::Select, &[bit, pair[1], pair[0]], vec![], elem, &result);
+            let pick = |pair: &[Value]| ops.emit_one(Opcode::Select, &[bit, pair[1], pair[0]], vec![], elem, &result);
             left = left.chunks(2).map(pick).collect();
         }
         left[0]
@@ -91,35 +96,35 @@ fn gather(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
     }
     let shift = splat(ops, turn.trailing_zeros().into(), &result);
     let which = signed(ops, Opcode::ShrI, at, shift);
-    let start = ops.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(0))], elem, &result);
+    let start = ops.emit_one(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(0))], elem, &result);
     for_each(ops, own[axis] / turn, start, |ops, number, found| {
         let new = take(ops, number);
-        let numbers = ops.spread(number, &result);
+        let numbers = ops.splat_to(number, &result);
         let is_here = compare(ops, CmpPred::Eq, which, numbers);
-        ops.put(Opcode::Select, &[is_here, new, found], vec![], elem, &result)
+        ops.emit_one(Opcode::Select, &[is_here, new, found], vec![], elem, &result)
     })
 }
 
-/// How many there are of each number, in turns.
-fn histogram(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
+/// Expands a histogram, as a loop over parts of the source.
+fn histogram(ops: &mut OpWriter<'_>, op: &Op, values: &Substitution) -> Value {
     let source = values.resolve(op.operands[0]);
     let bins = ops.shape(op.results[0])[0];
     let count: i64 = ops.shape(source).iter().product();
     let turn = count.min(1 << (COMPARED / bins).max(1).ilog2());
     let all = ops.reshape(source, &[count]);
-    let numbers = ops.put(Opcode::Iota, &[], vec![], Elem::Num(DType::I32), &[bins]);
+    let numbers = ops.emit_one(Opcode::Iota, &[], vec![], Elem::Num(DType::I32), &[bins]);
     let numbers = ops.reshape(numbers, &[1, bins]);
     let numbers = ops.broadcast(numbers, &[turn, bins]);
     let start = splat(ops, 0, &[bins]);
-    let add = |ops: &mut Writer<'_>, number: Value, counts: Value| {
+    let add = |ops: &mut OpWriter<'_>, number: Value, counts: Value| {
         let part = ops.extract_at(all, &[number], &[turn]);
         let part = ops.reshape(part, &[turn, 1]);
         let part = ops.broadcast(part, &[turn, bins]);
         let equal = compare(ops, CmpPred::Eq, part, numbers);
         let unsigned = vec![Attr::Sign(Sign::Unsigned)];
-        let ones = ops.put(Opcode::ExtI, &[equal], unsigned, Elem::Num(DType::I32), &[turn, bins]);
+        let ones = ops.emit_one(Opcode::ExtI, &[equal], unsigned, Elem::Num(DType::I32), &[turn, bins]);
         let new = sum(ops, ones, bins);
-        ops.integers(Opcode::AddI, counts, new)
+        ops.int_op(Opcode::AddI, counts, new)
     };
     if count == turn {
         let first = ops.number(DType::I32, 0);
@@ -128,13 +133,13 @@ fn histogram(ops: &mut Writer<'_>, op: &Op, values: &Substitution) -> Value {
     for_each(ops, count / turn, start, add)
 }
 
-/// The sums along the first axis.
-fn sum(ops: &mut Writer<'_>, tile: Value, count: i64) -> Value {
+/// Emits the sum along the first axis.
+fn sum(ops: &mut OpWriter<'_>, tile: Value, count: i64) -> Value {
     let scalar = ops.module.intern(Type::scalar(DType::I32));
     let body = ops.module.add_block(&[scalar, scalar]);
     let (_, outer) = ops.begin_block(body);
     let args = ops.module.block(body).args.clone();
-    let both = ops.integers(Opcode::AddI, args[0], args[1]);
+    let both = ops.int_op(Opcode::AddI, args[0], args[1]);
     ops.emit(Opcode::Yield, &[&[both]], vec![], vec![], &[]);
     ops.end_block(body, outer);
     let attrs = vec![Attr::Dim(0), Attr::Identities(vec![Literal { dtype: DType::I32, bits: 0 }])];
@@ -143,12 +148,13 @@ fn sum(ops: &mut Writer<'_>, tile: Value, count: i64) -> Value {
     ops.module.op(id).results[0]
 }
 
-/// A tile that is made anew in each of `count` turns, from the number of the turn and what it was before.
+/// Emits a loop of `count` iterations that carries one tile. `make` computes the next tile from the
+/// loop counter and the current one.
 fn for_each(
-    ops: &mut Writer<'_>,
+    ops: &mut OpWriter<'_>,
     count: i64,
     start: Value,
-    make: impl FnOnce(&mut Writer<'_>, Value, Value) -> Value,
+    make: impl FnOnce(&mut OpWriter<'_>, Value, Value) -> Value,
 ) -> Value {
     let bounds = [0, count, 1].map(|number| ops.number(DType::I32, number));
     let ty = ops.module.ty_id(start);
@@ -164,17 +170,17 @@ fn for_each(
     ops.module.op(id).results[0]
 }
 
-fn splat(ops: &mut Writer<'_>, number: i64, shape: &[i64]) -> Value {
+fn splat(ops: &mut OpWriter<'_>, number: i64, shape: &[i64]) -> Value {
     let bits = number as u64 & u64::from(u32::MAX);
-    ops.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], Elem::Num(DType::I32), shape)
+    ops.emit_one(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], Elem::Num(DType::I32), shape)
 }
 
-fn signed(ops: &mut Writer<'_>, code: Opcode, a: Value, b: Value) -> Value {
+fn signed(ops: &mut OpWriter<'_>, code: Opcode, a: Value, b: Value) -> Value {
     let shape = ops.shape(a);
-    ops.put(code, &[a, b], vec![Attr::Sign(Sign::Signed)], Elem::Num(DType::I32), &shape)
+    ops.emit_one(code, &[a, b], vec![Attr::Sign(Sign::Signed)], Elem::Num(DType::I32), &shape)
 }
 
-fn compare(ops: &mut Writer<'_>, pred: CmpPred, a: Value, b: Value) -> Value {
+fn compare(ops: &mut OpWriter<'_>, pred: CmpPred, a: Value, b: Value) -> Value {
     let (attrs, shape) = (vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)], ops.shape(a));
-    ops.put(Opcode::CmpI, &[a, b], attrs, Elem::Num(DType::I1), &shape)
+    ops.emit_one(Opcode::CmpI, &[a, b], attrs, Elem::Num(DType::I1), &shape)
 }

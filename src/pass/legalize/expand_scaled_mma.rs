@@ -1,15 +1,18 @@
-//! Products of scaled blocks, by conversion: each operand times its scales becomes bf16, whose products the tensor
-//! cores of every target sum in f32. For back ends that have no such op, or none for operands of two types.
+//! Expansion of block-scaled matrix products: each operand is multiplied by its scales and
+//! converted to bf16, and the product is accumulated in f32. For back ends without the op, or
+//! without operands of two types.
 //!
-//! A 4- or 8-bit float times a power of two has at most 4 significant bits, a 4-bit float times an 8-bit one at most
-//! 6, and bf16 has 8 with the exponents of f32: nothing is rounded but what lies below 2^-126, and only what f32 does
-//! not hold either overflows.
+//! The conversion to bf16 (8 significant bits, exponents of f32) is exact for normal numbers. A 4-
+//! or 8-bit float times a power of two has at most 4 significant bits, a 4-bit float times an 8-bit
+//! one at most 6. Only results below 2^-126 are rounded, and only results outside of the range of
+//! f32 overflow.
 
 use crate::dtype::DType;
 use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Rounding, Substitution, Type, Value};
 
-/// The module with such products expanded, if it has any: all of them, or those whose operands have two types.
-pub(crate) fn without_scaled_products(module: &Module, only_of_two_types: bool) -> Option<Module> {
+/// Expands block-scaled products: all, or only those whose operands have two types. Returns `None`
+/// if the module has none of them.
+pub(crate) fn expand_scaled_mma(module: &Module, only_of_two_types: bool) -> Option<Module> {
     let body = module.entries.first()?.body;
     let mut found = false;
     module.walk(body, &mut |id| found |= is_expanded(module, id, only_of_two_types));
@@ -53,7 +56,7 @@ fn expand_block(module: &mut Module, block: BlockId, only_of_two_types: bool, va
     module.block_mut(block).ops = out;
 }
 
-/// Ops in the place of one.
+/// Emitter of the ops that replace one op.
 struct Expansion<'a> {
     module: &'a mut Module,
     out: &'a mut Vec<OpId>,
@@ -75,7 +78,7 @@ impl Expansion<'_> {
         self.put(Opcode::FToF, &[value], vec![Attr::Rounding(Rounding::NearestEven)], to, &shape)
     }
 
-    /// An operand times its scales, each of which belongs to a block of elements along `axis`.
+    /// Multiplies an operand by its scales. Each scale belongs to a block of elements along `axis`.
     fn scaled(&mut self, value: Value, scale: Value, axis: usize) -> Value {
         let shape = self.module.shape(value).to_vec();
         let wide = self.cast(value, DType::F32);

@@ -1,13 +1,13 @@
-//! Instructions of PTX in a kernel: what they mean, for back ends that do not know them; and without that, for the one
-//! that does.
+//! Inline PTX ops: their replacement by their Tile IR semantics, and the removal of these
+//! semantics.
 //!
-//! Whoever writes such an op says what it computes, as ops of Tile IR: its last operand. The op is sound wherever its
-//! meaning is, so that either may stand for it.
+//! The last operand of such an op is an equivalent value, computed by Tile IR ops that the user
+//! provides. Back ends without inline PTX use that value. The ptx back end removes its computation.
 
 use crate::ir::{BlockId, Module, OpId, Opcode, Substitution};
 
-/// The module with every such op replaced by its meaning, if it has any.
-pub(crate) fn as_meant(module: &Module) -> Option<Module> {
+/// Replaces each inline PTX op by its semantics. Returns `None` if the module has no such op.
+pub(crate) fn expand_inline_ptx(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     if inline_ops(module, body).is_empty() {
         return None;
@@ -40,9 +40,10 @@ fn drop_ops(module: &mut Module, block: BlockId, values: &mut Substitution) {
     module.block_mut(block).ops = ops;
 }
 
-/// The module in which nothing is computed for meanings alone, if it has such ops: their last operand is one of the
-/// others, which a verifier would not let pass.
-pub(crate) fn without_meanings(module: &Module) -> Option<Module> {
+/// Removes the computations that only define the semantics of inline PTX ops. Returns `None` if the
+/// module has no such op. The last operand becomes a copy of the first one, which the verifier
+/// would reject.
+pub(crate) fn strip_inline_ptx_semantics(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
     let found = inline_ops(module, body);
     if found.is_empty() {

@@ -1,15 +1,17 @@
-//! Reductions and scans by functions that do not commute, as trees of elementwise operations on halves of tiles: for
-//! Tile IR, which leaves the order of combination open. `tileiras` 13.5 combines elements that are no neighbours first.
+//! Ordered reductions and scans: those by functions that do not commute are expanded into trees of
+//! elementwise ops on halves of tiles. For Tile IR, which does not specify the order of
+//! combination: `tileiras` 13.5 combines elements first that are not adjacent.
 //!
-//! A level joins runs of neighbours pairwise: of a reduction each pair becomes one element, of a scan the last element of
-//! the first run is combined with all of the second one (Ladner and Fischer, 1980).
+//! Each level combines adjacent segments in pairs. In a reduction each pair becomes one element. In
+//! a scan the last element of the first segment is combined with each element of the second one
+//! (Ladner and Fischer, 1980).
 
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
-use crate::pass::transform::op_writer::{Writer, is_elementwise};
+use crate::pass::transform::op_writer::{OpWriter, is_elementwise};
 
-/// Does the body combine each pair of arguments with one commutative op?
-pub(crate) fn commutes(module: &Module, body: BlockId) -> bool {
+/// Returns true if the body combines each pair of arguments with one commutative op.
+pub(crate) fn is_commutative(module: &Module, body: BlockId) -> bool {
     let block = module.block(body);
     let Some((&end, _)) = block.ops.split_last() else { return false };
     let by_one_op = |(value, pair): (&Value, &[Value])| {
@@ -19,11 +21,12 @@ pub(crate) fn commutes(module: &Module, body: BlockId) -> bool {
     module.op(end).operands.iter().zip(block.args.chunks(2)).all(by_one_op)
 }
 
-/// The module with such reductions and scans expanded, if it has any. Extents are powers of two.
+/// Expands reductions and scans by functions that do not commute. Returns `None` if the module has
+/// none. Extents must be powers of two.
 ///
 /// # Errors
-/// Functions that do more than elementwise operations.
-pub(crate) fn with_order_kept(module: &Module) -> Result<Option<Module>, Vec<Diagnostic>> {
+/// Functions with ops that are not elementwise.
+pub(crate) fn expand_ordered_reductions(module: &Module) -> Result<Option<Module>, Vec<Diagnostic>> {
     let body = module.entries[0].body;
     let (mut found, mut problems) = (false, Vec::new());
     module.walk(body, &mut |id| {
@@ -40,7 +43,7 @@ pub(crate) fn with_order_kept(module: &Module) -> Result<Option<Module>, Vec<Dia
     }
     let mut module = module.clone();
     let mut values = Substitution::new();
-    expand_block(&mut Writer::new(&mut module), body, &mut values);
+    expand_block(&mut OpWriter::new(&mut module), body, &mut values);
     values.apply(&mut module, body);
     Ok(Some(module))
 }
@@ -49,7 +52,7 @@ fn is_expanded(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     matches!(op.code, Opcode::Reduce | Opcode::Scan)
         && module.shape(op.operands[0])[op.dim() as usize] > 1
-        && !commutes(module, op.regions[0])
+        && !is_commutative(module, op.regions[0])
 }
 
 fn problem(module: &Module, id: OpId) -> Option<Diagnostic> {
@@ -64,7 +67,7 @@ fn problem(module: &Module, id: OpId) -> Option<Diagnostic> {
     })
 }
 
-fn expand_block(writer: &mut Writer, block: BlockId, values: &mut Substitution) {
+fn expand_block(writer: &mut OpWriter, block: BlockId, values: &mut Substitution) {
     let (ops, outer) = writer.begin_block(block);
     for id in ops {
         if is_expanded(writer.module, id) {
@@ -83,14 +86,14 @@ fn expand_block(writer: &mut Writer, block: BlockId, values: &mut Substitution) 
     writer.end_block(block, outer);
 }
 
-/// The tree in the place of an op.
+/// Emitter of the tree that replaces an op.
 struct Tree<'a, 'm> {
-    ops: &'a mut Writer<'m>,
+    ops: &'a mut OpWriter<'m>,
     op: &'a Op,
 }
 
 impl Tree<'_, '_> {
-    /// Extents of the operands before, along and after the axis.
+    /// Returns the extents of the operands before, along and after the axis.
     fn extents(&self) -> [i64; 3] {
         let shape = self.ops.shape(self.op.operands[0]);
         let axis = self.op.dim() as usize;
@@ -134,7 +137,7 @@ impl Tree<'_, '_> {
         self.shaped_as_results(&tiles)
     }
 
-    /// The first and the second half of each of so many rows of neighbours.
+    /// Divides tiles of shape `[rows, 2, half]` into the first and second halves of each row.
     fn halves(&mut self, tiles: &[Value], [rows, half]: [i64; 2]) -> [Vec<Value>; 2] {
         let whole = self.reshaped(tiles, &[rows, 2, half]);
         [0, 1].map(|number| {
@@ -144,16 +147,16 @@ impl Tree<'_, '_> {
         })
     }
 
-    /// The element of a number along the middle axis, for all places there.
+    /// Broadcasts the element at index `number` of the middle axis along that axis.
     fn edge(&mut self, tiles: &[Value], number: i64, shape: [i64; 3]) -> Vec<Value> {
-        let stretched = |ops: &mut Writer, tile: Value| {
+        let stretched = |ops: &mut OpWriter, tile: Value| {
             let edge = ops.extract(tile, &[0, number, 0], &[shape[0], 1, shape[2]]);
             ops.broadcast(edge, &shape)
         };
         tiles.iter().map(|&tile| stretched(self.ops, tile)).collect()
     }
 
-    /// Rows of two halves.
+    /// Concatenates two halves of each row.
     fn joined(&mut self, first: Value, second: Value, [rows, half]: [i64; 2]) -> Value {
         let [first, second] = [first, second].map(|tile| self.ops.reshape(tile, &[rows, 1, half]));
         self.ops.cat(first, second, 1)
@@ -168,7 +171,8 @@ impl Tree<'_, '_> {
         tiles.iter().map(|&tile| self.ops.reshape(tile, shape)).collect()
     }
 
-    /// The function of the region for each element of tiles of this shape: of the later ones, and of those before.
+    /// Applies the function of the region elementwise to tiles of this shape. Its arguments are the
+    /// later and the earlier elements.
     fn combine(&mut self, later: &[Value], before: &[Value], shape: &[i64]) -> Vec<Value> {
         self.ops.combine(self.op.regions[0], [later, before], shape, |value| value)
     }

@@ -1,19 +1,21 @@
-//! Views and accesses: each box has a view of its own, whose tiles begin where the box begins in the tiles of the whole.
+//! Views and accesses: each box has its own view, whose tiles begin at the start of the box in the
+//! original tiles.
 
-use super::extents::{Grid, is_cut};
-use super::state::Cutter;
+use super::extents::{Grid, is_split};
+use super::state::Splitter;
 use crate::dtype::DType;
 use crate::ir::{Attr, Elem, Op, Opcode, Sign, Type, Value};
 
-/// How an axis of a view of boxes is indexed: element `index * factor * step + start * step`.
+/// Index transformation of an axis of a box view. The first element is
+/// `(index * factor + start) * step`.
 struct Stride {
-    /// Elements from one tile to the next.
+    /// Elements from one tile of the box view to the next.
     step: i64,
     factor: i64,
     start: i64,
 }
 
-/// The largest step by which the tiles of a view and the starts of the boxes in them can both be counted.
+/// Returns the largest step that divides both the step of the view and the start of the box.
 fn stride(traversal: i64, start: i64) -> Stride {
     let (mut step, mut rest) = (traversal, start);
     while rest != 0 {
@@ -22,12 +24,12 @@ fn stride(traversal: i64, start: i64) -> Stride {
     Stride { step, factor: traversal / step, start: start / step }
 }
 
-impl Cutter<'_> {
-    /// `make_partition_view` and the like.
+impl Splitter<'_> {
+    /// Splits an op that makes a view of tiles.
     pub fn view(&mut self, op: &Op) {
         let ty = self.ops.module.ty(op.results[0]).clone();
         let tensor = self.one(op.operands[0]);
-        let grid = Grid::of(&tile_of(&ty));
+        let grid = Grid::new(&tile_of(&ty));
         let views: Vec<Value> = grid
             .places()
             .iter()
@@ -46,7 +48,8 @@ impl Cutter<'_> {
         self.views.insert(op.results[0], views.into());
     }
 
-    /// `get_index_space_shape`: the first box of each tile begins where the tile does.
+    /// Splits `get_index_space_shape`. The first box of each tile begins where the tile does, so
+    /// its view has the same index space.
     pub fn index_space(&mut self, op: &Op) {
         let view = self.views[&op.operands[0]][0];
         let types: Vec<_> = op.results.iter().map(|&result| self.ops.module.ty_id(result)).collect();
@@ -55,14 +58,14 @@ impl Cutter<'_> {
         op.results.iter().zip(counts).for_each(|(&result, count)| self.set(result, [count]));
     }
 
-    /// An access through a view.
+    /// Splits an access through a view.
     pub fn access(&mut self, op: &Op) {
         let view = op.operand_group("view")[0];
         let ty = self.ops.module.ty(view).clone();
         let (views, tile) = (self.views[&view].clone(), tile_of(&ty));
-        let grid = Grid::of(&tile);
+        let grid = Grid::new(&tile);
         let names = op.code.spec().operands;
-        let indices = self.counted(op.operand_group("index"), &ty);
+        let indices = self.widened_indices(op.operand_group("index"), &ty);
         let stored: Option<Vec<Value>> = names
             .iter()
             .find(|group| matches!(group.name, "tile" | "value"))
@@ -91,7 +94,8 @@ impl Cutter<'_> {
         self.finish_access(op, results);
     }
 
-    /// An access through pointers: every operand but the token is a tile of one shape.
+    /// Splits an access through pointers. Each operand except the token is a tile of the same
+    /// shape.
     pub fn access_by_pointers(&mut self, op: &Op) {
         let names = op.code.spec().operands;
         let count = self.get(op.operands[0]).boxes.len();
@@ -113,7 +117,7 @@ impl Cutter<'_> {
         self.finish_access(op, results);
     }
 
-    /// The op for one box.
+    /// Emits the op for one box.
     fn copy(&mut self, op: &Op, groups: &[&[Value]], number: usize, results: &mut [Vec<Value>]) {
         let types: Vec<_> = op
             .results
@@ -137,8 +141,8 @@ impl Cutter<'_> {
         }
     }
 
-    /// Indices of at least 32 bits: what is counted in smaller steps than before needs more of them.
-    fn counted(&mut self, indices: &[Value], view: &Type) -> Vec<Vec<Value>> {
+    /// Extends indices to at least 32 bits, because a smaller step has larger indices.
+    fn widened_indices(&mut self, indices: &[Value], view: &Type) -> Vec<Vec<Value>> {
         let narrow = indices.iter().any(|&index| self.ops.module.dtype(index).bits() < 32);
         let sparse = matches!(view, Type::GatherScatterView { .. });
         indices
@@ -153,7 +157,7 @@ impl Cutter<'_> {
                     .map(|value| {
                         let signed = vec![Attr::Sign(Sign::Signed)];
                         match self.ops.module.dtype(value).bits() < 32 {
-                            true => self.ops.put(Opcode::ExtI, &[value], signed, Elem::Num(DType::I32), &[]),
+                            true => self.ops.emit_one(Opcode::ExtI, &[value], signed, Elem::Num(DType::I32), &[]),
                             false => value,
                         }
                     })
@@ -162,7 +166,7 @@ impl Cutter<'_> {
             .collect()
     }
 
-    /// The index of a box along an axis of its view.
+    /// Returns the index of a box along an axis of its view.
     fn index(&mut self, view: &Type, axis: usize, index: &[Value], place: &[usize], start: i64) -> Value {
         let stride = match view {
             Type::PartitionView { tile, .. } => stride(tile[axis].into(), start),
@@ -178,17 +182,18 @@ impl Cutter<'_> {
         self.scaled(index[0], &stride)
     }
 
-    /// `index * factor + start`, which does not wrap: an index so far outside of every array stays outside.
+    /// Emits `index * factor + start` without overflow. The index is clamped: an index outside of
+    /// every array remains outside.
     fn scaled(&mut self, index: Value, stride: &Stride) -> Value {
         let dtype = self.ops.module.dtype(index);
-        // Positions of elements have 64 bits.
+        // Element positions have 64 bits.
         let step = if dtype.bits() < 64 { 1 } else { stride.step };
         let most = (i64::MAX >> (64 - dtype.bits())) / (stride.factor * step) - stride.start - 1;
         let index = self.ops.clamp(index, [-most, most]);
         let factor = self.ops.number(dtype, stride.factor);
         let start = self.ops.number(dtype, stride.start);
-        let scaled = self.ops.integers(Opcode::MulI, index, factor);
-        self.ops.integers(Opcode::AddI, scaled, start)
+        let scaled = self.ops.int_op(Opcode::MulI, index, factor);
+        self.ops.int_op(Opcode::AddI, scaled, start)
     }
 }
 
@@ -201,7 +206,8 @@ fn tile_of(view: &Type) -> Vec<i64> {
     }
 }
 
-/// The view of one box of the tiles of a view. Along axes that are not cut, tiles follow each other as before.
+/// Returns the type of the view of one box. Along axes that are not split, the step between tiles
+/// is unchanged.
 fn box_view(view: &Type, starts: &[i64], extents: &[i64]) -> Type {
     let tile: Vec<i32> = extents.iter().map(|&extent| extent as i32).collect();
     let steps = |traversal: &[i32]| -> Vec<i32> {
@@ -224,10 +230,12 @@ fn box_view(view: &Type, starts: &[i64], extents: &[i64]) -> Type {
     Type::StridedView { tile, traversal, view: tensor, dim_map, padding }
 }
 
-/// Is it a view whose tiles are cut?
-pub fn is_cut_view(ty: &Type) -> bool {
+/// Returns true for a view whose tiles are split.
+pub fn is_split_view(ty: &Type) -> bool {
     match ty {
-        Type::PartitionView { .. } | Type::StridedView { .. } | Type::GatherScatterView { .. } => is_cut(&tile_of(ty)),
+        Type::PartitionView { .. } | Type::StridedView { .. } | Type::GatherScatterView { .. } => {
+            is_split(&tile_of(ty))
+        }
         _ => false,
     }
 }

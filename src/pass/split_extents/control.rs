@@ -1,14 +1,14 @@
-//! Loops and branches: what they carry and give is carried and given box by box.
+//! Loops and branches: carried and yielded tiles become one value per box.
 
-use super::state::Cutter;
+use super::state::Splitter;
 use crate::ir::{BlockId, Op, OpId, Opcode, TypeId, Value};
 
-/// Cuts the ops of a block.
-pub type Walk = fn(&mut Cutter<'_>, BlockId);
+/// Function that splits the ops of a block.
+pub type SplitBlock = fn(&mut Splitter<'_>, BlockId);
 
-impl Cutter<'_> {
-    /// `if`, `for` and `loop`.
-    pub fn control(&mut self, op: &Op, walk: Walk) {
+impl Splitter<'_> {
+    /// Splits `if`, `for` and `loop`.
+    pub fn control(&mut self, op: &Op, walk: SplitBlock) {
         let groups: Vec<Vec<Value>> =
             (0..op.code.spec().operands.len()).map(|group| self.flat(op.group(group))).collect();
         let types: Vec<TypeId> = op.results.iter().flat_map(|&result| self.types(result)).collect();
@@ -24,8 +24,8 @@ impl Cutter<'_> {
         }
     }
 
-    /// A block with arguments for the boxes of those of a region, and its ops.
-    fn region(&mut self, region: BlockId, walk: Walk) -> BlockId {
+    /// Makes a block with one argument per box of each argument of a region, and splits its ops.
+    fn region(&mut self, region: BlockId, walk: SplitBlock) -> BlockId {
         let args = self.ops.module.block(region).args.clone();
         let types: Vec<TypeId> = args.iter().flat_map(|&arg| self.types(arg)).collect();
         let block = self.ops.module.add_block(&types);
@@ -40,7 +40,7 @@ impl Cutter<'_> {
         block
     }
 
-    /// `yield`, `continue` and `break`.
+    /// Splits the operands of `yield`, `continue` and `break`.
     pub fn terminator(&mut self, id: OpId, op: &Op) {
         let operands = self.flat(&op.operands);
         debug_assert!(matches!(op.code, Opcode::Yield | Opcode::Continue | Opcode::Break), "{}", op.code.spec().name);

@@ -1,98 +1,98 @@
-//! Which ops have something to do with tiles that are cut, and what becomes of each.
+//! Dispatch: selects the ops with split tiles, and the rule for each of them.
 
-use super::access::is_cut_view;
-use super::extents::{Grid, is_cut};
-use super::state::Cutter;
+use super::access::is_split_view;
+use super::extents::{Grid, is_split};
+use super::state::Splitter;
 use crate::ir::{BlockId, Op, OpId, Opcode, Type, Value};
 
-/// Cuts the ops of a block.
-pub fn block(cutter: &mut Cutter<'_>, block: BlockId) {
-    cutter.rebuild(block, |cutter, ops| ops.into_iter().for_each(|id| op(cutter, id)));
+/// Splits the ops of a block.
+pub fn block(splitter: &mut Splitter<'_>, block: BlockId) {
+    splitter.rebuild(block, |splitter, ops| ops.into_iter().for_each(|id| op(splitter, id)));
 }
 
-fn op(cutter: &mut Cutter<'_>, id: OpId) {
-    if cutter.has_problems() {
+fn op(splitter: &mut Splitter<'_>, id: OpId) {
+    if splitter.has_problems() {
         return;
     }
-    let op = cutter.ops.module.op(id).clone();
-    cutter.ops.begin(&op);
-    if !concerns(cutter, &op) {
+    let op = splitter.ops.module.op(id).clone();
+    splitter.ops.begin(&op);
+    if !has_split_values(splitter, &op) {
         if matches!(op.code, Opcode::If | Opcode::For | Opcode::Loop) {
-            op.regions.iter().for_each(|&region| block(cutter, region));
+            op.regions.iter().for_each(|&region| block(splitter, region));
         }
-        return cutter.ops.keep(id);
+        return splitter.ops.keep(id);
     }
     match op.code {
-        Opcode::If | Opcode::For | Opcode::Loop => cutter.control(&op, block),
-        Opcode::Yield | Opcode::Continue | Opcode::Break => cutter.terminator(id, &op),
-        Opcode::Reduce => cutter.reduce(&op),
-        Opcode::Scan => cutter.scan(&op),
-        Opcode::Constant => cutter.constant(&op),
-        Opcode::Iota => cutter.iota(&op),
-        Opcode::Broadcast => cutter.stretch(&op),
-        Opcode::Permute => cutter.permute(&op),
-        Opcode::Reshape => cutter.reshape(&op),
-        Opcode::Cat => cutter.join_tiles(&op),
-        Opcode::Extract => cutter.extract_tile(&op),
-        Opcode::Insert => cutter.insert_tile(&op),
-        Opcode::Gather => cutter.gather(&op),
-        Opcode::Histogram => cutter.histogram(&op),
-        Opcode::MakePartitionView | Opcode::MakeStridedView | Opcode::MakeGatherScatterView => cutter.view(&op),
-        Opcode::GetIndexSpaceShape => cutter.index_space(&op),
-        Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => cutter.access(&op),
-        Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => cutter.access_by_pointers(&op),
-        Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => product(cutter, &op),
-        Opcode::Assert => assertion(cutter, &op),
-        // A promise about a whole tile says nothing that is asked of its boxes.
+        Opcode::If | Opcode::For | Opcode::Loop => splitter.control(&op, block),
+        Opcode::Yield | Opcode::Continue | Opcode::Break => splitter.terminator(id, &op),
+        Opcode::Reduce => splitter.reduce(&op),
+        Opcode::Scan => splitter.scan(&op),
+        Opcode::Constant => splitter.constant(&op),
+        Opcode::Iota => splitter.iota(&op),
+        Opcode::Broadcast => splitter.broadcast_op(&op),
+        Opcode::Permute => splitter.permute(&op),
+        Opcode::Reshape => splitter.reshape(&op),
+        Opcode::Cat => splitter.cat_op(&op),
+        Opcode::Extract => splitter.extract_tile(&op),
+        Opcode::Insert => splitter.insert_tile(&op),
+        Opcode::Gather => splitter.gather(&op),
+        Opcode::Histogram => splitter.histogram(&op),
+        Opcode::MakePartitionView | Opcode::MakeStridedView | Opcode::MakeGatherScatterView => splitter.view(&op),
+        Opcode::GetIndexSpaceShape => splitter.index_space(&op),
+        Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => splitter.access(&op),
+        Opcode::LoadPtr | Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => splitter.access_by_pointers(&op),
+        Opcode::MmaF | Opcode::MmaI | Opcode::MmaFScaled => product(splitter, &op),
+        Opcode::Assert => assertion(splitter, &op),
+        // An assumption about a whole tile does not apply to its boxes.
         Opcode::Assume => {
-            let whole = cutter.get(op.operands[0]);
-            cutter.set(op.results[0], whole.boxes);
+            let whole = splitter.get(op.operands[0]);
+            splitter.set(op.results[0], whole.boxes);
         }
-        Opcode::Pack | Opcode::Unpack => box_by_box(cutter, &op),
-        code if code.is_elementwise() => box_by_box(cutter, &op),
+        Opcode::Pack | Opcode::Unpack => box_by_box(splitter, &op),
+        code if code.is_elementwise() => box_by_box(splitter, &op),
         _ => {
-            let shape = op.operands.iter().map(|&value| cutter.ops.module.ty(value)).find_map(|ty| match ty {
-                Type::Tile { shape, .. } if is_cut(shape) => Some(shape.clone()),
+            let shape = op.operands.iter().map(|&value| splitter.ops.module.ty(value)).find_map(|ty| match ty {
+                Type::Tile { shape, .. } if is_split(shape) => Some(shape.clone()),
                 _ => None,
             });
             let problem = format!("a tile of {:?} whose extents are not powers of two", shape.unwrap_or_default());
-            cutter.refuse(&op, &problem, "take it block by block (`extract`), or run the kernel on the cpu back end");
+            splitter.reject(&op, &problem, "take it block by block (`extract`), or run the kernel on the cpu back end");
         }
     }
 }
 
-/// Is something that an op takes or gives cut?
-fn concerns(cutter: &Cutter<'_>, op: &Op) -> bool {
-    let cut = |&value: &Value| match cutter.ops.module.ty(value) {
-        Type::Tile { shape, .. } => is_cut(shape),
-        view => is_cut_view(view),
+/// Returns true if an operand, result or region argument of an op is split.
+fn has_split_values(splitter: &Splitter<'_>, op: &Op) -> bool {
+    let cut = |&value: &Value| match splitter.ops.module.ty(value) {
+        Type::Tile { shape, .. } => is_split(shape),
+        view => is_split_view(view),
     };
-    let inside = op.regions.iter().flat_map(|&region| &cutter.ops.module.block(region).args);
-    op.operands.iter().any(|value| cutter.is_cut(*value)) || op.results.iter().chain(inside).any(cut)
+    let inside = op.regions.iter().flat_map(|&region| &splitter.ops.module.block(region).args);
+    op.operands.iter().any(|value| splitter.is_split(*value)) || op.results.iter().chain(inside).any(cut)
 }
 
-/// An op that does the same to each element.
-fn box_by_box(cutter: &mut Cutter<'_>, op: &Op) {
-    let tiles: Vec<_> = op.operands.iter().map(|&value| cutter.get(value)).collect();
-    let elem = cutter.ops.elem(op.results[0]);
-    let grid = Grid::of(&cutter.ops.shape(op.results[0]));
+/// Splits an elementwise op.
+fn box_by_box(splitter: &mut Splitter<'_>, op: &Op) {
+    let tiles: Vec<_> = op.operands.iter().map(|&value| splitter.get(value)).collect();
+    let elem = splitter.ops.elem(op.results[0]);
+    let grid = Grid::new(&splitter.ops.shape(op.results[0]));
     let boxes: Vec<Value> = grid
         .places()
         .iter()
         .enumerate()
         .map(|(number, place)| {
             let operands: Vec<Value> = tiles.iter().map(|tile| tile.boxes[number]).collect();
-            cutter.ops.put(op.code, &operands, op.attrs.clone(), elem, &grid.extents(place))
+            splitter.ops.emit_one(op.code, &operands, op.attrs.clone(), elem, &grid.extents(place))
         })
         .collect();
-    cutter.set(op.results[0], boxes);
+    splitter.set(op.results[0], boxes);
 }
 
-/// A matrix product: sums over the boxes along k, in their order, for each box of the result. Scales are cut as
-/// their operands are.
-fn product(cutter: &mut Cutter<'_>, op: &Op) {
-    let [a, b, acc] = [0, 1, 2].map(|i| cutter.get(op.operands[i]));
-    let scales: Vec<_> = op.operands[3..].iter().map(|&value| cutter.get(value)).collect();
+/// Splits a matrix product: each box of the result is the sum over the boxes along k, in their
+/// order. Scales are split like their operands.
+fn product(splitter: &mut Splitter<'_>, op: &Op) {
+    let [a, b, acc] = [0, 1, 2].map(|i| splitter.get(op.operands[i]));
+    let scales: Vec<_> = op.operands[3..].iter().map(|&value| splitter.get(value)).collect();
     let ([left, right], grid) = ([a.grid(), b.grid()], acc.grid());
     let batch = acc.shape.len() - 2;
     let boxes: Vec<Value> = grid
@@ -105,20 +105,20 @@ fn product(cutter: &mut Cutter<'_>, op: &Op) {
                 let at = [left.index(&[before, &[m, k]].concat()), right.index(&[before, &[k, n]].concat())];
                 let mut operands = vec![a.boxes[at[0]], b.boxes[at[1]], sum];
                 operands.extend(scales.iter().zip(at).map(|(scale, at)| scale.boxes[at]));
-                cutter.ops.put(op.code, &operands, op.attrs.clone(), acc.elem, &grid.extents(place))
+                splitter.ops.emit_one(op.code, &operands, op.attrs.clone(), acc.elem, &grid.extents(place))
             })
         })
         .collect();
-    cutter.set(op.results[0], boxes);
+    splitter.set(op.results[0], boxes);
 }
 
-/// An assertion about each box; the values of its message belong to its elements, or are one.
-fn assertion(cutter: &mut Cutter<'_>, op: &Op) {
-    let condition = cutter.get(op.operands[0]);
-    let values: Vec<_> = op.group(1).iter().map(|&value| cutter.get(value)).collect();
+/// Splits an assertion. The values of its message belong to its elements, or are scalars.
+fn assertion(splitter: &mut Splitter<'_>, op: &Op) {
+    let condition = splitter.get(op.operands[0]);
+    let values: Vec<_> = op.group(1).iter().map(|&value| splitter.get(value)).collect();
     for (number, &part) in condition.boxes.iter().enumerate() {
         let args: Vec<Value> =
             values.iter().map(|tile| tile.boxes[if tile.boxes.len() == 1 { 0 } else { number }]).collect();
-        cutter.ops.emit(op.code, &[&[part], &args], op.attrs.clone(), vec![], &[]);
+        splitter.ops.emit(op.code, &[&[part], &args], op.attrs.clone(), vec![], &[]);
     }
 }

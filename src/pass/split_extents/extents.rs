@@ -1,39 +1,39 @@
-//! How extents are cut: into the powers of two that they are sums of, the largest one first.
+//! Decomposition of extents into powers of two, the largest one first.
 
-/// Start and length of each part of an extent.
-pub fn cuts(extent: i64) -> Vec<(i64, i64)> {
+/// Returns start and length of each part of an extent.
+pub fn powers_of_two(extent: i64) -> Vec<(i64, i64)> {
     let lengths = (0..63).rev().map(|bit| 1 << bit).filter(|bit| extent & bit != 0);
-    // Before a part are all that are larger.
+    // The start of a part is the sum of all larger parts.
     lengths.map(|length| (extent & !(2 * length - 1), length)).collect()
 }
 
-/// Has a shape an extent that is cut?
-pub fn is_cut(shape: &[i64]) -> bool {
+/// Returns true if a shape has an extent that is split.
+pub fn is_split(shape: &[i64]) -> bool {
     shape.iter().any(|extent| extent.count_ones() != 1)
 }
 
-/// The parts of a shape: boxes, counted in row-major order of their places.
+/// Grid of the boxes of a shape, which are numbered in row-major order of their coordinates.
 #[derive(Clone, Debug)]
 pub struct Grid {
     axes: Vec<Vec<(i64, i64)>>,
 }
 
 impl Grid {
-    pub fn of(shape: &[i64]) -> Grid {
-        Grid { axes: shape.iter().map(|&extent| cuts(extent)).collect() }
+    pub fn new(shape: &[i64]) -> Grid {
+        Grid { axes: shape.iter().map(|&extent| powers_of_two(extent)).collect() }
     }
 
-    /// How many parts there are along an axis.
+    /// Returns the number of parts along an axis.
     pub fn count(&self, axis: usize) -> usize {
         self.axes[axis].len()
     }
 
-    /// Start and length of a part along an axis.
+    /// Returns start and length of a part along an axis.
     pub fn part(&self, axis: usize, number: usize) -> (i64, i64) {
         self.axes[axis][number]
     }
 
-    /// All places, in order: the number of the part along each axis.
+    /// Returns the coordinates of all boxes in order: the index of the part along each axis.
     pub fn places(&self) -> Vec<Vec<usize>> {
         let counts: Vec<usize> = self.axes.iter().map(Vec::len).collect();
         let mut all = vec![Vec::new()];
@@ -43,37 +43,39 @@ impl Grid {
         all
     }
 
-    /// The number of the box at a place.
+    /// Returns the number of the box at these coordinates.
     pub fn index(&self, place: &[usize]) -> usize {
         place.iter().zip(&self.axes).fold(0, |index, (number, parts)| index * parts.len() + number)
     }
 
-    /// Where the box at a place starts.
+    /// Returns the start of the box at these coordinates.
     pub fn starts(&self, place: &[usize]) -> Vec<i64> {
         place.iter().zip(&self.axes).map(|(&number, parts)| parts[number].0).collect()
     }
 
-    /// The extents of the box at a place.
+    /// Returns the extents of the box at these coordinates.
     pub fn extents(&self, place: &[usize]) -> Vec<i64> {
         place.iter().zip(&self.axes).map(|(&number, parts)| parts[number].1).collect()
     }
 
-    /// The places of the boxes that differ from each other along other axes than this one; there they are the first.
+    /// Returns the coordinates of the first box along an axis, for all coordinates along the other
+    /// axes.
     pub fn places_across(&self, axis: usize) -> Vec<Vec<usize>> {
         self.places().into_iter().filter(|place| place[axis] == 0).collect()
     }
 }
 
-/// Which elements of a tile, counted in row-major order, a box has, and in which order: the first one, then extents and
-/// steps. Boxes of tiles of one number of elements that are equal here hold the same elements in the same order.
+/// Traversal of a box: the row-major indices of its elements in their order, as the first index
+/// with extents and strides. For shapes with the same number of elements, boxes with equal
+/// traversals hold the same elements in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Walk {
+pub struct Traversal {
     first: i64,
     strides: Vec<(i64, i64)>,
 }
 
-impl Walk {
-    pub fn of(shape: &[i64], starts: &[i64], extents: &[i64]) -> Walk {
+impl Traversal {
+    pub fn new(shape: &[i64], starts: &[i64], extents: &[i64]) -> Traversal {
         let (mut stride, mut first) = (1, 0);
         let mut strides: Vec<(i64, i64)> = Vec::new();
         for axis in (0..shape.len()).rev() {
@@ -86,7 +88,7 @@ impl Walk {
             }
             stride *= shape[axis];
         }
-        Walk { first, strides }
+        Traversal { first, strides }
     }
 }
 
@@ -95,11 +97,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extents_are_cut_from_the_largest_part() {
-        assert_eq!(cuts(192), [(0, 128), (128, 64)]);
-        assert_eq!(cuts(7), [(0, 4), (4, 2), (6, 1)]);
-        assert_eq!(cuts(64), [(0, 64)]);
-        let grid = Grid::of(&[3, 4, 96]);
+    fn extents_are_split_from_the_largest_part() {
+        assert_eq!(powers_of_two(192), [(0, 128), (128, 64)]);
+        assert_eq!(powers_of_two(7), [(0, 4), (4, 2), (6, 1)]);
+        assert_eq!(powers_of_two(64), [(0, 64)]);
+        let grid = Grid::new(&[3, 4, 96]);
         let places = grid.places();
         assert_eq!(places.len(), 4);
         assert!(places.iter().enumerate().all(|(i, place)| grid.index(place) == i));
@@ -107,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn boxes_of_the_same_elements_walk_alike() {
-        let whole = Walk::of(&[128, 192], &[0, 128], &[128, 64]);
-        assert_eq!(whole, Walk::of(&[128, 3, 64], &[0, 2, 0], &[128, 1, 64]));
-        assert_eq!(whole, Walk::of(&[2, 64, 192], &[0, 0, 128], &[2, 64, 64]));
-        assert_ne!(whole, Walk::of(&[128, 192], &[0, 64], &[128, 64]));
-        assert_eq!(Walk::of(&[4, 1, 8], &[1, 0, 0], &[2, 1, 8]), Walk::of(&[32], &[8], &[16]));
+    fn boxes_of_the_same_elements_have_equal_traversals() {
+        let whole = Traversal::new(&[128, 192], &[0, 128], &[128, 64]);
+        assert_eq!(whole, Traversal::new(&[128, 3, 64], &[0, 2, 0], &[128, 1, 64]));
+        assert_eq!(whole, Traversal::new(&[2, 64, 192], &[0, 0, 128], &[2, 64, 64]));
+        assert_ne!(whole, Traversal::new(&[128, 192], &[0, 64], &[128, 64]));
+        assert_eq!(Traversal::new(&[4, 1, 8], &[1, 0, 0], &[2, 1, 8]), Traversal::new(&[32], &[8], &[16]));
     }
 }

@@ -1,11 +1,13 @@
-//! Elements by positions, and counts of numbers: looked up in each box along the axis, counted in each box.
+//! Gathers and histograms: a gather looks up each box along the axis, a histogram counts in each
+//! box.
 
-use super::state::Cutter;
+use super::state::Splitter;
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Op, Opcode, Sign, Value};
 
-impl Cutter<'_> {
-    /// `gather`: of the boxes along the axis the last one that begins at the position or before.
+impl Splitter<'_> {
+    /// Splits `gather`. The result comes from the last box along the axis that begins at or before
+    /// the position.
     pub fn gather(&mut self, op: &Op) {
         let [source, positions] = [0, 1].map(|i| self.get(op.operands[i]));
         let (axis, from, to) = (op.dim() as usize, source.grid(), positions.grid());
@@ -16,17 +18,18 @@ impl Cutter<'_> {
             for number in 0..from.count(axis) {
                 there[axis] = number;
                 let (start, _) = from.part(axis, number);
-                let local = self.minus(at, start);
+                let local_index = self.minus(at, start);
                 let part = source.boxes[from.index(&there)];
-                let new = self.ops.put(op.code, &[part, local], op.attrs.clone(), source.elem, &extents);
+                let new = self.ops.emit_one(op.code, &[part, local_index], op.attrs.clone(), source.elem, &extents);
                 found = Some(match found {
                     None => new,
                     Some(before) => {
                         let start = self.ops.number(DType::I32, start);
-                        let start = self.ops.spread(start, &extents);
+                        let start = self.ops.splat_to(start, &extents);
                         let attrs = vec![Attr::CmpPred(CmpPred::Ge), Attr::Sign(Sign::Signed)];
-                        let is_here = self.ops.put(Opcode::CmpI, &[at, start], attrs, Elem::Num(DType::I1), &extents);
-                        self.ops.put(Opcode::Select, &[is_here, new, before], vec![], source.elem, &extents)
+                        let is_here =
+                            self.ops.emit_one(Opcode::CmpI, &[at, start], attrs, Elem::Num(DType::I1), &extents);
+                        self.ops.emit_one(Opcode::Select, &[is_here, new, before], vec![], source.elem, &extents)
                     }
                 });
             }
@@ -36,26 +39,27 @@ impl Cutter<'_> {
         self.set(op.results[0], boxes);
     }
 
-    /// `histogram`: the counts of all boxes, for each box of the numbers.
+    /// Splits `histogram`. Each box of the bins is the sum of the counts of all source boxes.
     pub fn histogram(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
-        self.each_box(op, |cutter, starts, extents| {
+        self.map_boxes(op, |splitter, starts, extents| {
             let count = |&part: &Value| {
-                let from_start = cutter.minus(part, starts[0]);
-                cutter.ops.put(op.code, &[from_start], vec![], Elem::Num(DType::I32), extents)
+                let from_start = splitter.minus(part, starts[0]);
+                splitter.ops.emit_one(op.code, &[from_start], vec![], Elem::Num(DType::I32), extents)
             };
             let counts: Vec<Value> = source.boxes.iter().map(count).collect();
-            counts.into_iter().reduce(|a, b| cutter.ops.integers(Opcode::AddI, a, b)).expect("a box")
+            counts.into_iter().reduce(|a, b| splitter.ops.int_op(Opcode::AddI, a, b)).expect("a box")
         });
     }
 
-    /// Integers less a number: those for which that wraps are far outside before and after.
+    /// Subtracts a number from integers. If that wraps, the integer is outside of all boxes before
+    /// and after.
     fn minus(&mut self, tile: Value, number: i64) -> Value {
         if number == 0 {
             return tile;
         }
         let number = self.ops.number(DType::I32, number);
-        let numbers = self.ops.spread(number, &self.ops.shape(tile));
-        self.ops.integers(Opcode::SubI, tile, numbers)
+        let numbers = self.ops.splat_to(number, &self.ops.shape(tile));
+        self.ops.int_op(Opcode::SubI, tile, numbers)
     }
 }

@@ -1,21 +1,23 @@
-//! Reductions and scans: within each box, then from box to box in order; and the function of their region on whole tiles.
+//! Reductions and scans: first inside of each box, then across the boxes in order with the function
+//! of the region on whole tiles.
 
-use super::state::{Cutter, Whole};
+use super::state::{SplitTile, Splitter};
 use crate::ir::{Op, Opcode, Substitution, Type, Value};
-use crate::pass::commutes;
+use crate::pass::is_commutative;
 use crate::pass::transform::op_writer::is_elementwise;
 
-impl Cutter<'_> {
-    /// `reduce`.
+impl Splitter<'_> {
+    /// Splits `reduce`.
     pub fn reduce(&mut self, op: &Op) {
         let (axis, tiles) = (op.dim() as usize, self.tiles(op));
-        if !self.is_plain(op) {
+        if !self.check_elementwise(op) {
             return;
         }
         let grid = tiles[0].grid();
-        // The boxes meet as they are along the axis where their order does not matter: then one box at the end is left.
+        // If any order is allowed, the boxes are combined elementwise along the axis, and the one
+        // remaining box is reduced last.
         let last = grid.part(axis, grid.count(axis) - 1).1;
-        let meets = self.in_strips && last > 1 && commutes(self.ops.module, op.regions[0]);
+        let combines_boxes = self.in_strips && last > 1 && is_commutative(self.ops.module, op.regions[0]);
         let mut results = vec![Vec::new(); tiles.len()];
         for mut place in grid.places_across(axis) {
             let mut sums: Option<Vec<Value>> = None;
@@ -25,11 +27,11 @@ impl Cutter<'_> {
                 place[axis] = number;
                 let boxes: Vec<Value> = tiles.iter().map(|tile| tile.boxes[grid.index(&place)]).collect();
                 let mut shape = end.clone();
-                let within = if meets {
+                let within = if combines_boxes {
                     shape.insert(axis, last);
                     self.in_strips(op, boxes, &shape)
                 } else {
-                    self.folded(op, &boxes, &shape)
+                    self.reduce_boxes(op, &boxes, &shape)
                 };
                 sums = Some(match sums {
                     None => within,
@@ -37,8 +39,8 @@ impl Cutter<'_> {
                 });
             }
             let mut sums = sums.unwrap_or_default();
-            if meets {
-                sums = self.folded(op, &sums, &end);
+            if combines_boxes {
+                sums = self.reduce_boxes(op, &sums, &end);
             }
             for (list, value) in results.iter_mut().zip(sums) {
                 list.push(value);
@@ -47,10 +49,10 @@ impl Cutter<'_> {
         op.results.iter().zip(results).for_each(|(&result, boxes)| self.set(result, boxes));
     }
 
-    /// `scan`.
+    /// Splits `scan`.
     pub fn scan(&mut self, op: &Op) {
         let (axis, tiles) = (op.dim() as usize, self.tiles(op));
-        if !self.is_plain(op) {
+        if !self.check_elementwise(op) {
             return;
         }
         let grid = tiles[0].grid();
@@ -62,7 +64,7 @@ impl Cutter<'_> {
                 place[axis] = if op.reverse() { count - 1 - turn } else { turn };
                 let (index, shape) = (grid.index(&place), grid.extents(&place));
                 let boxes: Vec<Value> = tiles.iter().map(|tile| tile.boxes[index]).collect();
-                let mut values = self.folded(op, &boxes, &shape);
+                let mut values = self.reduce_boxes(op, &boxes, &shape);
                 if let Some(carried) = carried {
                     let passed: Vec<Value> = carried.iter().map(|&value| self.ops.broadcast(value, &shape)).collect();
                     values = self.combine(op.regions[0], &values, &passed, &shape);
@@ -80,12 +82,12 @@ impl Cutter<'_> {
         op.results.iter().zip(results).for_each(|(&result, boxes)| self.set(result, boxes));
     }
 
-    fn tiles(&self, op: &Op) -> Vec<Whole> {
+    fn tiles(&self, op: &Op) -> Vec<SplitTile> {
         op.operands.iter().map(|&value| self.get(value)).collect()
     }
 
-    /// A reduction of boxes to tiles of this shape, which are no longer along its axis: each element is what comes of
-    /// those of the box that are as many apart.
+    /// Reduces boxes along the axis to the extent that `shape` has there. Each element combines the
+    /// elements of the box at multiples of that extent.
     fn in_strips(&mut self, op: &Op, boxes: Vec<Value>, shape: &[i64]) -> Vec<Value> {
         let axis = op.dim() as usize;
         let count = self.ops.shape(boxes[0])[axis] / shape[axis];
@@ -96,14 +98,14 @@ impl Cutter<'_> {
         strips.insert(axis, count);
         let each = |&tile: &Value| {
             let elem = self.ops.elem(tile);
-            self.ops.put(Opcode::Reshape, &[tile], vec![], elem, &strips)
+            self.ops.emit_one(Opcode::Reshape, &[tile], vec![], elem, &strips)
         };
         let boxes: Vec<Value> = boxes.iter().map(each).collect();
-        self.folded(op, &boxes, shape)
+        self.reduce_boxes(op, &boxes, shape)
     }
 
-    /// The op itself, on one box of each of its tiles, to tiles of this shape.
-    fn folded(&mut self, op: &Op, boxes: &[Value], shape: &[i64]) -> Vec<Value> {
+    /// Applies the op to one box of each operand, with results of this shape.
+    fn reduce_boxes(&mut self, op: &Op, boxes: &[Value], shape: &[i64]) -> Vec<Value> {
         let region = self.ops.module.clone_block(op.regions[0], &mut Substitution::new());
         let tile = |elem| Type::Tile { elem, shape: shape.to_vec() };
         let types: Vec<Type> = boxes.iter().map(|&value| tile(self.ops.elem(value))).collect();
@@ -112,11 +114,11 @@ impl Cutter<'_> {
         self.ops.module.op(id).results.clone()
     }
 
-    /// Can the function of the region be applied to whole tiles?
-    fn is_plain(&mut self, op: &Op) -> bool {
+    /// Returns true if the function of the region can be applied to whole tiles.
+    fn check_elementwise(&mut self, op: &Op) -> bool {
         let elementwise = is_elementwise(self.ops.module, op.regions[0]);
         if !elementwise {
-            self.refuse(
+            self.reject(
                 op,
                 "the function does more than elementwise operations, and the extent along the axis is no power of two",
                 "take a tile whose extent there is a power of two",

@@ -1,55 +1,56 @@
-//! Ops that make tiles or move their elements.
+//! Ops that create tiles or move their elements.
 
 use rustc_hash::FxHashMap;
 
-use super::extents::{Grid, Walk, is_cut};
-use super::state::{Cutter, Whole};
+use super::extents::{Grid, Traversal, is_split};
+use super::state::{SplitTile, Splitter};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, ConstData, Elem, Op, Opcode, Value};
 
-/// Pieces that a tile may be taken into where its elements change their places.
-const MOST_PIECES: i64 = 512;
+/// Maximum number of pieces of a tile whose elements are moved by a reshape.
+const MAX_PIECES: i64 = 512;
 
-/// Blocks of which one is chosen when the kernel runs, where each has to be put together first.
-const MOST_CHOICES: i64 = 32;
+/// Maximum number of candidate blocks at a run-time index, if each of them is assembled from
+/// several boxes.
+const MAX_CHOICES: i64 = 32;
 
-impl Cutter<'_> {
-    /// `constant`.
+impl Splitter<'_> {
+    /// Splits `constant`.
     pub fn constant(&mut self, op: &Op) {
         let Some(data) = op.const_data().cloned() else { return };
-        self.each_box(op, |cutter, starts, extents| {
+        self.map_boxes(op, |splitter, starts, extents| {
             let data = match &data {
                 ConstData::Splat(bits) => ConstData::Splat(*bits),
                 ConstData::Dense(words) => {
-                    let shape = cutter.ops.shape(op.results[0]);
+                    let shape = splitter.ops.shape(op.results[0]);
                     ConstData::Dense(elements(&shape, starts, extents).into_iter().map(|at| words[at]).collect())
                 }
             };
-            let elem = cutter.ops.elem(op.results[0]);
-            cutter.ops.put(Opcode::Constant, &[], vec![Attr::Value(data)], elem, extents)
+            let elem = splitter.ops.elem(op.results[0]);
+            splitter.ops.emit_one(Opcode::Constant, &[], vec![Attr::Value(data)], elem, extents)
         });
     }
 
-    /// `iota`.
+    /// Splits `iota`.
     pub fn iota(&mut self, op: &Op) {
-        self.each_box(op, |cutter, starts, extents| {
-            let elem = cutter.ops.elem(op.results[0]);
-            let count = cutter.ops.put(Opcode::Iota, &[], vec![], elem, extents);
+        self.map_boxes(op, |splitter, starts, extents| {
+            let elem = splitter.ops.elem(op.results[0]);
+            let count = splitter.ops.emit_one(Opcode::Iota, &[], vec![], elem, extents);
             if starts[0] == 0 {
                 return count;
             }
-            let dtype = cutter.ops.module.dtype(op.results[0]);
-            let start = cutter.ops.number(dtype, starts[0]);
-            let start = cutter.ops.spread(start, extents);
-            cutter.ops.integers(Opcode::AddI, count, start)
+            let dtype = splitter.ops.module.dtype(op.results[0]);
+            let start = splitter.ops.number(dtype, starts[0]);
+            let start = splitter.ops.splat_to(start, extents);
+            splitter.ops.int_op(Opcode::AddI, count, start)
         });
     }
 
-    /// `broadcast`.
-    pub fn stretch(&mut self, op: &Op) {
+    /// Splits `broadcast`.
+    pub fn broadcast_op(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         let from = source.grid();
-        let target = Grid::of(&self.ops.shape(op.results[0]));
+        let target = Grid::new(&self.ops.shape(op.results[0]));
         let boxes: Vec<Value> = target
             .places()
             .iter()
@@ -62,11 +63,11 @@ impl Cutter<'_> {
         self.set(op.results[0], boxes);
     }
 
-    /// `permute`.
+    /// Splits `permute`.
     pub fn permute(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         let from = source.grid();
-        let target = Grid::of(&self.ops.shape(op.results[0]));
+        let target = Grid::new(&self.ops.shape(op.results[0]));
         let order = op.permutation().to_vec();
         let boxes: Vec<Value> = target
             .places()
@@ -75,7 +76,7 @@ impl Cutter<'_> {
                 let mut at = vec![0; place.len()];
                 order.iter().zip(place).for_each(|(&axis, &number)| at[axis as usize] = number);
                 let attrs = vec![Attr::Permutation(order.clone())];
-                self.ops.put(
+                self.ops.emit_one(
                     Opcode::Permute,
                     &[source.boxes[from.index(&at)]],
                     attrs,
@@ -87,32 +88,33 @@ impl Cutter<'_> {
         self.set(op.results[0], boxes);
     }
 
-    /// `cat`.
-    pub fn join_tiles(&mut self, op: &Op) {
+    /// Splits `cat`.
+    pub fn cat_op(&mut self, op: &Op) {
         let tiles = [self.get(op.operands[0]), self.get(op.operands[1])];
         let joined = self.concat(&tiles, op.dim() as usize);
         self.set(op.results[0], joined.boxes);
     }
 
-    /// `reshape`.
+    /// Splits `reshape`.
     pub fn reshape(&mut self, op: &Op) {
         let source = self.get(op.operands[0]);
         let to = self.ops.shape(op.results[0]);
         match self.reshaped(&source, &to) {
             Some(whole) => self.set(op.results[0], whole.boxes),
-            None => self.refuse(
+            None => self.reject(
                 op,
-                &format!("from {:?} to {to:?}, more than {MOST_PIECES} pieces would change their places", source.shape),
+                &format!("from {:?} to {to:?}, more than {MAX_PIECES} pieces would change their places", source.shape),
                 "keep the axis whose extent is no power of two as it is, or cut it by one that is",
             ),
         }
     }
 
-    fn reshaped(&mut self, source: &Whole, to: &[i64]) -> Option<Whole> {
-        let (from, target) = (source.grid(), Grid::of(to));
-        let walk =
-            |shape: &[i64], grid: &Grid, place: &[usize]| Walk::of(shape, &grid.starts(place), &grid.extents(place));
-        let known: FxHashMap<Walk, Value> = from
+    fn reshaped(&mut self, source: &SplitTile, to: &[i64]) -> Option<SplitTile> {
+        let (from, target) = (source.grid(), Grid::new(to));
+        let walk = |shape: &[i64], grid: &Grid, place: &[usize]| {
+            Traversal::new(shape, &grid.starts(place), &grid.extents(place))
+        };
+        let boxes_by_traversal: FxHashMap<Traversal, Value> = from
             .places()
             .iter()
             .zip(&*source.boxes)
@@ -120,29 +122,29 @@ impl Cutter<'_> {
             .collect();
         let places = target.places();
         let found: Option<Vec<Value>> =
-            places.iter().map(|place| known.get(&walk(to, &target, place)).copied()).collect();
-        let Some(found) = found else { return self.moved(source, to) };
-        let boxes = places
-            .iter()
-            .zip(found)
-            .map(|(place, tile)| self.ops.put(Opcode::Reshape, &[tile], vec![], source.elem, &target.extents(place)));
-        Some(Whole { elem: source.elem, shape: to.to_vec(), boxes: boxes.collect() })
+            places.iter().map(|place| boxes_by_traversal.get(&walk(to, &target, place)).copied()).collect();
+        let Some(found) = found else { return self.reshape_by_pieces(source, to) };
+        let boxes = places.iter().zip(found).map(|(place, tile)| {
+            self.ops.emit_one(Opcode::Reshape, &[tile], vec![], source.elem, &target.extents(place))
+        });
+        Some(SplitTile { elem: source.elem, shape: to.to_vec(), boxes: boxes.collect() })
     }
 
-    /// [`Cutter::reshape`] where the boxes do not fit each other: through pieces of one row of both shapes.
-    fn moved(&mut self, source: &Whole, to: &[i64]) -> Option<Whole> {
-        let [slim_from, slim_to] = [&source.shape[..], to].map(slim);
+    /// Reshapes a tile whose boxes do not correspond to boxes of the result: through pieces that
+    /// are contiguous in both shapes.
+    fn reshape_by_pieces(&mut self, source: &SplitTile, to: &[i64]) -> Option<SplitTile> {
+        let [slim_from, slim_to] = [&source.shape[..], to].map(squeezed);
         if slim_from != source.shape || slim_to != to {
             let source = self.reshaped(source, &slim_from)?;
             let whole = self.reshaped(&source, &slim_to)?;
             return self.reshaped(&whole, to);
         }
         let from = &source.shape;
-        if let Some(between) = between(from, to) {
-            let first = self.reshaped(source, &between)?;
+        if let Some(intermediate_shape) = intermediate_shape(from, to) {
+            let first = self.reshaped(source, &intermediate_shape)?;
             return self.reshaped(&first, to);
         }
-        // What both shapes begin and end with stays as it is.
+        // Leading and trailing axes that both shapes share are unchanged.
         let shorter = from.len().min(to.len());
         let head = (0..shorter).take_while(|&d| from[d] == to[d]).count();
         let tail = (1..=shorter - head).take_while(|&d| from[from.len() - d] == to[to.len() - d]).count();
@@ -150,17 +152,18 @@ impl Cutter<'_> {
         let unit = |shape: &[i64]| shape.iter().rev().find(|&&extent| extent > 1).map_or(1, |n| n & n.wrapping_neg());
         let length = unit(inner).min(unit(outer));
         let count = inner.iter().product::<i64>() / length;
-        if count > MOST_PIECES {
+        if count > MAX_PIECES {
             return None;
         }
-        let pieces: Vec<Whole> = (0..count).map(|n| self.piece(source, head, tail, n * length, length)).collect();
+        let pieces: Vec<SplitTile> = (0..count).map(|n| self.piece(source, head, tail, n * length, length)).collect();
         let last = head + outer.iter().rposition(|&extent| extent > 1).unwrap_or(0);
         let mut shape = to.to_vec();
         shape[head..to.len() - tail].fill(1);
         if outer.iter().any(|&extent| extent > 1) {
             shape[last] = length;
         }
-        let mut pieces: Vec<Whole> = pieces.iter().map(|piece| self.reshaped(piece, &shape)).collect::<Option<_>>()?;
+        let mut pieces: Vec<SplitTile> =
+            pieces.iter().map(|piece| self.reshaped(piece, &shape)).collect::<Option<_>>()?;
         for axis in (head..to.len() - tail).rev() {
             let each = (to[axis] / pieces[0].shape[axis]) as usize;
             pieces = pieces.chunks(each).map(|row| self.concat(row, axis)).collect();
@@ -168,8 +171,9 @@ impl Cutter<'_> {
         pieces.into_iter().next()
     }
 
-    /// The elements from `first` of the axes between `head` and `tail`, counted in row-major order, in one row.
-    fn piece(&mut self, source: &Whole, head: usize, tail: usize, first: i64, length: i64) -> Whole {
+    /// Returns the `length` elements from `first` along the axes between `head` and `tail`, in
+    /// row-major order.
+    fn piece(&mut self, source: &SplitTile, head: usize, tail: usize, first: i64, length: i64) -> SplitTile {
         let mut piece = source.clone();
         let (mut rest, mut long) = (first, length);
         for axis in (head..source.shape.len() - tail).rev() {
@@ -183,29 +187,29 @@ impl Cutter<'_> {
         piece
     }
 
-    /// `extract`.
+    /// Splits `extract`.
     pub fn extract_tile(&mut self, op: &Op) {
         let (operands, to) = (op.operands.clone(), self.ops.shape(op.results[0]));
         let mut tile = self.get(operands[0]);
         let mut rest: Vec<Value> = operands[1..].iter().map(|&index| self.one(index)).collect();
         for axis in 0..to.len() {
-            if !is_cut(&[tile.shape[axis]]) {
+            if !is_split(&[tile.shape[axis]]) {
                 continue;
             }
-            tile = match self.known(rest[axis]) {
+            tile = match self.constant_scalar(rest[axis]) {
                 Some(index) => {
                     let index = index.clamp(0, tile.shape[axis] / to[axis] - 1);
                     self.slice(&tile, axis, index * to[axis], to[axis])
                 }
-                None if is_cut(&[to[axis]]) && tile.shape[axis] / to[axis] > MOST_CHOICES => {
+                None if is_split(&[to[axis]]) && tile.shape[axis] / to[axis] > MAX_CHOICES => {
                     let problem = format!("a block of {to:?} of a tile of {:?} at an index of run time", tile.shape);
-                    return self.refuse(op, &problem, "take blocks whose extents are powers of two");
+                    return self.reject(op, &problem, "take blocks whose extents are powers of two");
                 }
-                None => self.pick(&tile, axis, rest[axis], to[axis]),
+                None => self.extract_block(&tile, axis, rest[axis], to[axis]),
             };
             rest[axis] = self.ops.number(DType::I32, 0);
         }
-        let grid = Grid::of(&to);
+        let grid = Grid::new(&to);
         let pairs: Vec<(Value, Vec<i64>)> =
             tile.boxes.iter().copied().zip(grid.places().iter().map(|place| grid.extents(place))).collect();
         let boxes: Vec<Value> = pairs
@@ -219,31 +223,39 @@ impl Cutter<'_> {
         self.set(op.results[0], boxes);
     }
 
-    /// `insert`.
+    /// Splits `insert`.
     pub fn insert_tile(&mut self, op: &Op) {
         let (source, target) = (self.get(op.operands[0]), self.get(op.operands[1]));
         let indices: Vec<Value> = op.operands[2..].iter().map(|&index| self.one(index)).collect();
-        let axes: Vec<usize> = (0..target.shape.len()).filter(|&axis| is_cut(&[target.shape[axis]])).collect();
+        let axes: Vec<usize> = (0..target.shape.len()).filter(|&axis| is_split(&[target.shape[axis]])).collect();
         if axes.iter().all(|&axis| source.shape[axis].count_ones() == 1) {
-            let boxes = self.insert_in_boxes(&source, &target, &indices, &axes);
+            let boxes = self.insert_by_box(&source, &target, &indices, &axes);
             return self.set(op.results[0], boxes);
         }
-        let starts: Vec<(usize, Option<i64>)> = axes.iter().map(|&axis| (axis, self.known(indices[axis]))).collect();
-        let unknown = starts.iter().filter(|(_, known)| known.is_none());
+        let starts: Vec<(usize, Option<i64>)> =
+            axes.iter().map(|&axis| (axis, self.constant_scalar(indices[axis]))).collect();
+        let unknown = starts.iter().filter(|(_, constant_scalar)| constant_scalar.is_none());
         let choices: i64 = unknown.map(|&(axis, _)| target.shape[axis] / source.shape[axis]).product();
-        if choices > MOST_CHOICES {
+        if choices > MAX_CHOICES {
             let problem = format!(
                 "a block of {:?} goes into a tile of {:?} at an index of run time, to one of {choices} places",
                 source.shape, target.shape
             );
-            return self.refuse(op, &problem, "take blocks whose extents are powers of two, or a host index");
+            return self.reject(op, &problem, "take blocks whose extents are powers of two, or a host index");
         }
         let whole = self.insert_at(&source, &target, &indices, &starts);
         self.set(op.results[0], whole.boxes);
     }
 
-    /// A block whose extents along the axes that are cut are powers of two: into each box, if it belongs there.
-    fn insert_in_boxes(&mut self, source: &Whole, target: &Whole, indices: &[Value], axes: &[usize]) -> Vec<Value> {
+    /// Inserts a block whose extents along the split axes are powers of two: into each box,
+    /// selected if the block is inside of it.
+    fn insert_by_box(
+        &mut self,
+        source: &SplitTile,
+        target: &SplitTile,
+        indices: &[Value],
+        axes: &[usize],
+    ) -> Vec<Value> {
         let (grid, from) = (target.grid(), source.grid());
         let mut boxes = target.boxes.to_vec();
         for (place, before) in grid.places().iter().zip(&mut boxes) {
@@ -256,20 +268,20 @@ impl Cutter<'_> {
                 let (start, length) = grid.part(axis, place[axis]);
                 let (first, count) = (start / each, length / each);
                 for (bound, inside) in [(first, true), (first + count, false)] {
-                    let reached = self.reaches(indices[axis], bound);
+                    let reached = self.is_at_least(indices[axis], bound);
                     let holds = if inside { reached } else { self.negated(reached) };
                     here = Some(match here {
                         None => holds,
-                        Some(all) => self.ops.put(Opcode::AndI, &[all, holds], vec![], Elem::Num(DType::I1), &[]),
+                        Some(all) => self.ops.emit_one(Opcode::AndI, &[all, holds], vec![], Elem::Num(DType::I1), &[]),
                     });
                 }
                 // A power of two that divides the extent divides each box.
-                indices[axis] = self.local(indices[axis], first, count);
+                indices[axis] = self.local_index(indices[axis], first, count);
             }
             let inserted = self.insert(part, *before, &indices);
             *before = match here {
                 None => inserted,
-                Some(here) => self.choose(here, inserted, *before),
+                Some(here) => self.select(here, inserted, *before),
             };
         }
         boxes
@@ -277,25 +289,31 @@ impl Cutter<'_> {
 
     fn negated(&mut self, condition: Value) -> Value {
         let yes = self.ops.number(DType::I1, 1);
-        self.ops.put(Opcode::XorI, &[condition, yes], vec![], Elem::Num(DType::I1), &[])
+        self.ops.emit_one(Opcode::XorI, &[condition, yes], vec![], Elem::Num(DType::I1), &[])
     }
 
-    /// A block axis by axis: what is before it, itself, what is behind it; or, where its number is known when the kernel
-    /// runs, the one of all that it names.
-    fn insert_at(&mut self, source: &Whole, target: &Whole, indices: &[Value], axes: &[(usize, Option<i64>)]) -> Whole {
+    /// Inserts a block axis by axis: the part before it, the block, the part after it. At a
+    /// run-time index, one of all candidates is selected.
+    fn insert_at(
+        &mut self,
+        source: &SplitTile,
+        target: &SplitTile,
+        indices: &[Value],
+        axes: &[(usize, Option<i64>)],
+    ) -> SplitTile {
         let Some((&(axis, number), rest)) = axes.split_first() else {
-            return self.insert_in_each(source, target, indices);
+            return self.insert_in_matching_boxes(source, target, indices);
         };
         let (extent, length) = (target.shape[axis], source.shape[axis]);
         let Some(number) = number else {
             let mut chosen = target.clone();
             for block in 0..extent / length {
-                let known = [&[(axis, Some(block))], rest].concat();
-                let other = self.insert_at(source, target, indices, &known);
-                let is_it = self.reaches(indices[axis], block);
+                let constant_scalar = [&[(axis, Some(block))], rest].concat();
+                let other = self.insert_at(source, target, indices, &constant_scalar);
+                let is_it = self.is_at_least(indices[axis], block);
                 let pairs: Vec<(Value, Value)> =
                     other.boxes.iter().copied().zip(chosen.boxes.iter().copied()).collect();
-                chosen.boxes = pairs.into_iter().map(|(new, old)| self.choose(is_it, new, old)).collect();
+                chosen.boxes = pairs.into_iter().map(|(new, old)| self.select(is_it, new, old)).collect();
             }
             return chosen;
         };
@@ -311,8 +329,8 @@ impl Cutter<'_> {
         self.concat(&row, axis)
     }
 
-    /// A block that is as large as the tile along each axis that is cut.
-    fn insert_in_each(&mut self, source: &Whole, target: &Whole, indices: &[Value]) -> Whole {
+    /// Inserts a block that has the extent of the tile along each split axis.
+    fn insert_in_matching_boxes(&mut self, source: &SplitTile, target: &SplitTile, indices: &[Value]) -> SplitTile {
         let pairs: Vec<(Value, Value)> = source.boxes.iter().copied().zip(target.boxes.iter().copied()).collect();
         let boxes = pairs.into_iter().map(|(part, before)| {
             let (small, large) = (self.ops.shape(part), self.ops.shape(before));
@@ -324,7 +342,7 @@ impl Cutter<'_> {
             let indices: Vec<Value> = (0..small.len()).map(at).collect();
             self.insert(part, before, &indices)
         });
-        Whole { boxes: boxes.collect(), ..target.clone() }
+        SplitTile { boxes: boxes.collect(), ..target.clone() }
     }
 
     fn insert(&mut self, part: Value, whole: Value, indices: &[Value]) -> Value {
@@ -333,8 +351,8 @@ impl Cutter<'_> {
         self.ops.module.op(id).results[0]
     }
 
-    /// A scalar that is a constant.
-    fn known(&self, scalar: Value) -> Option<i64> {
+    /// Returns the value of a constant scalar.
+    fn constant_scalar(&self, scalar: Value) -> Option<i64> {
         let op = self.ops.module.op(self.ops.module.defining_op(scalar)?);
         let bits = match op.attr(AttrKind::Value) {
             Some(Attr::Value(ConstData::Splat(bits))) => *bits,
@@ -344,21 +362,21 @@ impl Cutter<'_> {
         Some((bits as u32 as i32).into())
     }
 
-    /// A tile that is made box by box, from where each one starts and its extents.
-    pub fn each_box(&mut self, op: &Op, mut make: impl FnMut(&mut Self, &[i64], &[i64]) -> Value) {
-        let grid = Grid::of(&self.ops.shape(op.results[0]));
+    /// Makes a tile box by box, with a function of the start and the extents of each box.
+    pub fn map_boxes(&mut self, op: &Op, mut make: impl FnMut(&mut Self, &[i64], &[i64]) -> Value) {
+        let grid = Grid::new(&self.ops.shape(op.results[0]));
         let boxes: Vec<Value> =
             grid.places().iter().map(|place| make(self, &grid.starts(place), &grid.extents(place))).collect();
         self.set(op.results[0], boxes);
     }
 }
 
-/// A shape without axes of extent 1.
-fn slim(shape: &[i64]) -> Vec<i64> {
+/// Returns a shape without axes of extent 1.
+fn squeezed(shape: &[i64]) -> Vec<i64> {
     shape.iter().copied().filter(|&extent| extent != 1).collect()
 }
 
-/// The positions of the elements of a box in the row-major order of its tile.
+/// Returns the row-major indices of the elements of a box in its tile.
 fn elements(shape: &[i64], starts: &[i64], extents: &[i64]) -> Vec<usize> {
     let mut all = vec![0];
     for axis in 0..shape.len() {
@@ -368,10 +386,13 @@ fn elements(shape: &[i64], starts: &[i64], extents: &[i64]) -> Vec<usize> {
     all
 }
 
-/// Between two shapes without axes of extent 1, the one of which the first axes are those of the second shape, as many as make up
-/// the first run of axes that differ; `None` where that is all that differs. So runs of axes that have nothing to do with each
-/// other are moved one after another, in fewer pieces.
-fn between(from: &[i64], to: &[i64]) -> Option<Vec<i64>> {
+/// Returns an intermediate shape of a reshape, `None` if none is needed. Both shapes have no axes
+/// of extent 1.
+///
+/// The leading axes are those of `to` up to the end of the first group of axes that differ, the
+/// other axes are those of `from`. Independent groups are thus reshaped one after another, which
+/// needs fewer pieces.
+fn intermediate_shape(from: &[i64], to: &[i64]) -> Option<Vec<i64>> {
     let (mut i, mut j) = (0, 0);
     while i < from.len() && j < to.len() {
         let (begin, mut left, mut right) = ([i, j], from[i], to[j]);
@@ -390,7 +411,7 @@ fn between(from: &[i64], to: &[i64]) -> Option<Vec<i64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::between;
+    use super::intermediate_shape;
 
     #[test]
     fn runs_of_axes_move_one_after_another() {
@@ -402,7 +423,7 @@ mod tests {
             (&[6, 10], &[6, 10], None),
             (&[2, 3, 5], &[6, 5], None),
         ] {
-            assert_eq!(between(from, to).as_deref(), want, "{from:?} to {to:?}");
+            assert_eq!(intermediate_shape(from, to).as_deref(), want, "{from:?} to {to:?}");
         }
     }
 }

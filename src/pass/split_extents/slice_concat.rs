@@ -1,11 +1,11 @@
-//! Parts of tiles along an axis, and tiles put together from others, whatever boxes they have.
+//! Slices and concatenations of split tiles along an axis, for any boxes.
 
-use super::extents::cuts;
-use super::state::{Cutter, Whole};
+use super::extents::powers_of_two;
+use super::state::{SplitTile, Splitter};
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Opcode, Sign, Value};
 
-/// A box of a row of boxes: where it starts along the axis, and how long it is there.
+/// Box of a row of boxes: its start and length along the axis.
 #[derive(Clone, Copy)]
 struct Segment {
     start: i64,
@@ -13,23 +13,23 @@ struct Segment {
     value: Value,
 }
 
-impl Cutter<'_> {
-    /// The part of a tile from `start` along an axis, `length` long.
-    pub fn slice(&mut self, tile: &Whole, axis: usize, start: i64, length: i64) -> Whole {
+impl Splitter<'_> {
+    /// Returns the part of a tile from `start` along an axis, with this length.
+    pub fn slice(&mut self, tile: &SplitTile, axis: usize, start: i64, length: i64) -> SplitTile {
         if length == tile.shape[axis] {
             return tile.clone();
         }
-        self.reassemble(tile, axis, length, |cutter, row, parts| {
-            parts.iter().map(|&(at, long)| cutter.take(row, axis, start + at, long)).collect()
+        self.rebuild_rows(tile, axis, length, |splitter, row, parts| {
+            parts.iter().map(|&(at, long)| splitter.slice_row(row, axis, start + at, long)).collect()
         })
     }
 
-    /// Tiles one behind the other along an axis.
-    pub fn concat(&mut self, tiles: &[Whole], axis: usize) -> Whole {
+    /// Concatenates tiles along an axis.
+    pub fn concat(&mut self, tiles: &[SplitTile], axis: usize) -> SplitTile {
         let mut shape = tiles[0].shape.clone();
         shape[axis] = tiles.iter().map(|tile| tile.shape[axis]).sum();
         let rows: Vec<Vec<Vec<Segment>>> = tiles.iter().map(|tile| rows(tile, axis)).collect();
-        let parts = cuts(shape[axis]);
+        let parts = powers_of_two(shape[axis]);
         let made = (0..rows[0].len()).map(|number| {
             let mut row = Vec::new();
             let mut end = 0;
@@ -37,90 +37,93 @@ impl Cutter<'_> {
                 row.extend(rows[number].iter().map(|segment| Segment { start: end + segment.start, ..*segment }));
                 end += tile.shape[axis];
             }
-            parts.iter().map(|&(at, long)| self.take(&row, axis, at, long)).collect()
+            parts.iter().map(|&(at, long)| self.slice_row(&row, axis, at, long)).collect()
         });
         let made: Vec<Vec<Value>> = made.collect();
-        gathered(tiles[0].elem, shape, axis, &made)
+        assemble(tiles[0].elem, shape, axis, &made)
     }
 
-    /// Block number `index` of the blocks of this length along an axis: a number of run time, which is kept in range.
-    pub fn pick(&mut self, tile: &Whole, axis: usize, index: Value, length: i64) -> Whole {
+    /// Returns block `index` of the blocks of this length along an axis. The index is a run-time
+    /// value and is clamped.
+    pub fn extract_block(&mut self, tile: &SplitTile, axis: usize, index: Value, length: i64) -> SplitTile {
         if length.count_ones() == 1 {
-            return self
-                .reassemble(tile, axis, length, |cutter, row, _| vec![cutter.pick_in(row, axis, index, length)]);
+            return self.rebuild_rows(tile, axis, length, |splitter, row, _| {
+                vec![splitter.extract_from_row(row, axis, index, length)]
+            });
         }
         let blocks = tile.shape[axis] / length;
         let mut chosen = self.slice(tile, axis, 0, length);
         for block in 1..blocks {
             let other = self.slice(tile, axis, block * length, length);
-            let is_it = self.reaches(index, block);
+            let is_it = self.is_at_least(index, block);
             let pairs = other.boxes.iter().zip(&*chosen.boxes);
-            let boxes: Vec<Value> = pairs.map(|(&one, &before)| self.choose(is_it, one, before)).collect();
+            let boxes: Vec<Value> = pairs.map(|(&one, &before)| self.select(is_it, one, before)).collect();
             chosen.boxes = boxes.into();
         }
         chosen
     }
 
-    fn pick_in(&mut self, row: &[Segment], axis: usize, index: Value, length: i64) -> Value {
+    fn extract_from_row(&mut self, row: &[Segment], axis: usize, index: Value, length: i64) -> Value {
         let mut chosen = None;
         for segment in row {
-            let local = self.local(index, segment.start / length, segment.length / length);
+            let local_index = self.local_index(index, segment.start / length, segment.length / length);
             let mut shape = self.ops.shape(segment.value);
             shape[axis] = length;
             let zero = self.ops.number(DType::I32, 0);
-            let indices: Vec<Value> = (0..shape.len()).map(|d| if d == axis { local } else { zero }).collect();
+            let indices: Vec<Value> = (0..shape.len()).map(|d| if d == axis { local_index } else { zero }).collect();
             let found = self.ops.extract_at(segment.value, &indices, &shape);
             chosen = Some(match chosen {
                 None => found,
                 Some(before) => {
-                    let is_here = self.reaches(index, segment.start / length);
-                    self.choose(is_here, found, before)
+                    let is_here = self.is_at_least(index, segment.start / length);
+                    self.select(is_here, found, before)
                 }
             });
         }
         chosen.expect("a box")
     }
 
-    /// The number of a block within a box whose first block is `first`, of `count`; the nearest one of those outside.
-    pub fn local(&mut self, index: Value, first: i64, count: i64) -> Value {
+    /// Returns the index of a block relative to a box with `count` blocks from `first`, clamped to
+    /// the box.
+    pub fn local_index(&mut self, index: Value, first: i64, count: i64) -> Value {
         let dtype = self.ops.module.dtype(index);
         let first = self.ops.number(dtype, first);
-        let apart = self.ops.integers(Opcode::SubI, index, first);
+        let apart = self.ops.int_op(Opcode::SubI, index, first);
         self.ops.clamp(apart, [0, count - 1])
     }
 
-    /// Is a scalar at least this number?
-    pub fn reaches(&mut self, index: Value, number: i64) -> Value {
+    /// Emits the comparison of a scalar with a lower bound.
+    pub fn is_at_least(&mut self, index: Value, number: i64) -> Value {
         let dtype = self.ops.module.dtype(index);
         let number = self.ops.number(dtype, number);
         let attrs = vec![Attr::CmpPred(CmpPred::Ge), Attr::Sign(Sign::Signed)];
-        self.ops.put(Opcode::CmpI, &[index, number], attrs, Elem::Num(DType::I1), &[])
+        self.ops.emit_one(Opcode::CmpI, &[index, number], attrs, Elem::Num(DType::I1), &[])
     }
 
-    /// One of two tiles, by a scalar.
-    pub fn choose(&mut self, condition: Value, if_true: Value, if_false: Value) -> Value {
+    /// Emits the selection of one of two tiles by a scalar.
+    pub fn select(&mut self, condition: Value, if_true: Value, if_false: Value) -> Value {
         let (elem, shape) = (self.ops.elem(if_true), self.ops.shape(if_true));
-        let condition = self.ops.spread(condition, &shape);
-        self.ops.put(Opcode::Select, &[condition, if_true, if_false], vec![], elem, &shape)
+        let condition = self.ops.splat_to(condition, &shape);
+        self.ops.emit_one(Opcode::Select, &[condition, if_true, if_false], vec![], elem, &shape)
     }
 
-    /// A tile of another extent along an axis, made row by row.
-    fn reassemble(
+    /// Makes a tile with another extent along an axis, row by row.
+    fn rebuild_rows(
         &mut self,
-        tile: &Whole,
+        tile: &SplitTile,
         axis: usize,
         extent: i64,
         mut make: impl FnMut(&mut Self, &[Segment], &[(i64, i64)]) -> Vec<Value>,
-    ) -> Whole {
+    ) -> SplitTile {
         let mut shape = tile.shape.clone();
         shape[axis] = extent;
-        let parts = cuts(extent);
+        let parts = powers_of_two(extent);
         let made: Vec<Vec<Value>> = rows(tile, axis).iter().map(|row| make(self, row, &parts)).collect();
-        gathered(tile.elem, shape, axis, &made)
+        assemble(tile.elem, shape, axis, &made)
     }
 
-    /// So many elements of a row of boxes, a power of two, from `start`.
-    fn take(&mut self, row: &[Segment], axis: usize, start: i64, length: i64) -> Value {
+    /// Returns `length` elements, a power of two, of a row of boxes from `start`.
+    fn slice_row(&mut self, row: &[Segment], axis: usize, start: i64, length: i64) -> Value {
         let within = |segment: &&Segment| segment.start <= start && start + length <= segment.start + segment.length;
         if let Some(segment) = row.iter().find(within)
             && (start - segment.start) % length == 0
@@ -132,13 +135,13 @@ impl Cutter<'_> {
             return self.ops.extract(segment.value, &indices, &shape);
         }
         let half = length / 2;
-        let (first, second) = (self.take(row, axis, start, half), self.take(row, axis, start + half, half));
+        let (first, second) = (self.slice_row(row, axis, start, half), self.slice_row(row, axis, start + half, half));
         self.ops.cat(first, second, axis)
     }
 }
 
-/// The boxes of a tile in rows along an axis, a row for each place across it.
-fn rows(tile: &Whole, axis: usize) -> Vec<Vec<Segment>> {
+/// Returns the boxes of a tile as rows along an axis, one row for each position across it.
+fn rows(tile: &SplitTile, axis: usize) -> Vec<Vec<Segment>> {
     let grid = tile.grid();
     let row = |mut place: Vec<usize>| {
         let segment = |number| {
@@ -151,9 +154,9 @@ fn rows(tile: &Whole, axis: usize) -> Vec<Vec<Segment>> {
     grid.places_across(axis).into_iter().map(row).collect()
 }
 
-/// A tile from rows of boxes along an axis.
-fn gathered(elem: Elem, shape: Vec<i64>, axis: usize, rows: &[Vec<Value>]) -> Whole {
-    let grid = super::extents::Grid::of(&shape);
+/// Assembles a tile from rows of boxes along an axis.
+fn assemble(elem: Elem, shape: Vec<i64>, axis: usize, rows: &[Vec<Value>]) -> SplitTile {
+    let grid = super::extents::Grid::new(&shape);
     let mut boxes = vec![None; grid.places().len()];
     for (mut place, row) in grid.places_across(axis).into_iter().zip(rows) {
         for (number, &value) in row.iter().enumerate() {
@@ -161,5 +164,5 @@ fn gathered(elem: Elem, shape: Vec<i64>, axis: usize, rows: &[Vec<Value>]) -> Wh
             boxes[grid.index(&place)] = Some(value);
         }
     }
-    Whole { elem, shape, boxes: boxes.into_iter().map(|value| value.expect("a box at each place")).collect() }
+    SplitTile { elem, shape, boxes: boxes.into_iter().map(|value| value.expect("a box at each place")).collect() }
 }

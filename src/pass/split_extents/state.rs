@@ -1,45 +1,45 @@
-//! The state of the cutting: which boxes stand for a value, and where ops go.
+//! State of the pass: the boxes that replace each value, and the emitted ops.
 
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::extents::{Grid, is_cut};
+use super::extents::{Grid, is_split};
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Substitution, Type, TypeId, Value};
-use crate::pass::transform::op_writer::Writer;
+use crate::pass::transform::op_writer::OpWriter;
 
-/// A tile as the boxes that stand for it, in the order of their places; one that is not cut is its only box.
+/// Tile as its boxes, in the order of their coordinates. A tile that is not split is its only box.
 #[derive(Clone, Debug)]
-pub struct Whole {
+pub struct SplitTile {
     pub elem: Elem,
     pub shape: Vec<i64>,
     pub boxes: Rc<[Value]>,
 }
 
-impl Whole {
+impl SplitTile {
     pub fn grid(&self) -> Grid {
-        Grid::of(&self.shape)
+        Grid::new(&self.shape)
     }
 }
 
-/// The module being cut.
-pub struct Cutter<'m> {
-    pub ops: Writer<'m>,
-    /// What stands for the values that are no longer made.
+/// Rewriter of the module.
+pub struct Splitter<'m> {
+    pub ops: OpWriter<'m>,
+    /// Replacements of removed values.
     values: Substitution,
-    cut: FxHashMap<Value, Whole>,
-    /// The views of the boxes of a view.
+    cut: FxHashMap<Value, SplitTile>,
+    /// By view: the views of its boxes.
     pub views: FxHashMap<Value, Rc<[Value]>>,
     problems: Vec<Diagnostic>,
-    /// Do reductions whose order does not matter combine boxes first (else each box is reduced first)?
+    /// Reductions in any order combine boxes first. Otherwise each box is reduced first.
     pub in_strips: bool,
 }
 
-impl<'m> Cutter<'m> {
-    pub fn new(module: &'m mut Module, in_strips: bool) -> Cutter<'m> {
-        Cutter {
-            ops: Writer::new(module),
+impl<'m> Splitter<'m> {
+    pub fn new(module: &'m mut Module, in_strips: bool) -> Splitter<'m> {
+        Splitter {
+            ops: OpWriter::new(module),
             values: Substitution::new(),
             cut: FxHashMap::default(),
             views: FxHashMap::default(),
@@ -48,7 +48,7 @@ impl<'m> Cutter<'m> {
         }
     }
 
-    /// Lets values stand for those that are gone; gives what could not be cut.
+    /// Replaces removed values. Returns the ops that could not be split.
     pub fn finish(self) -> Result<(), Vec<Diagnostic>> {
         for entry in self.ops.module.entries.clone() {
             self.values.apply(self.ops.module, entry.body);
@@ -56,31 +56,32 @@ impl<'m> Cutter<'m> {
         if self.problems.is_empty() { Ok(()) } else { Err(self.problems) }
     }
 
-    /// After a problem nothing is cut: it may be about what the problem left undone.
+    /// Returns true after the first problem. Nothing is split then, because later problems may be
+    /// consequences.
     pub fn has_problems(&self) -> bool {
         !self.problems.is_empty()
     }
 
-    /// Notes that the present op cannot be cut.
-    pub fn refuse(&mut self, op: &Op, problem: &str, way_out: &str) {
+    /// Records that the current op cannot be split.
+    pub fn reject(&mut self, op: &Op, problem: &str, way_out: &str) {
         let location = self.ops.module.location(op.loc).cloned();
         let message = format!("`{}`: {problem}", op.code.spec().name);
         self.problems.push(Diagnostic::new(message, location).note(way_out));
     }
 
-    /// The ops that `walk` emits, in the place of those of a block.
+    /// Replaces the ops of a block by those that `walk` emits.
     pub fn rebuild(&mut self, block: BlockId, walk: impl FnOnce(&mut Self, Vec<OpId>)) {
         let (ops, outer) = self.ops.begin_block(block);
         walk(self, ops);
         self.ops.end_block(block, outer);
     }
 
-    /// What stands for a value that is not cut.
+    /// Returns the replacement of a value that is not split.
     pub fn one(&self, value: Value) -> Value {
         self.values.resolve(value)
     }
 
-    /// What stand for values, box by box.
+    /// Returns the replacements of values, box by box.
     pub fn flat(&self, values: &[Value]) -> Vec<Value> {
         values.iter().flat_map(|value| self.boxes(*value)).collect()
     }
@@ -92,52 +93,52 @@ impl<'m> Cutter<'m> {
         }
     }
 
-    /// A tile, as its boxes.
-    pub fn get(&self, value: Value) -> Whole {
+    /// Returns a tile as its boxes.
+    pub fn get(&self, value: Value) -> SplitTile {
         match self.cut.get(&value) {
             Some(whole) => whole.clone(),
             None => {
                 let value = self.one(value);
-                Whole { elem: self.ops.elem(value), shape: self.ops.shape(value), boxes: Rc::from([value]) }
+                SplitTile { elem: self.ops.elem(value), shape: self.ops.shape(value), boxes: Rc::from([value]) }
             }
         }
     }
 
-    /// From now on these boxes stand for a value.
+    /// Sets the boxes that replace a value.
     pub fn set(&mut self, value: Value, boxes: impl Into<Rc<[Value]>>) {
         let boxes = boxes.into();
         match self.ops.module.ty(value).as_tile() {
-            Some((elem, shape)) if is_cut(shape) => {
+            Some((elem, shape)) if is_split(shape) => {
                 let shape = shape.to_vec();
-                self.cut.insert(value, Whole { elem, shape, boxes });
+                self.cut.insert(value, SplitTile { elem, shape, boxes });
             }
             _ => self.values.replace(value, boxes[0]),
         }
     }
 
-    /// One token for several.
+    /// Replaces a token by the join of several ones.
     pub fn join(&mut self, token: Value, tokens: Vec<Value>) {
         let joined = self.ops.join(&tokens);
         self.values.replace(token, joined);
     }
 
-    /// The types of the boxes of a value.
+    /// Returns the types of the boxes of a value.
     pub fn types(&mut self, value: Value) -> Vec<TypeId> {
         let id = self.ops.module.ty_id(value);
         let Some((elem, shape)) = self.ops.module.ty(value).as_tile() else { return vec![id] };
-        let grid = Grid::of(shape);
+        let grid = Grid::new(shape);
         let extents: Vec<Vec<i64>> = grid.places().iter().map(|place| grid.extents(place)).collect();
         extents.into_iter().map(|shape| self.ops.module.intern(Type::Tile { elem, shape })).collect()
     }
 
-    /// The function of a region, for each element of tiles of this shape.
+    /// Applies the function of a region elementwise to tiles of this shape.
     pub fn combine(&mut self, region: BlockId, elements: &[Value], before: &[Value], shape: &[i64]) -> Vec<Value> {
-        let Cutter { ops, values, .. } = self;
+        let Splitter { ops, values, .. } = self;
         ops.combine(region, [elements, before], shape, |value| values.resolve(value))
     }
 
-    /// Is a value cut?
-    pub fn is_cut(&self, value: Value) -> bool {
+    /// Returns true if a value is split.
+    pub fn is_split(&self, value: Value) -> bool {
         self.cut.contains_key(&value) || self.views.contains_key(&value)
     }
 }

@@ -1,4 +1,4 @@
-//! What single passes are for, shown on small kernels.
+//! Tests of the effect of single passes on small kernels.
 
 use super::{PIPELINE, body, optimize, well_formed};
 use crate::dtype::DType::{self, F32, I1, I32};
@@ -28,13 +28,13 @@ impl Kernel {
         self.b.simple(Opcode::AddI, &[x, y], vec![NONE], self.int)
     }
 
-    /// Keeps a value alive.
+    /// Adds a use of the values.
     fn print(&mut self, values: &[Value]) {
         let format = vec!["%d"; values.len()].join(" ");
         self.b.op(Opcode::Print, &[values, &[]], vec![Attr::Text(format.as_str().into())], vec![], &[]);
     }
 
-    /// The body after one pass, or after all.
+    /// Returns the body after one pass, or after all passes.
     #[track_caller]
     fn after(mut self, pass: Option<&str>) -> Vec<String> {
         self.b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
@@ -78,12 +78,12 @@ fn constants_fold_and_identities_vanish() {
 }
 
 #[test]
-fn promises_of_what_is_known_vanish() {
+fn redundant_assumptions_are_removed() {
     let mut k = kernel(&[Type::scalar(I32)]);
     let mut value = k.args[0];
     let by = |divisor| Predicate::DivBy { divisor, every: None, along: None };
     let from = |lower| Predicate::Bounded { lower: Some(lower), upper: None };
-    // A multiple of 16 is one of 4, and one that is at least 1 is at least 16.
+    // A multiple of 16 is a multiple of 4, and is at least 16 if it is at least 1.
     for predicate in [by(16), by(4), from(1), from(16), by(32), from(33), from(64)] {
         value = k.b.simple(Opcode::Assume, &[value], vec![Attr::Predicate(predicate)], k.int);
         k.print(&[value]);
@@ -170,7 +170,7 @@ fn a_branch_that_returns_ends_its_block() {
     assert_eq!(k.after(None), ["return"]);
 }
 
-/// `for i in lower..upper step 1 { carried = carried + i }`, printed.
+/// Prints the loop `for i in lower..upper step 1 { carried = carried + i }`.
 fn counting(lower: i32, upper: i32) -> Vec<String> {
     let mut k = kernel(&[Type::scalar(I32)]);
     let (lower, upper, one, arg) = (k.int(lower), k.int(upper), k.int(1), k.args[0]);
@@ -185,7 +185,7 @@ fn counting(lower: i32, upper: i32) -> Vec<String> {
 }
 
 #[test]
-fn loops_that_run_never_or_once_dissolve() {
+fn loops_of_at_most_one_iteration_are_removed() {
     assert_eq!(counting(4, 4), ["print_tko \"%d\", %arg0 : tile<i32>", "return"]);
     assert_eq!(
         counting(4, 5),
@@ -199,7 +199,7 @@ fn loops_that_run_never_or_once_dissolve() {
     assert!(counting(4, 6).iter().any(|line| line.contains("= for ")));
 }
 
-/// A loop that counts from `first` to 0 and is left where its head says so.
+/// Makes a loop that counts from `first` to 0, with the exit at the start of its body.
 fn leaving(first: i64) -> String {
     let text = format!(
         "entry @k(%a: tile<i32>) {{\n  %first = constant <i32: {first}> : tile<i32>\n  %end = constant <i32: 0> : tile<i32>\n  \
@@ -215,7 +215,7 @@ fn leaving(first: i64) -> String {
 }
 
 #[test]
-fn loops_that_are_left_at_once_dissolve() {
+fn loops_left_in_the_first_iteration_are_removed() {
     let text = leaving(0);
     assert!(!text.contains("loop") && text.contains("print_tko \"%d\", %arg0"), "{text}");
     assert!(leaving(-1).contains("loop"));
@@ -272,7 +272,7 @@ fn invariant_code_leaves_all_loops_but_harmful_ops_stay() {
 }
 
 #[test]
-fn values_carried_for_their_own_sake_are_dead() {
+fn values_that_only_carry_themselves_are_dead() {
     let mut k = kernel(&[Type::scalar(I32)]);
     let (zero, one, arg) = (k.int(0), k.int(1), k.args[0]);
     let body = k.block(&[k.int; 4], |k, args| {
@@ -314,7 +314,7 @@ fn unused_loads_go_and_acquiring_ones_stay() {
 }
 
 #[test]
-fn facts_decide_comparisons() {
+fn int_ranges_decide_comparisons() {
     let mut k = kernel(&[]);
     let ids = k.b.op(Opcode::GetTileBlockId, &[], vec![], vec![], &[k.int; 3]);
     let (x, zero) = (k.b.module.op(ids).results[0], k.int(0));

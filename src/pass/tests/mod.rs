@@ -1,4 +1,5 @@
-//! Passes keep the meaning of random kernels (interpreted before and after), and do what they are for.
+//! Tests of the passes: random kernels give equal results before and after, and each pass has its
+//! effect.
 
 mod kernels;
 mod pipeline_dependent_mma;
@@ -9,7 +10,7 @@ use super::{PIPELINE, optimize};
 use crate::ir::{Module, verify};
 use crate::sample::one_in;
 
-/// The text of the ops of the only entry, one a line.
+/// Returns the ops of the only entry as text, one op per line.
 fn body(module: &Module) -> Vec<String> {
     let text = module.to_string();
     let lines: Vec<&str> = text.lines().collect();
@@ -30,7 +31,7 @@ fn random_kernels_keep_their_meaning() {
         let module = random::kernel(seed);
         well_formed(&module, &format!("seed {seed}"));
         let expected = random::run(&module);
-        // Each pass alone on some kernels, all of them in order on every one.
+        // Each pass separately on every fifth kernel; all passes in order on every kernel.
         let alone = if seed % 5 == 0 { PIPELINE } else { &[] };
         for pass in alone {
             let mut changed = module.clone();

@@ -1,16 +1,17 @@
-//! Rotated loops compute what the loops did, on random loops with two dependent products.
+//! Tests that pipelined loops compute the results of the original loops, for random loops with two
+//! dependent products.
 
 use super::{optimize, random, well_formed};
 use crate::dtype::DType::{F32, I1, I32};
 use crate::ir::*;
-use crate::pass::{apart, rotate};
+use crate::pass::{pipeline_dependent_mma, split_extents};
 use crate::sample::one_in;
 
-/// Extents of matrices: rows and columns of a tile as it is loaded and stored. Others are the transposed one and the square
-/// of the rows.
-const EVEN: [i64; 2] = [2, 4];
-/// Columns that are cut.
-const ODD: [i64; 2] = [4, 3];
+/// Extents of matrices: rows and columns of a tile as it is loaded and stored. Other matrices are
+/// the transposed one and the square one of the rows.
+const POWER_OF_TWO: [i64; 2] = [2, 4];
+/// Extents of which the columns are split.
+const SPLIT: [i64; 2] = [4, 3];
 
 struct Gen {
     b: Builder,
@@ -69,7 +70,7 @@ impl Gen {
         self.b.simple(Opcode::MakePartitionView, &[array], vec![], ty)
     }
 
-    /// A matrix of the input array, as floats.
+    /// Loads a matrix of the input array as floats.
     fn load(&mut self, place: Value, shape: &[i64]) -> Value {
         let types = [Type::tile(I32, [self.count()]), Type::Token].map(|ty| self.b.module.intern(ty));
         let order = vec![Attr::MemOrder(MemOrder::Weak)];
@@ -96,7 +97,7 @@ impl Gen {
         self.b.simple(Opcode::MmaF, &[a, b, acc], vec![], ty)
     }
 
-    /// The place of a load: from the counter, a carried number, or outside.
+    /// Returns the index of a load: from the counter, a carried number, or outside of the loop.
     fn place(&mut self, counter: Value, number: Value) -> Value {
         let mixed = self.op(Opcode::AddI, &[counter, number], vec![NONE], I32);
         let choice = [counter, number, mixed, self.args[3]][self.below(4) as usize];
@@ -104,7 +105,7 @@ impl Gen {
         if self.below(3) == 0 { choice } else { self.op(Opcode::AndI, &[choice, seven], vec![], I32) }
     }
 
-    /// `x`, or something else, as a condition on numbers decides.
+    /// Returns `x` or another tile, by a condition on numbers.
     fn branch(&mut self, counter: Value, x: Value) -> Value {
         let two = self.int(2);
         let sign = Attr::Sign(Sign::Signed);
@@ -121,7 +122,7 @@ impl Gen {
         self.b.module.op(id).results[0]
     }
 
-    /// The body of the loop: gives the next values of the accumulator, a tile and a number.
+    /// Makes the body of the loop. Returns the next values of the accumulator, a tile and a number.
     fn body(&mut self, counter: Value, [acc, tile, number]: [Value; 3], query: Value) -> [Value; 3] {
         let extents = self.extents;
         let place = self.place(counter, number);
@@ -155,7 +156,7 @@ impl Gen {
     }
 }
 
-/// A kernel with one such loop, which only the seed decides.
+/// Makes a kernel with one such loop, as a function of the seed.
 fn kernel(seed: u64, extents: [i64; 2]) -> Module {
     let mut b = Builder::new();
     let params =
@@ -208,53 +209,56 @@ fn kernel(seed: u64, extents: [i64; 2]) -> Module {
     g.b.module
 }
 
-/// Rotates the loop of a module, and compares; false if it does not rotate.
-fn turns(module: &Module, seed: u64) -> bool {
+/// Pipelines the loop of a module and compares the results. Returns false if the loop is not
+/// pipelined.
+fn pipelines_loop(module: &Module, seed: u64) -> bool {
     let (mut module, expected, before) = (module.clone(), random::run(module), module.to_string());
-    if !rotate(&mut module, &|_| true) {
+    if !pipeline_dependent_mma(&mut module, &|_| true) {
         assert_eq!(module.to_string(), before, "seed {seed}");
         return false;
     }
-    well_formed(&module, &format!("seed {seed}, rotated"));
+    well_formed(&module, &format!("seed {seed}, pipelined"));
     assert_eq!(random::run(&module), expected, "seed {seed}\n{before}\n{module}");
     optimize(&mut module);
-    well_formed(&module, &format!("seed {seed}, rotated and optimized"));
+    well_formed(&module, &format!("seed {seed}, pipelined and optimized"));
     assert_eq!(random::run(&module), expected, "seed {seed}, optimized\n{before}\n{module}");
     true
 }
 
 #[test]
-fn rotated_loops_keep_their_meaning() {
-    let mut rotated = 0;
+fn pipelined_loops_keep_their_results() {
+    let mut pipelined = 0;
     let seeds = 600 / one_in(6) as u64;
     for seed in 0..seeds {
-        let module = kernel(seed, EVEN);
+        let module = kernel(seed, POWER_OF_TWO);
         well_formed(&module, &format!("seed {seed}"));
         let mut optimized = module.clone();
         optimize(&mut optimized);
-        // As it is traced, and as a back end gets it.
-        rotated += [module, optimized].iter().filter(|module| turns(module, seed)).count();
+        // As traced, and optimized as for a back end.
+        pipelined += [module, optimized].iter().filter(|module| pipelines_loop(module, seed)).count();
     }
-    assert!(rotated > seeds as usize, "only {rotated} loops were rotated");
+    assert!(pipelined > seeds as usize, "only {pipelined} loops were pipelined");
 }
 
 #[test]
-fn products_that_belong_together_turn_together() {
-    let mut rotated = 0;
+fn mma_groups_move_together() {
+    let mut pipelined = 0;
     let seeds = 200 / one_in(6) as u64;
     for seed in 0..seeds {
-        let module = apart(&kernel(seed, ODD), true).expect("boxes").expect("extents that are cut");
+        let module = split_extents(&kernel(seed, SPLIT), true).expect("boxes").expect("extents that are cut");
         well_formed(&module, &format!("seed {seed}, cut"));
-        rotated += usize::from(turns(&module, seed));
+        pipelined += usize::from(pipelines_loop(&module, seed));
     }
-    assert!(2 * rotated > seeds as usize, "only {rotated} loops were rotated");
+    assert!(2 * pipelined > seeds as usize, "only {pipelined} loops were pipelined");
 }
 
 #[test]
 fn loops_with_effects_stay() {
-    // The first loop that is rotated no longer is once its body prints.
-    let mut module =
-        (0..).map(|seed| kernel(seed, EVEN)).find(|module| rotate(&mut module.clone(), &|_| true)).expect("a loop");
+    // A loop is not pipelined if its body prints.
+    let mut module = (0..)
+        .map(|seed| kernel(seed, POWER_OF_TWO))
+        .find(|module| pipeline_dependent_mma(&mut module.clone(), &|_| true))
+        .expect("a loop");
     let entry = module.entries[0].body;
     let mut loops = module.block(entry).ops.iter().filter(|&&op| module.op(op).code == Opcode::For);
     let body = module.op(*loops.next_back().expect("the loop")).regions[0];
@@ -263,5 +267,5 @@ fn loops_with_effects_stay() {
         module.add_op(Opcode::Print, &[&[counter], &[]], vec![Attr::Text("%d".into())], vec![], &[], Loc::UNKNOWN);
     module.block_mut(body).ops.insert(0, print);
     well_formed(&module, "printing");
-    assert!(!rotate(&mut module, &|_| true));
+    assert!(!pipeline_dependent_mma(&mut module, &|_| true));
 }

@@ -8,7 +8,7 @@ use crate::ir::*;
 const ARRAY: usize = 64;
 const TILE: i64 = 8;
 
-/// Bits of the integer array and of the float array after a run; NaNs all alike.
+/// Returns the bits of the integer array and of the float array after a run. All NaNs are equal.
 pub(crate) fn run(module: &Module) -> (Vec<u32>, Vec<u32>) {
     let mut input: Vec<i32> = (0..ARRAY as i32).map(|i| i.wrapping_mul(i).wrapping_sub(40 * i) - 3).collect();
     let mut ints = vec![7i32; ARRAY];
@@ -16,7 +16,7 @@ pub(crate) fn run(module: &Module) -> (Vec<u32>, Vec<u32>) {
     let mut memory = Memory::new();
     let addresses = [input.as_mut_ptr() as *mut u8, ints.as_mut_ptr() as *mut u8, floats.as_mut_ptr() as *mut u8];
     for address in addresses {
-        // SAFETY: the vectors outlive the run and nobody else touches them meanwhile.
+        // SAFETY: the vectors outlive the run and are not accessed elsewhere during it.
         unsafe { memory.add(address, ARRAY * 4, true) };
     }
     let program = Program::compile(module).expect("a kernel that the cpu runs");
@@ -28,7 +28,7 @@ pub(crate) fn run(module: &Module) -> (Vec<u32>, Vec<u32>) {
     (ints.iter().map(|&v| v as u32).collect(), floats.iter().map(bits).collect())
 }
 
-/// What a value is.
+/// Kind of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Bool,
@@ -49,7 +49,7 @@ struct Gen {
     depth: usize,
 }
 
-/// A well-formed kernel that only the seed decides.
+/// Makes a well-formed kernel as a function of the seed.
 pub(crate) fn kernel(seed: u64) -> Module {
     let mut b = Builder::new();
     let params =
@@ -94,7 +94,7 @@ impl Gen {
         self.pools[kind as usize].push(value);
     }
 
-    /// A value of this kind: one in scope, often a recent one, or a constant.
+    /// Returns a value of this kind: one in scope, often a recent one, or a constant.
     fn pick(&mut self, kind: Kind) -> Value {
         let count = self.pools[kind as usize].len() as u64;
         if count == 0 || self.below(5) == 0 {
@@ -272,7 +272,7 @@ impl Gen {
         self.push(Kind::Int, result);
     }
 
-    /// Stores half of the values in scope, the latest first, so that they matter.
+    /// Stores half of the values in scope, the latest first, so that they are not dead.
     fn store_some(&mut self) {
         for kind in [Kind::Ints, Kind::Floats, Kind::Int] {
             let values: Vec<Value> = self.pools[kind as usize].iter().rev().take(8).copied().collect();
@@ -285,7 +285,7 @@ impl Gen {
         }
     }
 
-    /// One of a few places, or any small number: often inside of the arrays, sometimes not.
+    /// Returns one of a few indices or any small number, most often inside of the arrays.
     fn place(&mut self) -> Value {
         if self.below(3) > 0 {
             let place = self.below(2);
@@ -297,7 +297,7 @@ impl Gen {
     }
 
     fn load(&mut self) {
-        // Mostly from the arrays that the kernel stores to.
+        // Most often from the arrays that the kernel stores to.
         let (which, place) = ([0, 1, 1, 2, 2][self.below(5) as usize], self.place());
         let kind = if which == 2 { Kind::Floats } else { Kind::Ints };
         let results = [self.ty(kind), self.b.module.intern(Type::Token)];
@@ -323,7 +323,8 @@ impl Gen {
         self.b.op(Opcode::StoreView, &[&[tile], &[view], &[place], &[]], order, vec![], &[token]);
     }
 
-    /// A block of random ops whose end `finish` makes; what it defines is out of scope afterwards.
+    /// Makes a block of random ops, whose terminator `finish` makes. Its values are out of scope
+    /// afterwards.
     fn nested(&mut self, args: &[Kind], finish: impl FnOnce(&mut Gen, &[Value])) -> BlockId {
         let marks = self.pools.each_ref().map(Vec::len);
         let types: Vec<TypeId> = args.iter().map(|&k| self.ty(k)).collect();
@@ -339,7 +340,7 @@ impl Gen {
         self.b.end_block()
     }
 
-    /// Kinds of some values to hand around.
+    /// Returns kinds of values to carry.
     fn some_kinds(&mut self) -> Vec<Kind> {
         let count = self.below(4);
         (0..count).map(|_| KINDS[self.below(4) as usize]).collect()
@@ -404,7 +405,7 @@ impl Gen {
         self.results(id, &kinds);
     }
 
-    /// Counts to a small number, then leaves with results of its own.
+    /// Makes a loop that counts to a small number and breaks with different results.
     fn endless_loop(&mut self) {
         let (kinds, out) = (self.some_kinds(), self.some_kinds());
         let mut init = vec![self.b.splat(I32, 0, &[])];

@@ -1,33 +1,33 @@
-//! Sums that loops keep in parts are what they were: of numbers whose sums are not rounded, to the last bit.
+//! Tests that partial sums equal the original sums, bit for bit for numbers whose sums are exact.
 
 use super::{optimize, random, well_formed};
 use crate::dtype::DType::{self, F32, I32};
 use crate::ir::*;
-use crate::pass::lane_sums;
-use crate::pass::transform::thread_local_reduction::Shared;
+use crate::pass::thread_local_reduction;
+use crate::pass::transform::thread_local_reduction::ReductionDistribution;
 
 const ROWS: i64 = 2;
 const COLUMNS: i64 = 128;
 const NONE: Attr = Attr::Overflow(Overflow::None);
 const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
 
-/// What the sum of a row is scaled by in each iteration.
+/// Factor of the sum of a row in each iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Factor {
     Nothing,
-    /// A power of the difference to the largest number so far, which is not above zero.
+    /// Exponential of the difference to the maximum so far, which is not positive.
     OfLargest,
-    /// As that, times a number that is not negative.
+    /// The same, times a nonnegative number.
     Scaled,
     /// A constant.
     Half,
     /// A constant above one.
     Two,
-    /// A power of what may be above zero.
+    /// Exponential of a number that may be positive.
     Unknown,
-    /// A difference that is not one to the largest number.
+    /// Exponential of a difference to another number than the maximum.
     OfSmallest,
-    /// As [`Factor::Scaled`], by a number that is negative where another one is a NaN.
+    /// As [`Factor::Scaled`], by a number that is negative if another one is NaN.
     ScaledByUnknown,
 }
 
@@ -51,7 +51,7 @@ impl Kernel {
         self.op(code, operands, attrs, F32, &[ROWS, 1])
     }
 
-    /// Small integers that differ from iteration to iteration.
+    /// Makes small integers that differ among the iterations.
     fn numbers(&mut self, counter: Value) -> Value {
         let shape = [ROWS, COLUMNS];
         let mut total = self.op(Opcode::Reshape, &[counter], vec![], I32, &[1, 1]);
@@ -119,7 +119,8 @@ impl Kernel {
     }
 }
 
-/// A loop over `count` tiles that carries the largest number of each row and a sum, in this order of operands.
+/// Makes a loop over `count` tiles that carries the maximum of each row and a sum, with operands in
+/// this order.
 fn kernel(factor: Factor, count: i32, begin: f32, swapped: bool) -> Module {
     let mut b = Builder::new();
     let params =
@@ -164,28 +165,28 @@ fn kernel(factor: Factor, count: i32, begin: f32, swapped: bool) -> Module {
     k.b.module
 }
 
-/// Four threads for a row, each with pairs of neighbours.
-fn in_four(module: &Module, id: OpId) -> Option<Shared> {
+/// Distribution of a row over four threads, each with pairs of adjacent elements.
+fn in_four(module: &Module, id: OpId) -> Option<ReductionDistribution> {
     let sums = module.block(module.op(id).regions[0]).ops[0];
     let layout = Distribution { slots: [].into(), threads: [1, 2, 4, 0, 0].into() };
-    let shared = Shared { neighbours: 2, parts: 4, again: COLUMNS / 8, layout };
+    let shared = ReductionDistribution { adjacent: 2, parts: 4, repetitions: COLUMNS / 8, layout };
     (module.op(sums).code == Opcode::AddF).then_some(shared)
 }
 
-/// Keeps the sums of a kernel in parts; false if none can be.
-fn parts(module: &Module, what: &str) -> bool {
+/// Converts the sums of a kernel to partial sums. Returns false if there is none to convert.
+fn uses_partial_sums(module: &Module, what: &str) -> bool {
     well_formed(module, what);
     let (mut changed, expected) = (module.clone(), random::run(module));
-    if !lane_sums(&mut changed, &|id| in_four(module, id)) {
+    if !thread_local_reduction(&mut changed, &|id| in_four(module, id)) {
         return false;
     }
-    well_formed(&changed, &format!("{what}, in parts"));
+    well_formed(&changed, &format!("{what}, in partial sums"));
     assert_eq!(random::run(&changed), expected, "{what}\n{module}\n{changed}");
     optimize(&mut changed);
-    well_formed(&changed, &format!("{what}, in parts and optimized"));
+    well_formed(&changed, &format!("{what}, in partial sums and optimized"));
     assert_eq!(random::run(&changed), expected, "{what}, optimized\n{module}\n{changed}");
     let text = changed.to_string();
-    // A loop that runs once at most is none any more.
+    // A loop with at most one iteration has been removed.
     if let Some(start) = text.find("for %") {
         let body = &text[start..];
         assert_eq!(body[..body.find("continue").expect("its end")].matches("addf").count(), 32, "{what}\n{text}");
@@ -194,24 +195,24 @@ fn parts(module: &Module, what: &str) -> bool {
 }
 
 #[test]
-fn sums_in_parts_are_what_they_were() {
+fn partial_sums_keep_the_results() {
     for factor in [Factor::Nothing, Factor::OfLargest, Factor::Scaled, Factor::Half] {
         for (count, begin, swapped) in [(0, 3.0, false), (1, 0.0, true), (2, -0.0, false), (5, 24.0, true)] {
             let module = kernel(factor, count, begin, swapped);
             let what = format!("{factor:?}, {count} tiles, from {begin}");
-            assert!(parts(&module, &what), "{what}: kept whole\n{module}");
+            assert!(uses_partial_sums(&module, &what), "{what}: kept whole\n{module}");
             let mut optimized = module;
             optimize(&mut optimized);
-            // Of a loop that runs once nothing is left to turn.
-            assert!(parts(&optimized, &what) || count < 2, "{what}: kept whole\n{optimized}");
+            // A loop with one iteration has been removed.
+            assert!(uses_partial_sums(&optimized, &what) || count < 2, "{what}: kept whole\n{optimized}");
         }
     }
 }
 
 #[test]
-fn a_factor_that_may_be_infinite_keeps_its_sum_whole() {
+fn unbounded_factors_prevent_partial_sums() {
     for factor in [Factor::Two, Factor::Unknown, Factor::OfSmallest, Factor::ScaledByUnknown] {
         let module = kernel(factor, 3, 1.0, false);
-        assert!(!parts(&module, "a factor"), "{factor:?}\n{module}");
+        assert!(!uses_partial_sums(&module, "a factor"), "{factor:?}\n{module}");
     }
 }

@@ -1,35 +1,37 @@
-//! Shifts, masks and ors that only move bits: where they turn a word around, one instruction does it.
+//! Bit reversal: a value computed by shifts, masks and ors that is the bit reversal of another
+//! value becomes one `brev` instruction.
 //!
-//! Every bit of a value that is computed by `andi` and `ori` with constants, `shli` and `shri` is 0, 1, a bit of another
-//! value, or unknown. A value whose bits are all of those of one other value, in the opposite order, is that value
-//! reversed, however it was put together. For the ptx back end, after the passes for all.
+//! Each bit of a value computed by `andi` and `ori` with constants, `shli` and `shri` is 0, 1, or a
+//! bit of another value; otherwise the value is not analyzed. A value is a reversal if its bits are
+//! all bits of one other value in the opposite order, independently of the sequence of ops. For the
+//! ptx back end, after the optimization passes.
 
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
 use crate::ir::{Attr, BlockId, ConstData, Module, OpId, Opcode, Sign, Substitution, Type, Value};
 
-/// A bit of a value.
+/// Bit of a value.
 #[derive(Clone, Copy, PartialEq)]
 enum Bit {
     Zero,
     One,
-    /// The bit of this number of another value.
-    Of(Value, u8),
+    /// Bit of this index of another value.
+    Source(Value, u8),
 }
 
-/// The bits of the values that are made of others.
-type Known = FxHashMap<Value, Vec<Bit>>;
+/// Bits of the analyzed values.
+type BitMap = FxHashMap<Value, Vec<Bit>>;
 
-/// The module with an instruction for each value that is another one reversed, if there are any.
-pub(crate) fn with_reversals(module: &Module) -> Option<Module> {
+/// Replaces each reversed value by a `brev` instruction. Returns `None` if there is none.
+pub(crate) fn expand_bit_reverse(module: &Module) -> Option<Module> {
     let body = module.entries.first()?.body;
-    let mut known = Known::default();
+    let mut bits_by_value = BitMap::default();
     let mut reversals: Vec<(OpId, Value)> = Vec::new();
     module.walk(body, &mut |id| {
-        let Some(bits) = bits_of_result(module, id, &known) else { return };
-        reversals.extend(reversed(&bits).map(|source| (id, source)));
-        known.insert(module.op(id).results[0], bits);
+        let Some(bits) = bits_of_result(module, id, &bits_by_value) else { return };
+        reversals.extend(reversed_source(&bits).map(|source| (id, source)));
+        bits_by_value.insert(module.op(id).results[0], bits);
     });
     if reversals.is_empty() {
         return None;
@@ -42,13 +44,13 @@ pub(crate) fn with_reversals(module: &Module) -> Option<Module> {
     Some(module)
 }
 
-/// The integer type of a tile.
+/// Returns the integer type of a tile.
 fn integer(module: &Module, value: Value) -> Option<DType> {
     let Type::Tile { elem, .. } = module.ty(value) else { return None };
     elem.dtype().filter(|dtype| matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64))
 }
 
-/// A constant that is the same in all elements.
+/// Returns the bits of a splat constant.
 fn splat(module: &Module, value: Value) -> Option<u64> {
     let op = module.op(module.defining_op(value)?);
     match (op.code, op.const_data()) {
@@ -57,22 +59,22 @@ fn splat(module: &Module, value: Value) -> Option<u64> {
     }
 }
 
-/// The bits of a value; of one that is not known, its own.
-fn bits_of(module: &Module, value: Value, width: u32, known: &Known) -> Vec<Bit> {
+/// Returns the bits of a value. The bits of a value that is not analyzed are its own.
+fn bits_of(module: &Module, value: Value, width: u32, bits_by_value: &BitMap) -> Vec<Bit> {
     if let Some(constant) = splat(module, value) {
         return (0..width).map(|n| if constant >> n & 1 == 1 { Bit::One } else { Bit::Zero }).collect();
     }
-    known.get(&value).cloned().unwrap_or_else(|| (0..width).map(|n| Bit::Of(value, n as u8)).collect())
+    bits_by_value.get(&value).cloned().unwrap_or_else(|| (0..width).map(|n| Bit::Source(value, n as u8)).collect())
 }
 
-/// The bits of what an op computes, if it only moves bits.
-fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> {
+/// Returns the bits of the result of an op, if the op only moves bits.
+fn bits_of_result(module: &Module, id: OpId, bits_by_value: &BitMap) -> Option<Vec<Bit>> {
     let op = module.op(id);
     if !matches!(op.code, Opcode::AndI | Opcode::OrI | Opcode::ShlI | Opcode::ShrI) {
         return None;
     }
     let width = integer(module, op.results[0])?.bits();
-    let left = bits_of(module, op.operands[0], width, known);
+    let left = bits_of(module, op.operands[0], width, bits_by_value);
     let amount = || splat(module, op.operands[1]).filter(|&n| n < u64::from(width)).map(|n| n as usize);
     match op.code {
         Opcode::ShlI => {
@@ -85,7 +87,7 @@ fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> 
             Some((0..width as usize).map(|bit| left.get(bit + n).copied().unwrap_or(above)).collect())
         }
         code => {
-            let right = bits_of(module, op.operands[1], width, known);
+            let right = bits_of(module, op.operands[1], width, bits_by_value);
             let (neutral, absorbing) = if code == Opcode::AndI { (Bit::One, Bit::Zero) } else { (Bit::Zero, Bit::One) };
             left.into_iter()
                 .zip(right)
@@ -101,11 +103,11 @@ fn bits_of_result(module: &Module, id: OpId, known: &Known) -> Option<Vec<Bit>> 
     }
 }
 
-/// The value of which these are all bits, in the opposite order.
-fn reversed(bits: &[Bit]) -> Option<Value> {
-    let Some(&Bit::Of(source, _)) = bits.first() else { return None };
+/// Returns the value of which these are all bits in the opposite order.
+fn reversed_source(bits: &[Bit]) -> Option<Value> {
+    let Some(&Bit::Source(source, _)) = bits.first() else { return None };
     let last = bits.len() - 1;
-    let is_reversed = bits.iter().enumerate().all(|(n, &bit)| bit == Bit::Of(source, (last - n) as u8));
+    let is_reversed = bits.iter().enumerate().all(|(n, &bit)| bit == Bit::Source(source, (last - n) as u8));
     is_reversed.then_some(source)
 }
 
@@ -145,7 +147,7 @@ mod tests {
             "entry @k(%x: tile<i8>) {{\n{body}\n  %t = print_tko \"%d\", %r : tile<i8> -> token\n  return\n}}\n"
         );
         let module = Module::parse("test.mlir", &text).unwrap();
-        with_reversals(&module).map(|module| module.to_text(PrintOptions::default()))
+        expand_bit_reverse(&module).map(|module| module.to_text(PrintOptions::default()))
     }
 
     const CONSTANTS: &str = "  %one = constant <i8: 1> : tile<i8>
@@ -156,7 +158,7 @@ mod tests {
   %m4 = constant <i8: 15> : tile<i8>
 ";
 
-    /// Neighbours, pairs and fours change places, in the given order of steps.
+    /// Exchanges adjacent bits, pairs and groups of four, in the given order of the steps.
     fn network(steps: [(&str, &str); 3]) -> String {
         let mut text = CONSTANTS.to_string();
         let mut x = "%x".to_string();
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_turned_around_are_found() {
+    fn bit_reversals_are_found() {
         let (one, two, four) = (("one", "m1"), ("two", "m2"), ("four", "m4"));
         for steps in [[one, two, four], [four, two, one], [two, four, one]] {
             let text = rewritten(&network(steps)).expect("a reversal");

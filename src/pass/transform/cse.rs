@@ -1,23 +1,26 @@
-//! Common subexpressions: an op that computes what a visible earlier op computed gives way to it.
+//! Common subexpression elimination: an op equal to an earlier op in scope is replaced by it.
 //!
-//! Nothing has to run before. Ops are equal if opcode, operands (in any order for commutative ops),
-//! attributes and result types are. Sound for pure ops because they depend on nothing else, and the
-//! earlier one is in scope; sound for weak loads because between the two nothing wrote memory or
-//! synchronised in this tile block, and a weak access promises that no other one writes there.
+//! Ops are equal if their opcodes, operands (in any order for commutative ops), attributes and
+//! result types are equal. Sound for two reasons:
+//! * A pure op depends only on its operands.
+//! * Weak loads are merged only if no op between them writes memory or synchronizes. A weak access
+//!   guarantees that no other tile block writes its elements.
+//!
+//! No pass has to run before.
 
 use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Substitution, TypeId, Value};
 
-/// Merges common subexpressions of every entry.
+/// Merges common subexpressions of each entry.
 pub(crate) fn run(module: &mut Module) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     for body in entries {
-        let mut walk = Walk {
+        let mut walk = Eliminator {
             module,
             values: Substitution::new(),
-            known: FxHashMap::default(),
+            available: FxHashMap::default(),
             scope: Vec::new(),
             epoch: 0,
             next: 1,
@@ -33,33 +36,33 @@ struct Key {
     segments: Vec<u32>,
     attrs: Vec<Attr>,
     types: Vec<TypeId>,
-    /// For loads: the state of memory.
+    /// State of memory, for loads.
     epoch: Option<u64>,
 }
 
-struct Walk<'m> {
+struct Eliminator<'m> {
     module: &'m mut Module,
     values: Substitution,
-    known: FxHashMap<Key, Vec<Value>>,
-    /// Keys in order of insertion: those of a block are forgotten at its end.
+    available: FxHashMap<Key, Vec<Value>>,
+    /// Keys in order of insertion. Those of a block are removed at its end.
     scope: Vec<Key>,
     /// Number of the current state of memory.
     epoch: u64,
     next: u64,
 }
 
-impl Walk<'_> {
+impl Eliminator<'_> {
     fn block(&mut self, block: BlockId) {
         let depth = self.scope.len();
         let ops = std::mem::take(&mut self.module.block_mut(block).ops);
         let kept = ops.into_iter().filter(|&id| self.keep(id)).collect();
         self.module.block_mut(block).ops = kept;
         for key in self.scope.drain(depth..) {
-            self.known.remove(&key);
+            self.available.remove(&key);
         }
     }
 
-    /// Looks at an op; false if an earlier one stands for it.
+    /// Processes an op. Returns false if an earlier op replaces it.
     fn keep(&mut self, id: OpId) -> bool {
         self.values.apply_to(self.module, id);
         let op = self.module.op(id);
@@ -71,42 +74,43 @@ impl Walk<'_> {
                 return true;
             }
             Effect::Terminator => return true,
-            // An ordered load synchronises.
+            // A load with a memory order synchronizes.
             Effect::Read | Effect::Write | Effect::ReadWrite | Effect::Other => {
-                self.memory_changes();
+                self.begin_memory_epoch();
                 return true;
             }
         };
         let key = self.key(id, epoch);
-        if let Some(earlier) = self.known.get(&key) {
+        if let Some(earlier) = self.available.get(&key) {
             for (&old, &new) in self.module.op(id).results.iter().zip(earlier) {
                 self.values.replace(old, new);
             }
             return false;
         }
         let results = self.module.op(id).results.clone();
-        self.known.insert(key.clone(), results);
+        self.available.insert(key.clone(), results);
         self.scope.push(key);
         true
     }
 
-    fn memory_changes(&mut self) {
+    fn begin_memory_epoch(&mut self) {
         self.epoch = self.next;
         self.next += 1;
     }
 
-    /// Blocks that change memory begin and end in a state of their own: an iteration follows another.
+    /// Processes nested blocks. A block that changes memory begins and ends with a new state of
+    /// memory, since its iterations follow each other.
     fn regions(&mut self, id: OpId) {
         let regions = self.module.op(id).regions.clone();
         let changes = regions.iter().any(|&region| self.module.block_changes_memory(region));
         for region in regions {
             if changes {
-                self.memory_changes();
+                self.begin_memory_epoch();
             }
             self.block(region);
         }
         if changes {
-            self.memory_changes();
+            self.begin_memory_epoch();
         }
     }
 

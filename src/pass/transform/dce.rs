@@ -1,45 +1,46 @@
-//! Dead code: ops without effect whose results nobody needs go, and with them results of branches and
-//! values that a loop only carries for its own sake.
+//! Dead code elimination: removes ops without effects whose results are unused, unused results of
+//! branches, and loop-carried values that are used only to compute themselves.
 //!
-//! Runs last, because other passes leave unused ops behind. Starts from the ops with effects and marks
-//! what they need. Sound because what is not marked changes neither memory nor the path of control nor
-//! an operand of anything that does. A loop without effects counts as one that ends.
+//! Marks the ops with effects and, transitively, the ops that they use (mark and sweep). An
+//! unmarked op changes neither memory nor control flow nor an operand of a marked op, so its
+//! removal is sound. A loop without effects is assumed to terminate. Runs last, because other
+//! passes leave unused ops.
 
 use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, Module, Op, OpId, Opcode, Value};
 
-/// Removes dead code of every entry.
+/// Removes dead code of each entry.
 pub(crate) fn run(module: &mut Module) {
     run_for(module, &is_root);
 }
 
-/// Removes what these ops and the ways of control do not need.
+/// Removes what is used neither by ops for which `is_root` is true nor by control flow.
 pub(crate) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     for body in entries {
-        let liveness = Liveness::of(module, body, is_root);
+        let liveness = Liveness::new(module, body, is_root);
         let (ops, values) = (liveness.ops, liveness.values);
         sweep(module, body, &ops, &values);
     }
 }
 
-/// Terminators by the op that their operands go to.
+/// Terminators by the op that receives their operands.
 #[derive(Default)]
-struct Ends {
+struct Terminators {
     continues: Vec<OpId>,
     breaks: Vec<OpId>,
     yields: Vec<OpId>,
-    /// Ends inside of this loop that leave it in some way: they decide where control goes.
+    /// Terminators inside of this loop that continue or leave it. They decide control flow.
     jumps: Vec<OpId>,
 }
 
 struct Liveness<'m> {
     module: &'m Module,
-    /// The block that an op stands in.
-    home: FxHashMap<OpId, BlockId>,
-    ends: FxHashMap<OpId, Ends>,
+    /// Block that contains an op.
+    parent_block: FxHashMap<OpId, BlockId>,
+    terminators: FxHashMap<OpId, Terminators>,
     ops: Vec<bool>,
     values: Vec<bool>,
     work: Vec<Work>,
@@ -51,11 +52,11 @@ enum Work {
 }
 
 impl<'m> Liveness<'m> {
-    fn of(module: &'m Module, body: BlockId, is_root: &dyn Fn(&Op) -> bool) -> Liveness<'m> {
+    fn new(module: &'m Module, body: BlockId, is_root: &dyn Fn(&Op) -> bool) -> Liveness<'m> {
         let mut liveness = Liveness {
             module,
-            home: FxHashMap::default(),
-            ends: FxHashMap::default(),
+            parent_block: FxHashMap::default(),
+            terminators: FxHashMap::default(),
             ops: vec![false; module.num_ops()],
             values: vec![false; module.num_values()],
             work: Vec::new(),
@@ -70,11 +71,12 @@ impl<'m> Liveness<'m> {
         liveness
     }
 
-    /// Notes where ops stand and where terminators lead; roots go to the work list.
+    /// Records the blocks of ops and the targets of terminators, and adds the roots to the
+    /// worklist.
     fn collect(&mut self, block: BlockId, is_root: &dyn Fn(&Op) -> bool, stack: &mut Vec<OpId>) {
         let module = self.module;
         for &id in &module.block(block).ops {
-            self.home.insert(id, block);
+            self.parent_block.insert(id, block);
             let op = module.op(id);
             match op.code {
                 Opcode::Return => {
@@ -83,15 +85,16 @@ impl<'m> Liveness<'m> {
                 Opcode::Continue | Opcode::Break => {
                     let is_loop = |op: &&OpId| matches!(module.op(**op).code, Opcode::For | Opcode::Loop);
                     if let Some(&target) = stack.iter().rev().find(is_loop) {
-                        let ends = self.ends.entry(target).or_default();
-                        let list = if op.code == Opcode::Break { &mut ends.breaks } else { &mut ends.continues };
+                        let terminators = self.terminators.entry(target).or_default();
+                        let list =
+                            if op.code == Opcode::Break { &mut terminators.breaks } else { &mut terminators.continues };
                         list.push(id);
-                        ends.jumps.push(id);
+                        terminators.jumps.push(id);
                     }
                 }
                 Opcode::Yield => {
                     if let Some(&owner) = stack.last() {
-                        self.ends.entry(owner).or_default().yields.push(id);
+                        self.terminators.entry(owner).or_default().yields.push(id);
                     }
                 }
                 _ if is_root(op) => self.work.push(Work::Op(id)),
@@ -103,50 +106,51 @@ impl<'m> Liveness<'m> {
         }
     }
 
-    fn need(&mut self, values: &[Value]) {
+    fn mark_needed(&mut self, values: &[Value]) {
         self.work.extend(values.iter().map(|&v| Work::Value(v)));
     }
 
-    /// An op is needed: so is what encloses it, and what it always uses.
+    /// Marks an op, the op that contains it, and the operands that it always uses.
     fn op(&mut self, id: OpId) {
         if std::mem::replace(&mut self.ops[id.index()], true) {
             return;
         }
         let module = self.module;
-        let owner = self.home.get(&id).and_then(|&block| module.block(block).parent);
+        let owner = self.parent_block.get(&id).and_then(|&block| module.block(block).parent);
         self.work.extend(owner.map(Work::Op));
         let op = module.op(id);
         match op.code {
-            // What they hand over is needed value by value.
+            // The operands of these terminators are marked one by one, with the value that receives
+            // them.
             Opcode::Continue | Opcode::Break | Opcode::Yield => {}
-            Opcode::For => self.need(&op.operands[..3]),
+            Opcode::For => self.mark_needed(&op.operands[..3]),
             Opcode::Loop => {}
             Opcode::Reduce | Opcode::Scan => {
-                self.need(&op.operands);
-                for end in self.ends(id).yields {
-                    self.need(&module.op(end).operands);
+                self.mark_needed(&op.operands);
+                for end in self.terminators(id).yields {
+                    self.mark_needed(&module.op(end).operands);
                 }
             }
-            _ => self.need(&op.operands),
+            _ => self.mark_needed(&op.operands),
         }
-        for jump in self.ends(id).jumps {
+        for jump in self.terminators(id).jumps {
             self.work.push(Work::Op(jump));
         }
     }
 
-    fn ends(&self, id: OpId) -> Ends {
-        match self.ends.get(&id) {
-            Some(e) => Ends {
+    fn terminators(&self, id: OpId) -> Terminators {
+        match self.terminators.get(&id) {
+            Some(e) => Terminators {
                 continues: e.continues.clone(),
                 breaks: e.breaks.clone(),
                 yields: e.yields.clone(),
                 jumps: e.jumps.clone(),
             },
-            None => Ends::default(),
+            None => Terminators::default(),
         }
     }
 
-    /// A value is needed: so is the op that makes it, and what reaches it through terminators.
+    /// Marks a value, the op that defines it, and the operands of terminators that flow into it.
     fn value(&mut self, value: Value) {
         if std::mem::replace(&mut self.values[value.index()], true) {
             return;
@@ -156,10 +160,11 @@ impl<'m> Liveness<'m> {
                 self.work.push(Work::Op(id));
                 let (op, i) = (self.module.op(id), i as usize);
                 match op.code {
-                    // The argument stands for the carried value, from the first iteration to the result.
-                    Opcode::For => self.need(&[self.module.block(op.regions[0]).args[i + 1]]),
-                    Opcode::Loop => self.handed(&self.ends(id).breaks, i),
-                    Opcode::If => self.handed(&self.ends(id).yields, i),
+                    // The argument represents the carried value from the first iteration to the
+                    // result.
+                    Opcode::For => self.mark_needed(&[self.module.block(op.regions[0]).args[i + 1]]),
+                    Opcode::Loop => self.mark_operands(&self.terminators(id).breaks, i),
+                    Opcode::If => self.mark_operands(&self.terminators(id).yields, i),
                     _ => {}
                 }
             }
@@ -173,33 +178,33 @@ impl<'m> Liveness<'m> {
                     _ => None,
                 };
                 if let Some((init, i)) = carried {
-                    self.need(&[init[i]]);
-                    self.handed(&self.ends(id).continues, i);
+                    self.mark_needed(&[init[i]]);
+                    self.mark_operands(&self.terminators(id).continues, i);
                 }
             }
         }
     }
 
-    fn handed(&mut self, ends: &[OpId], index: usize) {
-        for &end in ends {
-            self.need(&[self.module.op(end).operands[index]]);
+    fn mark_operands(&mut self, terminators: &[OpId], index: usize) {
+        for &end in terminators {
+            self.mark_needed(&[self.module.op(end).operands[index]]);
         }
     }
 }
 
-/// Ops that stay for what they do.
+/// Returns true for ops that are kept for their effects.
 fn is_root(op: &Op) -> bool {
     match op.code.spec().effect {
         Effect::Write | Effect::ReadWrite => true,
-        // Unused memory of a block is nobody's.
+        // Unused block-local memory is not observable.
         Effect::Other => op.code != Opcode::Alloca,
-        // An acquiring load orders what follows.
+        // A load with acquire order affects later accesses.
         Effect::Read => op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Acquire)),
         Effect::Pure | Effect::Region | Effect::Terminator => false,
     }
 }
 
-/// Takes dead ops out of a block and prunes what live ops with regions hand around.
+/// Removes dead ops of a block, and unused operands and results of live ops with regions.
 fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
     let live = |module: &Module, id: OpId| module.op(id).code.spec().effect == Effect::Terminator || ops[id.index()];
     let kept: Vec<OpId> = module.block(block).ops.iter().copied().filter(|&id| live(module, id)).collect();
@@ -214,16 +219,16 @@ fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
                 module.retain_results(id, |i| keep[i]);
                 module.retain_last_group(id, |i| keep[i]);
                 module.retain_block_args(op.regions[0], |i| i == 0 || keep[i - 1]);
-                prune_ends(module, op.regions[0], Opcode::Continue, &keep);
+                prune_terminators(module, op.regions[0], Opcode::Continue, &keep);
             }
             Opcode::Loop => {
                 let carried = used(&module.block(op.regions[0]).args);
                 module.retain_last_group(id, |i| carried[i]);
                 module.retain_block_args(op.regions[0], |i| carried[i]);
-                prune_ends(module, op.regions[0], Opcode::Continue, &carried);
+                prune_terminators(module, op.regions[0], Opcode::Continue, &carried);
                 let keep = used(&op.results);
                 module.retain_results(id, |i| keep[i]);
-                prune_ends(module, op.regions[0], Opcode::Break, &keep);
+                prune_terminators(module, op.regions[0], Opcode::Break, &keep);
             }
             Opcode::If => {
                 let keep = used(&op.results);
@@ -240,14 +245,14 @@ fn sweep(module: &mut Module, block: BlockId, ops: &[bool], values: &[bool]) {
     }
 }
 
-/// Prunes the operands of terminators of one kind that lead to the loop with this body.
-fn prune_ends(module: &mut Module, block: BlockId, code: Opcode, keep: &[bool]) {
+/// Removes operands of the terminators of one kind that belong to the loop with this body.
+fn prune_terminators(module: &mut Module, block: BlockId, code: Opcode, keep: &[bool]) {
     for id in module.block(block).ops.clone() {
         if module.op(id).code == code {
             module.retain_last_group(id, |i| keep[i]);
         } else if module.op(id).code == Opcode::If {
             let regions = module.op(id).regions.clone();
-            regions.iter().for_each(|&region| prune_ends(module, region, code, keep));
+            regions.iter().for_each(|&region| prune_terminators(module, region, code, keep));
         }
     }
 }

@@ -1,27 +1,31 @@
-//! Integer ops whose value the facts decide become constants: comparisons of known ranges above all. A maximum or
-//! minimum that they decide becomes one of its operands, and so does an `assume` of what is known anyway (of a view that is made again in each round of a
-//! loop, say, which then need not be).
+//! Folding by integer ranges: ops whose result the ranges determine become constants, mainly
+//! comparisons.
 //!
-//! Runs best after canonicalisation. Sound because a fact holds whenever the op is computed; ops with
-//! effects and every other `assume` stay, the former for their effects, the latter because facts rest on them.
+//! A maximum or minimum of disjoint ranges becomes one of its operands. An `assume` whose predicate
+//! is already proved becomes its operand, for example for a view that each iteration of a loop
+//! makes again.
+//!
+//! Most effective after `canonicalize`. Sound because a range holds at each execution of the op.
+//! Kept are ops with effects, and every other `assume`, because ranges depend on it.
 
 use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, AttrKind, ConstData, Module, OpId, Opcode, Overflow, Predicate, Sign, Substitution, Type, Value,
 };
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 
-/// Folds what facts decide in every entry.
+/// Folds ops of each entry.
 pub(crate) fn run(module: &mut Module) {
     for index in 0..module.entries.len() {
-        let facts = Facts::analyze(module, &module.entries[index]);
+        let ranges = IntRanges::analyze(module, &module.entries[index]);
         let body = module.entries[index].body;
         let (mut decided, mut values) = (Vec::new(), Substitution::new());
         module.walk(body, &mut |id| {
-            if let Some(bits) = decide(module, &facts, id) {
+            if let Some(bits) = decide(module, &ranges, id) {
                 decided.push((id, bits));
             } else {
-                let operand = larger_or_smaller(module, &facts, id).or_else(|| promised_twice(module, &facts, id));
+                let operand =
+                    decided_operand(module, &ranges, id).or_else(|| redundant_assumption(module, &ranges, id));
                 operand.into_iter().for_each(|operand| values.replace(module.op(id).results[0], operand));
             }
         });
@@ -32,14 +36,14 @@ pub(crate) fn run(module: &mut Module) {
     }
 }
 
-/// The operand that a maximum or minimum always is.
-fn larger_or_smaller(module: &Module, facts: &Facts, id: OpId) -> Option<Value> {
+/// Returns the operand to which a maximum or minimum is always equal.
+fn decided_operand(module: &Module, ranges: &IntRanges, id: OpId) -> Option<Value> {
     let op = module.op(id);
     if !matches!(op.code, Opcode::MaxI | Opcode::MinI) {
         return None;
     }
     let [a, b] = [op.operands[0], op.operands[1]];
-    let (x, y) = (facts.range(a)?, facts.range(b)?);
+    let (x, y) = (ranges.range(a)?, ranges.range(b)?);
     if op.sign() == Sign::Unsigned && (x.lo < 0 || y.lo < 0) {
         return None;
     }
@@ -53,8 +57,8 @@ fn larger_or_smaller(module: &Module, facts: &Facts, id: OpId) -> Option<Value> 
     Some(if op.code == Opcode::MaxI { larger } else { smaller })
 }
 
-/// The operand of a promise that says nothing new.
-fn promised_twice(module: &Module, facts: &Facts, id: OpId) -> Option<Value> {
+/// Returns the operand of an `assume` whose predicate is already proved.
+fn redundant_assumption(module: &Module, ranges: &IntRanges, id: OpId) -> Option<Value> {
     let op = module.op(id);
     let Some(Attr::Predicate(predicate)) = op.attr(AttrKind::Predicate).filter(|_| op.code == Opcode::Assume) else {
         return None;
@@ -62,9 +66,9 @@ fn promised_twice(module: &Module, facts: &Facts, id: OpId) -> Option<Value> {
     let operand = op.operands[0];
     let holds = match *predicate {
         Predicate::DivBy { divisor, every: None, along: None } => {
-            divisor.is_power_of_two() && facts.divisor(operand) >= divisor
+            divisor.is_power_of_two() && ranges.divisor(operand) >= divisor
         }
-        Predicate::Bounded { lower, upper } => facts.range(operand).is_some_and(|range| {
+        Predicate::Bounded { lower, upper } => ranges.range(operand).is_some_and(|range| {
             lower.is_none_or(|least| range.lo >= least) && upper.is_none_or(|most| range.hi <= most)
         }),
         _ => false,
@@ -72,16 +76,16 @@ fn promised_twice(module: &Module, facts: &Facts, id: OpId) -> Option<Value> {
     holds.then_some(operand)
 }
 
-fn decide(module: &Module, facts: &Facts, id: OpId) -> Option<u64> {
+fn decide(module: &Module, ranges: &IntRanges, id: OpId) -> Option<u64> {
     let op = module.op(id);
-    // What states a promise stays, for the interpreter to check.
-    let promises = op.code == Opcode::Assume || op.overflow() != Overflow::None;
-    let foldable = op.code.spec().effect == Effect::Pure && op.code != Opcode::Constant && !promises;
+    // Ops with an assumption are kept, since the interpreter checks them.
+    let has_assumption = op.code == Opcode::Assume || op.overflow() != Overflow::None;
+    let foldable = op.code.spec().effect == Effect::Pure && op.code != Opcode::Constant && !has_assumption;
     match *op.results.as_slice() {
         [result] if foldable => {
             let Type::Tile { elem, .. } = module.ty(result) else { return None };
             let bits = elem.dtype().filter(|d| d.bits() != 4)?.bits();
-            facts.constant(result).map(|value| value as u64 & (u64::MAX >> (64 - bits)))
+            ranges.constant(result).map(|value| value as u64 & (u64::MAX >> (64 - bits)))
         }
         _ => None,
     }

@@ -1,15 +1,17 @@
-//! Loop-invariant code: pure ops of a loop body whose operands come from outside move before the loop.
+//! Loop-invariant code motion: moves pure ops of a loop body whose operands are defined outside to
+//! the position before the loop.
 //!
-//! Runs after canonicalisation, which takes unchanged loop-carried values from outside. Inner loops
-//! come first, so that an op can leave several. Sound because the op computes the same value there,
-//! and because only what may run without being asked for moves: an op moves even if the loop would not
-//! have run, so promises (`assume`) and ops that may be undefined for some operands (division,
-//! `extract` at a run-time place) stay, unless constants show that they are harmless.
+//! Runs after `canonicalize`, which replaces invariant carried values by their initial values.
+//! Inner loops are processed first, so that an op can leave several loops.
+//!
+//! A moved op executes even if the loop has no iteration. Therefore only ops that may be executed
+//! speculatively are moved. Assumptions, and ops that are undefined for some operands (`extract` at
+//! a run-time index), remain unless constants prove them defined.
 
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Overflow, Value};
 
-/// Hoists invariant code of every entry.
+/// Hoists invariant ops of each entry.
 pub(crate) fn run(module: &mut Module) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     entries.into_iter().for_each(|body| block(module, body));
@@ -29,15 +31,15 @@ fn block(module: &mut Module, id: BlockId) {
     module.block_mut(id).ops = out;
 }
 
-/// Moves what it can from a loop body to the end of `out`.
+/// Moves invariant ops of a loop body to the end of `out`.
 fn hoist(module: &mut Module, body: BlockId, out: &mut Vec<OpId>) {
     let mut inside = vec![false; module.num_values()];
     mark_defined(module, body, &mut inside);
     let ops = std::mem::take(&mut module.block_mut(body).ops);
     let mut kept = Vec::with_capacity(ops.len());
     for id in ops {
-        if is_harmless(module, module.op(id)) && is_invariant(module, id, &inside) {
-            // From here on its results are outside of the loop.
+        if is_speculatable(module, module.op(id)) && is_invariant(module, id, &inside) {
+            // The results are now defined outside of the loop.
             mark(module, id, &mut inside, false);
             out.push(id);
         } else {
@@ -63,7 +65,8 @@ fn mark(module: &Module, op: OpId, inside: &mut [bool], value: bool) {
     }
 }
 
-/// Do all operands, also of ops nested in it, come from outside of the loop or from the op itself?
+/// Returns true if all operands, also of nested ops, are defined outside of the loop or inside of
+/// the op itself.
 fn is_invariant(module: &Module, id: OpId, inside: &[bool]) -> bool {
     let op = module.op(id);
     if op.operands.iter().any(|v| inside[v.index()]) {
@@ -87,8 +90,8 @@ fn is_invariant(module: &Module, id: OpId, inside: &[bool]) -> bool {
     invariant
 }
 
-/// May this run although the program did not ask for it?
-fn is_harmless(module: &Module, op: &Op) -> bool {
+/// Returns true if the op may be executed speculatively.
+fn is_speculatable(module: &Module, op: &Op) -> bool {
     match op.code.spec().effect {
         Effect::Pure => match op.code {
             Opcode::Assume => false,
@@ -101,7 +104,7 @@ fn is_harmless(module: &Module, op: &Op) -> bool {
             let body = &module.block(op.regions[0]).ops;
             body.iter().all(|&id| {
                 let nested = module.op(id);
-                nested.code.spec().effect == Effect::Terminator || is_harmless(module, nested)
+                nested.code.spec().effect == Effect::Terminator || is_speculatable(module, nested)
             })
         }
         Effect::Region | Effect::Read | Effect::Write | Effect::ReadWrite | Effect::Other | Effect::Terminator => false,

@@ -1,5 +1,5 @@
-//! New ops in the place of one that a pass takes apart: each goes to the end of a list, with the place of that op in the
-//! kernel.
+//! Writer of replacement ops: appends ops to a block, with the source location of the op that they
+//! replace.
 
 use rustc_hash::FxHashMap;
 
@@ -8,45 +8,45 @@ use crate::ir::{
     Attr, AttrKind, BlockId, ConstData, Elem, Loc, Module, Op, OpId, Opcode, Overflow, Sign, Type, TypeId, Value,
 };
 
-/// Writes ops into a module.
-pub struct Writer<'m> {
+/// Appends ops to a block of a module.
+pub struct OpWriter<'m> {
     pub module: &'m mut Module,
-    /// The ops so far of the block that is being written.
+    /// Ops written so far of the current block.
     out: Vec<OpId>,
     loc: Loc,
 }
 
-/// The ops of the blocks around the one that is being written.
+/// Ops of the enclosing blocks.
 #[must_use]
 pub struct Outer(Vec<OpId>);
 
-impl<'m> Writer<'m> {
-    pub fn new(module: &'m mut Module) -> Writer<'m> {
-        Writer { module, out: Vec::new(), loc: Loc::UNKNOWN }
+impl<'m> OpWriter<'m> {
+    pub fn new(module: &'m mut Module) -> OpWriter<'m> {
+        OpWriter { module, out: Vec::new(), loc: Loc::UNKNOWN }
     }
 
-    /// Takes the ops of a block out of it: others are written in their place.
+    /// Removes and returns the ops of a block, and begins to write their replacements.
     pub fn begin_block(&mut self, block: BlockId) -> (Vec<OpId>, Outer) {
         let ops = std::mem::take(&mut self.module.block_mut(block).ops);
         (ops, Outer(std::mem::take(&mut self.out)))
     }
 
-    /// Puts what was written since into the block.
+    /// Stores the written ops in the block.
     pub fn end_block(&mut self, block: BlockId, outer: Outer) {
         self.module.block_mut(block).ops = std::mem::replace(&mut self.out, outer.0);
     }
 
-    /// Ops from now on come from this one.
+    /// Sets the source location of the following ops to that of `op`.
     pub fn begin(&mut self, op: &Op) {
         self.loc = op.loc;
     }
 
-    /// Keeps an op as it is.
+    /// Appends an op unchanged.
     pub fn keep(&mut self, id: OpId) {
         self.out.push(id);
     }
 
-    /// Adds an op.
+    /// Appends a new op.
     pub fn emit(
         &mut self,
         code: Opcode,
@@ -60,22 +60,22 @@ impl<'m> Writer<'m> {
         id
     }
 
-    /// Adds an op whose groups have one operand each, with one result.
-    pub fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, elem: Elem, shape: &[i64]) -> Value {
+    /// Appends an op with one operand per group and one result.
+    pub fn emit_one(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, elem: Elem, shape: &[i64]) -> Value {
         let ty = self.module.intern(Type::Tile { elem, shape: shape.to_vec() });
         let groups: Vec<&[Value]> = operands.chunks(1).collect();
         let id = self.emit(code, &groups, attrs, vec![], &[ty]);
         self.module.op(id).results[0]
     }
 
-    /// A number.
+    /// Appends a scalar constant.
     pub fn number(&mut self, dtype: DType, number: i64) -> Value {
         let bits = number as u64 & (u64::MAX >> (64 - dtype.bits()));
-        self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], Elem::Num(dtype), &[])
+        self.emit_one(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], Elem::Num(dtype), &[])
     }
 
-    /// A scalar in every element of a tile.
-    pub fn spread(&mut self, scalar: Value, shape: &[i64]) -> Value {
+    /// Broadcasts a scalar to a tile.
+    pub fn splat_to(&mut self, scalar: Value, shape: &[i64]) -> Value {
         if shape.is_empty() {
             return scalar;
         }
@@ -83,41 +83,41 @@ impl<'m> Writer<'m> {
         self.broadcast(one, shape)
     }
 
-    /// A tile stretched to a shape.
+    /// Broadcasts a tile to a shape.
     pub fn broadcast(&mut self, tile: Value, shape: &[i64]) -> Value {
-        self.of_shape(Opcode::Broadcast, tile, shape)
+        self.emit_reshaping(Opcode::Broadcast, tile, shape)
     }
 
-    /// The elements of a tile in another shape.
+    /// Reshapes a tile.
     pub fn reshape(&mut self, tile: Value, shape: &[i64]) -> Value {
-        self.of_shape(Opcode::Reshape, tile, shape)
+        self.emit_reshaping(Opcode::Reshape, tile, shape)
     }
 
-    fn of_shape(&mut self, code: Opcode, tile: Value, shape: &[i64]) -> Value {
+    fn emit_reshaping(&mut self, code: Opcode, tile: Value, shape: &[i64]) -> Value {
         if self.shape(tile) == shape {
             return tile;
         }
         let elem = self.elem(tile);
-        self.put(code, &[tile], vec![], elem, shape)
+        self.emit_one(code, &[tile], vec![], elem, shape)
     }
 
-    /// A scalar integer between two bounds, read as signed.
+    /// Clamps a signed scalar integer to two bounds.
     pub fn clamp(&mut self, number: Value, [least, most]: [i64; 2]) -> Value {
         let dtype = self.module.dtype(number);
         let sign = || vec![Attr::Sign(Sign::Signed)];
         let most = self.number(dtype, most);
         let least = self.number(dtype, least);
-        let below = self.put(Opcode::MinI, &[number, most], sign(), Elem::Num(dtype), &[]);
-        self.put(Opcode::MaxI, &[below, least], sign(), Elem::Num(dtype), &[])
+        let below = self.emit_one(Opcode::MinI, &[number, most], sign(), Elem::Num(dtype), &[]);
+        self.emit_one(Opcode::MaxI, &[below, least], sign(), Elem::Num(dtype), &[])
     }
 
-    /// A sum, difference or product of integers; it wraps.
-    pub fn integers(&mut self, code: Opcode, a: Value, b: Value) -> Value {
+    /// Appends an integer sum, difference or product with wrap-around.
+    pub fn int_op(&mut self, code: Opcode, a: Value, b: Value) -> Value {
         let (elem, shape) = (self.elem(a), self.shape(a));
-        self.put(code, &[a, b], vec![Attr::Overflow(Overflow::None)], elem, &shape)
+        self.emit_one(code, &[a, b], vec![Attr::Overflow(Overflow::None)], elem, &shape)
     }
 
-    /// The block of a tile at these places, counted in blocks.
+    /// Extracts the block of a tile at these indices, in blocks.
     pub fn extract(&mut self, tile: Value, indices: &[i64], shape: &[i64]) -> Value {
         if self.shape(tile) == shape {
             return tile;
@@ -126,22 +126,22 @@ impl<'m> Writer<'m> {
         self.extract_at(tile, &indices, shape)
     }
 
-    /// [`Writer::extract`] at indices of run time.
+    /// Extracts a block like [`OpWriter::extract`], at run-time indices.
     pub fn extract_at(&mut self, tile: Value, indices: &[Value], shape: &[i64]) -> Value {
         let ty = self.module.intern(Type::Tile { elem: self.elem(tile), shape: shape.to_vec() });
         let id = self.emit(Opcode::Extract, &[&[tile], indices], vec![], vec![], &[ty]);
         self.module.op(id).results[0]
     }
 
-    /// One tile behind the other along an axis.
+    /// Concatenates two tiles along an axis.
     pub fn cat(&mut self, first: Value, second: Value, axis: usize) -> Value {
         let mut shape = self.shape(first);
         shape[axis] += self.shape(second)[axis];
         let elem = self.elem(first);
-        self.put(Opcode::Cat, &[first, second], vec![Attr::Dim(axis as u32)], elem, &shape)
+        self.emit_one(Opcode::Cat, &[first, second], vec![Attr::Dim(axis as u32)], elem, &shape)
     }
 
-    /// One token for several.
+    /// Joins tokens.
     pub fn join(&mut self, tokens: &[Value]) -> Value {
         if let [one] = tokens {
             return *one;
@@ -151,8 +151,9 @@ impl<'m> Writer<'m> {
         self.module.op(id).results[0]
     }
 
-    /// The function of a reduction or scan, which [is elementwise](is_elementwise), for each element of tiles of this shape:
-    /// of these elements, and of what came before them. `outer` gives what stands for a scalar from outside of the function.
+    /// Applies the function of a reduction or scan, for which [`is_elementwise`] is true, to tiles
+    /// of this shape: to `elements` and the elements `before` them. `outer` returns the replacement
+    /// of a scalar defined outside of the function.
     pub fn combine(
         &mut self,
         region: BlockId,
@@ -168,7 +169,7 @@ impl<'m> Writer<'m> {
         for id in block.ops {
             let op = self.module.op(id).clone();
             let on_tile =
-                |value: &Value| known.get(value).copied().unwrap_or_else(|| self.spread(outer(*value), shape));
+                |value: &Value| known.get(value).copied().unwrap_or_else(|| self.splat_to(outer(*value), shape));
             let operands: Vec<Value> = op.operands.iter().map(on_tile).collect();
             if op.code == Opcode::Yield {
                 return operands;
@@ -179,7 +180,7 @@ impl<'m> Writer<'m> {
                 attr => attr.clone(),
             });
             debug_assert!(op.attr(AttrKind::Dim).is_none(), "an elementwise op has no axis");
-            let value = self.put(op.code, &operands, attrs.collect(), elem, shape);
+            let value = self.emit_one(op.code, &operands, attrs.collect(), elem, shape);
             known.insert(op.results[0], value);
         }
         unreachable!("a region ends with yield")
@@ -194,7 +195,7 @@ impl<'m> Writer<'m> {
     }
 }
 
-/// Can the function of a region be applied to whole tiles?
+/// Returns true if the function of a region can be applied to whole tiles.
 pub fn is_elementwise(module: &Module, region: BlockId) -> bool {
     module.block(region).ops.iter().all(|&id| {
         let code = module.op(id).code;

@@ -1,10 +1,11 @@
-//! Rotation: in a loop with two dependent products, the second one moves into the next iteration.
+//! Software pipelining of dependent MMAs: in a loop with two dependent matrix products, the second
+//! one is moved to the next iteration.
 //!
 //! ```text
 //! for j: s = a[j] · b; p = f(s); acc = p · c[j] + g(acc, s)
 //! ```
 //!
-//! becomes, where there is a first iteration,
+//! becomes, if there is a first iteration,
 //!
 //! ```text
 //! s = a[0] · b; p = f(s); acc = g(acc, s)
@@ -12,22 +13,25 @@
 //! o = p · c[last] + acc
 //! ```
 //!
-//! so that the products of an iteration do not depend on each other and the work between them can overlap
-//! with the second one, on machines whose products run on their own. Not part of the pipeline: a back end
-//! asks for it, after that. Values are those of the loop as it was, bit for bit: the same operations on the
-//! same operands in another order.
+//! The two products of an iteration are then independent, and `f` overlaps with the second one if
+//! MMAs are asynchronous (intra-warpgroup pipelining of FlashAttention-3, Shah et al. 2024). Not
+//! part of [`PIPELINE`](crate::pass::PIPELINE): a back end calls it afterwards. The results are
+//! bit-identical: the same operations are executed on the same operands.
 //!
-//! Either product may be several that belong together (`bundle`), each of the second ones with an accumulator of its own.
+//! Each of the two products may be an MMA group (`mma_groups`). The products of the second group
+//! have accumulators of their own.
 //!
-//! Sound because the body has no effects but reads, so that its ops may change places within an iteration
-//! and loads that feed the moved product may come an iteration later; and because the peeled first
-//! iteration and the product after the loop stand in a branch that is taken when the loop runs at all.
+//! Sound for two reasons:
+//! * The body has no effects except weak reads. So its ops may be reordered inside of an iteration,
+//!   and loads of operands of the moved product may execute one iteration later.
+//! * The peeled first iteration and the product after the loop are inside of a branch that is taken
+//!   if the loop has an iteration.
 
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::canonicalize::continues;
+use super::canonicalize::collect_continues;
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{
@@ -35,11 +39,11 @@ use crate::ir::{
     Rounding, Sign, Substitution, Type, TypeId, Value,
 };
 use crate::pass::analysis::mma_groups;
-use crate::pass::analysis::mma_groups::Bundles;
+use crate::pass::analysis::mma_groups::MmaGroups;
 
-/// Rotates the loops of every entry whose two products are both `wanted`; says whether there were any.
-/// The module stays well-formed; ops that nothing uses any more are left to dead code elimination.
-pub fn rotate(module: &mut Module, wanted: &dyn Fn(OpId) -> bool) -> bool {
+/// Pipelines the loops of each entry whose two products are `wanted`. Returns true if there is one.
+/// The module remains well-formed; unused ops remain for dead code elimination.
+pub fn pipeline_dependent_mma(module: &mut Module, wanted: &dyn Fn(OpId) -> bool) -> bool {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     entries.into_iter().fold(false, |any, body| block(module, body, wanted) | any)
 }
@@ -52,9 +56,9 @@ fn block(module: &mut Module, id: BlockId, wanted: &dyn Fn(OpId) -> bool) -> boo
             any |= block(module, region, wanted);
         }
         if module.op(op).code == Opcode::For
-            && let Some(turn) = Turn::find(module, op, wanted)
+            && let Some(plan) = LoopPlan::find(module, op, wanted)
         {
-            turn.apply(module, op, &mut out);
+            plan.apply(module, op, &mut out);
             any = true;
         }
         out.push(op);
@@ -63,37 +67,40 @@ fn block(module: &mut Module, id: BlockId, wanted: &dyn Fn(OpId) -> bool) -> boo
     any
 }
 
-/// What moves, in one loop.
-struct Turn {
-    /// Ops that the first product needs, and that product.
+/// Plan for one loop.
+struct LoopPlan {
+    /// Ops that the first product depends on, and the product itself.
     head: FxHashSet<OpId>,
-    /// The second product: all that belong together.
-    late: Rc<[OpId]>,
-    /// What it makes.
-    sums: Vec<Sum>,
-    /// Ops that it needs and that can as well be computed an iteration later, in order.
+    /// Second product: all MMAs of its group.
+    second: Rc<[OpId]>,
+    /// Accumulator chains of the second product.
+    chains: Vec<AccumulatorChain>,
+    /// Ops that the second product depends on and that can be computed one iteration later, in
+    /// order.
     deferred: Vec<OpId>,
-    /// Those of them that nothing else needs.
+    /// Deferred ops without other uses.
     moved: FxHashSet<OpId>,
-    /// Values that it, or what is deferred, takes along to the next iteration, without the accumulator.
+    /// Values that are carried to the next iteration for the second product and the deferred ops,
+    /// except accumulators.
     carried: Vec<Value>,
-    /// Ops that overwrite an operand of a product that may still run: last.
+    /// Ops that overwrite an operand of a product in flight. They are placed last.
     sunk: FxHashSet<OpId>,
 }
 
-/// Products that add up in turn, one or more.
-struct Sum {
-    /// The first of them.
+/// Accumulator chain of one or more products.
+struct AccumulatorChain {
+    /// First product of the chain.
     first: OpId,
-    /// The result of the last one.
+    /// Result of the last product of the chain.
     result: Value,
-    /// The carried value that this is.
+    /// Position of the carried value.
     position: usize,
-    /// Is the accumulator computed in the iteration itself (or comes from outside)?
+    /// The initial accumulator is computed in the iteration and carried to the second product.
+    /// Otherwise it is defined outside of the loop or deferred.
     accumulates: bool,
 }
 
-/// The body of a loop: its ops by value and by user.
+/// Body of a loop, with the users of each value.
 struct Body<'m> {
     module: &'m Module,
     block: BlockId,
@@ -102,7 +109,7 @@ struct Body<'m> {
 }
 
 impl<'m> Body<'m> {
-    fn of(module: &'m Module, block: BlockId) -> Body<'m> {
+    fn new(module: &'m Module, block: BlockId) -> Body<'m> {
         let inside = module.block(block).ops.iter().copied().collect();
         let mut users: FxHashMap<Value, Vec<OpId>> = FxHashMap::default();
         for &id in &module.block(block).ops {
@@ -115,17 +122,17 @@ impl<'m> Body<'m> {
         self.users.get(&value).map_or(&[], Vec::as_slice)
     }
 
-    /// The op of the body that makes a value.
-    fn maker(&self, value: Value) -> Option<OpId> {
+    /// Returns the op of the body that defines a value.
+    fn defining_op(&self, value: Value) -> Option<OpId> {
         self.module.defining_op(value).filter(|op| self.inside.contains(op))
     }
 
-    /// The ops of the body that these values come from, and the arguments of the body among what they need.
+    /// Returns the backward slice of these values: its ops and arguments of the body.
     fn slice(&self, roots: &[Value]) -> (FxHashSet<OpId>, FxHashSet<Value>) {
         let (mut ops, mut args) = (FxHashSet::default(), FxHashSet::default());
         let mut pending = roots.to_vec();
         while let Some(value) = pending.pop() {
-            match self.maker(value) {
+            match self.defining_op(value) {
                 Some(op) if ops.insert(op) => pending.extend(inputs(self.module, op)),
                 None if matches!(self.module.def(value), Def::Arg(block, _) if block == self.block) => {
                     args.insert(value);
@@ -136,10 +143,11 @@ impl<'m> Body<'m> {
         (ops, args)
     }
 
-    /// Has the body no effects but weak reads, and does every iteration end at its end?
-    fn is_plain(&self) -> bool {
+    /// Returns true if the body has no effects except weak reads, and each iteration ends at its
+    /// end.
+    fn is_pipelinable(&self) -> bool {
         let mut ends = Vec::new();
-        continues(self.module, self.block, &mut ends);
+        collect_continues(self.module, self.block, &mut ends);
         let mut plain = ends.len() == 1 && self.module.block(self.block).ops.last() == ends.first();
         self.module.walk(self.block, &mut |id| {
             let op = self.module.op(id);
@@ -152,8 +160,8 @@ impl<'m> Body<'m> {
         plain
     }
 
-    /// May this run in a later iteration instead, on operands of this one?
-    fn can_wait(&self, id: OpId) -> bool {
+    /// Returns true if the op can execute in a later iteration, with operands of this one.
+    fn is_deferrable(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         match op.code {
             Opcode::MmaF | Opcode::MmaI => false,
@@ -163,7 +171,7 @@ impl<'m> Body<'m> {
     }
 }
 
-/// The operands of an op and of everything nested in it.
+/// Returns the operands of an op and of all nested ops.
 fn inputs(module: &Module, id: OpId) -> Vec<Value> {
     let op = module.op(id);
     let mut all = op.operands.clone();
@@ -177,57 +185,58 @@ fn is_scalar(module: &Module, value: Value) -> bool {
     matches!(module.ty(value), Type::Tile { shape, .. } if shape.iter().product::<i64>() == 1)
 }
 
-/// What products that belong together make, if each of their sums goes to the end of the body (`end`) and nowhere else.
-fn sums(body: &Body<'_>, late: &[OpId], end: OpId) -> Option<Vec<Sum>> {
+/// Returns the accumulator chains of a group, if the only use of each result is the terminator
+/// `end` of the body.
+fn chains(body: &Body<'_>, second: &[OpId], end: OpId) -> Option<Vec<AccumulatorChain>> {
     let module = body.module;
     let sum = |products: Vec<OpId>| {
         let (first, last) = (products[0], products[products.len() - 1]);
         let result = module.op(last).results[0];
         let position = module.op(end).operands.iter().position(|&value| value == result)?;
-        (body.users(result) == [end]).then_some(Sum { first, result, position, accumulates: false })
+        (body.users(result) == [end]).then_some(AccumulatorChain { first, result, position, accumulates: false })
     };
-    mma_groups::sums(module, late).into_iter().map(sum).collect()
+    mma_groups::accumulator_chains(module, second).into_iter().map(sum).collect()
 }
 
-impl Turn {
-    fn find(module: &Module, id: OpId, wanted: &dyn Fn(OpId) -> bool) -> Option<Turn> {
+impl LoopPlan {
+    fn find(module: &Module, id: OpId, wanted: &dyn Fn(OpId) -> bool) -> Option<LoopPlan> {
         let block = module.op(id).regions[0];
-        let body = Body::of(module, block);
+        let body = Body::new(module, block);
         let (args, ops) = (&module.block(block).args, &module.block(block).ops);
         let is_product = |id: OpId| matches!(module.op(id).code, Opcode::MmaF | Opcode::MmaI) && wanted(id);
-        let bundles = Bundles::of(module, block, wanted);
-        let late = bundles.with(*ops.iter().rfind(|&&id| is_product(id))?);
-        let sums = if body.is_plain() { sums(&body, &late, *ops.last()?)? } else { return None };
-        let operands: Vec<Value> = late.iter().flat_map(|&id| &module.op(id).operands[..2]).copied().collect();
-        // The last of the products that the second one waits for, with what it needs itself.
+        let groups = MmaGroups::new(module, block, wanted);
+        let second = groups.group_of(*ops.iter().rfind(|&&id| is_product(id))?);
+        let chains = if body.is_pipelinable() { chains(&body, &second, *ops.last()?)? } else { return None };
+        let operands: Vec<Value> = second.iter().flat_map(|&id| &module.op(id).operands[..2]).copied().collect();
+        // The last product on which the second one depends, with its group and backward slice.
         let (before, _) = body.slice(&operands);
-        let early = bundles.with(*ops.iter().rfind(|id| before.contains(id) && is_product(**id))?);
-        let results: Vec<Value> = early.iter().map(|&id| module.op(id).results[0]).collect();
+        let first_group = groups.group_of(*ops.iter().rfind(|id| before.contains(id) && is_product(**id))?);
+        let results: Vec<Value> = first_group.iter().map(|&id| module.op(id).results[0]).collect();
         let (head, needs) = body.slice(&results);
-        if sums.iter().any(|sum| needs.contains(&args[sum.position + 1])) {
+        if chains.iter().any(|sum| needs.contains(&args[sum.position + 1])) {
             return None;
         }
-        let mut turn = Turn {
+        let mut plan = LoopPlan {
             head,
-            late,
-            sums,
+            second,
+            chains,
             deferred: Vec::new(),
             moved: FxHashSet::default(),
             carried: Vec::new(),
             sunk: FxHashSet::default(),
         };
-        turn.operands(&body);
-        turn.settle_moved(&body)?;
-        turn.sink(&body);
-        Some(turn)
+        plan.operands(&body);
+        plan.find_moved(&body)?;
+        plan.sink(&body);
+        Some(plan)
     }
 
-    /// Decides for each operand of the second product: from outside, deferred, or carried.
+    /// Classifies each operand of the second product: defined outside, deferred, or carried.
     fn operands(&mut self, body: &Body<'_>) {
         let module = body.module;
         let counter = module.block(body.block).args[0];
-        let factors = self.late.iter().flat_map(|&id| &module.op(id).operands[..2]).map(|&value| (value, None));
-        let starts = self.sums.iter().enumerate().map(|(index, sum)| (module.op(sum.first).operands[2], Some(index)));
+        let factors = self.second.iter().flat_map(|&id| &module.op(id).operands[..2]).map(|&value| (value, None));
+        let starts = self.chains.iter().enumerate().map(|(index, sum)| (module.op(sum.first).operands[2], Some(index)));
         let all: Vec<(Value, Option<usize>)> = factors.chain(starts).collect();
         for (operand, sum) in all {
             let (ops, args) = body.slice(&[operand]);
@@ -235,11 +244,11 @@ impl Turn {
                 continue;
             }
             let scalars = args.iter().all(|&arg| is_scalar(module, arg));
-            if scalars && ops.iter().all(|&op| body.can_wait(op)) {
+            if scalars && ops.iter().all(|&op| body.is_deferrable(op)) {
                 self.deferred.extend(ops);
                 self.carried.extend(args.into_iter().filter(|&arg| arg != counter));
             } else if let Some(sum) = sum {
-                self.sums[sum].accumulates = true;
+                self.chains[sum].accumulates = true;
             } else {
                 self.carried.push(operand);
             }
@@ -252,12 +261,12 @@ impl Turn {
         self.carried.dedup();
     }
 
-    /// Finds the deferred ops that go from their place; `None` if a load would then be made twice.
-    fn settle_moved(&mut self, body: &Body<'_>) -> Option<()> {
+    /// Finds the deferred ops to move. Returns `None` if a load would execute twice.
+    fn find_moved(&mut self, body: &Body<'_>) -> Option<()> {
         for &id in self.deferred.iter().rev() {
-            let goes = |user: &OpId| self.late.contains(user) || self.moved.contains(user);
+            let is_moved = |user: &OpId| self.second.contains(user) || self.moved.contains(user);
             let op = body.module.op(id);
-            if op.results.iter().all(|&result| body.users(result).iter().all(goes)) {
+            if op.results.iter().all(|&result| body.users(result).iter().all(is_moved)) {
                 self.moved.insert(id);
             } else if op.code == Opcode::LoadView {
                 return None;
@@ -266,13 +275,13 @@ impl Turn {
         Some(())
     }
 
-    /// Narrowing conversions of carried operands come last: their wide operand is there in any case, and
-    /// what they overwrite has been read by then.
+    /// Places narrowing conversions of carried operands last. Their wide operand is live anyway,
+    /// and the product has read the register that they overwrite.
     fn sink(&mut self, body: &Body<'_>) {
         let module = body.module;
         for &value in &self.carried {
-            let for_late = body.users(value).iter().all(|user| self.late.contains(user));
-            let Some(id) = body.maker(value).filter(|_| for_late) else { continue };
+            let for_late = body.users(value).iter().all(|user| self.second.contains(user));
+            let Some(id) = body.defining_op(value).filter(|_| for_late) else { continue };
             let op = module.op(id);
             let bits = |value: Value| module.dtype(value).storage_bits();
             if op.code == Opcode::FToF && bits(value) < bits(op.operands[0]) {
@@ -281,7 +290,8 @@ impl Turn {
         }
     }
 
-    /// Turns the loop into a branch around its rotated form; what has to stand before it goes to `out`.
+    /// Replaces the loop by a branch around its pipelined form. Ops to be placed before it are
+    /// appended to `out`.
     fn apply(&self, module: &mut Module, id: OpId, out: &mut Vec<OpId>) {
         let old = module.op(id).clone();
         let unsigned = old.flag(Flag::UnsignedCmp);
@@ -292,7 +302,7 @@ impl Turn {
         let runs = before.compare(CmpPred::Lt, sign, bounds[0], bounds[1]);
         *out = before.ops;
 
-        let then = self.rotated(module, &old, bounds);
+        let then = self.pipelined(module, &old, bounds);
         let otherwise = module.add_block(&[]);
         let end = module.add_op(Opcode::Yield, &[old.group(3)], vec![], vec![], &[], loc);
         module.block_mut(otherwise).ops.push(end);
@@ -304,34 +314,35 @@ impl Turn {
         (op.attrs, op.regions) = (Vec::new(), vec![then, otherwise]);
     }
 
-    /// The block for a loop that runs: first iteration, loop, last product.
-    fn rotated(&self, module: &mut Module, old: &Op, [lower, upper, step]: [Value; 3]) -> BlockId {
+    /// Makes the block for a loop with iterations: first iteration, loop, last product.
+    fn pipelined(&self, module: &mut Module, old: &Op, [lower, upper, step]: [Value; 3]) -> BlockId {
         let body = old.regions[0];
         let (args, ops) = (module.block(body).args.clone(), module.block(body).ops.clone());
-        let next = module.op(*ops.last().expect("a terminator")).operands.clone();
+        let yielded = module.op(*ops.last().expect("a terminator")).operands.clone();
         let then = module.add_block(&[]);
 
         let mut values = Substitution::new();
         values.replace(args[0], lower);
         args[1..].iter().zip(old.group(3)).for_each(|(&arg, &init)| values.replace(arg, init));
         let mut emitter = Emitter { module, ops: Vec::new(), loc: old.loc };
-        for &op in ops.iter().filter(|op| self.stays(**op, &ops)) {
+        for &op in ops.iter().filter(|op| self.keeps_iteration(**op, &ops)) {
             emitter.copy(op, &mut values);
         }
-        let begun: Vec<Value> = self.sums.iter().map(|sum| values.resolve(args[sum.position + 1])).collect();
-        let init = self.handed(emitter.module, &next, &values, &begun);
+        let initial: Vec<Value> = self.chains.iter().map(|sum| values.resolve(args[sum.position + 1])).collect();
+        let init = self.passed_values(emitter.module, &yielded, &values, &initial);
         let [first, last] = emitter.range(lower, upper, step);
 
-        let turning = self.body(emitter.module, old, step);
+        let pipelined_body = self.body(emitter.module, old, step);
         let types: Vec<TypeId> = init.iter().map(|&value| emitter.module.ty_id(value)).collect();
         let groups: [&[Value]; 4] = [&[first], &[upper], &[step], &init];
-        let turned = emitter.module.add_op(Opcode::For, &groups, old.attrs.clone(), vec![turning], &types, old.loc);
-        emitter.ops.push(turned);
+        let pipelined_loop =
+            emitter.module.add_op(Opcode::For, &groups, old.attrs.clone(), vec![pipelined_body], &types, old.loc);
+        emitter.ops.push(pipelined_loop);
 
-        let mut results = emitter.module.op(turned).results.clone();
-        let made = self.delayed(&mut emitter, args[0], last, &results);
+        let mut results = emitter.module.op(pipelined_loop).results.clone();
+        let results_of_second = self.emit_second(&mut emitter, args[0], last, &results);
         results.truncate(args.len() - 1);
-        self.sums.iter().zip(made).for_each(|(sum, result)| results[sum.position] = result);
+        self.chains.iter().zip(results_of_second).for_each(|(sum, result)| results[sum.position] = result);
         let end = emitter.module.add_op(Opcode::Yield, &[&results], vec![], vec![], &[], old.loc);
         emitter.ops.push(end);
         let done = emitter.ops;
@@ -339,16 +350,17 @@ impl Turn {
         then
     }
 
-    /// Does an op of the body keep its iteration?
-    fn stays(&self, op: OpId, ops: &[OpId]) -> bool {
-        !self.late.contains(&op) && !self.moved.contains(&op) && ops.last() != Some(&op)
+    /// Returns true if an op of the body remains in its iteration.
+    fn keeps_iteration(&self, op: OpId, ops: &[OpId]) -> bool {
+        !self.second.contains(&op) && !self.moved.contains(&op) && ops.last() != Some(&op)
     }
 
-    /// What an iteration hands to the next one: the old carried values, with the accumulators of the second product
-    /// (or, if it needs none, `otherwise`) in the place of its results, then what it takes along.
-    fn handed(&self, module: &Module, next: &[Value], values: &Substitution, otherwise: &[Value]) -> Vec<Value> {
+    /// Returns the values that an iteration passes to the next one. They are the original carried
+    /// values followed by the values for the second product. The position of each result of the
+    /// second product has its initial accumulator, or `otherwise` if there is none.
+    fn passed_values(&self, module: &Module, next: &[Value], values: &Substitution, otherwise: &[Value]) -> Vec<Value> {
         let mut all: Vec<Value> = next.iter().map(|&value| values.resolve(value)).collect();
-        for (sum, &otherwise) in self.sums.iter().zip(otherwise) {
+        for (sum, &otherwise) in self.chains.iter().zip(otherwise) {
             let accumulator = module.op(sum.first).operands[2];
             all[sum.position] = if sum.accumulates { values.resolve(accumulator) } else { otherwise };
         }
@@ -356,38 +368,45 @@ impl Turn {
         all
     }
 
-    /// The second product with what is deferred, for the iteration of which `counter` was the number and
-    /// that handed over these values; gives its results.
-    fn delayed(&self, emitter: &mut Emitter<'_>, argument: Value, counter: Value, handed: &[Value]) -> Vec<Value> {
+    /// Emits the second product and the deferred ops for the iteration whose counter is `counter`
+    /// and which passed these values. Returns the results.
+    fn emit_second(
+        &self,
+        emitter: &mut Emitter<'_>,
+        argument: Value,
+        counter: Value,
+        passed_values: &[Value],
+    ) -> Vec<Value> {
         let mut values = Substitution::new();
         values.replace(argument, counter);
-        let taken = &handed[handed.len() - self.carried.len()..];
+        let taken = &passed_values[passed_values.len() - self.carried.len()..];
         self.carried.iter().zip(taken).for_each(|(&value, &now)| values.replace(value, now));
         for &op in &self.deferred {
             emitter.copy(op, &mut values);
         }
-        for &id in &*self.late {
-            let late = emitter.copy(id, &mut values);
-            // The accumulator may be an operand twice over: it has a place of its own.
-            if let Some(sum) = self.sums.iter().find(|sum| sum.first == id && sum.accumulates) {
-                emitter.module.op_mut(late).operands[2] = handed[sum.position];
+        for &id in &*self.second {
+            let second = emitter.copy(id, &mut values);
+            // A value may be the accumulator and another operand. The accumulator is carried
+            // separately.
+            if let Some(sum) = self.chains.iter().find(|sum| sum.first == id && sum.accumulates) {
+                emitter.module.op_mut(second).operands[2] = passed_values[sum.position];
             }
         }
-        self.sums.iter().map(|sum| values.resolve(sum.result)).collect()
+        self.chains.iter().map(|sum| values.resolve(sum.result)).collect()
     }
 
-    /// The body of the rotated loop.
+    /// Makes the body of the pipelined loop.
     fn body(&self, module: &mut Module, old: &Op, step: Value) -> BlockId {
         let body = old.regions[0];
         let (args, ops) = (module.block(body).args.clone(), module.block(body).ops.clone());
         let end = *ops.last().expect("a terminator");
-        let next = module.op(end).operands.clone();
+        let yielded = module.op(end).operands.clone();
         let types: Vec<TypeId> = args.iter().chain(&self.carried).map(|&value| module.ty_id(value)).collect();
         let block = module.add_block(&types);
         let now = module.block(block).args.clone();
         let mut values = Substitution::new();
         for (index, (&arg, &new)) in args.iter().zip(&now).enumerate() {
-            if self.sums.iter().all(|sum| index != sum.position + 1) {
+            if self.chains.iter().all(|sum| index != sum.position + 1) {
                 values.replace(arg, new);
             }
         }
@@ -396,17 +415,20 @@ impl Turn {
             emitter.copy(op, &mut values);
         }
         let previous = emitter.binary(Opcode::SubI, vec![Attr::Overflow(Overflow::None)], now[0], step);
-        let made = self.delayed(&mut emitter, args[0], previous, &now[1..]);
-        self.sums.iter().zip(&made).for_each(|(sum, &result)| values.replace(args[sum.position + 1], result));
-        let rest = |op: &&OpId| self.stays(**op, &ops) && !self.head.contains(*op);
+        let results_of_second = self.emit_second(&mut emitter, args[0], previous, &now[1..]);
+        self.chains
+            .iter()
+            .zip(&results_of_second)
+            .for_each(|(sum, &result)| values.replace(args[sum.position + 1], result));
+        let rest = |op: &&OpId| self.keeps_iteration(**op, &ops) && !self.head.contains(*op);
         for sunk in [false, true] {
             for &op in ops.iter().filter(rest).filter(|op| self.sunk.contains(op) == sunk) {
                 emitter.copy(op, &mut values);
             }
         }
-        let handed = self.handed(emitter.module, &next, &values, &made);
+        let passed_values = self.passed_values(emitter.module, &yielded, &values, &results_of_second);
         let loc = emitter.module.op(end).loc;
-        let end = emitter.module.add_op(Opcode::Continue, &[&handed], vec![], vec![], &[], loc);
+        let end = emitter.module.add_op(Opcode::Continue, &[&passed_values], vec![], vec![], &[], loc);
         emitter.ops.push(end);
         let done = emitter.ops;
         module.block_mut(block).ops = done;
@@ -414,7 +436,7 @@ impl Turn {
     }
 }
 
-/// A list of ops in the making.
+/// List of ops that is being built.
 struct Emitter<'m> {
     module: &'m mut Module,
     ops: Vec<OpId>,
@@ -445,7 +467,8 @@ impl Emitter<'_> {
         self.emit(Opcode::CmpI, &[lhs, rhs], vec![Attr::CmpPred(predicate), sign], ty)
     }
 
-    /// The second number of a range that is not empty, or its end if there is none; and the last number.
+    /// Returns the second number of a nonempty range, or its end if there is none, and the last
+    /// number.
     fn range(&mut self, lower: Value, upper: Value, step: Value) -> [Value; 2] {
         let wrap = || vec![Attr::Overflow(Overflow::None)];
         let unsigned = || Attr::Sign(Sign::Unsigned);
@@ -453,7 +476,8 @@ impl Emitter<'_> {
             let first = self.binary(Opcode::AddI, wrap(), lower, step);
             return [first, self.binary(Opcode::SubI, wrap(), upper, step)];
         }
-        // Differences are at most the width's range: as unsigned numbers they do not overflow.
+        // A difference is at most the range of the type, so it does not overflow as an unsigned
+        // number.
         let length = self.binary(Opcode::SubI, wrap(), upper, lower);
         let stride = self.binary(Opcode::MinI, vec![unsigned()], step, length);
         let first = self.binary(Opcode::AddI, wrap(), lower, stride);

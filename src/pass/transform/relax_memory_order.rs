@@ -1,20 +1,22 @@
-//! Orders that nobody can observe: atomics whose results are not read become relaxed.
+//! Relaxation of memory orders that are not observable: atomics whose results are unused become
+//! relaxed.
 //!
-//! An order between accesses is seen by whoever reads two of them. So where a kernel reads nothing of what it writes, no
-//! tile block can tell in which order the others wrote, and beyond the kernel everything is ordered by its end. (An
-//! array that is written is lent to this launch alone; accesses for the whole system may be seen by others, and
-//! stay.) Sound for that reason; nothing has to run before, and dead results should be gone.
+//! An order between two accesses is observed by a thread that reads both. If a kernel reads no
+//! array that it writes, no tile block can observe the order of the writes. After the kernel, its
+//! end orders all of them. A written array is accessed by this launch alone. Accesses with system
+//! scope may be observed by other devices and are unchanged. No pass has to run before; unused
+//! results should have been removed.
 
 use rustc_hash::FxHashSet;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, OpId, Opcode, Type, Value};
 
-/// Relaxes what it can in every entry.
+/// Relaxes the atomics of each entry.
 pub(crate) fn run(module: &mut Module) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     for body in entries {
-        for id in unobserved(module, body) {
+        for id in unobservable_atomics(module, body) {
             for attr in &mut module.op_mut(id).attrs {
                 if let Attr::MemOrder(order) = attr {
                     *order = MemOrder::Relaxed;
@@ -24,8 +26,8 @@ pub(crate) fn run(module: &mut Module) {
     }
 }
 
-/// The atomics whose order nobody observes.
-fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
+/// Returns the atomics whose order is not observable.
+fn unobservable_atomics(module: &Module, body: BlockId) -> Vec<OpId> {
     let mut used: FxHashSet<Value> = FxHashSet::default();
     let mut ops = Vec::new();
     module.walk(body, &mut |id| {
@@ -41,8 +43,8 @@ fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
         let reads = effect == Effect::Read || (effect == Effect::ReadWrite && is_read);
         let writes = matches!(effect, Effect::Write | Effect::ReadWrite);
         if reads || writes {
-            let Some(root) = op.address().and_then(|address| parameter(module, address)) else {
-                // It may be any memory.
+            let Some(root) = op.address().and_then(|address| root_parameter(module, address)) else {
+                // The address may be in any array.
                 return Vec::new();
             };
             read.extend(reads.then_some(root));
@@ -58,8 +60,8 @@ fn unobserved(module: &Module, body: BlockId) -> Vec<OpId> {
     if read.is_disjoint(&written) { found } else { Vec::new() }
 }
 
-/// The parameter that an address comes from.
-fn parameter(module: &Module, address: Value) -> Option<Value> {
+/// Returns the parameter from which an address is derived.
+fn root_parameter(module: &Module, address: Value) -> Option<Value> {
     let base = module.base(address);
     matches!(module.def(base), Def::Arg(block, _) if module.block(block).parent.is_none()).then_some(base)
 }

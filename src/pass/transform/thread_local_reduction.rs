@@ -1,88 +1,95 @@
-//! Sums that a loop carries are kept in parts, which are put together behind the loop.
+//! Thread-local reduction: a sum that a loop carries is kept as partial sums of the threads, which
+//! are reduced after the loop.
 //!
 //! ```text
 //! for …: sum = sum · factor + reduce(x)
 //! ```
 //!
-//! becomes, where the threads that have a row between them hold `parts` of it,
+//! becomes, if `parts` threads share a row,
 //!
 //! ```text
 //! for …: sums = sums · factor + x[…, 0, …] + x[…, 1, …] + …
 //! sum = reduce(sums)
 //! ```
 //!
-//! so that threads exchange nothing in the loop, and the sum of an iteration is a chain that begins with the factor: it is known early,
-//! and whatever else is scaled by it need not wait. FlashAttention-2 (Dao, 2023) keeps the denominators of a softmax like that. Not part
-//! of the pipeline: a back end that knows who holds what asks for it, after that.
+//! The threads then exchange no data inside of the loop. The chain of additions begins with the
+//! factor, which is computed early, so that other uses of the factor do not wait. FlashAttention-2
+//! (Dao, 2023) keeps the denominators of a softmax in this way; Triton has the pass
+//! `OptimizeThreadLocality`. Not part of the pipeline: a back end that has assigned layouts calls
+//! it afterwards.
 //!
-//! Rounding is that of another order of the terms. Beside that the values are the same as long as a factor is at most one (or NaN):
-//! a part may be zero where the sum is not, and of zero and an infinite factor there is no product. So factors have to be seen to be at
-//! most one (`signs`), as those of a softmax are: powers of what is not above zero.
+//! The terms are added in another order, which changes the rounding. Otherwise the values are equal
+//! if each factor is at most one, or NaN: a partial sum may be zero if the sum is not, and zero
+//! times an infinite factor is NaN. So factors must be proved to be at most one (`float_sign`).
+//! Those of a softmax are: they are exponentials of numbers that are not positive.
 
 use rustc_hash::FxHashMap;
 
-use super::canonicalize::continues;
-use super::op_writer::Writer;
+use super::canonicalize::collect_continues;
+use super::op_writer::OpWriter;
 use crate::dtype::DType;
 use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Distribution, Elem, Module, Op, OpId, Opcode, Rounding, Sign,
     Substitution, Uses, Value,
 };
 use crate::pass::analysis::float_sign::is_at_most_one;
-use crate::pass::legalize::ordered_reduction::commutes;
+use crate::pass::legalize::ordered_reduction::is_commutative;
 
-/// Terms that a thread adds at most.
-const MOST_TERMS: i64 = 64;
-/// With fewer it was slower: with 16, of attention with 64 keys and 256 numbers a head.
-const LEAST_TERMS: i64 = 32;
+/// Maximum number of terms that one thread adds.
+const MAX_TERMS: i64 = 64;
+/// Minimum number of terms that one thread adds. With 16 terms, attention with 64 keys and head
+/// dimension 256 was slower.
+const MIN_TERMS: i64 = 32;
 
-/// How the axis of a reduction is shared: neighbours that one thread has, threads, and how often that comes again.
+/// Distribution of the axis of a reduction over threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shared {
-    /// Elements side by side that one thread has.
-    pub neighbours: i64,
-    /// Threads that have different ones.
+pub struct ReductionDistribution {
+    /// Number of adjacent elements in one thread.
+    pub adjacent: i64,
+    /// Number of threads with different elements.
     pub parts: i64,
-    /// How often all that is repeated.
-    pub again: i64,
-    /// Who has which part.
+    /// Number of repetitions of this pattern.
+    pub repetitions: i64,
+    /// Layout of the partial sums.
     pub layout: Distribution,
 }
 
-/// Keeps the sums that loops carry in parts, where `shared` says how a reduction is shared; says whether there were any. The module stays
-/// well-formed; ops that nothing uses any more are left to dead code elimination.
-pub fn lane_sums(module: &mut Module, shared: &dyn Fn(OpId) -> Option<Shared>) -> bool {
+/// Converts the sums that loops carry to partial sums, if `shared` returns the distribution of
+/// their reductions. Returns true if there is one. The module remains well-formed; unused ops
+/// remain for dead code elimination.
+pub fn thread_local_reduction(module: &mut Module, shared: &dyn Fn(OpId) -> Option<ReductionDistribution>) -> bool {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
     entries.into_iter().fold(false, |any, body| {
-        let uses = Uses::of(module, body);
-        let mut pass = Pass { writer: Writer::new(module), uses, shared, values: Substitution::new() };
+        let uses = Uses::new(module, body);
+        let mut pass = Rewriter { writer: OpWriter::new(module), uses, shared, values: Substitution::new() };
         pass.block(body);
-        let Pass { values, .. } = pass;
+        let Rewriter { values, .. } = pass;
         values.apply(module, body);
         any | !values.is_empty()
     })
 }
 
-struct Pass<'a, 'm> {
-    writer: Writer<'m>,
-    /// Of the module as it was.
+struct Rewriter<'a, 'm> {
+    writer: OpWriter<'m>,
+    /// Uses in the original module.
     uses: Uses,
-    shared: &'a dyn Fn(OpId) -> Option<Shared>,
-    /// What stands for results of loops.
+    shared: &'a dyn Fn(OpId) -> Option<ReductionDistribution>,
+    /// Replacements of loop results.
     values: Substitution,
 }
 
-/// A carried sum.
+/// Sum that a loop carries.
 struct Sum {
     position: usize,
-    /// The op that makes its next value.
+    /// Op that computes the next value.
     next: OpId,
     factor: Option<Value>,
-    /// What is added: reductions of the same kind, of the parts of a tile whose extent is no power of two.
-    added: Vec<(OpId, Shared)>,
+    /// Addends: reductions of the same kind, of the parts of a tile whose extent is no power of
+    /// two.
+    added: Vec<(OpId, ReductionDistribution)>,
 }
 
-impl Pass<'_, '_> {
+impl Rewriter<'_, '_> {
     fn block(&mut self, block: BlockId) {
         let (ops, outer) = self.writer.begin_block(block);
         for id in ops {
@@ -93,18 +100,18 @@ impl Pass<'_, '_> {
             let sums = if op.code == Opcode::For { self.sums(&op) } else { Vec::new() };
             match sums.is_empty() {
                 true => self.writer.keep(id),
-                false => self.in_parts(&op, sums),
+                false => self.rewrite(&op, sums),
             }
         }
         self.writer.end_block(block, outer);
     }
 
-    /// The sums of a loop that can be kept in parts.
+    /// Returns the sums of a loop that can be partial sums.
     fn sums(&self, op: &Op) -> Vec<Sum> {
         let module = &*self.writer.module;
         let body = op.regions[0];
         let mut ends = Vec::new();
-        continues(module, body, &mut ends);
+        collect_continues(module, body, &mut ends);
         let &[end] = &ends[..] else { return Vec::new() };
         if module.block(body).ops.last() != Some(&end) {
             return Vec::new();
@@ -113,17 +120,19 @@ impl Pass<'_, '_> {
         (0..next.len()).filter_map(|position| self.sum(body, position, next[position])).collect()
     }
 
-    /// The carried value at this position, which becomes `next`, as a sum.
+    /// Returns the carried value at this position as a sum, if it is one. `next` is its next value.
     fn sum(&self, body: BlockId, position: usize, next: Value) -> Option<Sum> {
         let module = &*self.writer.module;
         let argument = module.block(body).args[position + 1];
         let own = |value: Value| Some(value).filter(|&value| self.uses.count(value) == 1);
-        let made = |value: Value, code: Opcode| {
-            let id = module.defining_op(value).filter(|&id| module.op(id).code == code && is_plain(module.op(id)))?;
+        let defined_by = |value: Value, code: Opcode| {
+            let id = module
+                .defining_op(value)
+                .filter(|&id| module.op(id).code == code && rounds_to_nearest(module.op(id)))?;
             module.block(body).ops.contains(&id).then_some(id)
         };
-        let sum = made(own(next)?, Opcode::AddF)?;
-        // Of shorter numbers a chain of sums would lose more than the tree of a reduction does.
+        let sum = defined_by(own(next)?, Opcode::AddF)?;
+        // With narrower floats, a chain of additions is less accurate than the tree of a reduction.
         if !matches!(module.dtype(argument), DType::F32 | DType::F64) {
             return None;
         }
@@ -132,7 +141,7 @@ impl Pass<'_, '_> {
             let factor = if scaled == argument {
                 None
             } else {
-                let product = module.op(made(own(scaled)?, Opcode::MulF)?);
+                let product = module.op(defined_by(own(scaled)?, Opcode::MulF)?);
                 let [a, b] = [product.operands[0], product.operands[1]];
                 Some(if a == argument {
                     b
@@ -142,45 +151,51 @@ impl Pass<'_, '_> {
                     return None;
                 })
             };
-            let mut added: Vec<(OpId, Shared)> = Vec::new();
+            let mut added: Vec<(OpId, ReductionDistribution)> = Vec::new();
             let mut pending = vec![rest];
             while let Some(value) = pending.pop() {
-                if let Some(id) = made(own(value)?, Opcode::Reshape).or_else(|| made(value, Opcode::AddF)) {
+                if let Some(id) = defined_by(own(value)?, Opcode::Reshape).or_else(|| defined_by(value, Opcode::AddF)) {
                     pending.extend(module.op(id).operands.iter().rev());
                     continue;
                 }
-                let reduce = made(value, Opcode::Reduce).filter(|&id| adds_up(module, id))?;
+                let reduce = defined_by(value, Opcode::Reduce).filter(|&id| is_sum(module, id))?;
                 let shared = (self.shared)(reduce)?;
-                let alike = |(other, _): &(OpId, Shared)| module.op(*other).dim() == module.op(reduce).dim();
-                if added.first().is_some_and(|first| first.1.layout != shared.layout || !alike(first)) {
+                let same_axis =
+                    |(other, _): &(OpId, ReductionDistribution)| module.op(*other).dim() == module.op(reduce).dim();
+                if added.first().is_some_and(|first| first.1.layout != shared.layout || !same_axis(first)) {
                     return None;
                 }
                 added.push((reduce, shared));
             }
-            let terms = added.iter().map(|(_, shared)| shared.neighbours * shared.again).sum::<i64>();
-            let known = factor.is_none_or(|factor| is_at_most_one(module, factor));
-            (known && (LEAST_TERMS..=MOST_TERMS).contains(&terms)).then_some(Sum { position, next: sum, factor, added })
+            let terms = added.iter().map(|(_, shared)| shared.adjacent * shared.repetitions).sum::<i64>();
+            let is_bounded = factor.is_none_or(|factor| is_at_most_one(module, factor));
+            (is_bounded && (MIN_TERMS..=MAX_TERMS).contains(&terms)).then_some(Sum {
+                position,
+                next: sum,
+                factor,
+                added,
+            })
         };
         let &[a, b] = &module.op(sum).operands[..] else { return None };
         find(a, b).or_else(|| find(b, a))
     }
 
-    /// Writes the loop with these sums in parts.
-    fn in_parts(&mut self, op: &Op, sums: Vec<Sum>) {
+    /// Emits the loop with partial sums.
+    fn rewrite(&mut self, op: &Op, sums: Vec<Sum>) {
         self.writer.begin(op);
         let body = op.regions[0];
-        let mut begun = op.group(3).to_vec();
-        let mut instead: FxHashMap<OpId, (usize, Value)> = FxHashMap::default();
+        let mut initial = op.group(3).to_vec();
+        let mut replaced: FxHashMap<OpId, (usize, Value)> = FxHashMap::default();
         for (index, sum) in sums.iter().enumerate() {
-            let first = self.first(sum, begun[sum.position]);
+            let first = self.first(sum, initial[sum.position]);
             let argument = self.writer.module.add_block_arg(body, self.writer.module.ty_id(first));
-            instead.insert(sum.next, (index, argument));
-            begun.push(first);
+            replaced.insert(sum.next, (index, argument));
+            initial.push(first);
         }
         let (ops, outer) = self.writer.begin_block(body);
         let mut next = Vec::new();
         for id in ops {
-            match instead.get(&id) {
+            match replaced.get(&id) {
                 Some(&(index, argument)) => {
                     let parts = self.next(&sums[index], argument);
                     next.push((index, parts));
@@ -201,20 +216,20 @@ impl Pass<'_, '_> {
             *count += sums.len() as u32;
         }
 
-        let types: Vec<_> = begun.iter().map(|&value| self.writer.module.ty_id(value)).collect();
-        let groups: [&[Value]; 4] = [op.group(0), op.group(1), op.group(2), &begun];
-        let looped = self.writer.emit(Opcode::For, &groups, op.attrs.clone(), vec![body], &types);
-        let results = self.writer.module.op(looped).results.clone();
+        let types: Vec<_> = initial.iter().map(|&value| self.writer.module.ty_id(value)).collect();
+        let groups: [&[Value]; 4] = [op.group(0), op.group(1), op.group(2), &initial];
+        let loop_op = self.writer.emit(Opcode::For, &groups, op.attrs.clone(), vec![body], &types);
+        let results = self.writer.module.op(loop_op).results.clone();
         for (&old, &new) in op.results.iter().zip(&results) {
             self.values.replace(old, new);
         }
         for (sum, &parts) in sums.iter().zip(&results[op.results.len()..]) {
-            let whole = self.whole(sum, parts);
-            self.values.replace(results[sum.position], whole);
+            let total = self.total(sum, parts);
+            self.values.replace(results[sum.position], total);
         }
     }
 
-    /// The shape of the parts, and the axis along which they are.
+    /// Returns the shape of the partial sums, and their axis.
     fn shape(&self, sum: &Sum) -> (Vec<i64>, usize) {
         let (reduce, shared) = &sum.added[0];
         let reduce = self.writer.module.op(*reduce);
@@ -223,8 +238,8 @@ impl Pass<'_, '_> {
         (shape, axis)
     }
 
-    /// A value of the sum's shape for each part.
-    fn spread(&mut self, sum: &Sum, value: Value) -> Value {
+    /// Broadcasts a value of the sum to all partial sums.
+    fn splat_to(&mut self, sum: &Sum, value: Value) -> Value {
         let (shape, axis) = self.shape(sum);
         let mut one = shape.clone();
         one[axis] = 1;
@@ -232,88 +247,92 @@ impl Pass<'_, '_> {
         self.writer.broadcast(value, &shape)
     }
 
-    /// The parts before the first iteration: what the sum begins with is the first one, and the others are nothing.
+    /// Emits the initial partial sums: the initial value of the sum, followed by zeros.
     fn first(&mut self, sum: &Sum, value: Value) -> Value {
         let (shape, axis) = self.shape(sum);
         let elem = self.writer.elem(value);
         let Elem::Num(dtype) = elem else { unreachable!("a sum of numbers") };
-        let all = self.spread(sum, value);
-        let number = self.writer.put(Opcode::Iota, &[], vec![], Elem::Num(DType::I32), &[shape[axis]]);
+        let all = self.splat_to(sum, value);
+        let number = self.writer.emit_one(Opcode::Iota, &[], vec![], Elem::Num(DType::I32), &[shape[axis]]);
         let mut along = vec![1; shape.len()];
         along[axis] = shape[axis];
         let number = self.writer.reshape(number, &along);
         let number = self.writer.broadcast(number, &shape);
         let constant = |bits: u64| vec![Attr::Value(ConstData::Splat(bits))];
-        let zero = self.writer.put(Opcode::Constant, &[], constant(0), Elem::Num(DType::I32), &shape);
+        let zero = self.writer.emit_one(Opcode::Constant, &[], constant(0), Elem::Num(DType::I32), &shape);
         let compared = vec![Attr::CmpPred(CmpPred::Eq), Attr::Sign(Sign::Signed)];
-        let is_first = self.writer.put(Opcode::CmpI, &[number, zero], compared, Elem::Num(DType::I1), &shape);
-        // The zero that changes no other one.
+        let is_first = self.writer.emit_one(Opcode::CmpI, &[number, zero], compared, Elem::Num(DType::I1), &shape);
+        // -0, the neutral element of the addition.
         let nothing = constant(1 << (dtype.bits() - 1));
-        let nothing = self.writer.put(Opcode::Constant, &[], nothing, elem, &shape);
-        let parts = self.writer.put(Opcode::Select, &[is_first, all, nothing], vec![], elem, &shape);
-        self.held(sum, parts)
+        let nothing = self.writer.emit_one(Opcode::Constant, &[], nothing, elem, &shape);
+        let parts = self.writer.emit_one(Opcode::Select, &[is_first, all, nothing], vec![], elem, &shape);
+        self.with_layout(sum, parts)
     }
 
-    /// The parts after an iteration.
+    /// Emits the partial sums after an iteration.
     fn next(&mut self, sum: &Sum, before: Value) -> Value {
         let (shape, axis) = self.shape(sum);
         let elem = self.writer.elem(before);
         let rounded = || vec![Attr::Rounding(Rounding::NearestEven)];
         let mut all = match sum.factor {
             Some(factor) => {
-                let factor = self.spread(sum, factor);
-                self.writer.put(Opcode::MulF, &[before, factor], rounded(), elem, &shape)
+                let factor = self.splat_to(sum, factor);
+                self.writer.emit_one(Opcode::MulF, &[before, factor], rounded(), elem, &shape)
             }
             None => before,
         };
         for (reduce, shared) in &sum.added {
-            let &Shared { neighbours, parts, again, .. } = shared;
+            let &ReductionDistribution { adjacent, parts, repetitions, .. } = shared;
             let terms = self.writer.module.op(*reduce).operands[0];
-            let mut apart = shape.clone();
-            apart.splice(axis..=axis, [again, parts, neighbours]);
-            let terms = self.writer.reshape(terms, &apart);
-            let mut one = apart.clone();
+            let mut split_shape = shape.clone();
+            split_shape.splice(axis..=axis, [repetitions, parts, adjacent]);
+            let terms = self.writer.reshape(terms, &split_shape);
+            let mut one = split_shape.clone();
             (one[axis], one[axis + 2]) = (1, 1);
-            for (place, neighbour) in (0..again).flat_map(|place| (0..neighbours).map(move |other| (place, other))) {
-                let mut at = vec![0; apart.len()];
+            for (place, neighbour) in (0..repetitions).flat_map(|place| (0..adjacent).map(move |other| (place, other)))
+            {
+                let mut at = vec![0; split_shape.len()];
                 (at[axis], at[axis + 2]) = (place, neighbour);
                 let term = self.writer.extract(terms, &at, &one);
                 let term = self.writer.reshape(term, &shape);
-                all = self.writer.put(Opcode::AddF, &[all, term], rounded(), elem, &shape);
+                all = self.writer.emit_one(Opcode::AddF, &[all, term], rounded(), elem, &shape);
             }
         }
-        self.held(sum, all)
+        self.with_layout(sum, all)
     }
 
-    /// The parts where they are.
-    fn held(&mut self, sum: &Sum, parts: Value) -> Value {
+    /// Sets the layout of the partial sums.
+    fn with_layout(&mut self, sum: &Sum, parts: Value) -> Value {
         let (elem, (shape, _)) = (self.writer.elem(parts), self.shape(sum));
         let layout = vec![Attr::Distribution(sum.added[0].1.layout.clone())];
-        self.writer.put(Opcode::WithLayout, &[parts], layout, elem, &shape)
+        self.writer.emit_one(Opcode::WithLayout, &[parts], layout, elem, &shape)
     }
 
-    /// The sum of the parts.
-    fn whole(&mut self, sum: &Sum, parts: Value) -> Value {
+    /// Emits the reduction of the partial sums.
+    fn total(&mut self, sum: &Sum, parts: Value) -> Value {
         let op = self.writer.module.op(sum.added[0].0).clone();
         let region = self.writer.module.clone_block(op.regions[0], &mut Substitution::new());
         let ty = self.writer.module.ty_id(op.results[0]);
         let id = self.writer.emit(Opcode::Reduce, &[&[parts]], op.attrs.clone(), vec![region], &[ty]);
-        let whole = self.writer.module.op(id).results[0];
+        let total = self.writer.module.op(id).results[0];
         let shape = self.writer.shape(self.writer.module.op(sum.next).results[0]);
-        self.writer.reshape(whole, &shape)
+        self.writer.reshape(total, &shape)
     }
 }
 
-/// Does an op do what its name says, rounded to nearest?
-fn is_plain(op: &Op) -> bool {
+/// Returns true if an op rounds to nearest and has no flags.
+fn rounds_to_nearest(op: &Op) -> bool {
     let nearest = op.attr(AttrKind::Rounding).is_none() || op.rounding() == Rounding::NearestEven;
     nearest && !op.attrs.iter().any(|attr| matches!(attr, Attr::Flag(_)))
 }
 
-/// Does a reduction add the numbers of one tile?
-fn adds_up(module: &Module, id: OpId) -> bool {
+/// Returns true if a reduction adds the elements of one tile.
+fn is_sum(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     let [combiner, _] = module.block(op.regions[0]).ops[..] else { return false };
     let combiner = module.op(combiner);
-    op.operands.len() == 1 && combiner.code == Opcode::AddF && is_plain(combiner) && commutes(module, op.regions[0])
+    op.operands.len() == 1
+        && combiner.code == Opcode::AddF
+        && rounds_to_nearest(combiner)
+        && is_commutative(module, op.regions[0])
 }

@@ -4,7 +4,7 @@ use crate::backend::cpu::interp::value::Words;
 use crate::backend::cpu::ops::int;
 use crate::backend::cpu::ops::shape::strides_of;
 use crate::dtype::DType;
-use crate::ir::{Elem, Op, Opcode, Overflow, Predicate, Sign, breaks_promise};
+use crate::ir::{Elem, Op, Opcode, Overflow, Predicate, Sign, violates_assumption};
 
 /// Checks a promise about a tile.
 ///
@@ -68,7 +68,7 @@ pub(crate) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &
 /// Names the operands that break it.
 pub(crate) fn check_overflow(op: &Op, dtype: DType, [x, y]: [&Words; 2]) -> Result<(), String> {
     let at = |words: &Words, i: usize| words.get(if words.len() == 1 { 0 } else { i });
-    let broken = |&i: &usize| breaks_promise(op, dtype.bits(), at(x, i), at(y, i));
+    let broken = |&i: &usize| violates_assumption(op, dtype.bits(), at(x, i), at(y, i));
     let Some(i) = (0..x.len().max(y.len())).find(broken) else { return Ok(()) };
     let sign = if op.overflow() == Overflow::Nuw { Sign::Unsigned } else { Sign::Signed };
     let shown = |words: &Words| match (int::read_one(dtype, sign, words, if words.len() == 1 { 0 } else { i }), sign) {

@@ -294,7 +294,7 @@ impl<'p> Machine<'p> {
         match which {
             O::GetTileBlockId => self.put_three(op, self.id),
             O::GetNumTileBlocks => self.put_three(op, self.grid),
-            O::GetBand => self.put(op, Words::W32(vec![self.band])),
+            O::DataPartitionId => self.put(op, Words::W32(vec![self.band])),
 
             // Memory.
             O::Offset => self.offset(op),

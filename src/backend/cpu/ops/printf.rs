@@ -5,7 +5,7 @@ use super::int;
 use crate::backend::cpu::interp::value::Words;
 use crate::dtype::DType;
 use crate::ir::{Elem, Sign};
-use crate::pass::BROKEN;
+use crate::pass::VIOLATED_ASSUMPTION;
 
 /// A tile to be printed.
 pub(crate) struct Printed<'a> {
@@ -63,7 +63,7 @@ pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usi
     let element = element.map(|element| format!(" (element {element:?})")).unwrap_or_default();
     Ok(match &*text {
         "" => format!("assertion failed{element}"),
-        text if text.starts_with(BROKEN) => format!("{text}{element}"),
+        text if text.starts_with(VIOLATED_ASSUMPTION) => format!("{text}{element}"),
         text => format!("assertion failed: {text}{element}"),
     })
 }

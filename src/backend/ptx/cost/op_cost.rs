@@ -198,7 +198,7 @@ impl OpCosts<'_, '_> {
             Assume
             | Broadcast
             | Constant
-            | GetBand
+            | DataPartitionId
             | GetGlobal
             | GetIndexSpaceShape
             | GetNumTileBlocks

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::ir::{BlockId, Module, OpId, Opcode, Value};
-use crate::pass::Bundles;
+use crate::pass::MmaGroups;
 
 /// Bytes of the rows of panels: most, and least for which it pays that neighbours have the same.
 const MOST_SPAN: i64 = 128;
@@ -27,11 +27,11 @@ impl Beside {
         if products.len() < 2 {
             return beside;
         }
-        let bundles = Bundles::of(module, body, &|_| true);
+        let bundles = MmaGroups::new(module, body, &|_| true);
         let columns = |id: OpId| *module.shape(module.op(id).operands[1]).last().expect("a matrix");
         for id in products {
             let [left, right] = [0, 1].map(|position| module.op(id).operands[position]);
-            let others = bundles.with(id);
+            let others = bundles.group_of(id);
             let others = others.iter().filter(|&&other| module.op(other).operands[0] == left);
             let unit = others.map(|&other| columns(other)).min().unwrap_or(1);
             let known = beside.0.entry(right).or_insert(unit);

@@ -8,13 +8,13 @@
 //! * A mask that is constant in a group needs one test.
 //!
 //! Integers wrap. A contiguous group that starts at a multiple of its length has no wrap inside;
-//! widening keeps only such groups. Facts of single values are those of [`Facts`].
+//! widening keeps only such groups. Facts of single values are those of [`IntRanges`].
 
 use std::collections::HashMap;
 
 use crate::dtype::DType;
 use crate::ir::{CmpPred, ConstData, Elem, Module, Op, Opcode, Sign, Type, Value};
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 
 /// Ops that are followed from a value towards what it is made of.
 const DEPTH: u32 = 48;
@@ -58,13 +58,13 @@ struct AxisGroups {
 /// Answers questions about the runs of one module's values.
 pub struct AxisInfoAnalysis<'m> {
     module: &'m Module,
-    facts: &'m Facts,
+    facts: &'m IntRanges,
     known: HashMap<(Value, AxisGroups), AxisInfo>,
 }
 
 impl<'m> AxisInfoAnalysis<'m> {
     /// Of the values of this module.
-    pub fn new(module: &'m Module, facts: &'m Facts) -> AxisInfoAnalysis<'m> {
+    pub fn new(module: &'m Module, facts: &'m IntRanges) -> AxisInfoAnalysis<'m> {
         AxisInfoAnalysis { module, facts, known: HashMap::new() }
     }
 

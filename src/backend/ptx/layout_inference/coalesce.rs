@@ -7,7 +7,7 @@ use super::{Inference, as_axes};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 
 /// Widest access of a thread in bytes.
 pub const VECTOR_BYTES: usize = 16;
@@ -62,7 +62,7 @@ impl ViewShape {
     }
 
     /// As [`ViewShape::of`], for tiles at this index.
-    pub fn at(module: &Module, facts: &Facts, view: Value, index: &[Value]) -> Option<ViewShape> {
+    pub fn at(module: &Module, facts: &IntRanges, view: Value, index: &[Value]) -> Option<ViewShape> {
         let mut shape = ViewShape::of(module, view)?;
         for (axis, (start, &index)) in shape.starts.iter_mut().zip(index).enumerate() {
             if shape.sparse != Some(axis) {
@@ -109,12 +109,12 @@ impl ViewShape {
 
     /// Largest power of two that is known to divide the stride of tensor dimension `dim`. Elements
     /// that share a byte come in whole bytes.
-    pub fn stride_divisor(&self, module: &Module, facts: &Facts, dim: usize) -> u64 {
+    pub fn stride_divisor(&self, module: &Module, facts: &IntRanges, dim: usize) -> u64 {
         divisor_of(facts, self.stride(module, dim)).max(self.least_vector() as u64)
     }
 
     /// Largest power of two that is known to divide the extent of tensor dimension `dim`.
-    pub fn extent_divisor(&self, module: &Module, facts: &Facts, dim: usize) -> u64 {
+    pub fn extent_divisor(&self, module: &Module, facts: &IntRanges, dim: usize) -> u64 {
         divisor_of(facts, self.extent(module, dim)).max(self.least_vector() as u64)
     }
 
@@ -124,13 +124,13 @@ impl ViewShape {
     }
 
     /// Elements that one aligned access along `axis` (a tile dimension of stride 1) may cover.
-    pub fn vector(&self, module: &Module, facts: &Facts, axis: usize) -> usize {
+    pub fn vector(&self, module: &Module, facts: &IntRanges, axis: usize) -> usize {
         let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
         self.vector_if_aligned(module, facts, axis).min(start.max(self.least_vector()))
     }
 
     /// As [`ViewShape::vector`], if tiles began at multiples of it.
-    pub fn vector_if_aligned(&self, module: &Module, facts: &Facts, axis: usize) -> usize {
+    pub fn vector_if_aligned(&self, module: &Module, facts: &IntRanges, axis: usize) -> usize {
         let size = self.elem.storage_bits().div_ceil(8) as usize;
         let base = module.op(self.tensor).group(0)[0];
         let mut vector = VECTOR_BYTES.min(facts.divisor(base) as usize) / size.max(1);
@@ -161,7 +161,7 @@ fn dynamic(module: &Module, tensor: OpId, dim: usize, stride: bool) -> Result<i6
     }
 }
 
-fn divisor_of(facts: &Facts, value: Result<i64, Value>) -> u64 {
+fn divisor_of(facts: &IntRanges, value: Result<i64, Value>) -> u64 {
     match value {
         Ok(constant) => 1 << constant.trailing_zeros().min(62),
         Err(value) => facts.divisor(value),

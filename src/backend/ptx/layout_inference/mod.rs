@@ -54,7 +54,7 @@ use super::mma::MmaPlan;
 use super::plan::extract_groups::ExtractGroups;
 use crate::ir::{BlockId, Entry, Module, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 use crate::target::Target;
 
 /// How the registers of a value come about.
@@ -71,7 +71,7 @@ pub enum Source {
 /// Layouts of an entry, without the module that they belong to.
 pub struct Layouts {
     /// What is known of its integers and addresses.
-    pub facts: Rc<Facts>,
+    pub facts: Rc<IntRanges>,
     /// Target that the code is for.
     pub target: Target,
     /// Warps of a tile block.
@@ -133,7 +133,7 @@ impl Layouts {
 impl<'m> Inference<'m> {
     /// Infers the layouts of an entry.
     pub fn run(module: &'m Module, entry: &Entry, target: Target, num_warps: u32) -> Inference<'m> {
-        let facts = Rc::new(Facts::analyze(module, entry));
+        let facts = Rc::new(IntRanges::analyze(module, entry));
         let mut inference = Inference::start(module, facts.clone(), target, num_warps);
         inference.infer(entry.body);
         let requested_layouts = inference.collect_requested_layouts(entry.body);
@@ -150,7 +150,7 @@ impl<'m> Inference<'m> {
         self.result
     }
 
-    fn start(module: &'m Module, facts: Rc<Facts>, target: Target, num_warps: u32) -> Inference<'m> {
+    fn start(module: &'m Module, facts: Rc<IntRanges>, target: Target, num_warps: u32) -> Inference<'m> {
         let layouts = Layouts {
             facts,
             target,

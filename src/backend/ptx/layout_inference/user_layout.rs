@@ -47,7 +47,7 @@ impl Inference<'_> {
         if chosen.is_empty() {
             return;
         }
-        let uses = Uses::of(module, body);
+        let uses = Uses::new(module, body);
         for id in chosen {
             let Some(mut layout) = self.chosen(module.op(id)) else { continue };
             let mut value = module.op(id).operands[0];

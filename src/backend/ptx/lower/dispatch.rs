@@ -156,7 +156,7 @@ impl Lowering<'_> {
             | InlinePtx => self.elementwise(id),
             Constant | Iota | Assume | Broadcast | Reshape | Permute => Ok(()),
             GetTileBlockId | GetNumTileBlocks => self.grid(op),
-            GetBand => self.data_partition_id(op),
+            DataPartitionId => self.data_partition_id(op),
             GetTensorShape | GetIndexSpaceShape => self.view_shape(op),
             MakeTensorView => self.make_tensor_view(id),
             MakePartitionView | MakeStridedView | MakeGatherScatterView => self.alias_view(op),

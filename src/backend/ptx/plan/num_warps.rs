@@ -26,7 +26,7 @@ use super::super::layout_inference::{chosen_warps, halved_bit};
 use super::extract_groups::ExtractGroups;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
-use crate::pass::{commutes, data_partition};
+use crate::pass::{data_partition, is_commutative};
 
 const MAX_WARPS: u64 = MAX_WARPS_PER_CTA as u64;
 
@@ -232,7 +232,7 @@ impl Sizes {
         if matches!(op.code, Opcode::Reduce | Opcode::Scan) {
             self.largest = op.operands.iter().map(|&v| extent(module, v).1).fold(self.largest, u64::max);
             self.exchanges = true;
-            self.in_order |= op.code == Opcode::Reduce && !commutes(module, op.regions[0]);
+            self.in_order |= op.code == Opcode::Reduce && !is_commutative(module, op.regions[0]);
         }
         if halved_bit(module, op).is_some() {
             let (count, bytes) = extent(module, op.operands[0]);

@@ -1,9 +1,9 @@
 //! MMA overlap in loops: rewrites loop-carried values so that work is independent of the MMAs in
 //! flight.
 //!
-//! * Sums over an axis are carried as the partial sums of each thread (`pass::lane_sums`), and
+//! * Sums over an axis are carried as the partial sums of each thread (`pass::thread_local_reduction`), and
 //!   reduced after the loop.
-//! * An MMA that depends on another one moves into the next iteration (`pass::rotate`;
+//! * An MMA that depends on another one moves into the next iteration (`pass::pipeline_dependent_mma`;
 //!   FlashAttention-3, Shah et al. 2024).
 //!
 //! The rewriting needs layouts. Layouts of the new module are inferred again.
@@ -23,8 +23,9 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>) -
     }
     let beside = beside_products(module, entry, &alone);
     let mut module = module.clone();
-    let mut any = pass::lane_sums(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
-    any |= count > 1 && pass::rotate(&mut module, &alone);
+    let mut any =
+        pass::thread_local_reduction(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
+    any |= count > 1 && pass::pipeline_dependent_mma(&mut module, &alone);
     any.then(|| {
         pass::optimize(&mut module);
         module
@@ -47,7 +48,7 @@ fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool)
 
 /// Returns how threads share the axis of a reduction: each thread has adjacent elements, and such a
 /// group again after the groups of all threads. `None` for other layouts.
-fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::Shared> {
+fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::ReductionDistribution> {
     let layout = inference.accesses.get(&id)?;
     let dim = inference.module().op(id).dim() as usize;
     let axis = AxisBits::of(layout.shape(), dim);
@@ -61,11 +62,11 @@ fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::Shared> {
     if !plain || own & others != 0 || !side_by_side {
         return None;
     }
-    let (neighbours, parts) = (1 << first, 1 << count);
-    let again = layout.shape()[dim] / (neighbours * parts);
+    let (adjacent, parts) = (1 << first, 1 << count);
+    let repetitions = layout.shape()[dim] / (adjacent * parts);
     let mut shape = layout.shape().to_vec();
-    shape.splice(dim..=dim, [again, parts, neighbours]);
+    shape.splice(dim..=dim, [repetitions, parts, adjacent]);
     let each = layout.reshape(&shape).reduce(dim + 2).squeeze(dim + 2).reduce(dim).squeeze(dim);
     let (slots, threads) = (each.register_images().into(), thread_images(&each).into());
-    Some(pass::Shared { neighbours, parts, again, layout: Distribution { slots, threads } })
+    Some(pass::ReductionDistribution { adjacent, parts, repetitions, layout: Distribution { slots, threads } })
 }

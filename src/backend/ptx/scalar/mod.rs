@@ -71,7 +71,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         | Continue
         | Extract
         | For
-        | GetBand
+        | DataPartitionId
         | GetGlobal
         | GetIndexSpaceShape
         | GetNumTileBlocks

@@ -185,7 +185,7 @@ impl Builder<'_, '_> {
     /// The MMAs that belong together with the last one of them, which this may be; of the others
     /// nothing is done where they stand. They release what they used themselves.
     fn mma_groups(&self, id: OpId) -> Vec<Step> {
-        if self.info.mma_groups.last(id) != id {
+        if self.info.mma_groups.last_of(id) != id {
             return Vec::new();
         }
         let fetched = |value| self.is_in_smem(value);

@@ -22,7 +22,9 @@ fn planned(
     options: &CompileOptions,
     try_wait: &mut dyn FnMut(&KernelInfo<'_>, BlockId, &Schedule),
 ) {
-    let Ok(Some(apart)) = pass::apart(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else { return };
+    let Ok(Some(apart)) = pass::split_extents(module, true).map(|cut| cut.or_else(|| Some(module.clone()))) else {
+        return;
+    };
     let plan = Plan::of(Cow::Owned(apart), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
     let lowering = lower::lowered(module, &module.entries[0], plan.layouts.of(module), "k", options);

@@ -8,10 +8,10 @@ use crate::ir::{
     Attr, AttrKind, CmpOrder, CmpPred, ConstData, Entry, Flag, Loc, Module, OpId, Opcode, Overflow, Rounding, Sign,
     Substitution, Type, TypeId, Value,
 };
-use crate::pass::{Facts, Range};
+use crate::pass::{IntRange, IntRanges};
 
 /// Replaces the undefined cases of every op of an entry.
-pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) {
+pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) {
     let mut values = Substitution::new();
     rewrite_blocks(module, entry.body, &mut |module, id, out| {
         let code = module.op(id).code;
@@ -71,7 +71,7 @@ impl Edit<'_> {
     }
 
     /// Shifting by the width or more: all bits are shifted out, or are the sign.
-    fn shift(&mut self, id: OpId, facts: &Facts, values: &mut Substitution) {
+    fn shift(&mut self, id: OpId, facts: &IntRanges, values: &mut Substitution) {
         let op = self.module.op(id).clone();
         let (amount, ty) = (op.operands[1], self.module.ty_id(op.operands[1]));
         let width = i64::from(self.module.dtype(amount).bits());
@@ -94,7 +94,7 @@ impl Edit<'_> {
     }
 
     /// The smallest number has no counterpart and stays as it is, where `tileiras` takes no magnitude for negative.
-    fn magnitude(&mut self, id: OpId, facts: &Facts, values: &mut Substitution) {
+    fn magnitude(&mut self, id: OpId, facts: &IntRanges, values: &mut Substitution) {
         let (source, result) = (self.module.op(id).operands[0], self.module.op(id).results[0]);
         let least = i64::MIN >> (64 - self.module.dtype(source).bits());
         if facts.range(source).is_some_and(|range| range.lo > least) {
@@ -124,7 +124,7 @@ impl Edit<'_> {
     }
 
     /// Remainders have the sign of the dividend, also by zero.
-    fn is_remainder_of_nonnegative(&self, value: Value, facts: &Facts) -> bool {
+    fn is_remainder_of_nonnegative(&self, value: Value, facts: &IntRanges) -> bool {
         let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
         op.code == Opcode::RemI
             && op.sign() == Sign::Signed
@@ -133,13 +133,13 @@ impl Edit<'_> {
 
     /// A divisor of zero becomes one, and the quotient 0, the remainder the dividend; -1 under the smallest number
     /// becomes one, too.
-    fn division(&mut self, id: OpId, facts: &Facts, values: &mut Substitution) {
+    fn division(&mut self, id: OpId, facts: &IntRanges, values: &mut Substitution) {
         let op = self.module.op(id).clone();
         let (dividend, divisor) = (op.operands[0], op.operands[1]);
         let ty = self.module.ty_id(divisor);
         let bits = self.module.dtype(divisor).bits();
         let least = i64::MIN >> (64 - bits);
-        let may_be = |value: Value, n: i64| facts.range(value).is_none_or(|Range { lo, hi }| lo <= n && n <= hi);
+        let may_be = |value: Value, n: i64| facts.range(value).is_none_or(|IntRange { lo, hi }| lo <= n && n <= hi);
         let by_zero = may_be(divisor, 0).then(|| {
             let zero = self.splat(ty, 0);
             self.compare(CmpPred::Eq, Sign::Signed, divisor, zero)

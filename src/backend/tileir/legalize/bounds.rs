@@ -13,14 +13,14 @@ use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Sign,
     Substitution, Type, Value,
 };
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 
 /// Guards every access whose index is not known to be inside, by facts, or by what the launch will find out;
 /// gives the latter. Of the loops in `wrapping` those stay that the launch cannot vouch for.
 pub(super) fn run(
     module: &mut Module,
     entry: &Entry,
-    facts: &Facts,
+    facts: &IntRanges,
     guards: Guards,
     wrapping: &mut FxHashSet<OpId>,
 ) -> Promises {
@@ -39,7 +39,7 @@ pub(super) fn run(
 }
 
 /// The accesses that may be outside, and what the others rely on.
-fn open_accesses(module: &Module, entry: &Entry, facts: &Facts, guards: Guards) -> (Open, Vec<Limit>) {
+fn open_accesses(module: &Module, entry: &Entry, facts: &IntRanges, guards: Guards) -> (Open, Vec<Limit>) {
     let (mut open, mut limits) = (Open::default(), Vec::new());
     let params: &[Value] = match guards {
         Guards::Launch => &module.block(entry.body).args,
@@ -81,7 +81,13 @@ fn conditional_ops(module: &Module, body: BlockId) -> FxHashSet<OpId> {
 }
 
 /// The dimensions of an access along which its index may be outside.
-fn open_dimensions(module: &Module, facts: &Facts, params: &[Value], id: OpId, limits: &mut Vec<Limit>) -> Vec<usize> {
+fn open_dimensions(
+    module: &Module,
+    facts: &IntRanges,
+    params: &[Value],
+    id: OpId,
+    limits: &mut Vec<Limit>,
+) -> Vec<usize> {
     let op = module.op(id);
     if !matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView) {
         return Vec::new();
@@ -99,7 +105,7 @@ fn open_dimensions(module: &Module, facts: &Facts, params: &[Value], id: OpId, l
         _ => &[],
     };
     let mut known = |d: &usize| {
-        promised.get(*d) == Some(&true) || facts.inside(module, view, *d, index[*d]) || {
+        promised.get(*d) == Some(&true) || facts.is_inside(module, view, *d, index[*d]) || {
             let limit = upper_bound(module, facts, params, index[*d])
                 .zip(known_count(module, params, view, *d, steps[*d]))
                 .map(|(index, count)| Limit { index, count })
@@ -112,7 +118,7 @@ fn open_dimensions(module: &Module, facts: &Facts, params: &[Value], id: OpId, l
 }
 
 /// A number above every value of an index that is never negative.
-fn upper_bound(module: &Module, facts: &Facts, params: &[Value], index: Value) -> Option<Bound> {
+fn upper_bound(module: &Module, facts: &IntRanges, params: &[Value], index: Value) -> Option<Bound> {
     let range = facts.range(index)?;
     if range.lo < 0 {
         return None;
@@ -132,7 +138,7 @@ fn upper_bound(module: &Module, facts: &Facts, params: &[Value], index: Value) -
 }
 
 /// A value as a number that the launch knows.
-fn number(module: &Module, facts: &Facts, params: &[Value], value: Value) -> Option<Bound> {
+fn number(module: &Module, facts: &IntRanges, params: &[Value], value: Value) -> Option<Bound> {
     let value = through_assumes(module, value);
     if let Some(constant) = facts.constant(value) {
         return Some(Bound::Constant(constant));

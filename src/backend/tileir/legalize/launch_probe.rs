@@ -18,7 +18,7 @@ use crate::ir::{
     Attr, AttrKind, BlockId, CmpPred, ConstData, Def, Elem, Entry, Flag, Loc, Module, Op, OpId, Opcode, Overflow,
     Predicate, Sign, Substitution, Type, TypeId, Value,
 };
-use crate::pass::{self, Facts};
+use crate::pass::{self, IntRanges};
 
 /// Marks the assertions of a probe.
 const MESSAGE: &str = "a tile index outside of its array, or a loop without an end";
@@ -38,7 +38,7 @@ impl Probe {
         let mut module = self.0.clone();
         let entry = module.entries[0].clone();
         insert_launch(&mut module, entry.body, grid, params);
-        let facts = Facts::analyze(&module, &entry);
+        let facts = IntRanges::analyze(&module, &entry);
         let mut proven = true;
         module.walk(entry.body, &mut |id| {
             let op = module.op(id);
@@ -101,7 +101,7 @@ fn constant(module: &mut Module, ty: TypeId, bits: u64, out: &mut Vec<OpId>) -> 
 pub(super) fn build(
     module: &Module,
     entry: &Entry,
-    facts: &Facts,
+    facts: &IntRanges,
     open: &mut Open,
     wrapping: &mut FxHashSet<OpId>,
 ) -> Option<Probe> {
@@ -148,7 +148,7 @@ struct Around {
 /// Finds for every open access and every loop that may wrap the outermost place at which it can be decided.
 struct Plan<'m> {
     module: &'m Module,
-    facts: &'m Facts,
+    facts: &'m IntRanges,
     open: &'m Open,
     wrapping: &'m FxHashSet<OpId>,
     checks: Vec<Check>,

@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type};
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 
 /// Takes off the hints that Tile IR does not have: those of loops, and those about caches.
 pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
@@ -28,7 +28,7 @@ pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
 }
 
 /// The loops whose counter may wrap. Those of 64 bits do not get there.
-pub(super) fn wrapping(module: &Module, entry: &Entry, facts: &Facts) -> FxHashSet<OpId> {
+pub(super) fn wrapping(module: &Module, entry: &Entry, facts: &IntRanges) -> FxHashSet<OpId> {
     let mut found = FxHashSet::default();
     module.walk(entry.body, &mut |id| {
         let op = module.op(id);
@@ -39,7 +39,7 @@ pub(super) fn wrapping(module: &Module, entry: &Entry, facts: &Facts) -> FxHashS
     found
 }
 
-fn has_room(module: &Module, op: &Op, facts: &Facts) -> bool {
+fn has_room(module: &Module, op: &Op, facts: &IntRanges) -> bool {
     let (Some(end), Some(step)) = (facts.range(op.operands[1]), facts.range(op.operands[2])) else { return false };
     if (step.lo, step.hi) == (1, 1) {
         return true;

@@ -8,10 +8,10 @@ use crate::dtype::DType;
 use crate::ir::{
     Attr, AttrKind, CmpPred, ConstData, Entry, Loc, Module, OpId, Opcode, Overflow, Sign, Substitution, Type, Value,
 };
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 
 /// Replaces the accesses of an entry that need it; tells whether there were any.
-pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) -> bool {
+pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) -> bool {
     let mut values = Substitution::new();
     let mut any = false;
     rewrite_blocks(module, entry.body, &mut |module, id, out| {
@@ -27,7 +27,7 @@ pub(super) fn run(module: &mut Module, entry: &Entry, facts: &Facts) -> bool {
 }
 
 /// Is this an access to a tile that may lie across the start of its array?
-fn may_begin_before(module: &Module, facts: &Facts, id: OpId) -> bool {
+fn may_begin_before(module: &Module, facts: &IntRanges, id: OpId) -> bool {
     let op = module.op(id);
     if !matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView) {
         return false;

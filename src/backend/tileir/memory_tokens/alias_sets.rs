@@ -11,7 +11,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{
     Attr, AttrKind, BlockId, ConstData, Def, Entry, MemOrder, Module, Op, OpId, Opcode, Overflow, Type, Value,
 };
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 
 /// Number of an alias set.
 pub(super) type Set = usize;
@@ -150,7 +150,7 @@ impl Accesses {
     /// So when every access goes through one partition of one array, with an index that is the same
     /// injective function of the loop counter along the same dimension. (The memory of an array that is
     /// written does not overlap itself.)
-    pub fn iterations_are_disjoint(&self, module: &Module, facts: &Facts, id: OpId, set: Set) -> bool {
+    pub fn iterations_are_disjoint(&self, module: &Module, facts: &IntRanges, id: OpId, set: Set) -> bool {
         let op = module.op(id);
         if op.code != Opcode::For {
             return false;
@@ -259,7 +259,7 @@ fn same_tiling(module: &Module, a: Value, b: Value) -> bool {
 
 struct LoopBody<'a> {
     module: &'a Module,
-    facts: &'a Facts,
+    facts: &'a IntRanges,
     counter: Value,
     inside: &'a FxHashSet<OpId>,
 }

@@ -27,7 +27,7 @@ use rustc_hash::FxHashMap;
 use super::grid;
 use crate::ir::op_table::Arity;
 use crate::ir::{Attr, BlockId, Entry, HintValue, Hints, Loc, Module, OpId, Opcode, Type, TypeId, Value};
-use crate::pass::Facts;
+use crate::pass::IntRanges;
 use alias_sets::{Accesses, Set, Touch};
 
 /// Gives the memory ops of every entry the tokens that make their program order hold in Tile IR.
@@ -121,7 +121,7 @@ impl Context {
 struct Stage<'m> {
     module: &'m mut Module,
     accesses: Accesses,
-    facts: Facts,
+    facts: IntRanges,
     token: TypeId,
     /// A token without predecessors, at the start of the entry.
     fresh: Option<Value>,

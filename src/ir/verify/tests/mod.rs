@@ -1,4 +1,4 @@
-//! Every rule has a case that violates it, beside one that does not.
+//! Tests of the verifier: each rule has a case that violates it and one that does not.
 
 mod ops;
 mod structure;
@@ -9,7 +9,7 @@ use crate::ir::*;
 
 use DType::*;
 
-/// One op over parameters of any type.
+/// One op with parameters of any type.
 struct Case {
     builder: Builder,
 }
@@ -34,7 +34,7 @@ impl Case {
         self.builder.module.intern(ty)
     }
 
-    /// All complaints about the op, one a line; empty if it is well-formed.
+    /// Returns all errors of the op, one per line, empty if it is well-formed.
     fn run(mut self, params: &[Type], code: Opcode, groups: &[&[usize]], attrs: Vec<Attr>, results: &[Type]) -> String {
         let b = &mut self.builder;
         let args = b.begin_entry("k", params);
@@ -47,7 +47,7 @@ impl Case {
     }
 }
 
-/// Complaints, without those about the parameters, which the tests give any type.
+/// Returns the errors, except those about parameters, which may have any type in the tests.
 fn messages(module: &Module) -> String {
     let errors = verify(module).err().unwrap_or_default();
     let all = errors.into_iter().map(|e| e.message).filter(|m| !m.starts_with("parameter "));
@@ -66,7 +66,7 @@ fn ptrs(pointee: DType, attr: Option<PtrAttr>, shape: &[i64]) -> Type {
     Type::Tile { elem: Elem::Ptr { pointee, attr }, shape: shape.to_vec() }
 }
 
-/// The op is refused, and the complaint has this in it.
+/// Asserts that the op is rejected with a message that contains `part`.
 #[track_caller]
 fn refused(complaint: &str, part: &str) {
     assert!(complaint.contains(part), "expected {part:?} in {complaint:?}");

@@ -1,4 +1,4 @@
-//! Typing rules of ops that are not about views: a refused case for each, beside an accepted one.
+//! Tests of the typing rules of ops, except views: a rejected and an accepted case for each.
 
 use super::*;
 
@@ -123,7 +123,7 @@ fn integer_conversions() {
 #[test]
 fn float_conversions_take_the_documented_roundings() {
     use Rounding::*;
-    // (source, target, accepted): the table of the reference, every class of it.
+    // (source, target, accepted): each class of the table of the reference.
     let rows: &[(DType, DType, &[Rounding])] = &[
         (F32, F8E8M0FNU, &[Zero, PosInf]),
         (F32, F8E4M3FN, &[NearestEven]),

@@ -1,9 +1,10 @@
-//! Structure: entries, blocks, terminators, scope, and regions of loops, branches and reductions.
+//! Tests of the structure: entries, blocks, terminators, scope, and regions of loops, branches and
+//! reductions.
 
 use super::*;
 use crate::error::Location;
 
-/// A block built by a closure; not yet the region of any op.
+/// Makes a block with a closure. The block is not a region of an op yet.
 fn block(b: &mut Builder, args: &[TypeId], fill: impl FnOnce(&mut Builder, &[Value])) -> BlockId {
     let id = b.begin_block(args);
     let args = b.module.block(id).args.clone();
@@ -23,7 +24,7 @@ struct Parts {
     tile_ty: TypeId,
 }
 
-/// An open entry with a condition, an integer, and some types.
+/// Opens an entry with a condition, an integer, and some types.
 fn parts() -> Parts {
     let mut b = Builder::new();
     let args = b.begin_entry("k", &[t(I1, &[]), t(I32, &[])]);
@@ -112,9 +113,9 @@ fn uses_stay_in_scope() {
     });
     let otherwise = block(&mut p.b, &[], |b, _| end(b, Opcode::Yield, &[]));
     p.branch(&[], then, otherwise);
-    let escaped = inner.expect("a value");
+    let report_out_of_scope = inner.expect("a value");
     p.b.set_location(&Location { file: "kernel.rs".into(), line: 11, column: 5 });
-    p.b.simple(Opcode::NegI, &[escaped], vec![], p.int_ty);
+    p.b.simple(Opcode::NegI, &[report_out_of_scope], vec![], p.int_ty);
     end(&mut p.b, Opcode::Return, &[]);
     let errors = verify(&p.b.module).expect_err("an escape");
     assert_eq!(
@@ -133,7 +134,7 @@ fn uses_stay_in_scope() {
 
 #[test]
 fn malformed_structure_is_reported_and_never_panics() {
-    // One op in two places, one block in two regions, a block inside itself.
+    // One op at two places, one block in two regions, a block inside of itself.
     let mut p = parts();
     let a = p.b.splat(I32, 1, &[]);
     let id = p.b.module.defining_op(a).expect("an op");
@@ -148,7 +149,7 @@ fn malformed_structure_is_reported_and_never_panics() {
     let body = p.b.block();
     p.branch(&[], body, body);
     refused(&p.done(), "a block belongs to two regions");
-    // Rows that do not fit.
+    // Ops that do not match their rows.
     for wreck in [
         |op: &mut Op| op.operands.clear(),
         |op: &mut Op| op.segments = vec![7, 7, 7, 7],

@@ -1,12 +1,12 @@
-//! Types of tiles and views, and the ops on views.
+//! Tests of types of tiles and views, and of ops on views.
 
 use super::*;
 
-/// A view type over a fresh tensor view, and whether anything complains about it.
+/// Returns the errors of a view type over a new tensor view.
 fn type_complaint(make: impl FnOnce(&mut Case) -> Type) -> String {
     let mut case = Case::new();
     let ty = make(&mut case);
-    // `assert` looks at nothing but its operand's type.
+    // `assert` requires only the type of its operand.
     case.run(&[ty], Opcode::Assert, &[&[0], &[]], vec![Attr::Text("".into())], &[])
 }
 

@@ -1,11 +1,11 @@
-//! What is known about the integers and addresses of a kernel: ranges, power-of-two divisors, and
-//! which view accesses need no checks.
+//! Integer range analysis: ranges and power-of-two divisors of integers and addresses, and view
+//! accesses that need no bounds checks.
 //!
-//! Sources are `assume` ops, constants, grid queries, loop bounds and static extents; integer
-//! arithmetic carries them on, with wrap-around. Loop-carried values are solved by iteration with
-//! widening. Of a tile, a fact holds for every element. A fact about a value says something only for
-//! the moments at which the value is computed; back ends use it to leave out checks and to widen
-//! accesses. Relies on a verified module.
+//! Sources are `assume` ops, constants, grid queries, loop bounds and static extents. They are
+//! propagated through integer arithmetic with wrap-around. Loop-carried values are solved by
+//! iteration with widening. A property of a tile is that of each element. It holds at each
+//! execution of the op that computes the value. Back ends use the results to omit checks and to
+//! widen accesses. Requires a verified module.
 
 mod dataflow;
 mod lattice;
@@ -17,18 +17,18 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-pub use lattice::Range;
-pub use table::Facts;
+pub use lattice::IntRange;
+pub use table::IntRanges;
 
 use crate::ir::{Entry, MAX_GRID, Module, Value};
 
-impl Facts {
-    /// Derives the facts of one entry of a verified module, for any grid that CUDA runs.
+impl IntRanges {
+    /// Analyzes one entry of a verified module, for any grid that CUDA supports.
     ///
     /// ```
     /// use cutlet::dtype::DType;
     /// use cutlet::ir::{Attr, Builder, Opcode, Overflow, Type};
-    /// use cutlet::pass::Facts;
+    /// use cutlet::pass::IntRanges;
     ///
     /// let mut b = Builder::new();
     /// b.begin_entry("k", &[]);
@@ -38,50 +38,50 @@ impl Facts {
     /// let tile = b.splat(DType::I32, 128, &[]);
     /// let start = b.simple(Opcode::MulI, &[x, tile], vec![Attr::Overflow(Overflow::None)], i32_type);
     /// b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
-    /// let facts = Facts::analyze(&b.module, &b.module.entries[0]);
-    /// assert_eq!(facts.divisor(start), 128);
-    /// assert_eq!(facts.range(x).map(|r| r.lo), Some(0));
-    /// assert_eq!(facts.constant(tile), Some(128));
+    /// let ranges = IntRanges::analyze(&b.module, &b.module.entries[0]);
+    /// assert_eq!(ranges.divisor(start), 128);
+    /// assert_eq!(ranges.range(x).map(|r| r.lo), Some(0));
+    /// assert_eq!(ranges.constant(tile), Some(128));
     /// ```
-    pub fn analyze(module: &Module, entry: &Entry) -> Facts {
+    pub fn analyze(module: &Module, entry: &Entry) -> IntRanges {
         dataflow::run(module, entry, MAX_GRID)
     }
 
-    /// As [`Facts::analyze`], for grids of at most so many tile blocks along each axis.
+    /// Runs [`IntRanges::analyze`] for grids of at most `max_blocks` tile blocks along each axis.
     ///
     /// ```
     /// use cutlet::ir::Module;
-    /// use cutlet::pass::Facts;
+    /// use cutlet::pass::IntRanges;
     ///
     /// let text = "entry @k() {\n  %x, %y, %z = get_tile_block_id : tile<i32>\n  return\n}\n";
     /// let module = Module::parse("k", text)?;
-    /// let facts = Facts::analyze_within(&module, &module.entries[0], [100, 1, 1]);
+    /// let ranges = IntRanges::analyze_for_grid(&module, &module.entries[0], [100, 1, 1]);
     /// let ids = &module.op(module.block(module.entries[0].body).ops[0]).results;
-    /// assert_eq!(facts.range(ids[0]).map(|range| range.hi), Some(99));
-    /// assert_eq!(facts.constant(ids[1]), Some(0));
+    /// assert_eq!(ranges.range(ids[0]).map(|range| range.hi), Some(99));
+    /// assert_eq!(ranges.constant(ids[1]), Some(0));
     /// # Ok::<(), cutlet::Diagnostic>(())
     /// ```
-    pub fn analyze_within(module: &Module, entry: &Entry, most_blocks: [u32; 3]) -> Facts {
-        dataflow::run(module, entry, most_blocks)
+    pub fn analyze_for_grid(module: &Module, entry: &Entry, max_blocks: [u32; 3]) -> IntRanges {
+        dataflow::run(module, entry, max_blocks)
     }
 
-    /// Does every tile of this view, at an index inside the index space, lie inside of the array
-    /// along tile dimension `dim`? True when the array's extent is known to be a multiple of the
-    /// tile's: then no element of an access needs a check along `dim`.
+    /// Returns true if each tile of this view in the index space is inside of the array along tile
+    /// dimension `dim`. This is the case if the extent of the array is a multiple of the extent of
+    /// the tile. An access then needs no check along `dim`.
     pub fn covers(&self, view: Value, dim: usize) -> bool {
-        self.views.get(&view).is_some_and(|facts| facts.covers.get(dim) == Some(&true))
+        self.views.get(&view).is_some_and(|info| info.covers.get(dim) == Some(&true))
     }
 
-    /// Is this value, as the index of an access to `view`, known to lie inside the index space along
-    /// tile dimension `dim`? So for a loop counter that ends at the view's own index space, and where
-    /// constants decide it.
-    pub fn inside(&self, module: &Module, view: Value, dim: usize, index: Value) -> bool {
-        let Some(facts) = self.views.get(&view) else { return false };
+    /// Returns true if this value, as an index of an access to `view`, is inside of the index space
+    /// along tile dimension `dim`. Recognized are a loop counter whose upper bound is the index
+    /// space of the view, and constant bounds.
+    pub fn is_inside(&self, module: &Module, view: Value, dim: usize, index: Value) -> bool {
+        let Some(info) = self.views.get(&view) else { return false };
         let Some(range) = self.range(index) else { return false };
         if range.lo < 0 {
             return false;
         }
-        facts.least_count(self, dim).is_some_and(|count| range.hi < count)
-            || views::counts_to_end(self, module, facts, dim, index)
+        info.min_count(self, dim).is_some_and(|count| range.hi < count)
+            || views::counts_to_end(self, module, info, dim, index)
     }
 }

@@ -1,7 +1,7 @@
-//! Each rule against every member of random claims, and whole kernels.
+//! Tests of the transfer functions with all members of random states, and of whole kernels.
 
-use super::lattice::{Known, two_power};
-use super::{Facts, Range, transfer};
+use super::lattice::{RangeState, two_power};
+use super::{IntRange, IntRanges, transfer};
 use crate::dtype::DType::{self, *};
 use crate::ir::*;
 
@@ -18,8 +18,8 @@ impl Random {
     }
 }
 
-/// A random claim about an i8, with its members.
-fn claim(random: &mut Random) -> (Known, Vec<i64>) {
+/// Returns a random state of an i8, with its members.
+fn claim(random: &mut Random) -> (RangeState, Vec<i64>) {
     loop {
         let (a, b) = (random.below(256) as i64 - 128, random.below(256) as i64 - 128);
         let (lo, hi) = match random.below(4) {
@@ -30,15 +30,15 @@ fn claim(random: &mut Random) -> (Known, Vec<i64>) {
         let div = 1u64 << random.below(5);
         let members: Vec<i64> = (lo..=hi).filter(|v| v % div as i64 == 0).collect();
         if !members.is_empty() {
-            return (Known::wrapped(lo.into(), hi.into(), div, 8), members);
+            return (RangeState::wrapped(lo.into(), hi.into(), div, 8), members);
         }
     }
 }
 
 #[track_caller]
-fn holds(known: Known, value: i64, what: &str) {
-    let inside = (known.lo..=known.hi).contains(&value);
-    assert!(inside && two_power(value.into()) >= known.div.min(1 << 61), "{what}: {value} against {known:?}");
+fn holds(state: RangeState, value: i64, what: &str) {
+    let inside = (state.lo..=state.hi).contains(&value);
+    assert!(inside && two_power(value.into()) >= state.div.min(1 << 61), "{what}: {value} against {state:?}");
 }
 
 fn op_with(code: Opcode, attrs: Vec<Attr>) -> Op {
@@ -49,7 +49,7 @@ fn sign_of(op: &Op, v: i64) -> i128 {
     if op.sign() == Sign::Signed { v.into() } else { (v as u8).into() }
 }
 
-/// The op on two i8, or `None` where it is undefined.
+/// Returns the result of the op for two i8, `None` if undefined.
 fn reference(op: &Op, a: i64, b: i64) -> Option<i64> {
     let (x, y) = (sign_of(op, a), sign_of(op, b));
     let amount = i64::from(b as u8);
@@ -118,11 +118,11 @@ fn integer_rules_hold_for_every_member() {
     for op in &cases {
         for _ in 0..40 {
             let ((a, xs), (b, ys)) = (claim(&mut random), claim(&mut random));
-            let Some(known) = transfer::binary(op, a, b) else { continue };
+            let Some(state) = transfer::binary(op, a, b) else { continue };
             for &x in &xs {
                 for &y in &ys {
                     if let Some(value) = reference(op, x, y) {
-                        holds(known, value, &format!("{:?} {:?} of {x} and {y} ({a:?}, {b:?})", op.code, op.attrs));
+                        holds(state, value, &format!("{:?} {:?} of {x} and {y} ({a:?}, {b:?})", op.code, op.attrs));
                     }
                 }
             }
@@ -131,16 +131,16 @@ fn integer_rules_hold_for_every_member() {
 }
 
 #[test]
-fn promises_and_conversions_hold_for_every_member() {
+fn assumptions_and_conversions_hold_for_every_member() {
     let mut random = Random(2);
     for _ in 0..2000 {
         let ((a, xs), (b, ys)) = (claim(&mut random), claim(&mut random));
         for (code, f) in [(Opcode::AddI, i64::wrapping_add as fn(i64, i64) -> i64), (Opcode::MulI, i64::wrapping_mul)] {
             let op = op_with(code, vec![Attr::Overflow(Overflow::Nsw)]);
-            let known = transfer::binary(&op, a, b).expect("a rule");
+            let state = transfer::binary(&op, a, b).expect("a rule");
             for &x in &xs {
                 for &y in ys.iter().filter(|&&y| (-128..128).contains(&f(x, y))) {
-                    holds(known, f(x, y), &format!("{code:?} of {x} and {y}"));
+                    holds(state, f(x, y), &format!("{code:?} of {x} and {y}"));
                 }
             }
         }
@@ -187,11 +187,11 @@ impl Kernel {
         self.assume(value, Predicate::DivBy { divisor, every: None, along: None })
     }
 
-    fn facts(mut self) -> (Facts, Module) {
+    fn ranges(mut self) -> (IntRanges, Module) {
         self.b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
         let module = self.b.module;
         verify(&module).expect("a well-formed kernel");
-        (Facts::analyze(&module, &module.entries[0]), module)
+        (IntRanges::analyze(&module, &module.entries[0]), module)
     }
 }
 
@@ -211,12 +211,12 @@ fn loops_are_solved() {
     let types = [k.i32_ty; 2];
     let id = k.b.op(Opcode::For, &[&[zero], &[upper], &[eight], &[zero, forty]], vec![], vec![body], &types);
     let results = k.b.module.op(id).results.clone();
-    let (facts, _) = k.facts();
-    assert_eq!(facts.range(counter), Some(Range { lo: 0, hi: (1 << 20) - 8 }));
-    assert_eq!((facts.divisor(counter), facts.divisor(start)), (8, 64));
-    assert_eq!((facts.divisor(up), facts.divisor(results[0])), (16, 16));
-    assert_eq!((facts.constant(same), facts.constant(results[1])), (Some(48), Some(48)));
-    assert_eq!(facts.constant(up), None);
+    let (ranges, _) = k.ranges();
+    assert_eq!(ranges.range(counter), Some(IntRange { lo: 0, hi: (1 << 20) - 8 }));
+    assert_eq!((ranges.divisor(counter), ranges.divisor(start)), (8, 64));
+    assert_eq!((ranges.divisor(up), ranges.divisor(results[0])), (16, 16));
+    assert_eq!((ranges.constant(same), ranges.constant(results[1])), (Some(48), Some(48)));
+    assert_eq!(ranges.constant(up), None);
 }
 
 #[test]
@@ -246,11 +246,11 @@ fn branches_and_endless_loops_join() {
     let types = [k.i32_ty; 2];
     let id = k.b.op(Opcode::Loop, &[&[four]], vec![], vec![body], &types);
     let results = k.b.module.op(id).results.clone();
-    let (facts, _) = k.facts();
-    assert_eq!(facts.range(either), Some(Range { lo: 4, hi: 12 }));
-    assert_eq!(facts.divisor(either), 4);
-    assert_eq!(facts.range(results[0]), Some(Range { lo: i32::MIN.into(), hi: i32::MAX.into() }));
-    assert_eq!(facts.range(results[1]), Some(Range { lo: 4, hi: 12 }));
+    let (ranges, _) = k.ranges();
+    assert_eq!(ranges.range(either), Some(IntRange { lo: 4, hi: 12 }));
+    assert_eq!(ranges.divisor(either), 4);
+    assert_eq!(ranges.range(results[0]), Some(IntRange { lo: i32::MIN.into(), hi: i32::MAX.into() }));
+    assert_eq!(ranges.range(results[1]), Some(IntRange { lo: 4, hi: 12 }));
 }
 
 #[test]
@@ -265,11 +265,11 @@ fn addresses_and_elementwise_tiles() {
     let iota = k.b.simple(Opcode::Iota, &[], vec![], tile_ty);
     let eight = k.b.splat(I32, 8, &[16]);
     let scaled = k.b.simple(Opcode::MulI, &[iota, eight], vec![Attr::Overflow(Overflow::None)], tile_ty);
-    let (facts, _) = k.facts();
-    assert_eq!((facts.divisor(moved), facts.divisor(odd)), (16, 2));
-    assert_eq!(facts.range(scaled), Some(Range { lo: 0, hi: 120 }));
-    assert_eq!(facts.divisor(scaled), 8);
-    assert_eq!(facts.range(args[0]), None);
+    let (ranges, _) = k.ranges();
+    assert_eq!((ranges.divisor(moved), ranges.divisor(odd)), (16, 2));
+    assert_eq!(ranges.range(scaled), Some(IntRange { lo: 0, hi: 120 }));
+    assert_eq!(ranges.divisor(scaled), 8);
+    assert_eq!(ranges.range(args[0]), None);
 }
 
 #[test]
@@ -297,16 +297,16 @@ fn covered_dimensions_and_indices_inside() {
     k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
     k.b.end_block();
     k.b.op(Opcode::For, &[&[zero], &[counts[1]], &[one], &[]], vec![], vec![body], &[]);
-    let (facts, module) = k.facts();
-    assert_eq!([0, 1].map(|d| facts.covers(fine, d)), [false, true]);
-    assert_eq!([0, 1].map(|d| facts.covers(turned, d)), [true, false]);
-    assert_eq!([0, 1].map(|d| facts.covers(coarse, d)), [false, false]);
-    assert!(facts.inside(&module, fine, 1, counter));
-    assert!(facts.inside(&module, turned, 0, counter));
-    assert!(!facts.inside(&module, fine, 0, counter));
-    assert!(!facts.inside(&module, coarse, 1, counter));
-    assert!(!facts.inside(&module, fine, 1, shifted));
-    assert!(!facts.inside(&module, fine, 1, zero));
+    let (ranges, module) = k.ranges();
+    assert_eq!([0, 1].map(|d| ranges.covers(fine, d)), [false, true]);
+    assert_eq!([0, 1].map(|d| ranges.covers(turned, d)), [true, false]);
+    assert_eq!([0, 1].map(|d| ranges.covers(coarse, d)), [false, false]);
+    assert!(ranges.is_inside(&module, fine, 1, counter));
+    assert!(ranges.is_inside(&module, turned, 0, counter));
+    assert!(!ranges.is_inside(&module, fine, 0, counter));
+    assert!(!ranges.is_inside(&module, coarse, 1, counter));
+    assert!(!ranges.is_inside(&module, fine, 1, shifted));
+    assert!(!ranges.is_inside(&module, fine, 1, zero));
 }
 
 #[test]
@@ -320,12 +320,12 @@ fn block_indices_end_with_the_grid() {
     });
     b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
     for most in [MAX_GRID, [1 << 24, 5, 1]] {
-        let facts = Facts::analyze_within(&b.module, &b.module.entries[0], most);
+        let ranges = IntRanges::analyze_for_grid(&b.module, &b.module.entries[0], most);
         for (axis, most) in most.into_iter().map(i64::from).enumerate() {
-            assert_eq!(facts.range(ids[axis]), Some(Range { lo: 0, hi: most - 1 }));
-            assert_eq!(facts.range(counts[axis]), Some(Range { lo: 1, hi: most }));
+            assert_eq!(ranges.range(ids[axis]), Some(IntRange { lo: 0, hi: most - 1 }));
+            assert_eq!(ranges.range(counts[axis]), Some(IntRange { lo: 1, hi: most }));
         }
     }
-    let facts = Facts::analyze(&b.module, &b.module.entries[0]);
-    assert_eq!(facts.range(ids[0]).map(|range| range.hi), Some(i64::from(i32::MAX) - 1));
+    let ranges = IntRanges::analyze(&b.module, &b.module.entries[0]);
+    assert_eq!(ranges.range(ids[0]).map(|range| range.hi), Some(i64::from(i32::MAX) - 1));
 }

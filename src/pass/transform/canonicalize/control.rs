@@ -1,32 +1,32 @@
-//! Branches and loops: what constants decide.
+//! Simplification of branches and loops whose control operands are constant.
 
-use super::{Walk, int, rules::splat};
+use super::{Canonicalizer, int, rules::splat};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Module, Op, OpId, Opcode, Value};
 
-/// The ops that end an iteration of this loop, in branches of its body too.
-pub(crate) fn continues(module: &Module, body: BlockId, out: &mut Vec<OpId>) {
+/// Collects the ops that end an iteration of this loop, also in branches of its body.
+pub(crate) fn collect_continues(module: &Module, body: BlockId, out: &mut Vec<OpId>) {
     for &id in &module.block(body).ops {
         let op = module.op(id);
         match op.code {
             Opcode::Continue => out.push(id),
-            // Only through branches: other regions have their own ends.
-            Opcode::If => op.regions.iter().for_each(|&region| continues(module, region, out)),
+            // Other regions have their own terminators.
+            Opcode::If => op.regions.iter().for_each(|&region| collect_continues(module, region, out)),
             _ => {}
         }
     }
 }
 
-/// How often a loop over constants runs, as far as it matters.
+/// Trip count of a loop with constant bounds, as far as the rules need it.
 enum Trips {
     None,
     One,
     Unknown,
 }
 
-impl Walk<'_> {
-    /// An op with regions, whose operands are final.
-    pub(super) fn structured(&mut self, id: OpId, out: &mut Vec<OpId>) {
+impl Canonicalizer<'_> {
+    /// Simplifies an op with regions. Its operands are already simplified.
+    pub(super) fn simplify_region_op(&mut self, id: OpId, out: &mut Vec<OpId>) {
         let op = self.module.op(id).clone();
         match op.code {
             Opcode::If => {
@@ -36,40 +36,40 @@ impl Walk<'_> {
                 }
             }
             Opcode::For => match trips(self.module, &op) {
-                Trips::None => return self.stand_in(&op.results, op.group(3)),
-                Trips::One if self.runs_straight(op.regions[0]) => {
+                Trips::None => return self.replace_all(&op.results, op.group(3)),
+                Trips::One if self.has_single_exit(op.regions[0]) => {
                     let args = self.module.block(op.regions[0]).args.clone();
                     self.values.replace(args[0], op.operands[0]);
-                    self.stand_in(&args[1..], op.group(3));
+                    self.replace_all(&args[1..], op.group(3));
                     return self.inline(op.regions[0], &op.results, out);
                 }
                 Trips::One | Trips::Unknown => {
                     let args = self.module.block(op.regions[0]).args[1..].to_vec();
-                    self.invariant(op.regions[0], &args, op.group(3), &op.results);
+                    self.replace_invariant(op.regions[0], &args, op.group(3), &op.results);
                 }
             },
             Opcode::Loop => {
-                if let Some(left) = self.left_at_once(&op) {
-                    return self.stand_in(&op.results, &left);
+                if let Some(left) = self.first_iteration_exit(&op) {
+                    return self.replace_all(&op.results, &left);
                 }
                 let args = self.module.block(op.regions[0]).args.clone();
-                self.invariant(op.regions[0], &args, &op.operands, &[]);
+                self.replace_invariant(op.regions[0], &args, &op.operands, &[]);
             }
             _ => {}
         }
         op.regions.iter().for_each(|&region| self.block(region));
         out.push(id);
         if op.code == Opcode::If {
-            self.same_yields(&op);
+            self.replace_equal_yields(&op);
         }
     }
 
-    fn stand_in(&mut self, old: &[Value], new: &[Value]) {
+    fn replace_all(&mut self, old: &[Value], new: &[Value]) {
         old.iter().zip(new).for_each(|(&old, &new)| self.values.replace(old, new));
     }
 
-    /// Puts the ops of a region into the enclosing block; what a `yield` or the loop's own `continue`
-    /// hands over stands for the results. Another terminator comes along and ends the block.
+    /// Inlines a region into the enclosing block. The operands of its `yield`, or of the `continue`
+    /// of a `for`, replace the results. Another terminator is inlined too and ends the block.
     fn inline(&mut self, region: BlockId, results: &[Value], out: &mut Vec<OpId>) {
         let mut ops = std::mem::take(&mut self.module.block_mut(region).ops);
         let Some(&last) = ops.last() else { return };
@@ -85,12 +85,12 @@ impl Walk<'_> {
         if ends_here && !left {
             self.values.apply_to(self.module, last);
             let handed = self.module.op(last).operands.clone();
-            self.stand_in(results, &handed);
+            self.replace_all(results, &handed);
         }
     }
 
-    /// What a loop gives that is left in its first round, before it has done anything.
-    fn left_at_once(&self, op: &Op) -> Option<Vec<Value>> {
+    /// Returns the results of a loop that is left in its first iteration before any effect.
+    fn first_iteration_exit(&self, op: &Op) -> Option<Vec<Value>> {
         let args = &self.module.block(op.regions[0]).args;
         let initial = |value: Value| {
             let value = args.iter().position(|&arg| arg == value).map_or(value, |place| op.operands[place]);
@@ -115,7 +115,7 @@ impl Walk<'_> {
                         None | Some(Opcode::Yield) if inner.results.is_empty() => {}
                         Some(Opcode::Break) => {
                             let given: Vec<Value> = first?.operands.iter().map(|&value| initial(value)).collect();
-                            return Some(given).filter(|given| self.come_before(op, given));
+                            return Some(given).filter(|given| self.are_defined_outside(op, given));
                         }
                         _ => return None,
                     }
@@ -126,23 +126,23 @@ impl Walk<'_> {
         None
     }
 
-    /// Is none of these values made in the body of a loop?
-    fn come_before(&self, op: &Op, values: &[Value]) -> bool {
+    /// Returns true if none of these values is defined in the body of the loop.
+    fn are_defined_outside(&self, op: &Op, values: &[Value]) -> bool {
         let ops = &self.module.block(op.regions[0]).ops;
         values.iter().all(|&value| self.module.defining_op(value).is_none_or(|id| !ops.contains(&id)))
     }
 
-    /// Does every iteration end at the end of the body?
-    fn runs_straight(&self, body: BlockId) -> bool {
+    /// Returns true if each iteration ends at the end of the body.
+    fn has_single_exit(&self, body: BlockId) -> bool {
         let mut ends = Vec::new();
-        continues(self.module, body, &mut ends);
+        collect_continues(self.module, body, &mut ends);
         ends.len() == 1 && self.module.block(body).ops.last() == ends.first()
     }
 
-    /// Carried values that every iteration passes on unchanged are the initial ones.
-    fn invariant(&mut self, body: BlockId, args: &[Value], init: &[Value], results: &[Value]) {
+    /// Replaces carried values that no iteration changes by their initial values.
+    fn replace_invariant(&mut self, body: BlockId, args: &[Value], init: &[Value], results: &[Value]) {
         let mut ends = Vec::new();
-        continues(self.module, body, &mut ends);
+        collect_continues(self.module, body, &mut ends);
         for (i, (&arg, &start)) in args.iter().zip(init).enumerate() {
             let same = ends.iter().all(|&end| {
                 let next = self.values.resolve(self.module.op(end).operands[i]);
@@ -157,8 +157,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Results for which both branches yield one value.
-    fn same_yields(&mut self, op: &Op) {
+    /// Replaces results for which both branches yield the same value.
+    fn replace_equal_yields(&mut self, op: &Op) {
         let ends: Vec<&Op> = op
             .regions
             .iter()
@@ -193,7 +193,7 @@ fn trips(module: &Module, op: &Op) -> Trips {
         return Trips::Unknown;
     };
     match read(op.operands[2]) {
-        // The step must be positive, or the loop is in error.
+        // The step must be positive; otherwise the loop is invalid.
         Some(step) if step <= 0 => Trips::Unknown,
         _ if lower >= upper => Trips::None,
         Some(step) if lower + step >= upper => Trips::One,

@@ -1,7 +1,8 @@
-//! Float ops on constants, where the exact result is at hand: sums, products, quotients and square
-//! roots of at most 24-bit significands are right after one rounding of the double result (a double
-//! has more than twice as many bits). What would give a NaN, flush subnormals or round otherwise than
-//! to nearest even is left alone.
+//! Constant folding of float ops.
+//!
+//! Sums, products, quotients and square roots of significands of at most 24 bits are correctly
+//! rounded by one rounding of the f64 result, since an f64 has more than twice as many bits. Ops
+//! that return NaN, flush subnormals, or do not round to nearest even are not folded.
 
 use crate::codec;
 use crate::dtype::DType;
@@ -19,7 +20,7 @@ fn sign_bit(dtype: DType) -> u64 {
     1 << (dtype.storage_bits() - 1)
 }
 
-/// An op with one operand, of a base float type.
+/// Folds an op with one operand of a base float type.
 pub(super) fn unary(op: &Op, dtype: DType, a: u64) -> Option<u64> {
     let x = codec::decode(dtype, a);
     match op.code {
@@ -32,17 +33,17 @@ pub(super) fn unary(op: &Op, dtype: DType, a: u64) -> Option<u64> {
     }
 }
 
-/// An op with two operands of one base float type; comparisons give 0 or 1.
+/// Folds an op with two operands of one base float type. A comparison returns 0 or 1.
 pub(super) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     let (x, y) = (codec::decode(dtype, a), codec::decode(dtype, b));
     let value = match op.code {
-        Opcode::CmpF => return Some(u64::from(holds(op, x, y))),
+        Opcode::CmpF => return Some(u64::from(compare(op, x, y))),
         Opcode::AddF if rounds_to_nearest(op) => x + y,
         Opcode::SubF if rounds_to_nearest(op) => x - y,
         Opcode::MulF if rounds_to_nearest(op) => x * y,
         Opcode::DivF if rounds_to_nearest(op) => x / y,
         Opcode::MaxF | Opcode::MinF if !op.flag(Flag::FlushToZero) && !x.is_nan() && !y.is_nan() => {
-            // Positive zero is the larger one.
+            // +0 is larger than -0.
             let first = x.total_cmp(&y).is_ge() == (op.code == Opcode::MaxF);
             return Some(if first { a } else { b });
         }
@@ -51,7 +52,7 @@ pub(super) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     encode(dtype, value)
 }
 
-fn holds(op: &Op, x: f64, y: f64) -> bool {
+fn compare(op: &Op, x: f64, y: f64) -> bool {
     if x.is_nan() || y.is_nan() {
         return op.cmp_order() == CmpOrder::Unordered;
     }
@@ -65,12 +66,12 @@ fn holds(op: &Op, x: f64, y: f64) -> bool {
     }
 }
 
-/// Conversions from and to floats.
+/// Folds conversions from and to floats.
 pub(super) fn cast(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
     match op.code {
         Opcode::FToF => {
             let value = codec::decode(from, a);
-            // Each format says for itself what becomes of infinity.
+            // The conversion of an infinity depends on the format.
             (value.is_finite()).then(|| codec::encode(to, value, op.rounding()))
         }
         Opcode::IToF => {
@@ -79,7 +80,7 @@ pub(super) fn cast(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
                 Sign::Signed => i128::from(((a << unused) as i64) >> unused),
                 Sign::Unsigned => i128::from((a << unused) >> unused),
             };
-            // Exact as a double, so rounded once.
+            // Exact as f64, so rounded once.
             (value.unsigned_abs() < 1 << 53).then(|| codec::encode(to, value as f64, op.rounding()))
         }
         Opcode::FToI => {
@@ -92,7 +93,7 @@ pub(super) fn cast(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
     }
 }
 
-/// Is this the float with this value (zeros by sign)?
-pub(super) fn is(dtype: DType, bits: u64, value: f64) -> bool {
+/// Returns true if these bits have this value. Zeros of different sign differ.
+pub(super) fn has_value(dtype: DType, bits: u64, value: f64) -> bool {
     codec::decode(dtype, bits).to_bits() == value.to_bits()
 }

@@ -1,14 +1,15 @@
-//! Integer ops on constants, with the meaning that all back ends give them: results wrap, shifts by the
-//! width or more shift everything out, quotients by zero are 0 and remainders the dividend.
+//! Constant folding of integer ops, with the semantics of all back ends: results wrap; a shift by
+//! at least the width returns 0 or the sign; a quotient by zero is 0, and the remainder is the
+//! dividend.
 
 use crate::dtype::DType;
-use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign, breaks_promise};
+use crate::ir::{CmpPred, Op, Opcode, Rounding, Sign, violates_assumption};
 
 fn mask(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
-/// The reading that the op's signedness asks for.
+/// Interprets bits as signed or unsigned.
 fn read(sign: Sign, bits: u64, width: u32) -> i128 {
     match sign {
         Sign::Unsigned => i128::from(bits & mask(width)),
@@ -16,7 +17,7 @@ fn read(sign: Sign, bits: u64, width: u32) -> i128 {
     }
 }
 
-/// An op with one operand, from one width to another.
+/// Folds an op with one operand, from one width to another.
 pub(in crate::pass) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<u64> {
     let signed = read(Sign::Signed, a, from.bits());
     let wide = match op.code {
@@ -29,11 +30,11 @@ pub(in crate::pass) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<
     Some(wide as u64 & mask(to.bits()))
 }
 
-/// An op with two operands of one type; comparisons give 0 or 1. A broken promise is left where it is: the
-/// interpreter reports it.
+/// Folds an op with two operands of one type. A comparison returns 0 or 1. A violated assumption is
+/// not folded, so that the interpreter reports it.
 pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     let width = dtype.bits();
-    if breaks_promise(op, width, a, b) {
+    if violates_assumption(op, width, a, b) {
         return None;
     }
     let (x, y) = (read(op.sign(), a, width), read(op.sign(), b, width));
@@ -60,7 +61,7 @@ pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u
         Opcode::RemI if y == 0 => x,
         Opcode::DivI => divide(op.rounding(), x, y),
         Opcode::RemI => x % y,
-        Opcode::CmpI => i128::from(holds(op.cmp_pred(), x, y)),
+        Opcode::CmpI => i128::from(compare(op.cmp_pred(), x, y)),
         _ => return None,
     };
     Some(wide as u64 & if op.code == Opcode::CmpI { 1 } else { mask(width) })
@@ -75,7 +76,7 @@ fn divide(rounding: Rounding, x: i128, y: i128) -> i128 {
     }
 }
 
-fn holds(pred: CmpPred, x: i128, y: i128) -> bool {
+fn compare(pred: CmpPred, x: i128, y: i128) -> bool {
     match pred {
         CmpPred::Eq => x == y,
         CmpPred::Ne => x != y,

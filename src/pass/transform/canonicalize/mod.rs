@@ -1,37 +1,37 @@
-//! Canonicalisation: constants are folded, identities and chains of shape ops collapse, branches on
-//! constants and loops that run never or once dissolve, and loop-carried values that never change are
-//! taken from outside.
+//! Canonicalization: folds constants, simplifies identities and chains of shape ops, and removes
+//! branches on constants and loops with at most one iteration. Loop-carried values that never
+//! change are replaced by their initial values.
 //!
-//! Nothing has to run before. One walk in program order: when an op is reached, its operands are in
-//! their final form, because definitions precede uses. Sound because each rule keeps the value of
-//! every result, bit by bit (NaN for NaN in floats), and every effect in its place. What becomes unused
-//! stays for dead code elimination.
+//! One traversal in program order: the operands of an op are already simplified, because
+//! definitions precede uses. Each rule preserves all effects and all results bit for bit, except
+//! that one NaN may become another one. Unused ops remain for dead code elimination. No pass has to
+//! run before.
 
 mod control;
 mod float;
 pub(crate) mod int;
 mod rules;
 
-pub(crate) use control::continues;
+pub(crate) use control::collect_continues;
 use rules::Step;
 
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Module, OpId, Substitution};
 
-/// Canonicalises every entry.
+/// Canonicalizes each entry.
 pub(crate) fn run(module: &mut Module) {
     let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
-    let mut walk = Walk { module, values: Substitution::new() };
+    let mut walk = Canonicalizer { module, values: Substitution::new() };
     entries.into_iter().for_each(|body| walk.block(body));
 }
 
-struct Walk<'m> {
+struct Canonicalizer<'m> {
     module: &'m mut Module,
-    /// What stands for values that have been simplified away.
+    /// Replacements of simplified values.
     values: Substitution,
 }
 
-impl Walk<'_> {
+impl Canonicalizer<'_> {
     /// Simplifies the ops of a block in order.
     fn block(&mut self, block: BlockId) {
         let ops = std::mem::take(&mut self.module.block_mut(block).ops);
@@ -47,9 +47,9 @@ impl Walk<'_> {
             if self.module.op(id).regions.is_empty() {
                 self.simple(id, out);
             } else {
-                self.structured(id, out);
+                self.simplify_region_op(id, out);
             }
-            // A branch that dissolved may have brought one along.
+            // An inlined branch may contain a terminator.
             if out.last().is_some_and(|&last| self.module.op(last).code.spec().effect == Effect::Terminator) {
                 return;
             }
@@ -57,7 +57,7 @@ impl Walk<'_> {
     }
 
     fn simple(&mut self, id: OpId, out: &mut Vec<OpId>) {
-        // Each step shortens a chain; chains of chains need a few.
+        // Each step shortens a chain by one op. The limit bounds the time.
         for _ in 0..8 {
             match rules::step(self.module, id) {
                 Step::Keep => break,

@@ -1,23 +1,23 @@
-//! Rules for one op without regions: constants, identities, chains of shape ops.
+//! Rules for single ops without regions: constants, identities, chains of shape ops.
 
 use super::{float, int};
 use crate::dtype::DType;
 use crate::ir::op_table::Class;
 use crate::ir::{Attr, ConstData, Elem, Flag, Module, Op, OpId, Opcode, Rounding, Type, Value};
 
-/// What an op turns into.
+/// Result of a rule.
 pub(super) enum Step {
-    /// Nothing to do.
+    /// No rule applies.
     Keep,
-    /// This value stands for the only result.
+    /// The value replaces the only result.
     Use(Value),
-    /// A constant with these bits in every element.
+    /// The result is a constant with these bits in each element.
     Splat(u64),
-    /// The same op with other operands and, for shape ops, attributes.
+    /// The op gets other operands and attributes.
     Change(Vec<Value>, Vec<Attr>),
 }
 
-/// The bits that every element of a constant has.
+/// Returns the bits of a constant whose elements are all equal.
 pub(super) fn splat(module: &Module, value: Value) -> Option<u64> {
     let op = module.op(module.defining_op(value)?);
     match op.const_data()? {
@@ -26,7 +26,7 @@ pub(super) fn splat(module: &Module, value: Value) -> Option<u64> {
     }
 }
 
-/// The next step for an op whose operands are already simplified.
+/// Applies a rule to an op whose operands are already simplified.
 pub(super) fn step(module: &Module, id: OpId) -> Step {
     let op = module.op(id);
     let Some(&result) = op.results.first() else { return Step::Keep };
@@ -98,7 +98,7 @@ type Operand = (Value, Option<u64>);
 fn int_identity(op: &Op, dtype: DType, (a, x): Operand, (b, y): Operand) -> Option<Step> {
     let ones = u64::MAX >> (64 - dtype.bits());
     let is = |constant: Option<u64>, bits: u64| constant.is_some_and(|c| c & ones == bits);
-    // A constant of a commutative op may stand on either side.
+    // The constant of a commutative op may be either operand.
     let (other, constant) = if op.code.spec().commutative && x.is_some() { (b, x) } else { (a, y) };
     match op.code {
         Opcode::AddI | Opcode::SubI | Opcode::OrI | Opcode::XorI | Opcode::ShlI | Opcode::ShrI if is(constant, 0) => {
@@ -111,18 +111,18 @@ fn int_identity(op: &Op, dtype: DType, (a, x): Operand, (b, y): Operand) -> Opti
         Opcode::OrI if is(constant, ones) => Some(Step::Splat(ones)),
         Opcode::SubI | Opcode::XorI if a == b => Some(Step::Splat(0)),
         Opcode::AndI | Opcode::OrI | Opcode::MaxI | Opcode::MinI if a == b => Some(Step::Use(a)),
-        // A number compared with itself is as equal as zero and zero.
+        // The result of comparing a number with itself is that for two zeros.
         Opcode::CmpI if a == b => int::binary(op, dtype, 0, 0).map(Step::Splat),
         _ => None,
     }
 }
 
-/// Only what holds for every float, signed zeros included; a NaN stays a NaN.
+/// Applies identities that hold for all floats, including signed zeros. A NaN remains a NaN.
 fn float_identity(op: &Op, dtype: DType, (a, x): Operand, (b, y): Operand) -> Option<Step> {
     if op.flag(Flag::FlushToZero) {
         return None;
     }
-    let is = |constant: Option<u64>, value: f64| constant.is_some_and(|c| float::is(dtype, c, value));
+    let is = |constant: Option<u64>, value: f64| constant.is_some_and(|c| float::has_value(dtype, c, value));
     let nearest = op.rounding() == Rounding::NearestEven;
     match op.code {
         Opcode::AddF if nearest && is(y, -0.0) => Some(Step::Use(a)),
@@ -200,7 +200,8 @@ fn shape(module: &Module, op: &Op, result: Value) -> Option<Step> {
     let inner = producer(module, source, op.code)?;
     let before = vec![inner.operands[0]];
     if op.code == Opcode::Permute {
-        // Dimension i of the result is dimension order[i] between, which is inner[order[i]] at the source.
+        // Dimension i of the result is dimension order[i] of the intermediate tile, which is
+        // dimension inner[order[i]] of the source.
         let joined = order.iter().map(|&d| inner.permutation()[d as usize]).collect();
         return Some(Step::Change(before, vec![Attr::Permutation(joined)]));
     }

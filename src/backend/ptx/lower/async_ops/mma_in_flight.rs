@@ -40,7 +40,7 @@ impl Lowering<'_> {
     fn mmas_in_block(&self, product: OpId) -> usize {
         let Some(block) = self.info.op_blocks[product.index()] else { return 0 };
         let products = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
-        let last: HashSet<OpId> = products.map(|&id| self.info.mma_groups.last(id)).collect();
+        let last: HashSet<OpId> = products.map(|&id| self.info.mma_groups.last_of(id)).collect();
         last.len()
     }
 

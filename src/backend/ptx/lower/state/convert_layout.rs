@@ -11,7 +11,7 @@ use crate::backend::ptx::schedule::ConversionPlan;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::Value;
-use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side, SumPlan};
+use crate::layout::{AffinePlan, Conversion, Layout, SharedPlan, ShufflePlan, Side};
 
 impl Lowering<'_> {
     /// Converts a tile to layout `wanted`.
@@ -200,7 +200,7 @@ impl Lowering<'_> {
         &mut self,
         dtype: DType,
         slots: &[Operand],
-        plan: &SumPlan,
+        plan: &AffinePlan,
         count: usize,
     ) -> Lowered<Rc<[Operand]>> {
         let dtype = vector_access::shared_type(dtype);

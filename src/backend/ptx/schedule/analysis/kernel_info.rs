@@ -10,7 +10,7 @@ use crate::backend::ptx::schedule::ir::tma_store::TmaStorePlan;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
-use crate::pass::Bundles;
+use crate::pass::MmaGroups;
 
 /// A kernel, as the passes of a schedule see it.
 pub struct KernelInfo<'m> {
@@ -31,7 +31,7 @@ pub struct KernelInfo<'m> {
     pub privatized_atomics: HashSet<OpId>,
     pub privatized: Option<PrivatizedArray>,
     /// MMAs that are issued together.
-    pub mma_groups: Bundles,
+    pub mma_groups: MmaGroups,
     /// Ops that are computed where they are used, by an op that may skip them.
     pub rematerialized: HashSet<OpId>,
     /// Number of ping-pong groups, each with the warps of the layouts.
@@ -72,7 +72,7 @@ impl<'m> KernelInfo<'m> {
     ) -> KernelInfo<'m> {
         KernelInfo {
             module,
-            mma_groups: Bundles::of(module, entry.body, &|id| inference.runs_alone(id)),
+            mma_groups: MmaGroups::new(module, entry.body, &|id| inference.runs_alone(id)),
             inference,
             options: *options,
             use_counts: use_counts(module, entry.body),

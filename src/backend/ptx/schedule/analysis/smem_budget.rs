@@ -28,7 +28,7 @@ impl KernelInfo<'_> {
             match op.code {
                 Opcode::MmaF | Opcode::MmaI => {
                     let fetched = |value| self.source_load(value).is_some_and(fetched);
-                    operands = operands.max(self.operand_bytes(&self.mma_groups.with(id), &fetched));
+                    operands = operands.max(self.operand_bytes(&self.mma_groups.group_of(id), &fetched));
                 }
                 Opcode::StoreView | Opcode::AtomicRedView => {
                     let value = stored(op);

@@ -11,7 +11,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, Schedule, Step, StripMine};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, ConstData, Def, OpId, Opcode, Type, Value};
-use crate::pass::sums;
+use crate::pass::accumulator_chains;
 
 impl KernelInfo<'_> {
     /// The values that a step reads, and those behind them, in the order in which it comes to them:
@@ -53,7 +53,7 @@ impl KernelInfo<'_> {
 
     /// What MMAs that are issued together compute, and do not add to themselves.
     pub fn results_of(&self, ops: &[OpId]) -> Vec<Value> {
-        sums(self.module, ops).iter().map(|sum| self.module.op(sum[sum.len() - 1]).results[0]).collect()
+        accumulator_chains(self.module, ops).iter().map(|sum| self.module.op(sum[sum.len() - 1]).results[0]).collect()
     }
 
     /// Do these MMAs run on when they have been issued?
@@ -212,14 +212,14 @@ impl KernelInfo<'_> {
 
     /// Registers of the accumulators of an MMA and of those that are issued with it.
     pub fn accumulator_registers(&self, mma: OpId) -> u32 {
-        let sums = sums(self.module, &self.mma_groups.with(mma));
+        let sums = accumulator_chains(self.module, &self.mma_groups.group_of(mma));
         let plans = sums.iter().filter_map(|sum| self.inference.products.get(&sum[0])?.as_ref().ok());
         plans.map(|plan| plan.acc.num_registers() as u32).sum()
     }
 
     /// As [`KernelInfo::accumulators`], of several MMAs, each accumulator once.
     pub fn total_accumulator_registers(&self, mmas: &[OpId]) -> u32 {
-        let mma_groups: HashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last(mma)).collect();
+        let mma_groups: HashSet<OpId> = mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
         mma_groups.into_iter().map(|mma| self.accumulator_registers(mma)).sum()
     }
 

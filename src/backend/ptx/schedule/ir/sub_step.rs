@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Value};
-use crate::layout::{Conversion, SumPlan};
+use crate::layout::{AffinePlan, Conversion};
 
 /// A layout of the table of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,7 +69,7 @@ pub enum ConversionPlan {
     /// Registers, shuffles, or a swizzled buffer.
     Layout(Conversion),
     /// Shared memory with affine addresses.
-    Affine(SumPlan),
+    Affine(AffinePlan),
     /// No conversion exists.
     Unsupported,
 }

@@ -82,7 +82,7 @@ impl LayoutBases {
 impl KernelInfo<'_> {
     /// Does a reduction combine its elements in order?
     pub fn is_ordered_reduction(&self, id: OpId) -> bool {
-        !pass::commutes(self.module, self.module.op(id).regions[0])
+        !pass::is_commutative(self.module, self.module.op(id).regions[0])
     }
 
     /// The parts of a reduction of what is left.
@@ -142,6 +142,6 @@ impl KernelInfo<'_> {
             _ => return false,
         };
         let whole = lanes == left.lane.len() || lanes > 1 && !counts;
-        whole && dtypes == [DType::I32] && pass::commutes(self.module, body)
+        whole && dtypes == [DType::I32] && pass::is_commutative(self.module, body)
     }
 }

@@ -16,7 +16,7 @@ use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Opcode, Value};
-use crate::layout::{Conversion, Layout, SumPlan};
+use crate::layout::{AffinePlan, Conversion, Layout};
 
 /// Accesses of a trip through shared memory from which on addresses without an instruction for each
 /// count.
@@ -226,7 +226,7 @@ impl<'a, 'm> MembarState<'a, 'm> {
             Some(Conversion::Shared(plan)) => {
                 let many = plan.store.accesses.len() + plan.load.accesses.len() >= MIN_AFFINE_ACCESSES;
                 let sums =
-                    (plan.rounds == 1 && many).then(|| SumPlan::new(own, wanted, bits, capacity & !1023)).flatten();
+                    (plan.rounds == 1 && many).then(|| AffinePlan::new(own, wanted, bits, capacity & !1023)).flatten();
                 sums.map_or(ConversionPlan::Layout(Conversion::Shared(plan)), ConversionPlan::Affine)
             }
             Some(plan) => ConversionPlan::Layout(plan),

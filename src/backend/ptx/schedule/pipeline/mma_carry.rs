@@ -7,7 +7,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::{Conversion, Layout};
-use crate::pass::sums;
+use crate::pass::accumulator_chains;
 
 impl KernelInfo<'_> {
     /// The MMAs of a loop body that accumulate in place from iteration to iteration. `steps`: those
@@ -34,10 +34,10 @@ impl KernelInfo<'_> {
     fn carried_mma(&self, plan: &MmaGroup, exit: OpId, body: BlockId) -> Option<CarriedMma> {
         let mma = plan.last()?;
         let is_async_mma = |id| matches!(self.inference.products.get(&id), Some(Ok(plan)) if !plan.is_complete());
-        if !is_async_mma(mma) || self.mma_groups.with(mma)[..] != plan.ops[..] {
+        if !is_async_mma(mma) || self.mma_groups.group_of(mma)[..] != plan.ops[..] {
             return None;
         }
-        let sums = sums(self.module, &plan.ops);
+        let sums = accumulator_chains(self.module, &plan.ops);
         let carried = sums.iter().map(|sum| self.carried_accumulator(sum, body, exit)).collect::<Option<_>>()?;
         Some(CarriedMma { mma, accumulators: carried, releases: plan.releases.clone() })
     }

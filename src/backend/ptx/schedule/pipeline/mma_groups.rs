@@ -4,7 +4,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, MmaIssue, OrderSpan};
 use crate::ir::{OpId, Value};
-use crate::pass::sums;
+use crate::pass::accumulator_chains;
 
 impl KernelInfo<'_> {
     /// Returns true if MMAs that accumulate one after another have the same accumulator layout. A
@@ -18,7 +18,7 @@ impl KernelInfo<'_> {
             (Some(before), Some(after)) => before.is_same(after),
             _ => false,
         };
-        sums(self.module, members).iter().all(|sum| sum.windows(2).all(alike))
+        accumulator_chains(self.module, members).iter().all(|sum| sum.windows(2).all(alike))
     }
 
     /// How MMAs that belong together are issued, where the last one stands: together, or, if their
@@ -31,7 +31,7 @@ impl KernelInfo<'_> {
         is_there: &dyn Fn(Value) -> bool,
         capacity: u32,
     ) -> Vec<MmaGroup> {
-        let members = self.mma_groups.with(mma);
+        let members = self.mma_groups.group_of(mma);
         let together = self.has_same_accumulator_layout(&members) && self.operand_bytes(&members, is_there) <= capacity;
         if together || members.len() == 1 {
             return vec![MmaGroup {
@@ -49,7 +49,7 @@ impl KernelInfo<'_> {
     fn issue_order(&self, members: &[OpId], warp_spec: Option<&WarpSpecialization>) -> Vec<MmaIssue> {
         let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
         let sums: Vec<Vec<usize>> =
-            sums(self.module, members).iter().map(|sum| sum.iter().map(position).collect()).collect();
+            accumulator_chains(self.module, members).iter().map(|sum| sum.iter().map(position).collect()).collect();
         let mut wide: Vec<Vec<&Vec<usize>>> = Vec::new();
         for sum in &sums {
             let widens = |before: &Vec<usize>| {
@@ -89,7 +89,7 @@ impl KernelInfo<'_> {
     /// Extents of the operands and the result of MMAs that are issued together, as of one MMA.
     pub fn combined_shapes(&self, members: &[OpId]) -> [Vec<i64>; 3] {
         let shape = |id: OpId, number: usize| self.module.shape(self.module.op(id).operands[number]);
-        let (sums, first) = (sums(self.module, members), members[0]);
+        let (sums, first) = (accumulator_chains(self.module, members), members[0]);
         let last = shape(first, 2).len() - 1;
         let left = self.module.op(first).operands[0];
         let same_left = sums.iter().filter(|sum| self.module.op(sum[0]).operands[0] == left);

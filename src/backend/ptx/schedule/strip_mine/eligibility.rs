@@ -79,6 +79,7 @@ impl KernelInfo<'_> {
         let Some(layout) = self.inference.accesses.get(&id) else { return false };
         let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
         let words = layout.num_registers() as u64 * u64::from(bits) / 32;
-        plan::fills_registers(words, self.inference.num_warps as u32) && pass::commutes(self.module, op.regions[0])
+        plan::fills_registers(words, self.inference.num_warps as u32)
+            && pass::is_commutative(self.module, op.regions[0])
     }
 }

@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
                 continue;
             }
             match module.def(value) {
-                Def::Result(id, _) if module.op(id).code == Opcode::GetBand => return false,
+                Def::Result(id, _) if module.op(id).code == Opcode::DataPartitionId => return false,
                 Def::Result(id, position) => pending.extend(self.result_sources(id, position as usize)),
                 Def::Arg(block, position) => {
                     let owner = module.block(block).parent;

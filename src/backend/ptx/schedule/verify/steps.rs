@@ -11,7 +11,7 @@ use crate::backend::ptx::schedule::ir::program::{
     CarriedMma, For, MmaGroup, Schedule, StageSource, Step, StripMine, StripRole, WarpRole,
 };
 use crate::ir::{Def, Module, OpId, Opcode, Type, Value};
-use crate::pass::sums;
+use crate::pass::accumulator_chains;
 
 /// Bytes of the widest copy of a thread.
 const COPY_BYTES: usize = 16;
@@ -241,7 +241,7 @@ pub fn verify_carried_mma(
     let body = module.op(step.op).regions[0];
     let args = &module.block(body).args;
     let exit = module.block(body).ops.last().map(|&exit| module.op(exit));
-    let sums = sums(module, &plan.ops);
+    let sums = accumulator_chains(module, &plan.ops);
     let is_carried = |(sum, &carried): (&Vec<OpId>, &usize)| {
         let start = module.op(sum[0]).operands[2];
         let end = module.op(sum[sum.len() - 1]).results[0];

@@ -71,7 +71,7 @@ impl KernelInfo<'_> {
         let ops = &self.module.block(block).ops;
         let position = |id: OpId| ops.iter().position(|&other| other == id);
         let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.products.contains_key(id)).collect();
-        let several = mmas.iter().map(|&id| self.mma_groups.last(id)).collect::<HashSet<OpId>>().len() > 1;
+        let several = mmas.iter().map(|&id| self.mma_groups.last_of(id)).collect::<HashSet<OpId>>().len() > 1;
         let read = position(self.first_use(ops, load)?)?;
         // Beside one MMA alone there are registers enough, and its operands come as soon as they
         // can; unless all wait for it, with nothing to do but what can be had before.

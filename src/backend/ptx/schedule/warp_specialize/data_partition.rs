@@ -17,7 +17,7 @@ impl KernelInfo<'_> {
         let made_by = |value: Value, code: Opcode| {
             self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == code)
         };
-        let is_band = |value: Value| made_by(value, Opcode::GetBand).is_some();
+        let is_band = |value: Value| made_by(value, Opcode::DataPartitionId).is_some();
         let index = self.module.op(access).operand_group("index");
         (self.data_partitions > 1).then(|| {
             index.iter().enumerate().find_map(|(axis, &index)| {

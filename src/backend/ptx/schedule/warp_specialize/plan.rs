@@ -203,7 +203,7 @@ impl KernelInfo<'_> {
             warp_spec.producer_ops.extend(slice.ops);
             warp_spec.producer_live.extend(slice.live);
             // MMAs that are issued together are done with what they read at the same time.
-            let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last(mma)).collect();
+            let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
             mmas.dedup();
             let key = (block, mmas.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
