@@ -78,7 +78,7 @@ impl Lowering<'_> {
 
     fn bind(&mut self, value: Value, fixed: &Option<FixedRegisters>) {
         if let Some(fixed) = fixed {
-            let slots: Vec<Operand> = if is_packed(fixed) {
+            let regs: Vec<Operand> = if is_packed(fixed) {
                 let dtype = self.info.element_type(value);
                 // Copies remain valid when the next iteration writes the words.
                 let words: Vec<Reg> = fixed.1.iter().map(|&word| self.b.copy(word, RegClass::B32)).collect();
@@ -86,14 +86,14 @@ impl Lowering<'_> {
             } else {
                 fixed.1.iter().map(|&r| r.into()).collect()
             };
-            self.values.define(value, Tile { layout: fixed.0.clone(), slots: slots.into() });
+            self.values.define(value, Tile { layout: fixed.0.clone(), regs: regs.into() });
         }
     }
 
     /// Returns true if these registers have the value already. It may be in flight.
     fn is_in_registers(&self, value: Value, registers: &[Reg]) -> bool {
         self.values.tiles[value.index()].as_ref().is_some_and(|tile| {
-            tile.slots.len() == registers.len() && tile.slots.iter().zip(registers).all(|(&s, &r)| s == Operand::Reg(r))
+            tile.regs.len() == registers.len() && tile.regs.iter().zip(registers).all(|(&s, &r)| s == Operand::Reg(r))
         })
     }
 
@@ -107,12 +107,12 @@ impl Lowering<'_> {
             if self.is_in_registers(value, registers) {
                 continue;
             }
-            let mut slots: Rc<[Operand]> = self.get(value, layout)?;
+            let mut regs: Rc<[Operand]> = self.get(value, layout)?;
             if is_packed(fixed) {
                 let dtype = self.info.element_type(value);
-                slots = slots.chunks(BYTES).map(|bytes| repr::pack_word(&mut self.b, dtype, bytes)).collect();
+                regs = regs.chunks(BYTES).map(|bytes| repr::pack_word(&mut self.b, dtype, bytes)).collect();
             }
-            moves.extend(registers.iter().copied().zip(slots.iter().copied()));
+            moves.extend(registers.iter().copied().zip(regs.iter().copied()));
         }
         moves.retain(|&(dst, src)| src != Operand::Reg(dst));
         let written: HashSet<Reg> = moves.iter().map(|&(dst, _)| dst).collect();
@@ -343,10 +343,10 @@ impl Lowering<'_> {
         for (fixed, &value) in results.iter_mut().zip(&self.module.op(end).operands) {
             let Some(fixed) = fixed.as_mut().filter(|fixed| !is_packed(fixed)) else { continue };
             if self.info.is_left_to(end, value) {
-                let slots = self.get(value, &fixed.0)?;
-                let registers: Vec<Reg> = slots
+                let regs = self.get(value, &fixed.0)?;
+                let registers: Vec<Reg> = regs
                     .iter()
-                    .filter_map(|&slot| if let Operand::Reg(reg) = slot { Some(reg) } else { None })
+                    .filter_map(|&register| if let Operand::Reg(reg) = register { Some(reg) } else { None })
                     .collect();
                 let apart: HashSet<Reg> = registers.iter().copied().collect();
                 if apart.len() == fixed.1.len() && registers.iter().zip(&fixed.1).all(|(a, b)| a.class == b.class) {

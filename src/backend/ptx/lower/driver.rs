@@ -250,7 +250,7 @@ impl<'m> Lowering<'m> {
                 }
             };
             kinds.push(ParamKind::Word { index: index as u32, bytes });
-            self.values.define(arg, Tile { layout: layout.clone(), slots: Rc::from([value]) });
+            self.values.define(arg, Tile { layout: layout.clone(), regs: Rc::from([value]) });
         }
         let mut asserts = false;
         self.module.walk(entry.body, &mut |id| asserts |= self.module.op(id).code == Opcode::Assert);

@@ -81,7 +81,7 @@ impl Lowering<'_> {
         let apart = self.b.sub(ty, other, own);
         let counter = self.b.add(ty, counter, apart);
         let layout = Layout::replicated(&[], self.info.inference.num_warps);
-        self.sync.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
+        self.sync.peer.tiles.insert(arg, Some(Tile { layout, regs: Rc::from([counter]) }));
         self.compare_with_peer(&[arg])
     }
 

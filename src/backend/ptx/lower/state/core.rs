@@ -165,7 +165,7 @@ impl<'m> Lowering<'m> {
     /// Defines a scalar, which is equal in all threads.
     pub fn define_scalar(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
-        self.values.define(value, Tile { layout, slots: Rc::from([operand]) });
+        self.values.define(value, Tile { layout, regs: Rc::from([operand]) });
     }
 
     /// Reports the error of an op, and defines its results.
@@ -190,8 +190,8 @@ impl<'m> Lowering<'m> {
         if matches!(self.module.ty(value), Type::Tile { .. }) && self.values.tiles[value.index()].is_none() {
             let layout = self.info.inference.layout(value).cloned();
             let layout = layout.unwrap_or_else(|| self.info.inference.default_layout(value));
-            let slots = vec![Operand::Imm(0); layout.num_registers()].into();
-            self.values.define(value, Tile { layout, slots });
+            let regs = vec![Operand::Imm(0); layout.num_registers()].into();
+            self.values.define(value, Tile { layout, regs });
         }
     }
 

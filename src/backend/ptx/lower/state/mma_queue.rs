@@ -128,12 +128,12 @@ impl Lowering<'_> {
     /// before its uses.
     pub fn opaque_true_after(&mut self, value: Value) -> Option<Reg> {
         let never = self.sync.opaque_false()?;
-        let slots = self.values.tiles[value.index()].as_ref()?.slots.clone();
+        let regs = self.values.tiles[value.index()].as_ref()?.regs.clone();
         let mut missing: Option<Reg> = None;
-        for slot in slots.iter() {
-            let &Operand::Reg(slot) = slot else { continue };
-            if matches!(slot.class, RegClass::B32 | RegClass::F32) {
-                let negative = self.b.setp(Cmp::Lt, Ty::S32, slot.as_class(RegClass::B32), 0);
+        for register in regs.iter() {
+            let &Operand::Reg(register) = register else { continue };
+            if matches!(register.class, RegClass::B32 | RegClass::F32) {
+                let negative = self.b.setp(Cmp::Lt, Ty::S32, register.as_class(RegClass::B32), 0);
                 missing = Some(missing.map_or(negative, |missing| self.b.or(Ty::Pred, missing, negative).reg()));
             }
         }

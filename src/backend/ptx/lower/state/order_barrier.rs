@@ -77,12 +77,12 @@ impl Lowering<'_> {
     /// ptxas cannot prove that the sign of an exponential is 0 (also of a NaN, which is
     /// 0x7fffffff), so the barrier number depends on one of them.
     pub fn order_arrive_after(&mut self, exponentials: Value) {
-        let slots = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
-        let slot = slots.as_ref().and_then(|slots| slots.get(slots.len() * LATE.0 / LATE.1));
+        let regs = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.regs.clone());
+        let register = regs.as_ref().and_then(|regs| regs.get(regs.len() * LATE.0 / LATE.1));
         let next = self.next_order_barrier();
-        let after = match slot {
-            Some(&Operand::Reg(slot)) => {
-                let sign = self.b.shr(Ty::U32, slot.as_class(RegClass::B32), 31);
+        let after = match register {
+            Some(&Operand::Reg(register)) => {
+                let sign = self.b.shr(Ty::U32, register.as_class(RegClass::B32), 31);
                 self.b.add(Ty::U32, sign, next)
             }
             _ => next,
