@@ -19,7 +19,6 @@ use methods::Methods;
 /// files of the folder.
 const KNOTS: &[&[&str]] = &[
     &["backend/cpu/access", "backend/cpu/checked", "backend/cpu/dispatch", "backend/cpu/eval"],
-    &["backend/ptx/builder", "backend/ptx/builder/arith", "backend/ptx/builder/memory"],
     &[
         "backend/ptx/infer",
         "backend/ptx/infer/access",
