@@ -33,7 +33,6 @@ const KNOTS: &[&[&str]] = &[
         "backend/ptx/infer/scan",
         "backend/ptx/infer/thin",
     ],
-    &["backend/ptx/schedule/warp_specialize/aux_loads", "backend/ptx/schedule/warp_specialize/plan"],
     &["backend/simulate/products", "backend/simulate/steps"],
     &["ir/parse", "ir/parse/control", "ir/parse/literal", "ir/parse/memory", "ir/parse/ops", "ir/parse/types"],
     &["ir/print", "ir/print/control", "ir/print/memory"],

@@ -10,7 +10,6 @@
 
 use std::collections::HashSet;
 
-use super::plan::ALIGN;
 use super::producer_slice::SliceBuilder;
 use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
 use crate::backend::ptx::plan::WARP;
@@ -20,6 +19,8 @@ use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpeciali
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
+/// Alignment of an operand in a stage, in bytes: a whole swizzle pattern.
+pub const ALIGN: u32 = 1024;
 /// Most bytes of such a tile.
 const MOST_BYTES: usize = 1 << 10;
 /// Where a box without swizzle may begin in shared memory.

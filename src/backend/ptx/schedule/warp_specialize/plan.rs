@@ -11,6 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::aux_loads::ALIGN;
 use super::cluster_multicast::CLUSTER_SIZE;
 use super::producer_slice::{ProducerSlice, SliceBuilder};
 use crate::backend::ptx::infer::{ViewShape, as_axes, contiguous_axis};
@@ -33,8 +34,6 @@ const MOST_THREADS: u32 = 1024;
 const BOX_ROWS: i64 = 256;
 /// Rows of a swizzle pattern.
 const PATTERN_ROWS: i64 = 8;
-/// Alignment of an operand in a stage: a whole swizzle pattern.
-pub const ALIGN: u32 = 1024;
 
 /// A candidate: the products that it feeds, and how they want it.
 #[derive(Clone)]
