@@ -43,7 +43,7 @@ pub fn lowered<'m>(
     name: &str,
     options: &CompileOptions,
 ) -> Lowering<'m> {
-    made(start(module, entry, inference, name, options), entry)
+    plan_and_lower(start(module, entry, inference, name, options), entry)
 }
 
 /// Returns the state after planning: a schedule without code.
@@ -54,10 +54,10 @@ pub fn planned<'m>(
     options: &CompileOptions,
 ) -> Lowering<'m> {
     let lowering = start(module, entry, inference, "kernel", options);
-    made(Lowering { plan_only: true, ..lowering }, entry)
+    plan_and_lower(Lowering { plan_only: true, ..lowering }, entry)
 }
 
-fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
+fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.info.options.occupancy = lowering.info.possible_occupancy();
     lowering.b.come_from(entry.loc.0);
     lowering.params.kinds = lowering.entry_params(entry);
@@ -69,21 +69,21 @@ fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     let blocks = lowering.info.options.occupancy.unwrap_or(1);
     lowering.b.function().min_blocks = Some(blocks);
     match planned.roles {
-        Some(roles) => {
-            if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
+        Some(warp_spec) => {
+            if let Err(message) = lowering.lower_partitions(entry.body, Rc::new(warp_spec)) {
                 lowering.report.errors.push(Diagnostic::new(message, None));
             }
         }
         None => {
             lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
             lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
-            lowering.plan(entry.body, None);
+            lowering.plan_schedule(entry.body, None);
             if let Err(message) = lowering.prefetch_store_maps() {
                 lowering.report.errors.push(Diagnostic::new(message, None));
             }
             lowering.clear_privatized();
             if !lowering.plan_only {
-                lowering.run(WarpRole::All);
+                lowering.lower_partition(WarpRole::All);
             }
         }
     }
@@ -262,8 +262,8 @@ impl<'m> Lowering<'m> {
     }
 
     /// Plans and verifies the schedule.
-    pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
-        self.schedule = Rc::new(self.info.schedule(body, roles, &self.smem.memory));
+    pub fn plan_schedule(&mut self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>) {
+        self.schedule = Rc::new(self.info.schedule(body, warp_spec, &self.smem.memory));
         if self.info.bands > 1
             && let Err(problem) = self.info.verify_data_partition(body, &self.schedule)
         {
@@ -281,41 +281,41 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers the sequence of a partition.
-    pub fn run(&mut self, acts: WarpRole) {
-        let agent = self.schedule.partition(acts).map(|agent| agent.body);
-        self.sequence(agent.expect("an agent of the schedule"));
+    pub fn lower_partition(&mut self, role: WarpRole) {
+        let partition = self.schedule.partition(role).map(|partition| partition.body);
+        self.sequence(partition.expect("an partition of the schedule"));
     }
 
     /// Lowers the partitions of a kernel with warp specialization.
-    pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
+    pub fn lower_partitions(&mut self, body: BlockId, warp_spec: Rc<WarpSpecialization>) -> Lowered {
         let (warps, groups) = (self.info.inference.num_warps as u32, self.info.teams);
         let bands = self.info.bands;
         let consumers = self.info.consumer_warps() * WARP;
         let blocks = self.info.blocks_of_roles();
         self.b.function().threads = consumers + self.info.producer_warps() * WARP;
         self.b.function().min_blocks = Some(blocks);
-        let count = roles.channels.len();
+        let count = warp_spec.channels.len();
         let mut pipelines = Vec::new();
-        for pipeline in &roles.pipelines {
+        for pipeline in &warp_spec.pipelines {
             let bytes = pipeline.num_stages * pipeline.stage_bytes;
             let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
             pipelines.push(StageBuffers { smem: slab, barriers: 0 });
         }
-        let stages: u32 = roles.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
+        let stages: u32 = warp_spec.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
         let turns = if groups > 1 { ORDER_BARRIER_BYTES } else { 0 };
         let barriers =
             self.smem.memory.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
-        for (pipeline, plan) in pipelines.iter_mut().zip(&roles.pipelines) {
+        for (pipeline, plan) in pipelines.iter_mut().zip(&warp_spec.pipelines) {
             pipeline.barriers = next;
             next += plan.num_stages * BARRIER_BYTES;
         }
         self.sync.group.order_barriers = next;
-        self.info.allocate_staging_buffers(body, Some(&roles), &mut self.smem.memory);
-        self.plan(body, Some(Rc::clone(&roles)));
+        self.info.allocate_staging_buffers(body, Some(&warp_spec), &mut self.smem.memory);
+        self.plan_schedule(body, Some(Rc::clone(&warp_spec)));
         self.prefetch_store_maps()?;
-        self.compare_trip_counts(body, &roles)?;
-        self.init_barriers(&pipelines, &roles, warps * bands);
+        self.compare_trip_counts(body, &warp_spec)?;
+        self.init_barriers(&pipelines, &warp_spec, warps * bands);
         let tid = self.b.special(Special::TidX);
         let producer = self.b.new_label();
         let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
@@ -331,7 +331,7 @@ impl<'m> Lowering<'m> {
         let before = self.values.snapshot();
         let positions = Vec::new();
         self.sync.pipelines = Some(PipelineStates {
-            warp_spec: roles,
+            warp_spec,
             buffers: pipelines,
             states: positions,
             acquired: vec![None; count],
@@ -346,7 +346,7 @@ impl<'m> Lowering<'m> {
         self.report.remarks.teams = (groups > 1).then_some(groups);
         self.report.remarks.bands = (bands > 1).then_some(bands);
         self.sync.role = WarpRole::Consumer;
-        self.consumers(&before, (tid, blocks));
+        self.lower_consumer_groups(&before, (tid, blocks));
         self.values.restore(&before);
         self.sync.role = WarpRole::Producer;
         // The registers of these values belong to the consumers.
@@ -358,7 +358,7 @@ impl<'m> Lowering<'m> {
         let idle = self.b.new_label();
         self.b.bra_if(works, true, idle, false);
         self.init_pipeline_states(None);
-        self.run(WarpRole::Producer);
+        self.lower_partition(WarpRole::Producer);
         self.b.place(idle);
         self.b.ret();
         self.sync.role = WarpRole::All;
@@ -366,15 +366,15 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers the sequences of the consumer groups.
-    pub fn consumers(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
+    pub fn lower_consumer_groups(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
         let (threads, groups) = (self.info.inference.num_warps as u32 * WARP, self.info.teams);
         if self.info.crews() == 1 {
-            return self.consume(tid, blocks);
+            return self.lower_consumer(tid, blocks);
         }
         self.b.threads_of_team = threads;
         if groups == 1 {
             // All data partitions execute the same code.
-            self.consume(tid, blocks);
+            self.lower_consumer(tid, blocks);
             self.b.threads_of_team = 0;
             return;
         }
@@ -385,7 +385,7 @@ impl<'m> Lowering<'m> {
                 self.b.bra_if(is_later, false, next, true);
             }
             self.sync.group.index = group;
-            self.consume(tid, blocks);
+            self.lower_consumer(tid, blocks);
             self.values.restore(before);
             self.b.place(next);
         }
@@ -393,7 +393,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers the sequence of the consumers.
-    pub fn consume(&mut self, tid: Operand, blocks: u32) {
+    pub fn lower_consumer(&mut self, tid: Operand, blocks: u32) {
         self.reallocate_registers(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
@@ -402,12 +402,12 @@ impl<'m> Lowering<'m> {
         let known = self.init_warp_uniform();
         self.sync.pipelines.as_mut().expect("pipelines").uniform = Some(known);
         let grid = self.b.special(Special::NCtaIdX);
-        let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
-        let aside = self.b.new_label();
-        self.sync.pipelines.as_mut().expect("pipelines").opaque_branch = Some((never, aside));
+        let opaque_false = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
+        let target = self.b.new_label();
+        self.sync.pipelines.as_mut().expect("pipelines").opaque_branch = Some((opaque_false, target));
         self.init_order();
-        self.run(WarpRole::Consumer);
-        self.b.place(aside);
+        self.lower_partition(WarpRole::Consumer);
+        self.b.place(target);
         self.b.trap();
     }
 
