@@ -157,7 +157,7 @@ impl Lowering<'_> {
         let (lower, step) = range.as_ref().map_or((lower, step), |range| (range.first, range.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
-        let running = match &plan.cp_async {
+        let cp_async = match &plan.cp_async {
             Some(ahead) => Some(self.start_cp_async(id, Rc::clone(ahead), counter, upper, step, ty)?),
             None => None,
         };
@@ -189,10 +189,10 @@ impl Lowering<'_> {
         }
         let mark = self.mark();
         self.enter_carried(&carried_mmas);
-        if let Some(running) = &running {
-            self.advance_cp_async(running);
-            if running.is_thread_private() {
-                self.refill_cp_async(id, running, counter, upper, step, ty)?;
+        if let Some(cp_async) = &cp_async {
+            self.advance_cp_async(cp_async);
+            if cp_async.is_thread_private() {
+                self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
             }
         }
         self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.clone(), next), None));
@@ -204,8 +204,8 @@ impl Lowering<'_> {
         if range.is_some() {
             self.skip_peer_iteration();
         }
-        if let Some(running) = running.as_ref().filter(|running| !running.is_thread_private()) {
-            self.refill_cp_async(id, running, counter, upper, step, ty)?;
+        if let Some(cp_async) = cp_async.as_ref().filter(|cp_async| !cp_async.is_thread_private()) {
+            self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
         }
         let more = self.next_iteration(&regs);
         self.b.bra_if(more, false, head, true);
@@ -215,12 +215,12 @@ impl Lowering<'_> {
         if let Some(leave) = plan.epilogue {
             self.nested_sequence(leave);
         }
-        if let Some(running) = &running {
-            self.wait_mmas_of_cp_async(running);
+        if let Some(cp_async) = &cp_async {
+            self.wait_mmas_of_cp_async(cp_async);
         }
         self.b.place(end);
-        if let Some(running) = running {
-            self.stop_cp_async(running);
+        if let Some(cp_async) = cp_async {
+            self.stop_cp_async(cp_async);
         }
         for (&result, fixed) in op.results.iter().zip(&carried) {
             self.bind(result, fixed);
@@ -305,11 +305,11 @@ impl Lowering<'_> {
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
-        let running = self.sync.mmas.snapshot();
-        let mut left = running.len();
+        let in_flight = self.sync.mmas.snapshot();
+        let mut left = in_flight.len();
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
-                left = self.sync.mmas.replace(running.clone());
+                left = self.sync.mmas.replace(in_flight.clone());
                 self.b.place(otherwise);
             }
             let exit = Some((results.clone(), end));

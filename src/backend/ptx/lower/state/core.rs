@@ -121,7 +121,7 @@ impl Smem {
     /// Returns the number of parts of a transfer through shared memory, and the number that fits
     /// into the buffer.
     pub fn split(&mut self) -> Option<[u32; 2]> {
-        let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
+        let parts = self.next_if(|sub_step| matches!(sub_step, SubStep::Split { .. }));
         parts.map(|parts| if let SubStep::Split { count, beside } = parts { [count, beside] } else { [1, 1] })
     }
 
