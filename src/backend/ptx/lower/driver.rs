@@ -93,6 +93,7 @@ pub fn planned<'m>(
     plan_and_lower(Lowering { plan_only: true, ..lowering }, entry)
 }
 
+/// Plans the kernel and, unless only the plan is needed, lowers it.
 fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
     lowering.info.options.occupancy = lowering.info.possible_occupancy();
     lowering.b.come_from(entry.loc.0);
@@ -207,10 +208,12 @@ impl<'m> Lowering<'m> {
         self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
+    /// Returns the facts of the kernel.
     pub fn context(&self) -> &KernelInfo<'m> {
         &self.info
     }
 
+    /// Returns the schedule.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
