@@ -24,7 +24,6 @@ const KNOTS: &[&[&str]] = &[
         "backend/cpu/interp/dispatch",
         "backend/cpu/memory/access",
     ],
-    &["backend/ptx/isa/builder", "backend/ptx/isa/builder/arith", "backend/ptx/isa/builder/memory"],
     &[
         "backend/ptx/layout_inference",
         "backend/ptx/layout_inference/butterfly",

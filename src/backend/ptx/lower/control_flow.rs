@@ -78,7 +78,7 @@ impl Lowering<'_> {
 
     fn bind(&mut self, value: Value, fixed: &Option<FixedRegisters>) {
         if let Some(fixed) = fixed {
-            let slots: Vec<Operand> = if is_packed(fixed) {
+            let regs: Vec<Operand> = if is_packed(fixed) {
                 let dtype = self.info.element_type(value);
                 // Copies remain valid when the next iteration writes the words.
                 let words: Vec<Reg> = fixed.1.iter().map(|&word| self.b.copy(word, RegClass::B32)).collect();
@@ -86,14 +86,14 @@ impl Lowering<'_> {
             } else {
                 fixed.1.iter().map(|&r| r.into()).collect()
             };
-            self.values.define(value, Tile { layout: fixed.0.clone(), slots: slots.into() });
+            self.values.define(value, Tile { layout: fixed.0.clone(), regs: regs.into() });
         }
     }
 
     /// Returns true if these registers have the value already. It may be in flight.
     fn is_in_registers(&self, value: Value, registers: &[Reg]) -> bool {
         self.values.tiles[value.index()].as_ref().is_some_and(|tile| {
-            tile.slots.len() == registers.len() && tile.slots.iter().zip(registers).all(|(&s, &r)| s == Operand::Reg(r))
+            tile.regs.len() == registers.len() && tile.regs.iter().zip(registers).all(|(&s, &r)| s == Operand::Reg(r))
         })
     }
 
@@ -107,12 +107,12 @@ impl Lowering<'_> {
             if self.is_in_registers(value, registers) {
                 continue;
             }
-            let mut slots: Rc<[Operand]> = self.get(value, layout)?;
+            let mut regs: Rc<[Operand]> = self.get(value, layout)?;
             if is_packed(fixed) {
                 let dtype = self.info.element_type(value);
-                slots = slots.chunks(BYTES).map(|bytes| repr::pack_word(&mut self.b, dtype, bytes)).collect();
+                regs = regs.chunks(BYTES).map(|bytes| repr::pack_word(&mut self.b, dtype, bytes)).collect();
             }
-            moves.extend(registers.iter().copied().zip(slots.iter().copied()));
+            moves.extend(registers.iter().copied().zip(regs.iter().copied()));
         }
         moves.retain(|&(dst, src)| src != Operand::Reg(dst));
         let written: HashSet<Reg> = moves.iter().map(|&(dst, _)| dst).collect();
@@ -157,7 +157,7 @@ impl Lowering<'_> {
         let (lower, step) = range.as_ref().map_or((lower, step), |range| (range.first, range.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
-        let running = match &plan.cp_async {
+        let cp_async = match &plan.cp_async {
             Some(ahead) => Some(self.start_cp_async(id, Rc::clone(ahead), counter, upper, step, ty)?),
             None => None,
         };
@@ -189,10 +189,10 @@ impl Lowering<'_> {
         }
         let mark = self.mark();
         self.enter_carried(&carried_mmas);
-        if let Some(running) = &running {
-            self.advance_cp_async(running);
-            if running.is_thread_private() {
-                self.refill_cp_async(id, running, counter, upper, step, ty)?;
+        if let Some(cp_async) = &cp_async {
+            self.advance_cp_async(cp_async);
+            if cp_async.is_thread_private() {
+                self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
             }
         }
         self.regions.push(RegionFrame::of_loop(Opcode::For, (carried.clone(), next), None));
@@ -204,8 +204,8 @@ impl Lowering<'_> {
         if range.is_some() {
             self.skip_peer_iteration();
         }
-        if let Some(running) = running.as_ref().filter(|running| !running.is_thread_private()) {
-            self.refill_cp_async(id, running, counter, upper, step, ty)?;
+        if let Some(cp_async) = cp_async.as_ref().filter(|cp_async| !cp_async.is_thread_private()) {
+            self.refill_cp_async(id, cp_async, counter, upper, step, ty)?;
         }
         let more = self.next_iteration(&regs);
         self.b.bra_if(more, false, head, true);
@@ -215,12 +215,12 @@ impl Lowering<'_> {
         if let Some(leave) = plan.epilogue {
             self.nested_sequence(leave);
         }
-        if let Some(running) = &running {
-            self.wait_mmas_of_cp_async(running);
+        if let Some(cp_async) = &cp_async {
+            self.wait_mmas_of_cp_async(cp_async);
         }
         self.b.place(end);
-        if let Some(running) = running {
-            self.stop_cp_async(running);
+        if let Some(cp_async) = cp_async {
+            self.stop_cp_async(cp_async);
         }
         for (&result, fixed) in op.results.iter().zip(&carried) {
             self.bind(result, fixed);
@@ -305,11 +305,11 @@ impl Lowering<'_> {
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
-        let running = self.sync.mmas.snapshot();
-        let mut left = running.len();
+        let in_flight = self.sync.mmas.snapshot();
+        let mut left = in_flight.len();
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
-                left = self.sync.mmas.replace(running.clone());
+                left = self.sync.mmas.replace(in_flight.clone());
                 self.b.place(otherwise);
             }
             let exit = Some((results.clone(), end));
@@ -343,10 +343,10 @@ impl Lowering<'_> {
         for (fixed, &value) in results.iter_mut().zip(&self.module.op(end).operands) {
             let Some(fixed) = fixed.as_mut().filter(|fixed| !is_packed(fixed)) else { continue };
             if self.info.is_moved_to(end, value) {
-                let slots = self.get(value, &fixed.0)?;
-                let registers: Vec<Reg> = slots
+                let regs = self.get(value, &fixed.0)?;
+                let registers: Vec<Reg> = regs
                     .iter()
-                    .filter_map(|&slot| if let Operand::Reg(reg) = slot { Some(reg) } else { None })
+                    .filter_map(|&register| if let Operand::Reg(reg) = register { Some(reg) } else { None })
                     .collect();
                 let apart: HashSet<Reg> = registers.iter().copied().collect();
                 if apart.len() == fixed.1.len() && registers.iter().zip(&fixed.1).all(|(a, b)| a.class == b.class) {

@@ -43,7 +43,7 @@ impl Lowering<'_> {
     /// Returns the op of a step. Of several ops, the one whose source location the instructions
     /// get.
     fn op_of(&self, step: &Step) -> OpId {
-        let roles = || self.schedule.warp_spec.as_ref().expect("roles");
+        let warp_spec = || self.schedule.warp_spec.as_ref().expect("warp_spec");
         match step {
             &Step::Deferred(id) | &Step::Exec(id) | &Step::LocalLoad { op: id, .. } => id,
             &Step::PrivatizedAtomic(id) | &Step::End(id) => id,
@@ -51,13 +51,13 @@ impl Lowering<'_> {
             Step::StripMine(strip) => strip.ops[0].0,
             Step::Mma(plan) => plan.ops[plan.ops.len() - 1],
             &Step::If { op, .. } => op,
-            &Step::Produce(channel) => roles().producer_anchor_or_store(channel).expect("an op"),
-            &Step::Advance(channel) => roles().consumer_anchor_or_store(channel).expect("an op"),
+            &Step::Produce(channel) => warp_spec().producer_anchor_or_store(channel).expect("an op"),
+            &Step::Advance(channel) => warp_spec().consumer_anchor_or_store(channel).expect("an op"),
             Step::MmaWait(wait) => wait.mma,
-            &Step::ConsumerTryWait(channel) => roles().consumer_anchor(channel).expect("a load"),
-            Step::ConsumerWait(wait) => roles().consumer_anchor_or_store(wait.channel).expect("an op"),
-            Step::OrderWait(_) | Step::OrderArrive(_) => roles().pingpong.as_ref().expect("teams").loop_op,
-            Step::ConsumerRelease(channels) => roles().channels[channels[0] as usize].last_use,
+            &Step::ConsumerTryWait(channel) => warp_spec().consumer_anchor(channel).expect("a load"),
+            Step::ConsumerWait(wait) => warp_spec().consumer_anchor_or_store(wait.channel).expect("an op"),
+            Step::OrderWait(_) | Step::OrderArrive(_) => warp_spec().pingpong.as_ref().expect("teams").loop_op,
+            Step::ConsumerRelease(channels) => warp_spec().channels[channels[0] as usize].last_use,
             &Step::ExpOrderWait { exponentials, .. } | &Step::ExpOrderArrive(exponentials) => {
                 self.module.defining_op(exponentials).expect("an op")
             }

@@ -9,24 +9,23 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use super::Lowering;
 use super::memory::global_symbol;
 use super::state::core::{Dispatch, Params, Report, Smem};
 use super::state::sync_state::SyncState;
-use super::state::sync_state::{BARRIER_BYTES, ORDER_BARRIER_BYTES, PipelineStates, StageBuffers};
-use super::state::values::{Snapshot, Values};
-use super::state::values::{ThreadIndexCache, Tile};
+use super::state::values::Tile;
+use super::state::values::Values;
 use super::state::vector_access;
-use super::{Lowered, Lowering};
 use crate::backend::ptx::compiled::{Compiled, ParamKind};
 use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::emit::{self, Function, Param};
-use crate::backend::ptx::isa::inst::{Cmp, Operand, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{Space, Ty};
 use crate::backend::ptx::isa::loc_directives::SourceLines;
 use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::opt::{mul_wide, register_pressure};
 use crate::backend::ptx::options::CompileOptions;
-use crate::backend::ptx::schedule::{KernelInfo, PRODUCER_REGISTERS, Schedule, Step, WarpRole, WarpSpecialization};
+use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
 use crate::backend::ptx::smem::allocation::SharedMemory;
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;
@@ -36,62 +35,8 @@ use crate::ir::{BlockId, Elem, Entry, Module, Opcode, Type};
 use crate::layout::Layout;
 use crate::target::Target;
 
-/// Returns the state after the lowering of the whole kernel.
-pub fn lowered<'m>(
-    module: &'m Module,
-    entry: &Entry,
-    inference: Inference<'m>,
-    name: &str,
-    options: &CompileOptions,
-) -> Lowering<'m> {
-    made(start(module, entry, inference, name, options), entry)
-}
-
-/// Returns the state after planning: a schedule without code.
-pub fn planned<'m>(
-    module: &'m Module,
-    entry: &Entry,
-    inference: Inference<'m>,
-    options: &CompileOptions,
-) -> Lowering<'m> {
-    let lowering = start(module, entry, inference, "kernel", options);
-    made(Lowering { plan_only: true, ..lowering }, entry)
-}
-
-fn made<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
-    lowering.info.options.occupancy = lowering.info.possible_occupancy();
-    lowering.b.come_from(entry.loc.0);
-    lowering.params.kinds = lowering.entry_params(entry);
-    lowering.reserve_allocas(entry.body);
-    lowering.info.select_tma_stores(entry.body);
-    let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
-    lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
-    // Without a number of blocks ptxas may save registers for too many of them.
-    let blocks = lowering.info.options.occupancy.unwrap_or(1);
-    lowering.b.function().min_blocks = Some(blocks);
-    match planned.warp_spec {
-        Some(roles) => {
-            if let Err(message) = lowering.with_roles(entry.body, Rc::new(roles)) {
-                lowering.report.errors.push(Diagnostic::new(message, None));
-            }
-        }
-        None => {
-            lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
-            lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
-            lowering.plan(entry.body, None);
-            if let Err(message) = lowering.prefetch_store_maps() {
-                lowering.report.errors.push(Diagnostic::new(message, None));
-            }
-            lowering.clear_privatized();
-            if !lowering.plan_only {
-                lowering.run(WarpRole::All);
-            }
-        }
-    }
-    let unmet = lowering.info.unmet_loop_hints(entry.body, &lowering.schedule, &planned.rejected_loads);
-    lowering.report.remarks.unmet(lowering.module, unmet);
-    lowering
-}
+/// Additional registers of a kernel with generic addresses.
+const GENERIC_SPARE: u32 = 16;
 
 /// Returns the state before the first op.
 pub fn start<'m>(
@@ -127,6 +72,64 @@ pub fn start<'m>(
     }
 }
 
+/// Returns the state after the lowering of the whole kernel.
+pub fn lowered<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    name: &str,
+    options: &CompileOptions,
+) -> Lowering<'m> {
+    plan_and_lower(start(module, entry, inference, name, options), entry)
+}
+
+/// Returns the state after planning: a schedule without code.
+pub fn planned<'m>(
+    module: &'m Module,
+    entry: &Entry,
+    inference: Inference<'m>,
+    options: &CompileOptions,
+) -> Lowering<'m> {
+    let lowering = start(module, entry, inference, "kernel", options);
+    plan_and_lower(Lowering { plan_only: true, ..lowering }, entry)
+}
+
+/// Plans the kernel and, unless only the plan is needed, lowers it.
+fn plan_and_lower<'m>(mut lowering: Lowering<'m>, entry: &Entry) -> Lowering<'m> {
+    lowering.info.options.occupancy = lowering.info.possible_occupancy();
+    lowering.b.come_from(entry.loc.0);
+    lowering.params.kinds = lowering.entry_params(entry);
+    lowering.reserve_allocas(entry.body);
+    lowering.info.select_tma_stores(entry.body);
+    let planned = lowering.info.plan_warp_specialization(entry.body, &lowering.smem.memory);
+    lowering.report.remarks.cluster_rejected = planned.cluster_rejected;
+    // Without a number of blocks ptxas may save registers for too many of them.
+    let blocks = lowering.info.options.occupancy.unwrap_or(1);
+    lowering.b.function().min_blocks = Some(blocks);
+    match planned.warp_spec {
+        Some(warp_spec) => {
+            if let Err(message) = lowering.lower_partitions(entry.body, Rc::new(warp_spec)) {
+                lowering.report.errors.push(Diagnostic::new(message, None));
+            }
+        }
+        None => {
+            lowering.info.allocate_staging_buffers(entry.body, None, &mut lowering.smem.memory);
+            lowering.info.select_privatized_atomics(entry.body, &mut lowering.smem.memory);
+            lowering.plan_schedule(entry.body, None);
+            if let Err(message) = lowering.prefetch_store_maps() {
+                lowering.report.errors.push(Diagnostic::new(message, None));
+            }
+            lowering.clear_privatized();
+            if !lowering.plan_only {
+                lowering.lower_partition(WarpRole::All);
+            }
+        }
+    }
+    let unmet = lowering.info.unmet_loop_hints(entry.body, &lowering.schedule, &planned.rejected_loads);
+    lowering.report.remarks.unmet(lowering.module, unmet);
+    lowering
+}
+
 /// Lowers an entry. The errors name every op without a lowering.
 pub fn lower<'m>(
     module: &'m Module,
@@ -150,24 +153,24 @@ pub fn lower<'m>(
     let (shared_bytes, cluster) = (lowering.schedule.smem_bytes, lowering.sync.cluster_size());
     let assertions = lowering.report.assertions;
     let (mut remarks, warps) = (lowering.report.remarks, lowering.info.inference.num_warps as u32);
-    let multiplies = !lowering.info.inference.products.is_empty();
+    let has_mmas = !lowering.info.inference.products.is_empty();
     let generic = lowering.smem.data_space == Space::Generic;
-    let (streams, lowered_wish) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
+    let (is_specialized, requested) = (lowering.sync.pipelines.is_some(), lowering.info.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
     mul_wide::merge(&mut function);
     // Kernels with MMAs plan their registers for one block.
-    if !multiplies && options.occupancy.is_none() {
+    if !has_mmas && options.occupancy.is_none() {
         // ptxas needs more registers for generic addresses than the text has.
         let spare = if generic { GENERIC_SPARE } else { 0 };
         function.min_blocks = Some(register_pressure::fitting_blocks(&function, target, shared_bytes, spare));
     }
-    if !streams && let Some(wished) = lowered_wish {
-        function.min_blocks = Some(without_thrashing(&function, wished, target, warps));
+    if !is_specialized && let Some(requested) = requested {
+        function.min_blocks = Some(without_thrashing(&function, requested, target, warps));
     }
     let min_blocks = function.min_blocks.unwrap_or(1);
     remarks.occupancy_limited =
-        options.occupancy.filter(|&wished| wished > min_blocks).map(|wished| [wished, min_blocks]);
+        options.occupancy.filter(|&requested| requested > min_blocks).map(|requested| [requested, min_blocks]);
     remarks.finish(&function, warps);
     let threads = function.threads;
     if options.line_info {
@@ -189,17 +192,14 @@ pub fn lower<'m>(
     })
 }
 
-/// Additional registers of a kernel with generic addresses.
-const GENERIC_SPARE: u32 = 16;
-
 /// Returns the requested number of blocks, limited so that a thread has three quarters of its live
 /// registers.
-fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
+fn without_thrashing(function: &Function, requested: u32, target: Target, warps: u32) -> u32 {
     let needed = register_pressure::live_registers(function) * 3 / 4;
-    wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
+    requested.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
-/// Queries of the planned schedule, and the lowering of partitions.
+/// Parameters, and queries of the planned schedule.
 impl<'m> Lowering<'m> {
     /// Returns the diagnostics of ops that could not be lowered.
     pub fn problems(&self) -> &[Diagnostic] {
@@ -212,32 +212,34 @@ impl<'m> Lowering<'m> {
         self.params.tensor_maps.iter().map(|(map, _)| map.clone()).collect()
     }
 
+    /// Returns the facts of the kernel.
     pub fn context(&self) -> &KernelInfo<'m> {
         &self.info
     }
 
+    /// Returns the schedule.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// Returns the number of tile blocks per multiprocessor, as far as it is known without code.
+    /// Returns the number of tile blocks per multiprocessor, as far as it is uniform without code.
     pub fn blocks(&self, body: BlockId) -> u32 {
         if self.schedule.warp_spec.is_some() {
             return self.info.warp_specialized_occupancy();
         }
         let (inference, schedule) = (&self.info.inference, &self.schedule);
-        let mut ahead = 0;
+        let mut cp_async_bytes = 0;
         for step in schedule.sequences.iter().flatten() {
             if let Step::For(plan) = step {
-                ahead = ahead.max(plan.cp_async.as_ref().map_or(0, |ahead| ahead.bytes()));
+                cp_async_bytes = cp_async_bytes.max(plan.cp_async.as_ref().map_or(0, |plan| plan.bytes()));
             }
         }
         let warps = inference.num_warps as u32;
         let fits = |registers| {
-            inference.target.multiprocessor().fitting_blocks(warps, registers, self.smem.memory.used() + ahead)
+            inference.target.multiprocessor().fitting_blocks(warps, registers, self.smem.memory.used() + cp_async_bytes)
         };
         let most = fits(self.info.min_registers(body)).max(1);
-        self.info.options.occupancy.map_or(most, |wished| wished.min(most))
+        self.info.options.occupancy.map_or(most, |requested| requested.min(most))
     }
 
     /// Declares the entry parameters and loads them.
@@ -255,7 +257,7 @@ impl<'m> Lowering<'m> {
                 }
             };
             kinds.push(ParamKind::Word { index: index as u32, bytes });
-            self.values.define(arg, Tile { layout: layout.clone(), slots: Rc::from([value]) });
+            self.values.define(arg, Tile { layout: layout.clone(), regs: Rc::from([value]) });
         }
         let mut asserts = false;
         self.module.walk(entry.body, &mut |id| asserts |= self.module.op(id).code == Opcode::Assert);
@@ -264,164 +266,5 @@ impl<'m> Lowering<'m> {
             kinds.push(ParamKind::Failure);
         }
         kinds
-    }
-
-    /// Plans and verifies the schedule.
-    pub fn plan(&mut self, body: BlockId, roles: Option<Rc<WarpSpecialization>>) {
-        self.schedule = Rc::new(self.info.schedule(body, roles, &self.smem.memory));
-        if self.info.data_partitions > 1
-            && let Err(problem) = self.info.verify_data_partition(body, &self.schedule)
-        {
-            return self.report.errors.push(Diagnostic::new(problem, None));
-        }
-        // A schedule for the cost model alone is verified when it is lowered.
-        if cfg!(debug_assertions)
-            && !self.plan_only
-            && let Err(problem) = self.info.verify_schedule(body, &self.schedule)
-        {
-            let message =
-                format!("internal error: the schedule of this kernel is invalid; please report it: {problem}");
-            self.report.errors.push(Diagnostic::new(message, None));
-        }
-    }
-
-    /// Lowers the sequence of a partition.
-    pub fn run(&mut self, acts: WarpRole) {
-        let agent = self.schedule.partition(acts).map(|agent| agent.body);
-        self.sequence(agent.expect("an agent of the schedule"));
-    }
-
-    /// Lowers the partitions of a kernel with warp specialization.
-    pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
-        let (warps, groups) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
-        let bands = self.info.data_partitions;
-        let consumers = self.info.consumer_warps() * WARP_SIZE;
-        let blocks = self.info.warp_specialized_occupancy();
-        self.b.function().threads = consumers + self.info.producer_warps() * WARP_SIZE;
-        self.b.function().min_blocks = Some(blocks);
-        let count = roles.channels.len();
-        let mut pipelines = Vec::new();
-        for pipeline in &roles.pipelines {
-            let bytes = pipeline.num_stages * pipeline.stage_bytes;
-            let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
-            pipelines.push(StageBuffers { smem: slab, barriers: 0 });
-        }
-        let stages: u32 = roles.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
-        let turns = if groups > 1 { ORDER_BARRIER_BYTES } else { 0 };
-        let barriers =
-            self.smem.memory.reserve(stages * BARRIER_BYTES + turns, 16).ok_or("shared memory for barriers")?;
-        let mut next = barriers.offset;
-        for (pipeline, plan) in pipelines.iter_mut().zip(&roles.pipelines) {
-            pipeline.barriers = next;
-            next += plan.num_stages * BARRIER_BYTES;
-        }
-        self.sync.group.order_barriers = next;
-        self.info.allocate_staging_buffers(body, Some(&roles), &mut self.smem.memory);
-        self.plan(body, Some(Rc::clone(&roles)));
-        self.prefetch_store_maps()?;
-        self.compare_trip_counts(body, &roles)?;
-        self.init_barriers(&pipelines, &roles, warps * bands);
-        let tid = self.b.special(Special::TidX);
-        let producer = self.b.new_label();
-        let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
-        self.b.bra_if(is_producer, false, producer, true);
-
-        if self.plan_only {
-            return Ok(());
-        }
-        if self.info.consumer_groups() > 1 {
-            // Thread indices depend on the consumer group.
-            self.values.thread_indices = ThreadIndexCache::default();
-        }
-        let before = self.values.snapshot();
-        let positions = Vec::new();
-        self.sync.pipelines = Some(PipelineStates {
-            warp_spec: roles,
-            buffers: pipelines,
-            states: positions,
-            acquired: vec![None; count],
-            try_wait: vec![None; count],
-            warp_leader: None,
-            opaque_branch: None,
-            peer_rank: None,
-            remote_leader: None,
-            uniform: None,
-            data_partition: None,
-        });
-        self.report.remarks.pingpong_groups = (groups > 1).then_some(groups);
-        self.report.remarks.data_partitions = (bands > 1).then_some(bands);
-        self.sync.role = WarpRole::Consumer;
-        self.consumers(&before, (tid, blocks));
-        self.values.restore(&before);
-        self.sync.role = WarpRole::Producer;
-        // The registers of these values belong to the consumers.
-        let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
-        (pipelines.uniform, pipelines.data_partition) = (None, None);
-        self.b.place(producer);
-        self.reallocate_registers(false, blocks);
-        let works = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
-        let idle = self.b.new_label();
-        self.b.bra_if(works, true, idle, false);
-        self.init_pipeline_states(None);
-        self.run(WarpRole::Producer);
-        self.b.place(idle);
-        self.b.ret();
-        self.sync.role = WarpRole::All;
-        Ok(())
-    }
-
-    /// Lowers the sequences of the consumer groups.
-    pub fn consumers(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
-        let (threads, groups) = (self.info.inference.num_warps as u32 * WARP_SIZE, self.info.pingpong_groups);
-        if self.info.consumer_groups() == 1 {
-            return self.consume(tid, blocks);
-        }
-        self.b.threads_of_team = threads;
-        if groups == 1 {
-            // All data partitions execute the same code.
-            self.consume(tid, blocks);
-            self.b.threads_of_team = 0;
-            return;
-        }
-        for group in 0..groups {
-            let next = self.b.new_label();
-            if group + 1 < groups {
-                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (group + 1) * threads);
-                self.b.bra_if(is_later, false, next, true);
-            }
-            self.sync.group.index = group;
-            self.consume(tid, blocks);
-            self.values.restore(before);
-            self.b.place(next);
-        }
-        self.b.threads_of_team = 0;
-    }
-
-    /// Lowers the sequence of the consumers.
-    pub fn consume(&mut self, tid: Operand, blocks: u32) {
-        self.reallocate_registers(true, blocks);
-        let lane = self.b.and(Ty::B32, tid, WARP_SIZE - 1);
-        let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
-        self.init_pipeline_states(Some(leader));
-        self.init_data_partition(tid);
-        let known = self.init_warp_uniform();
-        self.sync.pipelines.as_mut().expect("pipelines").uniform = Some(known);
-        let grid = self.b.special(Special::NCtaIdX);
-        let never = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
-        let aside = self.b.new_label();
-        self.sync.pipelines.as_mut().expect("pipelines").opaque_branch = Some((never, aside));
-        self.init_order();
-        self.run(WarpRole::Consumer);
-        self.b.place(aside);
-        self.b.trap();
-    }
-
-    /// Moves registers from the producer to the consumers (`setmaxnreg`).
-    pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
-        let (at_entry, more) = self.info.registers_per_thread(blocks);
-        let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);
-        if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
-            self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
-        }
     }
 }

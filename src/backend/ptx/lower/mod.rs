@@ -3,7 +3,7 @@
 //! Input: a verified module, the layouts of its values and the schedule. Output: the PTX text, with
 //! what a launch needs ([`Compiled`](super::compiled::Compiled)).
 //!
-//! 1. `driver` plans the schedule and lowers each partition.
+//! 1. `driver` plans the schedule, and `partitions` lowers each partition.
 //! 2. `dispatch` calls one lowering function for each step; `control_flow`, `unroll` and
 //!    `strip_mine` lower the steps with regions.
 //! 3. `compute`, `async_ops` and `memory` lower ops by family.
@@ -25,6 +25,7 @@ mod driver;
 mod loop_counter;
 mod memory;
 mod named_barriers;
+mod partitions;
 mod state;
 mod strip_mine;
 mod unroll;

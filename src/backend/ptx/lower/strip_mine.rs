@@ -38,8 +38,8 @@ impl Lowering<'_> {
             }
             for &value in values.iter().filter(|&value| !inside.contains(value)) {
                 let layout = of_strip.reshape(module.shape(value));
-                let slots = self.for_op(id, |lowering| lowering.get(value, &layout))?;
-                outside.insert(value, slots);
+                let regs = self.for_op(id, |lowering| lowering.get(value, &layout))?;
+                outside.insert(value, regs);
             }
             match op.code {
                 Opcode::LoadView => drop(accesses.insert(id, self.for_op(id, |lowering| lowering.begin_load(id))?)),
@@ -70,18 +70,18 @@ impl Lowering<'_> {
                     })?,
                     StripRole::View => {
                         let op = module.op(id);
-                        if let Some(slots) = held.get(&op.operands[0]).cloned() {
-                            held.insert(op.results[0], slots);
+                        if let Some(regs) = held.get(&op.operands[0]).cloned() {
+                            held.insert(op.results[0], regs);
                         }
                     }
                     StripRole::Preheader => {}
                 }
             }
-            given.iter_mut().zip(&strip.live_out).for_each(|(slots, value)| slots.extend(&held[value]));
+            given.iter_mut().zip(&strip.live_out).for_each(|(regs, value)| regs.extend(&held[value]));
         }
-        for (slots, &value) in given.into_iter().zip(&strip.live_out) {
+        for (regs, &value) in given.into_iter().zip(&strip.live_out) {
             let layout = of_strip.reshape(module.shape(value));
-            self.values.define(value, Tile { layout, slots: slots.into() });
+            self.values.define(value, Tile { layout, regs: regs.into() });
         }
         reductions.into_values().try_for_each(|running| self.end_strip_reduction(running))
     }
@@ -95,21 +95,21 @@ impl Lowering<'_> {
         held: &mut HashMap<Value, Vec<Operand>>,
     ) -> Lowered {
         let op = self.module.op(id);
-        let slots = |value: Value, held: &HashMap<Value, Vec<Operand>>| piece_of(value, range.clone(), outside, held);
+        let regs = |value: Value, held: &HashMap<Value, Vec<Operand>>| piece_of(value, range.clone(), outside, held);
         match op.code {
             Opcode::LoadView => {
                 let access = accesses.get_mut(&id).expect("begun");
-                let loaded = self.load_slots(access, range.clone());
+                let loaded = self.load_registers(access, range.clone());
                 held.insert(op.results[0], loaded);
             }
             Opcode::StoreView => {
-                let values = slots(op.group(0)[0], held);
+                let values = regs(op.group(0)[0], held);
                 let access = accesses.get_mut(&id).expect("begun");
-                self.store_slots(access, range.start, &values);
+                self.store_registers(access, range.start, &values);
             }
             _ => {
-                let operands: Vec<Vec<Operand>> = op.operands.iter().map(|&v| slots(v, held)).collect();
-                let operands: Vec<&[Operand]> = operands.iter().map(|slots| &slots[..]).collect();
+                let operands: Vec<Vec<Operand>> = op.operands.iter().map(|&v| regs(v, held)).collect();
+                let operands: Vec<&[Operand]> = operands.iter().map(|regs| &regs[..]).collect();
                 let result = self.apply(id, &operands, range.len())?;
                 held.insert(op.results[0], result);
             }
@@ -126,7 +126,7 @@ fn piece_of(
     held: &HashMap<Value, Vec<Operand>>,
 ) -> Vec<Operand> {
     match outside.get(&value) {
-        Some(slots) => slots[range].to_vec(),
+        Some(regs) => regs[range].to_vec(),
         None => held[&value].clone(),
     }
 }

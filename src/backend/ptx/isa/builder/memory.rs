@@ -2,8 +2,15 @@
 
 use super::super::inst::*;
 use super::Builder;
+use crate::backend::ptx::isa::emit::Param;
 
 impl Builder {
+    /// Adds a scalar entry parameter and loads it.
+    pub fn param_value(&mut self, ty: Ty) -> Operand {
+        let place = self.param(Param::Scalar(ty));
+        self.ld(Space::Param, ty, &place.into(), MemMods::default()).into()
+    }
+
     /// `base + offset` in bytes as an address: constants go into the instruction.
     pub fn address(&mut self, base: impl Into<Operand>, offset: impl Into<Operand>) -> Addr {
         let (base, offset) = (base.into(), offset.into());

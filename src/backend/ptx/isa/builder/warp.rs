@@ -7,6 +7,15 @@ use super::Builder;
 const FULL_MASK: Operand = Operand::Imm(-1);
 
 impl Builder {
+    /// A special register, read afresh.
+    pub fn special(&mut self, special: Special) -> Operand {
+        let value = self.copy(Operand::Special(special), special.ty().class());
+        match special {
+            Special::TidX if self.threads_of_team > 0 => self.and(Ty::B32, value, self.threads_of_team - 1),
+            _ => value.into(),
+        }
+    }
+
     /// Value of another lane (any 32-bit class). `lane`: xor mask, distance or lane by `mode`.
     pub fn shfl(&mut self, mode: ShflMode, value: impl Into<Operand>, lane: impl Into<Operand>) -> Operand {
         let clamp = if mode == ShflMode::Up { 0 } else { 31 };

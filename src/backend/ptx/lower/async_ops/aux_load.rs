@@ -30,16 +30,16 @@ impl Lowering<'_> {
         let (all, base) =
             (thread_images(&layout).iter().fold(0, |all, image| all | image), self.b.reg(start, RegClass::B32));
         let mods = MemMods { sem: Sem::Volatile, ..MemMods::default() };
-        let mut slots: Vec<Operand> = Vec::with_capacity(layout.num_registers());
+        let mut regs: Vec<Operand> = Vec::with_capacity(layout.num_registers());
         for register in (0..layout.num_registers()).step_by(run) {
             let own = layout.element(register, 0, 0);
             let (first, offset) = if own & all == 0 { (thread, own) } else { (self.b.xor(Ty::B32, thread, own), 0) };
             let bytes = self.b.mul(Ty::U32, first, size as i64);
             let at = self.b.add(Ty::U32, base, bytes);
             let at = Addr::new(self.b.reg(at, RegClass::B32), i64::from(offset) * size as i64);
-            slots.extend(vector_access::load(&mut self.b, Space::Shared, dtype, run, &at, mods, None));
+            regs.extend(vector_access::load(&mut self.b, Space::Shared, dtype, run, &at, mods, None));
         }
-        self.values.define(tile, Tile { layout, slots: slots.into() });
+        self.values.define(tile, Tile { layout, regs: regs.into() });
         Ok(())
     }
 }

@@ -81,14 +81,14 @@ impl Lowering<'_> {
         let apart = self.b.sub(ty, other, own);
         let counter = self.b.add(ty, counter, apart);
         let layout = Layout::replicated(&[], self.info.inference.num_warps);
-        self.sync.peer.tiles.insert(arg, Some(Tile { layout, slots: Rc::from([counter]) }));
+        self.sync.peer.tiles.insert(arg, Some(Tile { layout, regs: Rc::from([counter]) }));
         self.compare_with_peer(&[arg])
     }
 
     /// Compares the trip counts of the outermost loops in both blocks of a cluster, before the
     /// warps branch by role.
-    pub fn compare_trip_counts(&mut self, body: BlockId, roles: &WarpSpecialization) -> Lowered {
-        let Some(multicast) = &roles.multicast else { return Ok(()) };
+    pub fn compare_trip_counts(&mut self, body: BlockId, warp_spec: &WarpSpecialization) -> Lowered {
+        let Some(multicast) = &warp_spec.multicast else { return Ok(()) };
         let module = self.module;
         for &id in module.block(body).ops.iter().filter(|id| multicast.bound_ops.contains(id)) {
             self.nested_op(id)?;
@@ -203,7 +203,7 @@ impl Lowering<'_> {
 
     /// Returns the indices on which the multicast of a load depends; `None` if the load is never
     /// multicast.
-    pub fn multicast_indices(roles: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
-        roles.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
+    pub fn multicast_indices(warp_spec: &WarpSpecialization, load: OpId) -> Option<&[Value]> {
+        warp_spec.multicast.as_ref()?.multicast_loads.get(&load).map(Vec::as_slice)
     }
 }

@@ -18,7 +18,7 @@ impl Lowering<'_> {
             .schedule
             .warp_spec
             .as_ref()
-            .is_some_and(|roles| channels.iter().any(|&channel| roles.is_staging(channel)))
+            .is_some_and(|warp_spec| channels.iter().any(|&channel| warp_spec.is_staging(channel)))
         {
             self.tma_store_wait()?;
             self.b.bar_warp_sync();

@@ -38,10 +38,10 @@ impl Lowering<'_> {
         let ThreadPrivateTile { address, vector, offsets } = &self.values.private_tiles[&load];
         let base = self.b.reg(*address, RegClass::B32);
         let dtype = self.info.element_type(tile);
-        let mut slots = Vec::with_capacity(layout.num_registers());
+        let mut regs = Vec::with_capacity(layout.num_registers());
         for &offset in offsets {
             let place = Addr::new(base, i64::from(offset));
-            slots.extend(vector_access::load(
+            regs.extend(vector_access::load(
                 &mut self.b,
                 Space::Shared,
                 dtype,
@@ -51,7 +51,7 @@ impl Lowering<'_> {
                 None,
             ));
         }
-        self.values.define(tile, Tile { layout, slots: slots.into() });
+        self.values.define(tile, Tile { layout, regs: regs.into() });
         Ok(())
     }
 

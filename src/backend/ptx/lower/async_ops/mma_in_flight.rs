@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass};
+use crate::backend::ptx::isa::inst::{Operand, RegClass};
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::state::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
@@ -11,7 +11,7 @@ use crate::ir::{OpId, Value};
 /// Greatest number of MMA groups in a basic block for which waits split this block.
 ///
 /// With more groups ptxas has no registers for accumulators in flight at the end of a basic block.
-const FEW_PRODUCTS: usize = 2;
+const MAX_SPLITTING_GROUPS: usize = 2;
 
 /// Registers of a loop-carried MMA group, which accumulates in place.
 pub struct CarriedMmaRegs {
@@ -21,9 +21,8 @@ pub struct CarriedMmaRegs {
     results: Vec<Value>,
     /// Results of the loop.
     loop_results: Vec<Value>,
-    /// A register for the address of each stage to release, and whether the stage is for both
-    /// blocks of a cluster.
-    releases: Vec<(Reg, bool)>,
+    /// Releases in the next iteration, each with a register for the full barrier.
+    releases: Vec<StageRelease>,
     /// Source location of the MMA.
     loc: u32,
 }
@@ -31,16 +30,16 @@ pub struct CarriedMmaRegs {
 impl Lowering<'_> {
     /// Adds an issued MMA group to the queue. `last` is its last op.
     pub fn push_mma(&mut self, last: OpId, results: Vec<Value>, releases: Vec<StageRelease>) {
-        let issued = if self.mmas_in_block(last) <= FEW_PRODUCTS { self.b.num_lines() } else { usize::MAX };
+        let issued = if self.mmas_in_block(last) <= MAX_SPLITTING_GROUPS { self.b.num_lines() } else { usize::MAX };
         let place = self.module.op(last).loc.0;
         self.sync.mmas.in_flight.push(InFlightMma { results, releases, issued_at: issued, loc: place });
     }
 
     /// Returns the number of MMA groups in the block of this MMA.
-    fn mmas_in_block(&self, product: OpId) -> usize {
-        let Some(block) = self.info.op_blocks[product.index()] else { return 0 };
-        let products = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
-        let last: HashSet<OpId> = products.map(|&id| self.info.mma_groups.last_of(id)).collect();
+    fn mmas_in_block(&self, mma: OpId) -> usize {
+        let Some(block) = self.info.op_blocks[mma.index()] else { return 0 };
+        let mmas = self.module.block(block).ops.iter().filter(|id| self.info.inference.products.contains_key(id));
+        let last: HashSet<OpId> = mmas.map(|&id| self.info.mma_groups.last_of(id)).collect();
         last.len()
     }
 
@@ -83,10 +82,12 @@ impl Lowering<'_> {
         let body = module.op(id).regions[0];
         let mut carried_mmas = Vec::new();
         for plan in plans {
-            let clustered: Vec<bool> = plan.releases.iter().map(|&channel| self.sync.is_clustered(channel)).collect();
-            let releases =
-                clustered.into_iter().map(|clustered| (self.b.copy(Operand::Imm(0), RegClass::B32), clustered));
-            let releases = releases.collect();
+            let mut releases = Vec::new();
+            for &channel in &plan.releases {
+                let cluster = self.sync.is_clustered(channel);
+                let register = self.b.copy(Operand::Imm(0), RegClass::B32);
+                releases.push(StageRelease { barrier: ReleaseBarrier::Carried(register), cluster });
+            }
             let args = &module.block(body).args;
             let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
             carried_mmas.push(CarriedMmaRegs {
@@ -110,8 +111,9 @@ impl Lowering<'_> {
         for carried in carried_mmas {
             let mma = self.sync.mmas.in_flight.iter().find(|mma| mma.results == carried.results);
             let releases = mma.map(|mma| mma.releases.clone()).unwrap_or_default();
-            for (place, &(register, _)) in carried.releases.iter().enumerate() {
-                match releases.get(place) {
+            for (index, release) in carried.releases.iter().enumerate() {
+                let ReleaseBarrier::Carried(register) = release.barrier else { continue };
+                match releases.get(index) {
                     Some(&StageRelease { barrier: ReleaseBarrier::Now(barrier), .. }) => {
                         self.b.mov_to(register, barrier)
                     }
@@ -130,14 +132,6 @@ impl Lowering<'_> {
 
 impl CarriedMmaRegs {
     fn mma(&self, results: &[Value]) -> InFlightMma {
-        let releases = self
-            .releases
-            .iter()
-            .map(|&(register, clustered)| StageRelease {
-                barrier: ReleaseBarrier::Carried(register),
-                cluster: clustered,
-            })
-            .collect();
-        InFlightMma { results: results.to_vec(), releases, issued_at: usize::MAX, loc: self.loc }
+        InFlightMma { results: results.to_vec(), releases: self.releases.clone(), issued_at: usize::MAX, loc: self.loc }
     }
 }

@@ -24,12 +24,12 @@ impl Lowering<'_> {
     /// Computes the iterations of this group, before a ping-pong loop.
     pub fn begin_pingpong(
         &mut self,
-        deal: &PingPong,
+        plan: &PingPong,
         [lower, upper, step]: [Operand; 3],
         ty: Ty,
     ) -> Lowered<PingPongRange> {
         let index = self.sync.group.index;
-        self.sync.group.stages_per_iteration = deal
+        self.sync.group.stages_per_iteration = plan
             .stages_per_iteration
             .iter()
             .enumerate()

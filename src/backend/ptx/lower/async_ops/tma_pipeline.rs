@@ -6,41 +6,63 @@ use crate::backend::ptx::lower::Lowered;
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::lower::state::sync_state::{
-    BARRIER_BYTES, EMPTY, ORDER_BARRIERS, PipelineState, StageBuffers,
+    BARRIER_BYTES, EMPTY, ORDER_BARRIER_BYTES, ORDER_BARRIERS, PipelineState, StageBuffers,
 };
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
+    /// Allocates stages and mbarriers of all pipelines, and the mbarriers of order points.
+    pub fn allocate_pipelines(&mut self, warp_spec: &WarpSpecialization) -> Lowered<Vec<StageBuffers>> {
+        let mut pipelines = Vec::new();
+        for pipeline in &warp_spec.pipelines {
+            let bytes = pipeline.num_stages * pipeline.stage_bytes;
+            let slab = self.smem.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
+            pipelines.push(StageBuffers { smem: slab, barriers: 0 });
+        }
+        let stages: u32 = warp_spec.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
+        let order_bytes = if self.info.pingpong_groups > 1 { ORDER_BARRIER_BYTES } else { 0 };
+        let barriers =
+            self.smem.memory.reserve(stages * BARRIER_BYTES + order_bytes, 16).ok_or("shared memory for barriers")?;
+        let mut next = barriers.offset;
+        for (pipeline, plan) in pipelines.iter_mut().zip(&warp_spec.pipelines) {
+            pipeline.barriers = next;
+            next += plan.num_stages * BARRIER_BYTES;
+        }
+        self.sync.group.order_barriers = next;
+        Ok(pipelines)
+    }
+
     /// Initializes the mbarriers of all pipelines and order points, in one thread.
-    pub fn init_barriers(&mut self, pipelines: &[StageBuffers], roles: &WarpSpecialization, warps: u32) {
+    pub fn init_barriers(&mut self, pipelines: &[StageBuffers], warp_spec: &WarpSpecialization, warps: u32) {
         let tid = self.b.special(Special::TidX);
-        let others = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
+        let is_other = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let turns = self.sync.group.order_barriers;
+        let order = self.sync.group.order_barriers;
         let both = match self.sync.peer.in_lockstep {
-            Some(in_step) => self.b.select(RegClass::B32, in_step, warps * CLUSTER_SIZE, warps),
+            Some(in_lockstep) => self.b.select(RegClass::B32, in_lockstep, warps * CLUSTER_SIZE, warps),
             None => Operand::from(warps * CLUSTER_SIZE),
         };
-        self.b.skip_if(others, false, |b| {
-            for (pipeline, plan) in pipelines.iter().zip(&roles.pipelines) {
+        self.b.skip_if(is_other, false, |b| {
+            for (pipeline, plan) in pipelines.iter().zip(&warp_spec.pipelines) {
                 for stage in 0..plan.num_stages {
                     let full = Addr::new(base, i64::from(pipeline.barriers + stage * BARRIER_BYTES));
                     b.mbarrier_init(&full, 1u32);
                     b.mbarrier_init(&full.plus(EMPTY), if plan.clustered { both } else { warps.into() });
                 }
             }
-            if roles.pingpong.is_some() {
+            if warp_spec.pingpong.is_some() {
                 (0..ORDER_BARRIERS)
-                    .for_each(|turn| b.mbarrier_init(&Addr::new(base, i64::from(turns + 8 * turn)), warps));
+                    .for_each(|index| b.mbarrier_init(&Addr::new(base, i64::from(order + 8 * index)), warps));
             }
             b.fence_mbarrier_init();
         });
-        match roles.multicast {
+        match warp_spec.multicast {
             Some(_) => self.b.cluster_meet(),
             None => self.b.bar_sync(NamedBarrier::Cta.id(), None),
         }
     }
 
+    /// Sets the pipeline states of a partition to the first stage.
     pub fn init_pipeline_states(&mut self, leader: Option<Reg>) {
         let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
         pipelines.warp_leader = leader;
@@ -51,7 +73,7 @@ impl Lowering<'_> {
             let rank = b.special(Special::ClusterCtaRank);
             pipelines.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());
             pipelines.remote_leader = leader.map(|leader| match self.sync.peer.in_lockstep {
-                Some(in_step) => b.and(Ty::Pred, leader, in_step).reg(),
+                Some(in_lockstep) => b.and(Ty::Pred, leader, in_lockstep).reg(),
                 None => leader,
             });
         }

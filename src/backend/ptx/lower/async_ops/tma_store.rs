@@ -94,12 +94,12 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// Emits a store of the whole tile block in `count` parts, of which `slots` fit into the
+    /// Emits a store of the whole tile block in `count` parts, of which `in_flight` fit into the
     /// buffer.
-    fn store_by_cta(&mut self, store: &StoreRegs<'_>, [count, slots]: [u32; 2]) -> Lowered {
-        let parts = StoreSplit { count, in_flight: slots, bytes: store.plan.tile.bytes() / count };
+    fn store_by_cta(&mut self, store: &StoreRegs<'_>, [count, in_flight]: [u32; 2]) -> Lowered {
+        let parts = StoreSplit { count, in_flight, bytes: store.plan.tile.bytes() / count };
         let op = self.module.op(store.plan.op);
-        let slots = self.get(stored(op), &store.layout)?;
+        let regs = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
         let coords = self.tma_coords(view, index, &vec![0; store.plan.tile.boxes.len()])?;
         let tid = self.b.special(Special::TidX);
@@ -113,7 +113,7 @@ impl Lowering<'_> {
             }
             let slot = part % parts.in_flight * parts.bytes;
             let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
-            self.write_part(store, &slots, part, place, Operand::Imm(0));
+            self.write_part(store, &regs, part, place, Operand::Imm(0));
             self.b.fence_proxy(ProxyFence::AsyncShared);
             // The next barrier also orders the read of the buffer that the next part overwrites.
             if parts.in_flight > 1 && (parts.in_flight..parts.count).contains(&(part + 1)) {
@@ -131,7 +131,7 @@ impl Lowering<'_> {
     fn store_by_warps(&mut self, store: &StoreRegs<'_>, staging: &StagingBuffer) -> Lowered {
         let op = self.module.op(store.plan.op);
         let StagingBuffer { buffer: place, split: parts, .. } = staging;
-        let slots = self.get(stored(op), &store.layout)?;
+        let regs = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
         let mut coords = self.tma_coords(view, index, &vec![0; store.plan.tile.boxes.len()])?;
         for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
@@ -158,7 +158,7 @@ impl Lowering<'_> {
             }
             let slot = part % parts.in_flight * parts.bytes;
             let place = Buffer { offset: first + slot, bytes: parts.bytes };
-            self.write_part(store, &slots, part, place, warp);
+            self.write_part(store, &regs, part, place, warp);
             self.b.fence_proxy(ProxyFence::AsyncShared);
             self.b.bar_warp_sync();
             self.issue_part(store, &coords, issues, part, place, warp);
@@ -169,7 +169,7 @@ impl Lowering<'_> {
     }
 
     /// Writes the registers of one part to shared memory, at the offset of the warp.
-    fn write_part(&mut self, store: &StoreRegs<'_>, slots: &[Operand], part: u32, place: Buffer, warp: Operand) {
+    fn write_part(&mut self, store: &StoreRegs<'_>, regs: &[Operand], part: u32, place: Buffer, warp: Operand) {
         let thread = self.linear_in_thread(&store.writes.thread);
         let thread = self.b.xor(Ty::B32, thread, warp);
         let in_thread = store.writes.thread.iter().fold(0, |all, image| all | image);
@@ -181,11 +181,11 @@ impl Lowering<'_> {
         for write in store.writes.list.iter().filter(|write| write.place / place.bytes == part) {
             let at = write.place % place.bytes;
             let addr = self.place_from(store.base, place, thread, [at & in_thread, at & !in_thread]);
-            let mut values: Vec<Operand> = write.registers.iter().map(|&register| slots[register]).collect();
+            let mut values: Vec<Operand> = write.registers.iter().map(|&register| regs[register]).collect();
             if let Some((swaps, swap)) = swaps.zip(store.writes.swap) {
                 let class = repr::class(store.elem);
                 for (value, register) in values.iter_mut().zip(&write.registers) {
-                    *value = self.b.select(class, swaps, slots[register ^ 1 << swap.register], *value);
+                    *value = self.b.select(class, swaps, regs[register ^ 1 << swap.register], *value);
                 }
             }
             match store.writes.kind {

@@ -44,12 +44,12 @@ impl Lowering<'_> {
         // The first false element of this thread, and the values of the message for it.
         let first = self.b.fresh(RegClass::B32);
         let shown: Vec<Reg> = args.iter().map(|&arg| self.b.fresh(repr::class(self.info.element_type(arg)))).collect();
-        for (slot, &hold) in holds.iter().enumerate().rev() {
+        for (register, &hold) in holds.iter().enumerate().rev() {
             let hold = self.b.reg(hold, RegClass::Pred);
-            let offset = layout.element(slot, 0, 0);
+            let offset = layout.element(register, 0, 0);
             self.b.guarded(hold, true, |b| b.mov_to(first, offset));
             for (values, &shown) in values.iter().zip(&shown) {
-                let value = self.b.reg(values[slot], shown.class);
+                let value = self.b.reg(values[register], shown.class);
                 self.b.guarded(hold, true, |b| b.mov_to(shown, value));
             }
         }

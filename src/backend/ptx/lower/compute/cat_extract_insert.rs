@@ -56,7 +56,7 @@ impl Lowering<'_> {
             true => (doubled_in_registers(&layout, op.dim() as usize), None),
             false => doubled(&layout, op.dim() as usize),
         };
-        let slots: Rc<[Operand]> = match bit {
+        let regs: Rc<[Operand]> = match bit {
             None => first.iter().chain(second.iter()).copied().collect(),
             Some(bit) => {
                 let class = repr::class(self.info.element_type(op.operands[0]));
@@ -68,8 +68,8 @@ impl Lowering<'_> {
         // Registers are sorted by memory order, so that adjacent elements are packed and accessed
         // together.
         let (layout, sources) = in_order(&joined);
-        let slots = sources.into_iter().map(|source| slots[source]).collect();
-        self.values.define(op.results[0], Tile { layout, slots });
+        let regs = sources.into_iter().map(|source| regs[source]).collect();
+        self.values.define(op.results[0], Tile { layout, regs });
         Ok(())
     }
 
@@ -92,18 +92,18 @@ impl Lowering<'_> {
         let layout = self.info.inference.accesses[&id].clone();
         let index = self.scalar_operands(&op.operands[1..])?;
         let block = Block { layout: &layout, part: module.shape(result), index };
-        let slots = self.get(source, &layout)?.to_vec();
+        let regs = self.get(source, &layout)?.to_vec();
         let dtype = self.info.element_type(source);
-        let slots = self.registers_of_block(&block, slots, repr::class(dtype));
+        let regs = self.registers_of_block(&block, regs, repr::class(dtype));
         let held = block_layout(&layout, block.part).canonical();
         let wanted = self.info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
         let moves = |images: &[u32]| images.iter().any(|&image| block.bit(image).is_some());
-        let slots: Rc<[Operand]> = match (moves(layout.warp_images()), moves(layout.lane_images())) {
-            (false, false) => slots.into(),
+        let regs: Rc<[Operand]> = match (moves(layout.warp_images()), moves(layout.lane_images())) {
+            (false, false) => regs.into(),
             (false, true) => {
                 let lane = self.lane_of_block(&block);
-                let mut received = Vec::with_capacity(slots.len());
-                for value in slots {
+                let mut received = Vec::with_capacity(regs.len());
+                for value in regs {
                     let words = self.pack_words(dtype, &[value]);
                     let words: Vec<Operand> =
                         words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect();
@@ -118,10 +118,10 @@ impl Lowering<'_> {
                     return Err(SCHEDULE_MISMATCH.to_owned());
                 };
                 self.report.remarks.smem_conversions += 1;
-                self.through_shared(dtype, &slots, plan, wanted.num_registers(), Some(owner))?
+                self.through_shared(dtype, &regs, plan, wanted.num_registers(), Some(owner))?
             }
         };
-        self.values.define(result, Tile { layout: wanted, slots });
+        self.values.define(result, Tile { layout: wanted, regs });
         Ok(())
     }
 
@@ -129,24 +129,22 @@ impl Lowering<'_> {
     fn registers_of_block(
         &mut self,
         block: &Block<'_>,
-        slots: Vec<Operand>,
+        regs: Vec<Operand>,
         class: crate::backend::ptx::isa::inst::RegClass,
     ) -> Vec<Operand> {
-        let mut slots = slots;
+        let mut regs = regs;
         for (register, &image) in block.layout.register_images().iter().enumerate().rev() {
             let Some((axis, bit)) = block.bit(image) else { continue };
-            let half = slots.len() / 2;
+            let half = regs.len() / 2;
             let low = |slot: usize| (slot >> register << (register + 1)) | (slot & ((1 << register) - 1));
-            slots = match self.index_bit(block.index[axis], bit) {
-                Condition::Known(set) => {
-                    (0..half).map(|slot| slots[low(slot) | usize::from(set) << register]).collect()
-                }
+            regs = match self.index_bit(block.index[axis], bit) {
+                Condition::Known(set) => (0..half).map(|slot| regs[low(slot) | usize::from(set) << register]).collect(),
                 Condition::Register(set) => (0..half)
-                    .map(|slot| self.b.select(class, set, slots[low(slot) | 1 << register], slots[low(slot)]))
+                    .map(|slot| self.b.select(class, set, regs[low(slot) | 1 << register], regs[low(slot)]))
                     .collect(),
             };
         }
-        slots
+        regs
     }
 
     fn index_bit(&mut self, number: Operand, bit: u32) -> Condition {
@@ -221,9 +219,9 @@ impl Lowering<'_> {
             })
             .collect();
         let mut known: HashMap<Vec<u32>, Condition> = HashMap::new();
-        let mut slots = Vec::with_capacity(old.len());
-        for (slot, &old) in old.iter().enumerate() {
-            let element = layout.element(slot, 0, 0);
+        let mut regs = Vec::with_capacity(old.len());
+        for (register, &old) in old.iter().enumerate() {
+            let element = layout.element(register, 0, 0);
             let numbers: Vec<u32> = (0..block.part.len()).map(|axis| block.number(element, axis)).collect();
             let condition = match known.get(&numbers) {
                 Some(&condition) => condition,
@@ -233,8 +231,8 @@ impl Lowering<'_> {
                     condition
                 }
             };
-            let new = part[within.canonical_register(slot)];
-            slots.push(match condition {
+            let new = part[within.canonical_register(register)];
+            regs.push(match condition {
                 Condition::Known(inside) => {
                     if inside {
                         new
@@ -245,7 +243,7 @@ impl Lowering<'_> {
                 Condition::Register(inside) => self.b.select(class, inside, new, old),
             });
         }
-        self.values.define(result, Tile { layout, slots: slots.into() });
+        self.values.define(result, Tile { layout, regs: regs.into() });
         Ok(())
     }
 

@@ -26,18 +26,18 @@ impl Lowering<'_> {
         let axis = op.dim() as usize;
         let held = self.info.inference.accesses[&id].clone();
         let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
-        let slots = self.get(source, &held)?;
+        let regs = self.get(source, &held)?;
         let at = self.get(positions, &layout)?.to_vec();
         let at = self.clamp_positions(positions, at, self.module.shape(source)[axis]);
         let dtype = self.info.element_type(source);
         let values = match self.smem.split() {
-            Some([rounds, _]) => self.gather_by_smem(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
+            Some([rounds, _]) => self.gather_by_smem(dtype, &regs, [&held, &layout], (axis, rounds as usize), &at)?,
             None => {
                 let handing = Handing::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
-                self.gather_by_shuffle(dtype, &slots, &handing, &at)
+                self.gather_by_shuffle(dtype, &regs, &handing, &at)
             }
         };
-        self.values.define(result, Tile { layout, slots: values.into() });
+        self.values.define(result, Tile { layout, regs: values.into() });
         Ok(())
     }
 
@@ -55,14 +55,8 @@ impl Lowering<'_> {
     }
 
     /// Loads the elements at positions from other lanes of the warp.
-    fn gather_by_shuffle(
-        &mut self,
-        dtype: DType,
-        slots: &[Operand],
-        handing: &Handing,
-        at: &[Operand],
-    ) -> Vec<Operand> {
-        let words: Vec<Vec<Operand>> = slots.iter().map(|&slot| self.pack_words(dtype, &[slot])).collect();
+    fn gather_by_shuffle(&mut self, dtype: DType, regs: &[Operand], handing: &Handing, at: &[Operand]) -> Vec<Operand> {
+        let words: Vec<Vec<Operand>> = regs.iter().map(|&register| self.pack_words(dtype, &[register])).collect();
         let registers: Vec<(usize, usize)> = handing.registers().collect();
         let mut values = Vec::with_capacity(at.len());
         for (&at, &line) in at.iter().zip(&handing.lines) {
@@ -121,7 +115,7 @@ impl Lowering<'_> {
     fn gather_by_smem(
         &mut self,
         dtype: DType,
-        slots: &[Operand],
+        regs: &[Operand],
         [held, layout]: [&Layout; 2],
         (axis, rounds): (usize, usize),
         at: &[Operand],
@@ -140,13 +134,13 @@ impl Lowering<'_> {
         let mut values = vec![Operand::Imm(0); at.len()];
         for round in 0..rounds {
             let buffer = self.smem_write()?;
-            self.store_side(buffer, dtype, slots, &side, round, owner);
+            self.store_side(buffer, dtype, regs, &side, round, owner);
             self.smem_read()?;
-            for (slot, &at) in at.iter().enumerate() {
-                let line = first(layout.element(slot, 0, 0));
+            for (register, &at) in at.iter().enumerate() {
+                let line = first(layout.element(register, 0, 0));
                 let own = self.b.xor(Ty::B32, thread, line & in_thread);
                 let rest = line & !in_thread;
-                let old = [values[slot]];
+                let old = [values[register]];
                 let (addr, guard) = if rounds == 1 {
                     let bytes = self.b.mul(Ty::U32, own, size);
                     let own = self.b.add(Ty::S32, smem, bytes);
@@ -161,7 +155,7 @@ impl Lowering<'_> {
                     let is_now = self.b.setp(Cmp::Eq, Ty::B32, number, round as u32);
                     (self.shared_place(buffer, place, 0, 0), Some(is_now))
                 };
-                values[slot] = self.loaded(vector_access::shared_type(dtype), &addr, guard, &old)[0];
+                values[register] = self.loaded(vector_access::shared_type(dtype), &addr, guard, &old)[0];
             }
         }
         Ok(values)
@@ -215,7 +209,7 @@ impl Lowering<'_> {
             }
             counts = sum.unwrap_or(counts);
         }
-        self.values.define(result, Tile { layout, slots: counts.into() });
+        self.values.define(result, Tile { layout, regs: counts.into() });
         Ok(())
     }
 }

@@ -82,12 +82,12 @@ impl Lowering<'_> {
                 }
             }
         }
-        for (&result, &exact) in results.iter().zip(&partials.slots[0]) {
+        for (&result, &exact) in results.iter().zip(&partials.regs[0]) {
             self.b.mov_to(result, exact);
         }
         self.release(mark);
         self.b.place(sure);
-        partials.slots[0] = results.into_iter().map(Operand::from).collect();
+        partials.regs[0] = results.into_iter().map(Operand::from).collect();
         Ok(within)
     }
 
@@ -121,7 +121,7 @@ impl Lowering<'_> {
         let off: Vec<usize> = (0..images.len()).filter(|&bit| axis.coordinate(images[bit]) == 0).collect();
         let row = |slot: usize| off.iter().enumerate().map(|(to, &from)| (slot >> from & 1) << to).sum::<usize>();
         let mut rows: Vec<Vec<Operand>> = vec![Vec::new(); 1 << off.len()];
-        for (slot, &value) in partials.slots[0].iter().enumerate() {
+        for (slot, &value) in partials.regs[0].iter().enumerate() {
             rows[row(slot)].push(self.bits_of(value));
         }
         let mut chains: Vec<Vec<Operand>> = rows

@@ -30,7 +30,7 @@ impl MmaOperand {
             MmaOperand::Smem(address) => Source::Shared(*address),
             MmaOperand::SmemPanels(address, rows) => Source::Panels(*address, *rows),
             MmaOperand::SmemF32(address) => Source::Unrounded(*address),
-            MmaOperand::Registers(slots) => Source::Registers(slots),
+            MmaOperand::Registers(regs) => Source::Registers(regs),
             MmaOperand::Buffer(_) => unreachable!("addresses are taken before the product"),
         }
     }
@@ -98,9 +98,9 @@ impl Lowering<'_> {
             self.release_stages(&releases, None);
         }
         for ((&id, plan), registers) in members.iter().zip(&plans).zip(registers) {
-            let slots: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
+            let regs: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
             let result = module.op(id).results[0];
-            self.values.define(result, Tile { layout: plan.acc.clone(), slots: slots.into() });
+            self.values.define(result, Tile { layout: plan.acc.clone(), regs: regs.into() });
         }
         Ok(())
     }
@@ -155,35 +155,35 @@ impl Lowering<'_> {
         }
         let dtype = self.module.dtype(value);
         let layout = self.info.inference.natural_or_default(value);
-        let slots = self.get(value, &layout)?;
-        let slots = if dtype == plan.dtype { slots } else { self.widen_exactly(&slots, dtype, plan.dtype)? };
+        let regs = self.get(value, &layout)?;
+        let regs = if dtype == plan.dtype { regs } else { self.widen_exactly(&regs, dtype, plan.dtype)? };
         let bits = plan.dtype.storage_bits();
         match plan.registers.as_ref().and_then(|registers| Conversion::plan(&layout, registers, bits, 0)) {
-            Some(Conversion::Identity) => return Ok(MmaOperand::Registers(slots)),
+            Some(Conversion::Identity) => return Ok(MmaOperand::Registers(regs)),
             Some(Conversion::Registers(map)) => {
-                return Ok(MmaOperand::Registers(map.iter().map(|&register| slots[register]).collect()));
+                return Ok(MmaOperand::Registers(map.iter().map(|&register| regs[register]).collect()));
             }
             Some(Conversion::Shuffle(_) | Conversion::Shared(_)) | None => {}
         }
         let buffer = self.smem_write()?;
         debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
-        self.store_operand(&slots, &layout, plan, buffer);
+        self.store_operand(&regs, &layout, plan, buffer);
         Ok(MmaOperand::Buffer(buffer))
     }
 
-    fn store_operand(&mut self, slots: &[Operand], layout: &Layout, plan: &OperandPlan, buffer: Buffer) {
+    fn store_operand(&mut self, regs: &[Operand], layout: &Layout, plan: &OperandPlan, buffer: Buffer) {
         let side = plan.shared.accesses(layout);
         let thread = self.linear_in_thread(&side.thread);
         let owner = self.owner_of(side.replicated);
         for access in &side.accesses {
-            let values: Vec<Operand> = access.registers.iter().map(|&register| slots[register]).collect();
+            let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect();
             let addr = self.shared_place(buffer, thread, access.xor, access.offset);
             vector_access::store(&mut self.b, Space::Shared, plan.dtype, &values, &addr, MemMods::default(), owner);
         }
     }
 
     /// Converts elements to a wider float type, which is exact.
-    fn widen_exactly(&mut self, slots: &[Operand], from: DType, to: DType) -> Lowered<Rc<[Operand]>> {
+    fn widen_exactly(&mut self, regs: &[Operand], from: DType, to: DType) -> Lowered<Rc<[Operand]>> {
         let op = Op {
             code: Opcode::FToF,
             operands: Vec::new(),
@@ -194,7 +194,7 @@ impl Lowering<'_> {
             loc: Loc::UNKNOWN,
         };
         let types = ScalarTypes { operands: &[from], result: to };
-        slots.iter().map(|&slot| scalar::lower(&mut self.b, &op, types, &[slot]).map_err(|e| e.0)).collect()
+        regs.iter().map(|&register| scalar::lower(&mut self.b, &op, types, &[register]).map_err(|e| e.0)).collect()
     }
 
     /// Returns the registers of all accumulators; `there` has those that exist already.
@@ -228,14 +228,14 @@ impl Lowering<'_> {
     fn accumulator_of(&mut self, id: OpId, acc: Value, plan: &MmaPlan) -> Lowered<Vec<Reg>> {
         let class = repr::class(self.module.dtype(acc));
         let in_place = self.info.accumulates_in_place(id);
-        let slots = match &self.values.tiles[acc.index()] {
+        let regs = match &self.values.tiles[acc.index()] {
             // Asynchronous MMAs accumulate in order: an accumulator may still be in flight.
-            Some(tile) if in_place && plan.is_asynchronous() => tile.slots.clone(),
+            Some(tile) if in_place && plan.is_asynchronous() => tile.regs.clone(),
             _ => self.get(acc, &plan.acc)?,
         };
-        Ok(slots
+        Ok(regs
             .iter()
-            .map(|&slot| match slot {
+            .map(|&register| match register {
                 Operand::Reg(reg) if in_place => reg.as_class(class),
                 other => self.b.copy(other, class),
             })

@@ -18,7 +18,7 @@ impl Lowering<'_> {
         let bits = group_bits(&layout, joined).ok_or("the elements of a byte are in several threads")?;
         let old = self.get(source, &layout)?;
         let groups = grouped(&layout, &bits);
-        let mut slots = Vec::with_capacity(groups.num_registers() * parts as usize);
+        let mut regs = Vec::with_capacity(groups.num_registers() * parts as usize);
         for group in 0..groups.num_registers() {
             // The index of the group in the remaining register bits, and its elements in the other
             // bits.
@@ -32,10 +32,10 @@ impl Lowering<'_> {
                 |number: usize| bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum::<usize>();
             let elements: Vec<Operand> = (0..joined as usize).map(|number| old[base | member(number)]).collect();
             let words = self.join_words(from, &elements);
-            self.split_words(to, &words, parts, &mut slots);
+            self.split_words(to, &words, parts, &mut regs);
         }
         let layout = parted(&groups, parts);
-        self.values.define(result, Tile { layout, slots: slots.into() });
+        self.values.define(result, Tile { layout, regs: regs.into() });
         Ok(())
     }
 

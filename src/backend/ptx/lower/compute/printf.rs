@@ -177,10 +177,10 @@ impl Lowering<'_> {
 
     fn elements(&mut self, value: Value) -> Lowered<Elements> {
         let layout = self.info.inference.natural_or_default(value);
-        let slots = self.get(value, &layout)?;
+        let regs = self.get(value, &layout)?;
         let thread = self.linear_in_thread(&thread_images(&layout));
         let owner = self.owner_of(replica_bits(&layout));
-        Ok(Elements { tile: Tile { layout, slots }, dtype: self.info.element_type(value), thread, owner })
+        Ok(Elements { tile: Tile { layout, regs }, dtype: self.info.element_type(value), thread, owner })
     }
 
     /// Stores the elements of a tile, or of one part of it, in row-major order to `start` of a
@@ -188,7 +188,7 @@ impl Lowering<'_> {
     fn store_elements(&mut self, elements: &Elements, buffer: Buffer, start: u32, part: Option<Reg>) {
         let (ty, bytes) = (repr::memory_ty(elements.dtype), elements.dtype.storage_bits() / 8);
         let mut stored = vec![false; elements.tile.layout.num_elements()];
-        for (register, &slot) in elements.tile.slots.iter().enumerate() {
+        for (register, &slot) in elements.tile.regs.iter().enumerate() {
             let offset = elements.tile.layout.element(register, 0, 0);
             // A thread may hold an element twice.
             if std::mem::replace(&mut stored[offset as usize], true) {

@@ -20,15 +20,15 @@ pub struct StripReduction {
     /// Number of the lowest register bits in which the registers of a strip iteration differ.
     piece_bits: usize,
     /// Accumulated values, one for each operand, by the register bits off the axis.
-    slots: Vec<Option<Vec<Operand>>>,
+    regs: Vec<Option<Vec<Operand>>>,
 }
 
 impl StripReduction {
     /// Returns the register bits off the axis, compressed to adjacent bits.
-    fn kept_bits(&self, slot: usize) -> usize {
+    fn kept_bits(&self, register: usize) -> usize {
         let images = self.layout.register_images().iter().enumerate();
         let kept = images.filter(|&(_, &image)| self.axis.coordinate(image) == 0);
-        kept.enumerate().map(|(to, (from, _))| (slot >> from & 1) << to).sum()
+        kept.enumerate().map(|(to, (from, _))| (register >> from & 1) << to).sum()
     }
 }
 
@@ -41,7 +41,7 @@ impl Lowering<'_> {
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let mut partials = self.empty_partials(id, &layout);
         for &operand in &op.operands {
-            partials.slots.push(self.get(operand, &layout)?.to_vec());
+            partials.regs.push(self.get(operand, &layout)?.to_vec());
         }
         self.reduce_partials(id, partials, axis)
     }
@@ -66,9 +66,9 @@ impl Lowering<'_> {
             }
         }
         let reduced = layout.reduce(op.dim() as usize).squeeze(op.dim() as usize);
-        for (&result, slots) in op.results.iter().zip(partials.slots) {
-            debug_assert_eq!(slots.len(), reduced.num_registers());
-            self.values.define(result, Tile { layout: reduced.clone(), slots: slots.into() });
+        for (&result, regs) in op.results.iter().zip(partials.regs) {
+            debug_assert_eq!(regs.len(), reduced.num_registers());
+            self.values.define(result, Tile { layout: reduced.clone(), regs: regs.into() });
         }
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Lowering<'_> {
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
         let kept = layout.register_images().iter().filter(|&&image| axis.coordinate(image) == 0).count();
-        StripReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, slots: vec![None; 1 << kept] }
+        StripReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, regs: vec![None; 1 << kept] }
     }
 
     /// Accumulates the registers of a strip iteration from `start` on, one list for each operand.
@@ -87,20 +87,20 @@ impl Lowering<'_> {
         let axis = running.axis;
         let mut partials = self.empty_partials(running.id, &running.layout);
         partials.images.register.truncate(running.piece_bits);
-        partials.slots = values;
+        partials.regs = values;
         let along: Vec<u32> =
             partials.images.register.iter().map(|&image| axis.coordinate(image)).filter(|&c| c != 0).collect();
         for coordinate in along {
             self.reduce_registers(body, &mut partials, coordinate, axis)?;
         }
         let first = running.kept_bits(start);
-        for slot in 0..partials.slots[0].len() {
+        for slot in 0..partials.regs[0].len() {
             let new = partials.at(slot);
-            let combined = match running.slots[first | slot].take() {
+            let combined = match running.regs[first | slot].take() {
                 Some(earlier) => self.combine(body, &earlier, &new)?,
                 None => new,
             };
-            running.slots[first | slot] = Some(combined);
+            running.regs[first | slot] = Some(combined);
         }
         Ok(())
     }
@@ -109,8 +109,8 @@ impl Lowering<'_> {
     pub fn end_strip_reduction(&mut self, running: StripReduction) -> Lowered {
         let mut partials = self.empty_partials(running.id, &running.layout);
         partials.images.keep_off(running.axis);
-        let slots: Vec<Vec<Operand>> = running.slots.into_iter().flatten().collect();
-        partials.slots = (0..partials.dtypes.len()).map(|of| slots.iter().map(|values| values[of]).collect()).collect();
+        let regs: Vec<Vec<Operand>> = running.regs.into_iter().flatten().collect();
+        partials.regs = (0..partials.dtypes.len()).map(|of| regs.iter().map(|values| values[of]).collect()).collect();
         self.for_op(running.id, |lowering| lowering.reduce_partials(running.id, partials, running.axis))
     }
 }

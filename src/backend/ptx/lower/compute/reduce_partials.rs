@@ -17,14 +17,14 @@ use crate::layout::Layout;
 /// for reduced bits.
 pub struct ReductionPartials {
     pub dtypes: Vec<DType>,
-    pub slots: Vec<Vec<Operand>>,
+    pub regs: Vec<Vec<Operand>>,
     pub images: LayoutBases,
 }
 
 impl ReductionPartials {
     /// Returns the values of all operands in one register.
-    pub fn at(&self, slot: usize) -> Vec<Operand> {
-        self.slots.iter().map(|slots| slots[slot]).collect()
+    pub fn at(&self, register: usize) -> Vec<Operand> {
+        self.regs.iter().map(|regs| regs[register]).collect()
     }
 }
 
@@ -34,7 +34,7 @@ impl Lowering<'_> {
         let operands = &self.module.op(id).operands;
         ReductionPartials {
             dtypes: operands.iter().map(|&v| self.info.element_type(v)).collect(),
-            slots: Vec::with_capacity(operands.len()),
+            regs: Vec::with_capacity(operands.len()),
             images: LayoutBases::of(layout),
         }
     }
@@ -72,8 +72,8 @@ impl Lowering<'_> {
         let found = partials.images.register.iter().position(|&image| axis.coordinate(image) == coordinate);
         let position = found.ok_or("a reduction lost a register bit")?;
         partials.images.register.remove(position);
-        let count = partials.slots[0].len() / 2;
-        let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.slots.len()];
+        let count = partials.regs[0].len() / 2;
+        let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.regs.len()];
         for slot in 0..count {
             let low = slot & ((1 << position) - 1);
             let left = ((slot >> position) << (position + 1)) | low;
@@ -82,7 +82,7 @@ impl Lowering<'_> {
                 list.push(value);
             }
         }
-        partials.slots = next;
+        partials.regs = next;
         Ok(())
     }
 
@@ -95,8 +95,8 @@ impl Lowering<'_> {
         if !self.info.is_warp_redux(body, &partials.dtypes, (lanes, &partials.images)) {
             return false;
         }
-        for slot in &mut partials.slots[0] {
-            *slot = self.b.redux(how, ty, *slot);
+        for register in &mut partials.regs[0] {
+            *register = self.b.redux(how, ty, *register);
         }
         partials.images.lane.fill(0);
         true
@@ -159,8 +159,8 @@ impl Lowering<'_> {
         let position = found.ok_or("a reduction lost a register bit")?;
         let image = partials.images.register.remove(position);
         let dtypes = partials.dtypes.clone();
-        let count = partials.slots[0].len() / 2;
-        let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.slots.len()];
+        let count = partials.regs[0].len() / 2;
+        let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.regs.len()];
         for slot in 0..count {
             let low = slot & ((1 << position) - 1);
             let first = ((slot >> position) << (position + 1)) | low;
@@ -175,7 +175,7 @@ impl Lowering<'_> {
                 list.push(value);
             }
         }
-        partials.slots = next;
+        partials.regs = next;
         partials.images.lane[lane] = image;
         Ok(())
     }
@@ -190,8 +190,8 @@ impl Lowering<'_> {
     ) -> Lowered {
         let is_right = ordered.then(|| self.lane_bit(lane));
         let dtypes = partials.dtypes.clone();
-        for slot in 0..partials.slots[0].len() {
-            let mine = partials.at(slot);
+        for register in 0..partials.regs[0].len() {
+            let mine = partials.at(register);
             let theirs = self.from_other_lane(&dtypes, &mine, lane);
             let combined = match is_right {
                 None => self.combine(body, &mine, &theirs)?,
@@ -201,8 +201,8 @@ impl Lowering<'_> {
                     self.combine(body, &left, &right)?
                 }
             };
-            for (list, value) in partials.slots.iter_mut().zip(combined) {
-                list[slot] = value;
+            for (list, value) in partials.regs.iter_mut().zip(combined) {
+                list[register] = value;
             }
         }
         partials.images.lane[lane] = 0;

@@ -14,7 +14,7 @@ struct CrossWarpBuffer {
     /// Bytes from the start of a register's range to the row of the thread, by bit of the thread
     /// number.
     row: Vec<u32>,
-    slot_bytes: u32,
+    register_bytes: u32,
     dtype: DType,
 }
 
@@ -43,21 +43,21 @@ impl Lowering<'_> {
         let images: Vec<u32> = partials.images.lane.iter().chain(&partials.images.warp).copied().collect();
         let mut rows = 1u32;
         let mut row = vec![0u32; images.len()];
-        for (slot, _) in row.iter_mut().zip(&images).filter(|(_, image)| **image != 0) {
-            *slot = rows;
+        for (register, _) in row.iter_mut().zip(&images).filter(|(_, image)| **image != 0) {
+            *register = rows;
             rows *= 2;
         }
         let part_bits: u32 = warps.iter().map(|&warp| 1 << (5 + warp)).sum();
         let replicas: u32 =
             (0..images.len()).filter(|&bit| images[bit] == 0).map(|bit| 1u32 << bit).sum::<u32>() & !part_bits;
         let owner = self.owner_of(replicas);
-        let count = partials.slots[0].len();
-        let mut places = Vec::with_capacity(partials.slots.len());
+        let count = partials.regs[0].len();
+        let mut places = Vec::with_capacity(partials.regs.len());
         for (index, &dtype) in partials.dtypes.iter().enumerate() {
             let dtype = vector_access::shared_type(dtype);
             let size = vector_access::run_bytes(dtype, 1);
             let row_bytes = size * parts as u32;
-            let slot_bytes = row_bytes * rows;
+            let register_bytes = row_bytes * rows;
             let buffer = self.smem_write()?;
             let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
             let mut own = row.clone();
@@ -65,12 +65,12 @@ impl Lowering<'_> {
                 own[5 + warp] = size << position;
             }
             let own = self.linear_in_thread(&own);
-            for slot in 0..count {
-                let addr = self.shared_place(buffer, own, 0, slot as u32 * slot_bytes);
-                let value = partials.slots[index][slot];
+            for register in 0..count {
+                let addr = self.shared_place(buffer, own, 0, register as u32 * register_bytes);
+                let value = partials.regs[index][register];
                 vector_access::store(&mut self.b, Space::Shared, dtype, &[value], &addr, MemMods::default(), owner);
             }
-            places.push(CrossWarpBuffer { buffer, row, slot_bytes, dtype });
+            places.push(CrossWarpBuffer { buffer, row, register_bytes, dtype });
         }
         for _ in &places {
             self.smem_read()?;
@@ -107,11 +107,11 @@ impl Lowering<'_> {
                 images[lane] = size << position;
             }
             let part = self.linear_in_thread(&images);
-            for slot in 0..partials.slots[list].len() {
-                let addr = self.shared_place(place.buffer, part, 0, slot as u32 * place.slot_bytes);
+            for register in 0..partials.regs[list].len() {
+                let addr = self.shared_place(place.buffer, part, 0, register as u32 * place.register_bytes);
                 let dtype = place.dtype;
                 let read = vector_access::load(&mut self.b, Space::Shared, dtype, 1, &addr, MemMods::default(), None);
-                partials.slots[list][slot] = read[0];
+                partials.regs[list][register] = read[0];
             }
         }
         let whole = partials.images.lane.iter().all(|&image| image == 0);
@@ -129,11 +129,11 @@ impl Lowering<'_> {
         places: &[CrossWarpBuffer],
         parts: usize,
     ) -> Lowered {
-        for slot in 0..partials.slots[0].len() {
+        for register in 0..partials.regs[0].len() {
             let mut values: Vec<Vec<Operand>> = vec![Vec::new(); parts];
             for place in places {
                 let row = self.linear_in_thread(&place.row);
-                let addr = self.shared_place(place.buffer, row, 0, slot as u32 * place.slot_bytes);
+                let addr = self.shared_place(place.buffer, row, 0, register as u32 * place.register_bytes);
                 let read = self.read_row(place.dtype, parts, &addr);
                 for (list, value) in values.iter_mut().zip(read) {
                     list.push(value);
@@ -146,8 +146,8 @@ impl Lowering<'_> {
                 }
                 values = next;
             }
-            for (list, value) in partials.slots.iter_mut().zip(&values[0]) {
-                list[slot] = *value;
+            for (list, value) in partials.regs.iter_mut().zip(&values[0]) {
+                list[register] = *value;
             }
         }
         Ok(())

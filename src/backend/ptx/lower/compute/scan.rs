@@ -27,19 +27,19 @@ impl Lowering<'_> {
             axis: AxisBits::of(layout.shape(), axis),
             order,
             reverse: op.reverse(),
-            slots: Vec::with_capacity(op.operands.len()),
+            regs: Vec::with_capacity(op.operands.len()),
             layout,
         };
         for &operand in &op.operands {
-            scan.slots.push(self.get(operand, &scan.layout)?.to_vec());
+            scan.regs.push(self.get(operand, &scan.layout)?.to_vec());
         }
         let runs = scan.runs();
         let mut totals = Vec::with_capacity(runs.len());
         for run in &runs {
-            let mut total = scan.at(run.slots[0]);
-            for &slot in &run.slots[1..] {
-                total = self.combine(scan.body, &total, &scan.at(slot))?;
-                scan.put(slot, &total);
+            let mut total = scan.at(run.regs[0]);
+            for &register in &run.regs[1..] {
+                total = self.combine(scan.body, &total, &scan.at(register))?;
+                scan.put(register, &total);
             }
             totals.push(total);
         }
@@ -65,18 +65,18 @@ impl Lowering<'_> {
         };
         for ((run, lane), outer) in runs.iter().zip(before_lane).zip(before_run) {
             let before = self.combine_partials(&scan, outer, ScanPartial { values: lane, holds: lane_holds })?;
-            for &slot in &run.slots {
-                let own = ScanPartial { values: scan.at(slot), holds: Predicate::Always };
+            for &register in &run.regs {
+                let own = ScanPartial { values: scan.at(register), holds: Predicate::Always };
                 let joined = self.combine_partials(
                     &scan,
                     ScanPartial { values: before.values.clone(), holds: before.holds },
                     own,
                 )?;
-                scan.put(slot, &joined.values);
+                scan.put(register, &joined.values);
             }
         }
-        for (&result, slots) in op.results.iter().zip(scan.slots) {
-            self.values.define(result, Tile { layout: scan.layout.clone(), slots: slots.into() });
+        for (&result, regs) in op.results.iter().zip(scan.regs) {
+            self.values.define(result, Tile { layout: scan.layout.clone(), regs: regs.into() });
         }
         Ok(())
     }

@@ -41,12 +41,12 @@ pub struct Scan {
     /// The scan starts at the last element.
     pub reverse: bool,
     /// Registers of each operand.
-    pub slots: Vec<Vec<Operand>>,
+    pub regs: Vec<Vec<Operand>>,
 }
 
 /// A chain: its registers in scan order, and its position.
 pub struct ScanChain {
-    pub slots: Vec<usize>,
+    pub regs: Vec<usize>,
     /// Register bits off the axis.
     pub row: usize,
     /// Register bits of the outer coordinate.
@@ -54,13 +54,13 @@ pub struct ScanChain {
 }
 
 impl Scan {
-    pub fn at(&self, slot: usize) -> Vec<Operand> {
-        self.slots.iter().map(|slots| slots[slot]).collect()
+    pub fn at(&self, register: usize) -> Vec<Operand> {
+        self.regs.iter().map(|regs| regs[register]).collect()
     }
 
-    pub fn put(&mut self, slot: usize, values: &[Operand]) {
-        for (slots, &value) in self.slots.iter_mut().zip(values) {
-            slots[slot] = value;
+    pub fn put(&mut self, register: usize, values: &[Operand]) {
+        for (regs, &value) in self.regs.iter_mut().zip(values) {
+            regs[register] = value;
         }
     }
 
@@ -86,12 +86,12 @@ impl Scan {
                 let part = if self.reverse { (1 << outer.len()) - 1 - part } else { part };
                 let base = spread(row, &mut rows.iter().copied()) | spread(part, &mut outer.iter().map(|(r, _)| *r));
                 let length = 1usize << self.order.inner.len();
-                let mut slots: Vec<usize> =
+                let mut regs: Vec<usize> =
                     (0..length).map(|i| base | spread(i, &mut self.order.inner.iter().copied())).collect();
                 if self.reverse {
-                    slots.reverse();
+                    regs.reverse();
                 }
-                runs.push(ScanChain { slots, row, outer: spread(part, &mut outer.iter().map(|(_, p)| *p)) as u32 });
+                runs.push(ScanChain { regs, row, outer: spread(part, &mut outer.iter().map(|(_, p)| *p)) as u32 });
             }
         }
         runs

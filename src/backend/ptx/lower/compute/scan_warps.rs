@@ -25,9 +25,9 @@ impl Lowering<'_> {
         let images = thread_images(&scan.layout);
         let mut rows = 1u32;
         let mut row = vec![0u32; images.len()];
-        for (slot, &image) in row.iter_mut().zip(&images) {
+        for (register, &image) in row.iter_mut().zip(&images) {
             if image != 0 && scan.axis.coordinate(image) == 0 {
-                *slot = rows;
+                *register = rows;
                 rows *= 2;
             }
         }
@@ -43,7 +43,7 @@ impl Lowering<'_> {
             let dtype = vector_access::shared_type(dtype);
             let size = vector_access::run_bytes(dtype, 1);
             let row_bytes = size << count;
-            let slot_bytes = row_bytes * rows;
+            let register_bytes = row_bytes * rows;
             let buffer = self.smem_write()?;
             let row: Vec<u32> = row.iter().map(|&image| image * row_bytes).collect();
             let mut own = row.clone();
@@ -54,7 +54,7 @@ impl Lowering<'_> {
             }
             let own = self.linear_in_thread(&own);
             for (run, total) in runs.iter().zip(totals) {
-                let offset = run.row as u32 * slot_bytes + run.outer * size;
+                let offset = run.row as u32 * register_bytes + run.outer * size;
                 let addr = self.shared_place(buffer, own, 0, offset);
                 vector_access::store(
                     &mut self.b,
@@ -70,17 +70,17 @@ impl Lowering<'_> {
             for position in 0..low {
                 part[first + position] = size << position;
             }
-            places.push((buffer, part, slot_bytes, dtype));
+            places.push((buffer, part, register_bytes, dtype));
         }
         for _ in &places {
             self.smem_read()?;
         }
-        for (buffer, part, slot_bytes, dtype) in places {
+        for (buffer, part, register_bytes, dtype) in places {
             let part = self.linear_in_thread(&part);
             let segment_bytes = vector_access::run_bytes(dtype, 1) << low;
             for (number, values) in read.iter_mut().enumerate() {
                 let (row, segment) = ((number / segments) as u32, (number % segments) as u32);
-                let addr = self.shared_place(buffer, part, 0, row * slot_bytes + segment * segment_bytes);
+                let addr = self.shared_place(buffer, part, 0, row * register_bytes + segment * segment_bytes);
                 values.extend(vector_access::load(
                     &mut self.b,
                     Space::Shared,

@@ -29,9 +29,9 @@ impl Lowering<'_> {
         let ordering = MemoryOrdering::of(op);
         let carries =
             !self.needs_cas_loop(access.dtype) && (is_read || *mode == AtomicMode::Xchg || !ordering.acquires());
-        let slots = if is_read {
+        let regs = if is_read {
             let begun = self.begin_ordered(id, ordering, layout.num_registers(), carries)?;
-            let old = self.each_slot(&access, &[&values], &|this, addr, guard, values| {
+            let old = self.each_register(&access, &[&values], &|this, addr, guard, values| {
                 this.atom(*mode, access.dtype, begun.semantics(), addr, guard, values)
             })?;
             let (all, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
@@ -46,7 +46,7 @@ impl Lowering<'_> {
         };
         self.reconverge_warp();
         self.note_atomic(id, &access);
-        self.values.define(op.results[0], Tile { layout, slots });
+        self.values.define(op.results[0], Tile { layout, regs });
         Ok(())
     }
 
@@ -60,14 +60,14 @@ impl Lowering<'_> {
         let dtype = self.info.element_type(value);
         form(*mode, dtype)?;
         let layout = self.access_layout(id)?;
-        let slots = self.get(value, &layout)?;
+        let regs = self.get(value, &layout)?;
         let mut access = self.begin_reduction_of_view(id)?;
         if !self.has_vector_add(*mode, dtype) {
             access.use_single_elements();
         }
         let (order, all) = (MemoryOrdering::of(op).relaxed(), 0..layout.num_registers());
         self.each_vector(&mut access, all, &mut |this, range, addr, guard| {
-            this.red(*mode, dtype, order, addr, guard, &slots[range]);
+            this.red(*mode, dtype, order, addr, guard, &regs[range]);
         });
         self.reconverge_warp();
         self.report.remarks.access(self.module, id, value, access.summary());
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         let begun = self.begin_ordered(id, MemoryOrdering::of(op), layout.num_registers(), true)?;
         let ty = if access.dtype.bits() == 64 { Ty::B64 } else { Ty::B32 };
         let class = repr::class(access.dtype);
-        let old = self.each_slot(&access, &[&expected, &desired], &|this, addr, guard, values| {
+        let old = self.each_register(&access, &[&expected, &desired], &|this, addr, guard, values| {
             let bits: Vec<Operand> = values.iter().map(|&value| this.b.bitcast(value, ty.class())).collect();
             let dst = this.b.copy(bits[0], ty.class());
             let (sem, scope) = begun.semantics();
@@ -93,11 +93,11 @@ impl Lowering<'_> {
             this.b.guarded_if(guard, |b| b.atom_to(dst, AtomOp::Cas, ty, space, (sem, scope), addr, &bits));
             Ok(this.b.bitcast(dst, class))
         })?;
-        let (slots, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
+        let (regs, met) = self.broadcast_from_owners(begun, access.dtype, &layout, old)?;
         self.end_ordered(begun, met)?;
         self.reconverge_warp();
         self.note_atomic(id, &access);
-        self.values.define(op.results[0], Tile { layout, slots });
+        self.values.define(op.results[0], Tile { layout, regs });
         Ok(())
     }
 
@@ -119,17 +119,17 @@ impl Lowering<'_> {
 
     /// Calls `body` for each register, with its address, its guard and its operands.
     #[allow(clippy::type_complexity)]
-    fn each_slot(
+    fn each_register(
         &mut self,
         access: &PointerAccess,
         operands: &[&[Operand]],
         body: &dyn Fn(&mut Self, &Addr, Option<Reg>, &[Operand]) -> Lowered<Operand>,
     ) -> Lowered<Vec<Operand>> {
         let mut results = Vec::with_capacity(access.layout.num_registers());
-        for slot in 0..access.layout.num_registers() {
-            let addr = self.slot_address(access, slot);
-            let guard = self.guard(access, slot / access.vector, slot);
-            let values: Vec<Operand> = operands.iter().map(|slots| slots[slot]).collect();
+        for register in 0..access.layout.num_registers() {
+            let addr = self.register_address(access, register);
+            let guard = self.guard(access, register / access.vector, register);
+            let values: Vec<Operand> = operands.iter().map(|regs| regs[register]).collect();
             results.push(body(self, &addr, guard, &values)?);
         }
         Ok(results)
@@ -161,7 +161,7 @@ impl Lowering<'_> {
 
     /// Returns the number of registers that one reduction covers.
     fn vector_of_red(&self, mode: AtomicMode, access: &PointerAccess) -> usize {
-        let together = !matches!(access.mask, Mask::Slots(_));
+        let together = !matches!(access.mask, Mask::Registers(_));
         if together && self.has_vector_add(mode, access.dtype) { access.vector } else { 1 }
     }
 
@@ -182,7 +182,7 @@ impl Lowering<'_> {
         order: (Sem, Scope),
     ) {
         for first in (0..values.len()).step_by(width) {
-            let addr = self.slot_address(access, first);
+            let addr = self.register_address(access, first);
             let guard = self.guard(access, first / access.vector, first);
             self.red(mode, access.dtype, order, &addr, guard, &values[first..first + width]);
         }

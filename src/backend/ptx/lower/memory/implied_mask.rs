@@ -26,8 +26,8 @@ impl Lowering<'_> {
                 }
                 Comparison::Ascending { value, bound } => {
                     // The last register has the largest number, unless the numbers overflow.
-                    let slots = self.rematerialize(value, layout)?;
-                    let (first, last) = (slots[0], slots[slots.len() - 1]);
+                    let regs = self.rematerialize(value, layout)?;
+                    let (first, last) = (regs[0], regs[regs.len() - 1]);
                     let bound = self.scalar(bound)?;
                     let below = self.b.setp(Cmp::Lt, Ty::S32, last, bound);
                     let in_order = self.b.setp(Cmp::Le, Ty::S32, first, last);
@@ -52,7 +52,7 @@ impl Lowering<'_> {
         for &operand in &self.module.op(id).operands {
             operands.push(self.rematerialize(operand, layout)?);
         }
-        let operands: Vec<&[Operand]> = operands.iter().map(|slots| &slots[..]).collect();
+        let operands: Vec<&[Operand]> = operands.iter().map(|regs| &regs[..]).collect();
         Ok(self.for_op(id, |lowering| lowering.apply(id, &operands, layout.num_registers()))?.into())
     }
 }

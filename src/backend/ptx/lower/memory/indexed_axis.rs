@@ -15,7 +15,7 @@ use crate::layout::Layout;
 pub struct IndexedAxis {
     axis: usize,
     layout: Layout,
-    slots: Rc<[Operand]>,
+    regs: Rc<[Operand]>,
     /// Type of the positions: that of the index tile, or of the array's indices if it is wider.
     ty: Ty,
 }
@@ -23,8 +23,9 @@ pub struct IndexedAxis {
 impl IndexedAxis {
     /// Returns the position of the elements with this coordinate.
     fn position(&self, coordinate: u32) -> Operand {
-        let slot = (0..self.layout.num_registers()).find(|&slot| self.layout.element(slot, 0, 0) == coordinate);
-        self.slots[slot.expect("the list has a position for each element")]
+        let register =
+            (0..self.layout.num_registers()).find(|&register| self.layout.element(register, 0, 0) == coordinate);
+        self.regs[register.expect("the list has a position for each element")]
     }
 }
 
@@ -39,15 +40,15 @@ impl Lowering<'_> {
     ) -> Lowered<Option<IndexedAxis>> {
         let Some((axis, list)) = shape.sparse.zip(shape.list_layout(layout)) else { return Ok(None) };
         let dtype = self.module.dtype(indices[axis]);
-        let slots = self.get(indices[axis], &list)?;
+        let regs = self.get(indices[axis], &list)?;
         let wide = tensor.wide && dtype != DType::I64;
         let widened = |operand: &Operand| {
             let operand = repr::sign_extended(&mut self.b, dtype, *operand);
             if wide { self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), operand) } else { operand }
         };
-        let slots: Rc<[Operand]> = slots.iter().map(widened).collect();
+        let regs: Rc<[Operand]> = regs.iter().map(widened).collect();
         let ty = if wide || dtype == DType::I64 { Ty::S64 } else { Ty::S32 };
-        Ok(Some(IndexedAxis { axis, layout: list, slots, ty }))
+        Ok(Some(IndexedAxis { axis, layout: list, regs, ty }))
     }
 
     /// Returns a predicate: a position is inside of the array.

@@ -43,7 +43,7 @@ pub enum Mask {
     /// One operand for each vector.
     Vectors(Vec<Operand>),
     /// One operand for each register.
-    Slots(Vec<Operand>),
+    Registers(Vec<Operand>),
 }
 
 impl Lowering<'_> {
@@ -65,18 +65,18 @@ impl Lowering<'_> {
         let mods = MemMods { sem, scope, nc, cache, ..MemMods::default() };
         let padding = op.operand_group("padding_value").first().copied();
         let otherwise = self.info.constant_padding(padding);
-        let mut slots = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
+        let mut regs = self.load_pointers(&mut access, mods, otherwise.unwrap_or(0));
         if !ordering.is_weak() {
-            let (shared, met) = self.broadcast_from_owners(begun, access.dtype, &access.layout, slots)?;
-            slots = shared.to_vec();
+            let (shared, met) = self.broadcast_from_owners(begun, access.dtype, &access.layout, regs)?;
+            regs = shared.to_vec();
             self.end_ordered(begun, met)?;
         }
-        let slots = match padding.filter(|_| otherwise.is_none()) {
-            Some(padding) => self.pad(&access, slots, padding)?,
-            None => slots,
+        let regs = match padding.filter(|_| otherwise.is_none()) {
+            Some(padding) => self.pad(&access, regs, padding)?,
+            None => regs,
         };
         self.remark_access(id, op.results[0], &access);
-        self.values.define(op.results[0], Tile { layout: access.layout, slots: slots.into() });
+        self.values.define(op.results[0], Tile { layout: access.layout, regs: regs.into() });
         Ok(())
     }
 
@@ -85,13 +85,13 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let value = op.group(1)[0];
         let layout = self.access_layout(id)?;
-        let slots = self.get(value, &layout)?;
+        let regs = self.get(value, &layout)?;
         let mut access = self.pointer_access(id)?;
         access.owner = self.owner_of(replica_bits(&layout));
         let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.addresses.len(), true)?;
         let (sem, scope) = begun.semantics();
         let cache = self.cache_hint(id);
-        self.store_pointers(&mut access, &slots, MemMods { sem, scope, cache, ..MemMods::default() });
+        self.store_pointers(&mut access, &regs, MemMods { sem, scope, cache, ..MemMods::default() });
         self.end_ordered(begun, false)?;
         self.remark_access(id, value, &access);
         Ok(())
@@ -131,7 +131,7 @@ impl Lowering<'_> {
                 let axis = run.map_or(0, |run| run.axis);
                 match self.info.inference.is_same_in_groups(mask, axis, vector) {
                     true => Mask::Vectors(self.get(mask, &leaders)?.to_vec()),
-                    false => Mask::Slots(self.get(mask, &layout)?.to_vec()),
+                    false => Mask::Registers(self.get(mask, &layout)?.to_vec()),
                 }
             }
             None => Mask::None,
@@ -146,7 +146,7 @@ impl Lowering<'_> {
     fn remark_access(&mut self, id: OpId, tile: Value, access: &PointerAccess) {
         let count = (access.layout.num_registers() / access.vector) as u32;
         let bytes = vector_access::run_bytes(access.dtype, access.vector);
-        let ragged = access.vector > 1 && matches!(access.mask, Mask::Slots(_));
+        let ragged = access.vector > 1 && matches!(access.mask, Mask::Registers(_));
         self.report.remarks.access(self.module, id, tile, DataPath::Direct { accesses: count, bytes, masked: ragged });
     }
 
@@ -154,14 +154,14 @@ impl Lowering<'_> {
     fn pad(&mut self, access: &PointerAccess, loaded: Vec<Operand>, padding: Value) -> Lowered<Vec<Operand>> {
         let padding = self.get(padding, &access.layout)?;
         let class = repr::class(access.dtype);
-        let mut slots = Vec::with_capacity(loaded.len());
-        for (slot, (&value, &otherwise)) in loaded.iter().zip(padding.iter()).enumerate() {
+        let mut regs = Vec::with_capacity(loaded.len());
+        for (register, (&value, &otherwise)) in loaded.iter().zip(padding.iter()).enumerate() {
             let mask = match &access.mask {
                 Mask::None => None,
-                Mask::Vectors(mask) => Some(mask[slot / access.vector]),
-                Mask::Slots(mask) => Some(mask[slot]),
+                Mask::Vectors(mask) => Some(mask[register / access.vector]),
+                Mask::Registers(mask) => Some(mask[register]),
             };
-            slots.push(match mask {
+            regs.push(match mask {
                 None => value,
                 Some(mask) => {
                     let mask = self.b.reg(mask, RegClass::Pred);
@@ -169,22 +169,22 @@ impl Lowering<'_> {
                 }
             });
         }
-        Ok(slots)
+        Ok(regs)
     }
 
     /// Returns a predicate: all registers of the thread are accessed.
     fn all_of(&mut self, mask: &[Operand]) -> Operand {
         let mut different: Vec<Operand> = Vec::new();
-        for &slot in mask {
-            if !different.contains(&slot) {
-                different.push(slot);
+        for &register in mask {
+            if !different.contains(&register) {
+                different.push(register);
             }
         }
-        different.into_iter().reduce(|all, slot| self.b.and(Ty::Pred, all, slot)).unwrap_or(Operand::Imm(1))
+        different.into_iter().reduce(|all, register| self.b.and(Ty::Pred, all, register)).unwrap_or(Operand::Imm(1))
     }
 
     fn load_pointers(&mut self, access: &mut PointerAccess, mods: MemMods, otherwise: u64) -> Vec<Operand> {
-        let Mask::Slots(mask) = &access.mask else { return self.load_runs(access, mods, otherwise) };
+        let Mask::Registers(mask) = &access.mask else { return self.load_runs(access, mods, otherwise) };
         if access.vector == 1 {
             return self.load_runs(access, mods, otherwise);
         }
@@ -199,7 +199,7 @@ impl Lowering<'_> {
         let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect();
         self.b.bra(done, false);
         self.b.place(slow);
-        access.mask = Mask::Slots(mask);
+        access.mask = Mask::Registers(mask);
         let singles = self.load_singles(access, mods, otherwise);
         for (&dst, value) in merged.iter().zip(singles) {
             self.b.mov_to(dst, value);
@@ -210,11 +210,11 @@ impl Lowering<'_> {
 
     /// Emits one load for each vector.
     fn load_runs(&mut self, access: &PointerAccess, mods: MemMods, otherwise: u64) -> Vec<Operand> {
-        let mut slots = Vec::with_capacity(access.layout.num_registers());
+        let mut regs = Vec::with_capacity(access.layout.num_registers());
         for (index, &address) in access.addresses.iter().enumerate() {
             let guard = self.guard(access, index, index).map(|pred| (pred, otherwise));
             let addr = self.b.address(address, 0);
-            slots.extend(vector_access::load(
+            regs.extend(vector_access::load(
                 &mut self.b,
                 self.smem.data_space,
                 access.dtype,
@@ -224,25 +224,25 @@ impl Lowering<'_> {
                 guard,
             ));
         }
-        slots
+        regs
     }
 
     /// Emits one load for each register.
     fn load_singles(&mut self, access: &PointerAccess, mods: MemMods, otherwise: u64) -> Vec<Operand> {
-        let mut slots = Vec::with_capacity(access.layout.num_registers());
-        for slot in 0..access.layout.num_registers() {
-            let guard = self.guard(access, slot / access.vector, slot).map(|pred| (pred, otherwise));
-            let addr = self.slot_address(access, slot);
-            slots.extend(vector_access::load(&mut self.b, self.smem.data_space, access.dtype, 1, &addr, mods, guard));
+        let mut regs = Vec::with_capacity(access.layout.num_registers());
+        for register in 0..access.layout.num_registers() {
+            let guard = self.guard(access, register / access.vector, register).map(|pred| (pred, otherwise));
+            let addr = self.register_address(access, register);
+            regs.extend(vector_access::load(&mut self.b, self.smem.data_space, access.dtype, 1, &addr, mods, guard));
         }
-        slots
+        regs
     }
 
     /// Emits stores under the mask and the ownership.
-    fn store_pointers(&mut self, access: &mut PointerAccess, slots: &[Operand], mods: MemMods) {
-        let Mask::Slots(mask) = &access.mask else { return self.store_runs(access, slots, mods) };
+    fn store_pointers(&mut self, access: &mut PointerAccess, regs: &[Operand], mods: MemMods) {
+        let Mask::Registers(mask) = &access.mask else { return self.store_runs(access, regs, mods) };
         if access.vector == 1 {
-            return self.store_runs(access, slots, mods);
+            return self.store_runs(access, regs, mods);
         }
         let mask = mask.clone();
         let (slow, done) = (self.b.new_label(), self.b.new_label());
@@ -250,20 +250,20 @@ impl Lowering<'_> {
         let all = self.b.reg(all, RegClass::Pred);
         self.b.bra_if(all, true, slow, false);
         access.mask = Mask::None;
-        self.store_runs(access, slots, mods);
+        self.store_runs(access, regs, mods);
         self.b.bra(done, false);
         self.b.place(slow);
-        access.mask = Mask::Slots(mask);
-        for (slot, &value) in slots.iter().enumerate() {
-            let guard = self.guard(access, slot / access.vector, slot);
-            let addr = self.slot_address(access, slot);
+        access.mask = Mask::Registers(mask);
+        for (register, &value) in regs.iter().enumerate() {
+            let guard = self.guard(access, register / access.vector, register);
+            let addr = self.register_address(access, register);
             vector_access::store(&mut self.b, self.smem.data_space, access.dtype, &[value], &addr, mods, guard);
         }
         self.b.place(done);
     }
 
-    fn store_runs(&mut self, access: &PointerAccess, slots: &[Operand], mods: MemMods) {
-        for (index, run) in slots.chunks(access.vector).enumerate() {
+    fn store_runs(&mut self, access: &PointerAccess, regs: &[Operand], mods: MemMods) {
+        for (index, run) in regs.chunks(access.vector).enumerate() {
             let guard = self.guard(access, index, index);
             let addr = self.b.address(access.addresses[index], 0);
             vector_access::store(&mut self.b, self.smem.data_space, access.dtype, run, &addr, mods, guard);
@@ -271,17 +271,17 @@ impl Lowering<'_> {
     }
 
     /// Returns the address of the element in a register.
-    pub fn slot_address(&mut self, access: &PointerAccess, slot: usize) -> Addr {
+    pub fn register_address(&mut self, access: &PointerAccess, register: usize) -> Addr {
         let size = i64::from(access.dtype.storage_bits() / 8);
-        self.b.address(access.addresses[slot / access.vector], (slot % access.vector) as i64 * size)
+        self.b.address(access.addresses[register / access.vector], (register % access.vector) as i64 * size)
     }
 
     /// Returns the guard of a vector or register; `None` if the access is unconditional.
-    pub fn guard(&mut self, access: &PointerAccess, vector: usize, slot: usize) -> Option<Reg> {
+    pub fn guard(&mut self, access: &PointerAccess, vector: usize, register: usize) -> Option<Reg> {
         let mask = match &access.mask {
             Mask::None => return access.owner,
             Mask::Vectors(mask) => mask[vector],
-            Mask::Slots(mask) => mask[slot],
+            Mask::Registers(mask) => mask[register],
         };
         if mask.as_imm().is_some_and(|value| value != 0) {
             return access.owner;

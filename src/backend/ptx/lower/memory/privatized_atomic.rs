@@ -33,8 +33,8 @@ impl Lowering<'_> {
         let values = self.get(op.operands[1], &layout)?;
         self.update_privatized(id, (array, offsets), &layout, &values)?;
         self.reconverge_warp();
-        let slots = vec![Operand::Imm(0); layout.num_registers()].into();
-        self.values.define(op.results[0], Tile { layout, slots });
+        let regs = vec![Operand::Imm(0); layout.num_registers()].into();
+        self.values.define(op.results[0], Tile { layout, regs });
         Ok(())
     }
 
@@ -56,8 +56,8 @@ impl Lowering<'_> {
             self.b.bra_if(all, true, slow, false);
             let access = self.access_of_privatized(id, layout, false)?;
             let replicated = self.rematerialize(offsets, layout)?;
-            self.update_at(&access, values, array, &mut |this, slot| {
-                this.b.mad(Ty::S32, replicated[slot], i64::from(array.bin_bytes()), lane)
+            self.update_at(&access, values, array, &mut |this, register| {
+                this.b.mad(Ty::S32, replicated[register], i64::from(array.bin_bytes()), lane)
             })?;
             self.b.bra(done, false);
             self.b.place(slow);
@@ -85,7 +85,7 @@ impl Lowering<'_> {
         if anywhere {
             access.addresses = self.rematerialize(self.module.op(id).operands[0], layout)?.to_vec();
             if let Some(mask) = self.info.mask_of(id) {
-                access.mask = Mask::Slots(self.rematerialize(mask, layout)?.to_vec());
+                access.mask = Mask::Registers(self.rematerialize(mask, layout)?.to_vec());
             }
         }
         Ok(access)
@@ -110,9 +110,9 @@ impl Lowering<'_> {
         {
             return Ok(Some(unmasked.unwrap_or(Operand::Imm(1))));
         }
-        let slots = self.rematerialize(offsets, layout)?;
+        let regs = self.rematerialize(offsets, layout)?;
         // `REPLICATED_BINS` is a power of two: the OR of numbers is below it if all of them are.
-        let bits = slots.iter().copied().reduce(|a, b| self.b.or(Ty::B32, a, b)).unwrap_or(Operand::Imm(0));
+        let bits = regs.iter().copied().reduce(|a, b| self.b.or(Ty::B32, a, b)).unwrap_or(Operand::Imm(0));
         let replicated = self.b.setp(Cmp::Lt, Ty::U32, bits, REPLICATED_BINS).into();
         Ok(Some(unmasked.map_or(replicated, |unmasked| self.b.and(Ty::Pred, unmasked, replicated))))
     }
@@ -131,18 +131,18 @@ impl Lowering<'_> {
         let largest = offsets.iter().copied().reduce(|a, b| self.b.max(Ty::U32, a, b)).unwrap_or(Operand::Imm(0));
         let is_inside = self.b.setp(Cmp::Lt, Ty::U32, largest, BINS);
         self.b.bra_if(is_inside, true, outside, false);
-        self.update_at(access, values, array, &mut |this, slot| {
-            let replicated = this.b.mad(Ty::S32, offsets[slot], i64::from(array.bin_bytes()), lane);
-            let single = this.b.shl(Ty::B32, offsets[slot], 2);
+        self.update_at(access, values, array, &mut |this, register| {
+            let replicated = this.b.mad(Ty::S32, offsets[register], i64::from(array.bin_bytes()), lane);
+            let single = this.b.shl(Ty::B32, offsets[register], 2);
             let single = this.b.add(Ty::U32, single, array.single_bins_offset() - 4 * REPLICATED_BINS);
-            let is_near = this.b.setp(Cmp::Lt, Ty::U32, offsets[slot], REPLICATED_BINS);
+            let is_near = this.b.setp(Cmp::Lt, Ty::U32, offsets[register], REPLICATED_BINS);
             this.b.select(RegClass::B32, is_near, replicated, single)
         })?;
         self.b.bra(done, false);
         self.b.place(outside);
-        for (slot, &value) in values.iter().enumerate() {
-            let guard = self.guard(access, slot, slot);
-            let addr = self.slot_address(access, slot);
+        for (register, &value) in values.iter().enumerate() {
+            let guard = self.guard(access, register, register);
+            let addr = self.register_address(access, register);
             self.red(array.mode, access.dtype, (Sem::Relaxed, Scope::Gpu), &addr, guard, &[value]);
         }
         self.b.place(done);
@@ -166,9 +166,9 @@ impl Lowering<'_> {
     ) -> Lowered {
         let order = (Sem::Relaxed, Scope::Cta);
         let (op, ty) = form(array.mode, access.dtype)?;
-        for (slot, &value) in values.iter().enumerate() {
-            let guard = self.guard(access, slot, slot);
-            let offset = offset(self, slot);
+        for (register, &value) in values.iter().enumerate() {
+            let guard = self.guard(access, register, register);
+            let offset = offset(self, register);
             let addr = self.b.address(Operand::Smem, offset).plus(i64::from(array.buffer.offset));
             let value = self.b.reg(value, RegClass::B32);
             self.b.guarded_if(guard, |b| b.red(op, ty, Space::Shared, order, &addr, &[value.into()]));

@@ -42,7 +42,7 @@ impl Lowering<'_> {
         let tile = access.tile().to_vec();
         let inner: i64 = tile[axis + 1..].iter().product();
         let bits = AxisBits::of(&tile, axis);
-        let mut slots = Vec::with_capacity(range.len());
+        let mut regs = Vec::with_capacity(range.len());
         let mut ahead: Option<(u32, Vec<Operand>)> = None;
         for start in range.step_by(vector) {
             let place = access.element_of(start);
@@ -51,25 +51,25 @@ impl Lowering<'_> {
                 _ => self.vector_around(access, start, shift, 0),
             };
             let second = self.vector_around(access, start, shift, vector);
-            slots.extend(first[elements..].iter().chain(&second[..elements]));
+            regs.extend(first[elements..].iter().chain(&second[..elements]));
             if i64::from(bits.coordinate(place)) + (vector as i64) < tile[axis] {
                 ahead = Some((place + (vector as i64 * inner) as u32, second));
             }
         }
-        slots
+        regs
     }
 
     /// Loads the vector `ahead` elements after the one that contains the element of a register.
     fn vector_around(
         &mut self,
         access: &mut ViewAccess,
-        slot: usize,
+        register: usize,
         shift: Misalignment,
         ahead: usize,
     ) -> Vec<Operand> {
         let dtype = access.element_type();
-        let addr = self.address(access, slot).plus(i64::from(vector_access::run_bytes(dtype, ahead)));
-        let guard = self.mask(access, slot, (shift.axis, ahead as u32));
+        let addr = self.address(access, register).plus(i64::from(vector_access::run_bytes(dtype, ahead)));
+        let guard = self.mask(access, register, (shift.axis, ahead as u32));
         let guard = guard.map(|pred| (pred, access.otherwise));
         vector_access::load(&mut self.b, self.smem.data_space, dtype, shift.vector, &addr, access.mods, guard)
     }

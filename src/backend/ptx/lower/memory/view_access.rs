@@ -202,24 +202,24 @@ impl Lowering<'_> {
     }
 
     /// Returns address and mask of the vector that starts in a register, for an asynchronous copy.
-    pub fn copy_source(&mut self, access: &mut ViewAccess, slot: usize) -> (Addr, Option<Reg>) {
-        (self.address(access, slot), self.mask(access, slot, (0, 0)))
+    pub fn copy_source(&mut self, access: &mut ViewAccess, register: usize) -> (Addr, Option<Reg>) {
+        (self.address(access, register), self.mask(access, register, (0, 0)))
     }
 
     /// Returns the address of the element in a register.
-    pub fn address(&mut self, access: &mut ViewAccess, slot: usize) -> Addr {
-        let element = access.layout.element(slot, 0, 0);
+    pub fn address(&mut self, access: &mut ViewAccess, register: usize) -> Addr {
+        let element = access.layout.element(register, 0, 0);
         let tensor = Rc::clone(&access.partition.tensor);
         let bits = i64::from(tensor.elem.storage_bits());
         let mut constant = 0;
         let mut dynamic = vec![0u32; access.partition.tile.len()];
-        for (axis, slot) in dynamic.iter_mut().enumerate() {
+        for (axis, register) in dynamic.iter_mut().enumerate() {
             let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
             match tensor.strides[access.partition.dim_map[axis]] {
                 Operand::Imm(stride) if access.partition.sparse != Some(axis) => {
                     constant += i64::from(coordinate) * stride * bits / 8
                 }
-                _ => *slot = coordinate,
+                _ => *register = coordinate,
             }
         }
         let base = self.dynamic_address(access, &dynamic);
@@ -272,8 +272,8 @@ impl Lowering<'_> {
 
     /// Returns the mask of a vector: `ahead` elements after a register along an axis, inside of the
     /// array, and owned. `None` if the access is unconditional.
-    pub fn mask(&mut self, access: &mut ViewAccess, slot: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
-        let element = access.layout.element(slot, 0, 0);
+    pub fn mask(&mut self, access: &mut ViewAccess, register: usize, (along, ahead): (usize, u32)) -> Option<Reg> {
+        let element = access.layout.element(register, 0, 0);
         let checked = (0..access.checks.len()).filter(|&axis| access.checks[axis].is_some());
         let position = |axis: usize| {
             let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
@@ -363,8 +363,8 @@ impl ViewAccess {
     }
 
     /// Returns the element index of a register in the first thread.
-    pub fn element_of(&self, slot: usize) -> u32 {
-        self.layout.element(slot, 0, 0)
+    pub fn element_of(&self, register: usize) -> u32 {
+        self.layout.element(register, 0, 0)
     }
 
     /// Prepares accesses by strip iterations, in order. This matters if a thread has many

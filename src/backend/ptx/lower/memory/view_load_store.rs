@@ -22,18 +22,18 @@ impl Lowering<'_> {
         let mut access = self.begin_load(id)?;
         let layout = access.layout.clone();
         let all = 0..layout.num_registers();
-        let slots = if ordering.is_weak() {
-            self.load_slots(&mut access, all).into()
+        let regs = if ordering.is_weak() {
+            self.load_registers(&mut access, all).into()
         } else {
             access.owner = self.owner_of(replica_bits(&layout));
             let begun = self.begin_ordered(id, ordering, access.num_instructions(), true)?;
             access.set_ordering(begun);
-            let slots = self.load_slots(&mut access, all);
-            let (slots, met) = self.broadcast_from_owners(begun, access.element_type(), &layout, slots)?;
+            let regs = self.load_registers(&mut access, all);
+            let (regs, met) = self.broadcast_from_owners(begun, access.element_type(), &layout, regs)?;
             self.end_ordered(begun, met)?;
-            slots
+            regs
         };
-        self.values.define(op.results[0], Tile { layout, slots });
+        self.values.define(op.results[0], Tile { layout, regs });
         Ok(())
     }
 
@@ -41,11 +41,11 @@ impl Lowering<'_> {
     pub fn store_view(&mut self, id: OpId) -> Lowered {
         let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be stored to")?;
         let op = self.module.op(id);
-        let slots = self.get(op.group(0)[0], &layout)?;
+        let regs = self.get(op.group(0)[0], &layout)?;
         let mut access = self.begin_store(id)?;
         let begun = self.begin_ordered(id, MemoryOrdering::of(op), access.num_instructions(), true)?;
         access.set_ordering(begun);
-        self.store_slots(&mut access, 0, &slots);
+        self.store_registers(&mut access, 0, &regs);
         self.end_ordered(begun, false)?;
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Lowering<'_> {
     }
 
     /// Loads the registers of a range, which is a multiple of the vector.
-    pub fn load_slots(&mut self, access: &mut ViewAccess, range: Range<usize>) -> Vec<Operand> {
+    pub fn load_registers(&mut self, access: &mut ViewAccess, range: Range<usize>) -> Vec<Operand> {
         let Some(axis) = access.ragged else { return self.load_vectors(access, range) };
         let (slow, done) = (self.b.new_label(), self.b.new_label());
         let inside = self.is_whole_inside(access, axis);
@@ -100,24 +100,24 @@ impl Lowering<'_> {
     }
 
     /// Stores registers from `first` on, a multiple of the vector.
-    pub fn store_slots(&mut self, access: &mut ViewAccess, first: usize, slots: &[Operand]) {
+    pub fn store_registers(&mut self, access: &mut ViewAccess, first: usize, regs: &[Operand]) {
         let (dtype, mods) = (access.element_type(), access.mods);
-        self.each_vector(access, first..first + slots.len(), &mut |this, range, addr, guard| {
-            let run = &slots[range.start - first..range.end - first];
+        self.each_vector(access, first..first + regs.len(), &mut |this, range, addr, guard| {
+            let run = &regs[range.start - first..range.end - first];
             vector_access::store(&mut this.b, this.smem.data_space, dtype, run, addr, mods, guard);
         });
     }
 
     /// Calls `body` for each vector of a range of registers.
-    pub fn each_vector(&mut self, access: &mut ViewAccess, slots: Range<usize>, body: EachVector<'_>) {
-        let Some(axis) = access.ragged else { return self.vectors(access, slots, body) };
+    pub fn each_vector(&mut self, access: &mut ViewAccess, regs: Range<usize>, body: EachVector<'_>) {
+        let Some(axis) = access.ragged else { return self.vectors(access, regs, body) };
         let (slow, done) = (self.b.new_label(), self.b.new_label());
         let inside = self.is_whole_inside(access, axis);
         self.b.bra_if(inside, true, slow, true);
-        self.vectors(access, slots.clone(), body);
+        self.vectors(access, regs.clone(), body);
         self.b.bra(done, true);
         self.b.place(slow);
-        access.element_by_element(|access| self.vectors(access, slots, body));
+        access.element_by_element(|access| self.vectors(access, regs, body));
         self.b.place(done);
     }
 
@@ -137,11 +137,11 @@ impl Lowering<'_> {
             return self.load_unaligned(access, range, shift);
         }
         let dtype = access.element_type();
-        let mut slots = Vec::with_capacity(range.len());
+        let mut regs = Vec::with_capacity(range.len());
         for start in range.step_by(access.vector()) {
             let addr = self.address(access, start);
             let guard = self.mask(access, start, (0, 0)).map(|pred| (pred, access.otherwise));
-            slots.extend(vector_access::load(
+            regs.extend(vector_access::load(
                 &mut self.b,
                 self.smem.data_space,
                 dtype,
@@ -151,11 +151,11 @@ impl Lowering<'_> {
                 guard,
             ));
         }
-        slots
+        regs
     }
 
-    fn vectors(&mut self, access: &mut ViewAccess, slots: Range<usize>, body: EachVector<'_>) {
-        for start in slots.step_by(access.vector()) {
+    fn vectors(&mut self, access: &mut ViewAccess, regs: Range<usize>, body: EachVector<'_>) {
+        for start in regs.step_by(access.vector()) {
             let addr = self.address(access, start);
             let guard = self.mask(access, start, (0, 0));
             body(self, start..start + access.vector(), &addr, guard);

@@ -19,21 +19,21 @@ impl Lowering<'_> {
         let dtype = self.info.element_type(value);
         let count = wanted.num_registers();
         match &*self.conversion_plan(value, wanted)? {
-            ConversionPlan::Layout(Conversion::Identity) => Ok(tile.slots.clone()),
+            ConversionPlan::Layout(Conversion::Identity) => Ok(tile.regs.clone()),
             ConversionPlan::Layout(Conversion::Registers(map)) => {
-                Ok(map.iter().map(|&register| tile.slots[register]).collect())
+                Ok(map.iter().map(|&register| tile.regs[register]).collect())
             }
             ConversionPlan::Layout(Conversion::Shuffle(plan)) => {
                 self.report.remarks.shuffle_conversions += 1;
-                Ok(self.shuffle(dtype, &tile.slots, plan, count))
+                Ok(self.shuffle(dtype, &tile.regs, plan, count))
             }
             ConversionPlan::Layout(Conversion::Shared(plan)) => {
                 self.report.remarks.smem_conversions += 1;
-                self.through_shared(dtype, &tile.slots, plan, count, None)
+                self.through_shared(dtype, &tile.regs, plan, count, None)
             }
             ConversionPlan::Affine(plan) => {
                 self.report.remarks.smem_conversions += 1;
-                self.through_sums(dtype, &tile.slots, plan, count)
+                self.through_sums(dtype, &tile.regs, plan, count)
             }
             ConversionPlan::Unsupported => {
                 Err(format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape()))
@@ -41,10 +41,10 @@ impl Lowering<'_> {
         }
     }
 
-    fn shuffle(&mut self, dtype: DType, slots: &[Operand], plan: &ShufflePlan, count: usize) -> Rc<[Operand]> {
+    fn shuffle(&mut self, dtype: DType, regs: &[Operand], plan: &ShufflePlan, count: usize) -> Rc<[Operand]> {
         let mut units: Vec<Vec<Operand>> = Vec::with_capacity(plan.source_units.len());
         for unit in &plan.source_units {
-            let values: Vec<Operand> = unit.iter().map(|&register| slots[register]).collect();
+            let values: Vec<Operand> = unit.iter().map(|&register| regs[register]).collect();
             units.push(self.pack_words(dtype, &values));
         }
         self.select_by_thread(&mut units, &plan.source_select);
@@ -127,7 +127,7 @@ impl Lowering<'_> {
     pub fn through_shared(
         &mut self,
         dtype: DType,
-        slots: &[Operand],
+        regs: &[Operand],
         plan: &SharedPlan,
         count: usize,
         owner: Option<Reg>,
@@ -136,7 +136,7 @@ impl Lowering<'_> {
         let mut result = vec![Operand::Imm(0); count];
         for round in 0..plan.rounds {
             let buffer = self.smem_write()?;
-            self.store_side(buffer, dtype, slots, &plan.store, round, owner);
+            self.store_side(buffer, dtype, regs, &plan.store, round, owner);
             self.smem_read()?;
             self.load_side(buffer, dtype, &mut result, &plan.load, round);
         }
@@ -148,7 +148,7 @@ impl Lowering<'_> {
         &mut self,
         buffer: Buffer,
         dtype: DType,
-        slots: &[Operand],
+        regs: &[Operand],
         side: &Side,
         round: usize,
         owner: Option<Reg>,
@@ -156,7 +156,7 @@ impl Lowering<'_> {
         let dtype = vector_access::shared_type(dtype);
         let [base, own_round] = [&side.thread, &side.round].map(|images| self.linear_in_thread(images));
         for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
-            let values: Vec<Operand> = access.registers.iter().map(|&register| slots[register]).collect();
+            let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect();
             let addr = self.shared_place(buffer, base, access.xor, access.offset);
             let guard = self.in_round(own_round, access.round, round, owner);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), guard);
@@ -199,7 +199,7 @@ impl Lowering<'_> {
     fn through_sums(
         &mut self,
         dtype: DType,
-        slots: &[Operand],
+        regs: &[Operand],
         plan: &AffinePlan,
         count: usize,
     ) -> Lowered<Rc<[Operand]>> {
@@ -207,7 +207,7 @@ impl Lowering<'_> {
         let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
         let buffer = self.smem_write()?;
         for (registers, offset) in &plan.store.accesses {
-            let values: Vec<Operand> = registers.iter().map(|&register| slots[register]).collect();
+            let values: Vec<Operand> = registers.iter().map(|&register| regs[register]).collect();
             let addr = self.shared_place(buffer, store, 0, *offset);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }

@@ -121,7 +121,7 @@ impl Smem {
     /// Returns the number of parts of a transfer through shared memory, and the number that fits
     /// into the buffer.
     pub fn split(&mut self) -> Option<[u32; 2]> {
-        let parts = self.next_if(|within| matches!(within, SubStep::Split { .. }));
+        let parts = self.next_if(|sub_step| matches!(sub_step, SubStep::Split { .. }));
         parts.map(|parts| if let SubStep::Split { count, in_flight } = parts { [count, in_flight] } else { [1, 1] })
     }
 
@@ -165,7 +165,7 @@ impl<'m> Lowering<'m> {
     /// Defines a scalar, which is equal in all threads.
     pub fn define_scalar(&mut self, value: Value, operand: Operand) {
         let layout = Layout::replicated(self.module.shape(value), self.info.inference.num_warps);
-        self.values.define(value, Tile { layout, slots: Rc::from([operand]) });
+        self.values.define(value, Tile { layout, regs: Rc::from([operand]) });
     }
 
     /// Reports the error of an op, and defines its results.
@@ -190,8 +190,8 @@ impl<'m> Lowering<'m> {
         if matches!(self.module.ty(value), Type::Tile { .. }) && self.values.tiles[value.index()].is_none() {
             let layout = self.info.inference.layout(value).cloned();
             let layout = layout.unwrap_or_else(|| self.info.inference.default_layout(value));
-            let slots = vec![Operand::Imm(0); layout.num_registers()].into();
-            self.values.define(value, Tile { layout, slots });
+            let regs = vec![Operand::Imm(0); layout.num_registers()].into();
+            self.values.define(value, Tile { layout, regs });
         }
     }
 

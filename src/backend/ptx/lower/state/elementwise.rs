@@ -19,27 +19,27 @@ impl Lowering<'_> {
         let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.info.element_type(v)).collect();
         let types = ScalarTypes { operands: &dtypes, result: self.info.element_type(op.results[0]) };
         let mut known: HashMap<Vec<OperandKey>, Operand> = HashMap::new();
-        let mut slots: Vec<Operand> = Vec::with_capacity(count);
-        let args = |slot: usize| -> Vec<Operand> { operands.iter().map(|slots| slots[slot]).collect() };
-        for slot in 0..count {
-            let key = OperandKey::list(&args(slot));
+        let mut regs: Vec<Operand> = Vec::with_capacity(count);
+        let args = |register: usize| -> Vec<Operand> { operands.iter().map(|regs| regs[register]).collect() };
+        for register in 0..count {
+            let key = OperandKey::list(&args(register));
             if !known.contains_key(&key) {
-                let next = (slot + 1 < count).then(|| args(slot + 1));
+                let next = (register + 1 < count).then(|| args(register + 1));
                 let next = next.filter(|next| !known.contains_key(&OperandKey::list(next)));
-                match next.and_then(|next| Some((self.apply_pair(id, types, &args(slot), &next)?, next))) {
+                match next.and_then(|next| Some((self.apply_pair(id, types, &args(register), &next)?, next))) {
                     Some(((first, second), next)) => {
                         known.insert(OperandKey::list(&next), second);
                         known.insert(key.clone(), first);
                     }
                     None => {
-                        let value = scalar::lower(&mut self.b, op, types, &args(slot)).map_err(|e| e.0)?;
+                        let value = scalar::lower(&mut self.b, op, types, &args(register)).map_err(|e| e.0)?;
                         known.insert(key.clone(), value);
                     }
                 }
             }
-            slots.push(known[&key]);
+            regs.push(known[&key]);
         }
-        Ok(slots)
+        Ok(regs)
     }
 
     /// Lowers two elements at once, if there is a packed f16x2 form.
@@ -86,12 +86,12 @@ impl Lowering<'_> {
         };
         let bits = i64::from(pointee.storage_bits());
         let dtype = self.module.dtype(op.operands[1]);
-        let mut slots: Vec<Operand> = Vec::with_capacity(count);
-        for slot in 0..count {
-            let (base, offset) = (operands[0][slot], operands[1][slot]);
-            let same = (0..slot).rev().take(16).find(|&s| operands[0][s] == base && operands[1][s] == offset);
+        let mut regs: Vec<Operand> = Vec::with_capacity(count);
+        for register in 0..count {
+            let (base, offset) = (operands[0][register], operands[1][register]);
+            let same = (0..register).rev().take(16).find(|&s| operands[0][s] == base && operands[1][s] == offset);
             if let Some(same) = same {
-                slots.push(slots[same]);
+                regs.push(regs[same]);
                 continue;
             }
             let offset = repr::sign_extended(&mut self.b, dtype, offset);
@@ -105,9 +105,9 @@ impl Lowering<'_> {
                     self.b.cvt(Ty::S64, Ty::S32, CvtMods::default(), half)
                 }
             };
-            slots.push(self.b.add(Ty::S64, base, bytes));
+            regs.push(self.b.add(Ty::S64, base, bytes));
         }
-        Ok(slots)
+        Ok(regs)
     }
 }
 

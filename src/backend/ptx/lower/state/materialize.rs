@@ -20,11 +20,11 @@ impl Lowering<'_> {
             return Ok(tile);
         }
         self.get_operands(value, wanted)?;
-        let slots = match self.info.inference.source(value) {
+        let regs = match self.info.inference.source(value) {
             Source::Concrete => {
                 let tile = self.concrete(value)?;
                 if tile.layout.num_elements() == 1 {
-                    vec![tile.slots[0]; wanted.num_registers()].into()
+                    vec![tile.regs[0]; wanted.num_registers()].into()
                 } else {
                     self.convert(value, &tile, wanted)?
                 }
@@ -32,8 +32,8 @@ impl Lowering<'_> {
             Source::Virtual => self.alias_operand(value, wanted)?,
             Source::Free => self.rematerialized(value, wanted)?,
         };
-        self.values.conversions.push(value, Tile { layout: wanted.clone(), slots: slots.clone() });
-        Ok(slots)
+        self.values.conversions.push(value, Tile { layout: wanted.clone(), regs: regs.clone() });
+        Ok(regs)
     }
 
     /// Materializes the operands of views and rematerialized values iteratively: chains may be
@@ -89,8 +89,8 @@ impl Lowering<'_> {
             ));
         };
         if self.info.inference.source(op.results[0]) == Source::Concrete {
-            let slots = self.get(op.operands[0], &layout)?;
-            self.values.define(op.results[0], Tile { layout, slots });
+            let regs = self.get(op.operands[0], &layout)?;
+            self.values.define(op.results[0], Tile { layout, regs });
         }
         Ok(())
     }
@@ -111,12 +111,12 @@ impl Lowering<'_> {
         let id = self.module.defining_op(value).expect("virtual values have an op");
         let operand = self.module.op(id).operands[0];
         let demand = self.info.inference.demand(id, wanted);
-        let slots = self.get(operand, &demand)?;
+        let regs = self.get(operand, &demand)?;
         if self.module.op(id).code != Opcode::Broadcast {
-            return Ok(slots);
+            return Ok(regs);
         }
         let map = wanted.projected_registers(self.module.shape(operand));
-        Ok(map.iter().map(|&register| slots[register]).collect())
+        Ok(map.iter().map(|&register| regs[register]).collect())
     }
 
     /// Computes a rematerialized value in this layout.
@@ -137,7 +137,7 @@ impl Lowering<'_> {
                 Ok(vec![scalar; wanted.num_registers()].into())
             }
             Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => self.alias_operand(value, wanted),
-            _ => self.elementwise_slots(id, wanted),
+            _ => self.elementwise_in_layout(id, wanted),
         }
     }
 
@@ -158,7 +158,7 @@ impl Lowering<'_> {
     fn dense_constant(&mut self, dtype: DType, words: &[u64], wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let thread = self.linear_in_thread(&thread_images(wanted));
         let class = repr::class(dtype);
-        let mut slots = Vec::with_capacity(wanted.num_registers());
+        let mut regs = Vec::with_capacity(wanted.num_registers());
         for register in 0..wanted.num_registers() {
             let offset = wanted.element(register, 0, 0);
             let mut values: Vec<Operand> =
@@ -182,18 +182,18 @@ impl Lowering<'_> {
                 };
                 bit += 1;
             }
-            slots.push(values[0]);
+            regs.push(values[0]);
         }
-        Ok(slots.into())
+        Ok(regs.into())
     }
 
     fn iota(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
         let dtype = self.module.dtype(value);
         let thread = self.linear_in_thread(&thread_images(wanted));
-        let mut slots = Vec::with_capacity(wanted.num_registers());
+        let mut regs = Vec::with_capacity(wanted.num_registers());
         for register in 0..wanted.num_registers() {
             let index = self.b.xor(Ty::B32, thread, wanted.element(register, 0, 0));
-            slots.push(match dtype {
+            regs.push(match dtype {
                 DType::I64 => self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), index),
                 DType::I32 => index,
                 DType::I8 | DType::I16 => repr::truncate(&mut self.b, dtype, index),
@@ -201,7 +201,7 @@ impl Lowering<'_> {
                 other => return Err(format!("an index range of {other}")),
             });
         }
-        Ok(slots.into())
+        Ok(regs.into())
     }
 
     /// Lowers an elementwise op in its own layout. A rematerialized op is lowered at its uses.
@@ -214,18 +214,18 @@ impl Lowering<'_> {
             Some(layout) => layout.clone(),
             None => Layout::replicated(self.module.shape(result), self.info.inference.num_warps),
         };
-        let slots = self.elementwise_slots(id, &layout)?;
-        self.values.define(result, Tile { layout, slots });
+        let regs = self.elementwise_in_layout(id, &layout)?;
+        self.values.define(result, Tile { layout, regs });
         Ok(())
     }
 
     /// Returns the registers of an elementwise op in this layout.
-    pub fn elementwise_slots(&mut self, id: OpId, layout: &Layout) -> Lowered<Rc<[Operand]>> {
+    pub fn elementwise_in_layout(&mut self, id: OpId, layout: &Layout) -> Lowered<Rc<[Operand]>> {
         let mut operands = Vec::with_capacity(3);
         for &operand in &self.module.op(id).operands {
             operands.push(self.get(operand, layout)?);
         }
-        let operands: Vec<&[Operand]> = operands.iter().map(|slots| &slots[..]).collect();
+        let operands: Vec<&[Operand]> = operands.iter().map(|regs| &regs[..]).collect();
         Ok(self.apply(id, &operands, layout.num_registers())?.into())
     }
 }

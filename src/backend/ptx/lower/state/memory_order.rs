@@ -128,9 +128,9 @@ impl Lowering<'_> {
         begun: FencedAccess,
         dtype: DType,
         layout: &Layout,
-        slots: Vec<Operand>,
+        regs: Vec<Operand>,
     ) -> Lowered<(Rc<[Operand]>, bool)> {
-        let Some(owner) = self.owner_of(replica_bits(layout)) else { return Ok((slots.into(), false)) };
+        let Some(owner) = self.owner_of(replica_bits(layout)) else { return Ok((regs.into(), false)) };
         if begun.fenced && begun.ordering.acquires() {
             self.b.fence(Sem::AcqRel, begun.ordering.scope);
         }
@@ -140,13 +140,13 @@ impl Lowering<'_> {
         let thread = self.linear_in_thread(&images);
         let buffer = self.smem_write()?;
         let places: Vec<Addr> = (0..layout.num_registers())
-            .map(|slot| self.shared_place(buffer, thread, layout.element(slot, 0, 0) * size, 0))
+            .map(|register| self.shared_place(buffer, thread, layout.element(register, 0, 0) * size, 0))
             .collect();
-        for (addr, &value) in places.iter().zip(&slots) {
+        for (addr, &value) in places.iter().zip(&regs) {
             vector_access::store(&mut self.b, Space::Shared, stored, &[value], addr, MemMods::default(), Some(owner));
         }
         self.smem_read()?;
-        let mut all = Vec::with_capacity(slots.len());
+        let mut all = Vec::with_capacity(regs.len());
         for addr in &places {
             all.extend(vector_access::load(&mut self.b, Space::Shared, stored, 1, addr, MemMods::default(), None));
         }

@@ -105,8 +105,8 @@ impl Lowering<'_> {
         let (Some(leader), peer) = (pipelines.warp_leader, pipelines.peer_rank.zip(pipelines.remote_leader)) else {
             return;
         };
-        let mut now = |teller: Reg| computed.map_or(teller, |computed| self.b.and(Ty::Pred, teller, computed).reg());
-        let (leader, peer) = (now(leader), peer.map(|(peer, far_leader)| (peer, now(far_leader))));
+        let mut now = |thread: Reg| computed.map_or(thread, |computed| self.b.and(Ty::Pred, thread, computed).reg());
+        let (leader, peer) = (now(leader), peer.map(|(peer, remote_leader)| (peer, now(remote_leader))));
         for &release in releases {
             let (barrier, there) = match release.barrier {
                 ReleaseBarrier::Now(barrier) => (barrier, None),
@@ -117,9 +117,9 @@ impl Lowering<'_> {
                 b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY), remote));
             };
             arrive(&mut self.b, leader, barrier, false);
-            if let Some((peer, far_leader)) = peer.filter(|_| release.cluster) {
+            if let Some((peer, remote_leader)) = peer.filter(|_| release.cluster) {
                 let far = self.b.mapa(barrier, peer).reg();
-                arrive(&mut self.b, far_leader, far, true);
+                arrive(&mut self.b, remote_leader, far, true);
             }
         }
     }
@@ -127,17 +127,17 @@ impl Lowering<'_> {
     /// Returns a predicate that is always true. ptxas cannot prove it, so the value is computed
     /// before its uses.
     pub fn opaque_true_after(&mut self, value: Value) -> Option<Reg> {
-        let never = self.sync.opaque_false()?;
-        let slots = self.values.tiles[value.index()].as_ref()?.slots.clone();
+        let opaque_false = self.sync.opaque_false()?;
+        let regs = self.values.tiles[value.index()].as_ref()?.regs.clone();
         let mut missing: Option<Reg> = None;
-        for slot in slots.iter() {
-            let &Operand::Reg(slot) = slot else { continue };
-            if matches!(slot.class, RegClass::B32 | RegClass::F32) {
-                let negative = self.b.setp(Cmp::Lt, Ty::S32, slot.as_class(RegClass::B32), 0);
+        for register in regs.iter() {
+            let &Operand::Reg(register) = register else { continue };
+            if matches!(register.class, RegClass::B32 | RegClass::F32) {
+                let negative = self.b.setp(Cmp::Lt, Ty::S32, register.as_class(RegClass::B32), 0);
                 missing = Some(missing.map_or(negative, |missing| self.b.or(Ty::Pred, missing, negative).reg()));
             }
         }
-        let missing = self.b.and(Ty::Pred, missing?, never);
+        let missing = self.b.and(Ty::Pred, missing?, opaque_false);
         Some(self.b.not(Ty::Pred, missing).reg())
     }
 }

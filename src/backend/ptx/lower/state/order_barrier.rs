@@ -22,7 +22,7 @@ use crate::ir::Value;
 /// Position of the exponential, of all exponentials of a thread, on which the arrival depends.
 ///
 /// ptxas places later exponentials, and their sums, before the barrier, too.
-const LATE: (usize, usize) = (11, 16);
+const ARRIVE_AFTER: (usize, usize) = (11, 16);
 
 impl Lowering<'_> {
     /// Arrives on the barrier of group 0, once per kernel, and computes the barrier numbers.
@@ -43,7 +43,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits for the last arrival, once per kernel.
+    /// Waits in group 0 for the last arrival, once per kernel.
     pub fn drain_order(&mut self) {
         if self.sync.role == WarpRole::Consumer && self.schedule.has_order_barriers() {
             let first = self.is_group(0);
@@ -77,12 +77,12 @@ impl Lowering<'_> {
     /// ptxas cannot prove that the sign of an exponential is 0 (also of a NaN, which is
     /// 0x7fffffff), so the barrier number depends on one of them.
     pub fn order_arrive_after(&mut self, exponentials: Value) {
-        let slots = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.slots.clone());
-        let slot = slots.as_ref().and_then(|slots| slots.get(slots.len() * LATE.0 / LATE.1));
+        let regs = self.values.tiles[exponentials.index()].as_ref().map(|tile| tile.regs.clone());
+        let register = regs.as_ref().and_then(|regs| regs.get(regs.len() * ARRIVE_AFTER.0 / ARRIVE_AFTER.1));
         let next = self.next_order_barrier();
-        let after = match slot {
-            Some(&Operand::Reg(slot)) => {
-                let sign = self.b.shr(Ty::U32, slot.as_class(RegClass::B32), 31);
+        let after = match register {
+            Some(&Operand::Reg(register)) => {
+                let sign = self.b.shr(Ty::U32, register.as_class(RegClass::B32), 31);
                 self.b.add(Ty::U32, sign, next)
             }
             _ => next,
@@ -119,7 +119,7 @@ impl Lowering<'_> {
 
     /// Returns the group of this thread. Only consumers have one.
     fn order_group(&self) -> Operand {
-        let band = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.data_partition);
-        band.or(self.sync.warp_group()).expect("the group of a consumer").into()
+        let partition = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.data_partition);
+        partition.or(self.sync.warp_group()).expect("the group of a consumer").into()
     }
 }

@@ -16,9 +16,9 @@ use crate::backend::ptx::schedule::PipelineDesc;
 impl Lowering<'_> {
     /// Adds remarks about the loads of a channel.
     pub fn remark_channel(&mut self, channel: usize) {
-        let roles = Rc::clone(&self.sync.pipelines.as_ref().expect("pipelines").warp_spec);
-        let stages = roles.pipelines[roles.channels[channel].pipeline].num_stages;
-        for load in &roles.channels[channel].loads {
+        let warp_spec = Rc::clone(&self.sync.pipelines.as_ref().expect("pipelines").warp_spec);
+        let stages = warp_spec.pipelines[warp_spec.channels[channel].pipeline].num_stages;
+        for load in &warp_spec.channels[channel].loads {
             let blocks = self.sync.multicast_blocks(load.load);
             let way = DataPath::TmaPipelined { boxes: load.boxes.len() as u32, stages, multicast: blocks };
             self.report.remarks.access(self.module, load.load, self.module.op(load.load).results[0], way);
@@ -77,11 +77,11 @@ impl Lowering<'_> {
         b.mov_to(parity, turned);
     }
 
-    /// Returns the addresses and the phase of the next stage to acquire. `moves_on`: the previous
+    /// Returns the addresses and the phase of the next stage to acquire. `advances`: the previous
     /// stage is acquired, so the pipeline advances first.
-    pub fn next_stage_addresses(&mut self, channel: usize, moves_on: bool) -> (Operand, Operand, Reg) {
+    pub fn next_stage_addresses(&mut self, channel: usize, advances: bool) -> (Operand, Operand, Reg) {
         let which = self.sync.pipelines.as_ref().expect("pipelines").warp_spec.channels[channel].pipeline;
-        if moves_on {
+        if advances {
             self.advance(which);
         }
         let (barrier, stage) = self.stage_addresses(which);
@@ -117,15 +117,15 @@ impl Lowering<'_> {
         self.remark_channel(channel);
         let (barrier, stage, parity) = self.take_stage(channel);
         let barrier = self.b.reg(barrier, RegClass::B32);
-        let awaited = Some(self.b.reg(parity, RegClass::B32));
+        let parity = Some(self.b.reg(parity, RegClass::B32));
         let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
         let this = &pipelines.warp_spec.channels[channel];
-        pipelines.acquired[channel] = Some(AcquiredStage { full_barrier: barrier, smem: stage, parity: awaited });
+        pipelines.acquired[channel] = Some(AcquiredStage { full_barrier: barrier, smem: stage, parity });
         for load in &this.loads {
             let address = self.b.add(Ty::U32, stage, load.smem_offset);
             let address = match pipelines.data_partition {
-                Some(band) if load.partitions > 1 => {
-                    self.b.mad(Ty::U32, band, i64::from(load.bytes / load.partitions), address)
+                Some(partition) if load.partitions > 1 => {
+                    self.b.mad(Ty::U32, partition, i64::from(load.bytes / load.partitions), address)
                 }
                 _ => address,
             };
@@ -147,8 +147,9 @@ impl Lowering<'_> {
 
     /// Ends a basic block by a branch that is never taken. ptxas cannot prove it.
     pub fn split_basic_block(&mut self) {
-        if let Some((never, aside)) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.opaque_branch) {
-            self.b.bra_if(never, false, aside, true);
+        if let Some((opaque_false, target)) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.opaque_branch)
+        {
+            self.b.bra_if(opaque_false, false, target, true);
         }
     }
 }

@@ -17,10 +17,10 @@ use crate::layout::Layout;
 impl Lowering<'_> {
     /// Emits the next barrier of the schedule.
     pub fn barrier(&mut self) -> Lowered {
-        while let Some(within) = self.smem.sub_steps.pop_front() {
-            match within {
-                SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronize(within)?,
-                SubStep::Barrier { .. } => return self.synchronize(within),
+        while let Some(sub_step) = self.smem.sub_steps.pop_front() {
+            match sub_step {
+                SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronize(sub_step)?,
+                SubStep::Barrier { .. } => return self.synchronize(sub_step),
                 _ => break,
             }
         }
@@ -29,8 +29,8 @@ impl Lowering<'_> {
 
     /// Emits the waits for TMA stores that the schedule has here.
     pub fn tma_store_wait(&mut self) -> Lowered {
-        while let Some(within) = self.smem.next_if(|within| matches!(within, SubStep::TmaStoreWait { .. })) {
-            self.synchronize(within)?;
+        while let Some(sub_step) = self.smem.next_if(|sub_step| matches!(sub_step, SubStep::TmaStoreWait { .. })) {
+            self.synchronize(sub_step)?;
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Lowering<'_> {
 
     /// Emits the barrier before an access, if other threads may still access the same elements.
     pub fn global_access(&mut self, id: OpId) -> Lowered {
-        let next = self.smem.sub_steps.iter().find(|within| !within.synchronizes());
+        let next = self.smem.sub_steps.iter().find(|sub_step| !sub_step.synchronizes());
         if next == Some(&SubStep::GlobalAccess(id)) {
             self.next_after_barriers()?;
         }
@@ -77,14 +77,14 @@ impl Lowering<'_> {
 
     /// Emits waits and barriers, and returns the sub-step after them.
     fn next_after_barriers(&mut self) -> Lowered<Option<SubStep>> {
-        while let Some(within) = self.smem.next_if(|within| within.synchronizes()) {
-            self.synchronize(within)?;
+        while let Some(sub_step) = self.smem.next_if(|sub_step| sub_step.synchronizes()) {
+            self.synchronize(sub_step)?;
         }
         Ok(self.smem.sub_steps.pop_front())
     }
 
-    fn synchronize(&mut self, within: SubStep) -> Lowered {
-        match within {
+    fn synchronize(&mut self, sub_step: SubStep) -> Lowered {
+        match sub_step {
             SubStep::MmaWaitAll => self.wait_before_barrier(),
             SubStep::TmaStoreWait { complete: written } => self.b.bulk_wait(0, !written),
             _ if self.sync.mmas.is_any_in_flight() => return Err(SCHEDULE_MISMATCH.to_owned()),

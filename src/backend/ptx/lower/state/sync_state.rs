@@ -70,7 +70,7 @@ impl SyncState {
 
     /// Returns a predicate that is never true. ptxas cannot prove it.
     pub fn opaque_false(&self) -> Option<Reg> {
-        self.pipelines.as_ref()?.opaque_branch.map(|(never, _)| never)
+        self.pipelines.as_ref()?.opaque_branch.map(|(opaque_false, _)| opaque_false)
     }
 
     /// Returns the channel of a load whose stage is not waited for yet.
@@ -92,16 +92,16 @@ impl SyncState {
 
     /// Returns the number of blocks that may share the tile of a load.
     pub fn multicast_blocks(&self, load: OpId) -> u32 {
-        if self.multicast().is_some_and(|pairs| pairs.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
+        if self.multicast().is_some_and(|multicast| multicast.can_multicast(load)) { CLUSTER_SIZE } else { 1 }
     }
 
     /// Returns the releases of the acquired stages of these channels, which are no longer acquired.
     pub fn take_releases(&mut self, channels: &[u32]) -> Vec<StageRelease> {
         let Some(pipelines) = self.pipelines.as_mut() else { return Vec::new() };
-        let PipelineStates { warp_spec: roles, acquired, .. } = pipelines;
+        let PipelineStates { warp_spec, acquired, .. } = pipelines;
         let release = |&channel: &u32| {
             let acquired = acquired[channel as usize].take()?;
-            let clustered = roles.pipelines[roles.channels[channel as usize].pipeline].clustered;
+            let clustered = warp_spec.pipelines[warp_spec.channels[channel as usize].pipeline].clustered;
             Some(StageRelease { barrier: ReleaseBarrier::Now(acquired.full_barrier), cluster: clustered })
         };
         channels.iter().filter_map(release).collect()
@@ -109,8 +109,8 @@ impl SyncState {
 
     /// Returns true if both blocks of a cluster fill the stages of a channel.
     pub fn is_clustered(&self, channel: u32) -> bool {
-        let roles = self.pipelines.as_ref().map(|pipelines| &pipelines.warp_spec);
-        roles.is_some_and(|roles| roles.pipelines[roles.channels[channel as usize].pipeline].clustered)
+        let warp_spec = self.pipelines.as_ref().map(|pipelines| &pipelines.warp_spec);
+        warp_spec.is_some_and(|warp_spec| warp_spec.pipelines[warp_spec.channels[channel as usize].pipeline].clustered)
     }
 
     /// Returns the warp-uniform values of consumers.
@@ -173,7 +173,9 @@ pub struct AcquiredStage {
 /// Shared memory of a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct StageBuffers {
+    /// The stages.
     pub smem: Buffer,
+    /// Offset of the mbarriers.
     pub barriers: u32,
 }
 
@@ -191,8 +193,11 @@ pub struct TryWaitState {
 /// The TMA pipelines of a kernel and their state.
 pub struct PipelineStates {
     pub warp_spec: Rc<WarpSpecialization>,
+    /// By pipeline.
     pub buffers: Vec<StageBuffers>,
+    /// By pipeline.
     pub states: Vec<PipelineState>,
+    /// By channel.
     pub acquired: Vec<Option<AcquiredStage>>,
     /// By channel: the try-wait of the current loop.
     pub try_wait: Vec<Option<TryWaitState>>,

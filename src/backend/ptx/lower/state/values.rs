@@ -81,7 +81,7 @@ impl Values {
     /// Returns the registers of a value, if they are known in exactly this layout.
     pub fn in_layout(&self, value: Value, layout: &Layout) -> Option<Rc<[Operand]>> {
         let own = self.tiles[value.index()].iter();
-        own.chain(self.conversions.of(value)).find(|tile| tile.layout.is_same(layout)).map(|tile| tile.slots.clone())
+        own.chain(self.conversions.of(value)).find(|tile| tile.layout.is_same(layout)).map(|tile| tile.regs.clone())
     }
 }
 
@@ -91,7 +91,7 @@ pub struct Tile {
     /// Layout of the elements.
     pub layout: Layout,
     /// One operand for each register.
-    pub slots: Rc<[Operand]>,
+    pub regs: Rc<[Operand]>,
 }
 
 /// Values in other layouts than their own, in the order of their computation.

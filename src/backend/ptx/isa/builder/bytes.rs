@@ -1,0 +1,47 @@
+//! Bytes of words: extraction by masks, and byte permutations that join them.
+
+use super::super::inst::*;
+use super::Builder;
+
+impl Builder {
+    /// A word whose low half is that of `word`; the upper one may be another.
+    pub fn low_half_of(&self, word: Operand) -> Operand {
+        match self.masked.of(word) {
+            Some((source, mask)) if mask & 0xffff == 0xffff => source.into(),
+            _ => word,
+        }
+    }
+
+    /// Notes that a word is a byte of another one or of a half, with this number.
+    pub fn note_byte(&mut self, byte: Operand, word: Operand, number: u32) {
+        if self.guard.is_none() {
+            self.fields.note(byte, word, number);
+        }
+    }
+
+    /// Four words that are bytes as one word: of bytes of two words or halves at most by one instruction.
+    pub fn join_bytes(&mut self, bytes: [Operand; 4]) -> Operand {
+        let fields = bytes.map(|byte| self.fields.of(byte));
+        let first = fields[0].map(|(word, _)| word);
+        let second = fields.iter().flatten().map(|&(word, _)| word).find(|&word| Some(word) != first).or(first);
+        let selectors = fields.map(|field| {
+            let (word, number) = field?;
+            let of_two = if Some(word) == first { Some(0) } else { (Some(word) == second).then_some(4) };
+            Some(i64::from(number) + of_two?)
+        });
+        if let ([Some(a), Some(b), Some(c), Some(d)], Some(low), Some(high)) = (selectors, first, second) {
+            let selector = a | b << 4 | c << 8 | d << 12;
+            if selector == 0x5410 && [low, high].iter().all(|source| source.class == RegClass::B16) {
+                return self.pack(low, high);
+            }
+            let [low, high] = [low, high].map(|source| match source.class {
+                RegClass::B16 => self.cvt(Ty::U32, Ty::U16, CvtRound::None, source),
+                _ => source.into(),
+            });
+            return if selector == 0x3210 { low } else { self.prmt(low, high, selector) };
+        }
+        let [a, b, c, d] = bytes;
+        let (low, high) = (self.prmt(a, b, 0x0040i64), self.prmt(c, d, 0x0040i64));
+        self.prmt(low, high, 0x5410i64)
+    }
+}

@@ -1,0 +1,160 @@
+//! Partitions: warps branch by their number to the sequences of consumer groups and producer.
+//!
+//! The consumers receive registers of the producer (`setmaxnreg`). Values that are computed before
+//! the branch are known in all partitions; each partition forgets what another one has computed.
+
+use std::rc::Rc;
+
+use super::state::sync_state::PipelineStates;
+use super::state::values::{Snapshot, ThreadIndexCache};
+use super::{Lowered, Lowering};
+use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Special, Ty};
+use crate::backend::ptx::schedule::{PRODUCER_REGISTERS, WarpRole, WarpSpecialization};
+use crate::error::Diagnostic;
+use crate::ir::BlockId;
+
+impl Lowering<'_> {
+    /// Plans and verifies the schedule.
+    pub fn plan_schedule(&mut self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>) {
+        self.schedule = Rc::new(self.info.schedule(body, warp_spec, &self.smem.memory));
+        if self.info.data_partitions > 1
+            && let Err(problem) = self.info.verify_data_partition(body, &self.schedule)
+        {
+            return self.report.errors.push(Diagnostic::new(problem, None));
+        }
+        // A schedule for the cost model alone is verified when it is lowered.
+        if cfg!(debug_assertions)
+            && !self.plan_only
+            && let Err(problem) = self.info.verify_schedule(body, &self.schedule)
+        {
+            let message =
+                format!("internal error: the schedule of this kernel is invalid; please report it: {problem}");
+            self.report.errors.push(Diagnostic::new(message, None));
+        }
+    }
+
+    /// Lowers the sequence of a partition.
+    pub fn lower_partition(&mut self, role: WarpRole) {
+        let partition = self.schedule.partition(role).map(|partition| partition.body);
+        self.sequence(partition.expect("the schedule has the partition"));
+    }
+
+    /// Lowers the partitions of a kernel with warp specialization.
+    pub fn lower_partitions(&mut self, body: BlockId, warp_spec: Rc<WarpSpecialization>) -> Lowered {
+        let (warps, groups) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
+        let bands = self.info.data_partitions;
+        let consumers = self.info.consumer_warps() * WARP_SIZE;
+        let blocks = self.info.warp_specialized_occupancy();
+        self.b.function().threads = consumers + self.info.producer_warps() * WARP_SIZE;
+        self.b.function().min_blocks = Some(blocks);
+        let count = warp_spec.channels.len();
+        let pipelines = self.allocate_pipelines(&warp_spec)?;
+        self.info.allocate_staging_buffers(body, Some(&warp_spec), &mut self.smem.memory);
+        self.plan_schedule(body, Some(Rc::clone(&warp_spec)));
+        self.prefetch_store_maps()?;
+        self.compare_trip_counts(body, &warp_spec)?;
+        self.init_barriers(&pipelines, &warp_spec, warps * bands);
+        let tid = self.b.special(Special::TidX);
+        let producer = self.b.new_label();
+        let is_producer = self.b.setp(Cmp::Ge, Ty::U32, tid, consumers);
+        self.b.bra_if(is_producer, false, producer, true);
+
+        if self.plan_only {
+            return Ok(());
+        }
+        if self.info.consumer_groups() > 1 {
+            // Thread indices depend on the consumer group.
+            self.values.thread_indices = ThreadIndexCache::default();
+        }
+        let before = self.values.snapshot();
+        self.sync.pipelines = Some(PipelineStates {
+            warp_spec,
+            buffers: pipelines,
+            states: Vec::new(),
+            acquired: vec![None; count],
+            try_wait: vec![None; count],
+            warp_leader: None,
+            opaque_branch: None,
+            peer_rank: None,
+            remote_leader: None,
+            uniform: None,
+            data_partition: None,
+        });
+        self.report.remarks.pingpong_groups = (groups > 1).then_some(groups);
+        self.report.remarks.data_partitions = (bands > 1).then_some(bands);
+        self.sync.role = WarpRole::Consumer;
+        self.lower_consumer_groups(&before, (tid, blocks));
+        self.values.restore(&before);
+        self.sync.role = WarpRole::Producer;
+        // The registers of these values belong to the consumers.
+        let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
+        (pipelines.uniform, pipelines.data_partition) = (None, None);
+        self.b.place(producer);
+        self.reallocate_registers(false, blocks);
+        let is_issuer = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
+        let idle = self.b.new_label();
+        self.b.bra_if(is_issuer, true, idle, false);
+        self.init_pipeline_states(None);
+        self.lower_partition(WarpRole::Producer);
+        self.b.place(idle);
+        self.b.ret();
+        self.sync.role = WarpRole::All;
+        Ok(())
+    }
+
+    /// Lowers the sequences of the consumer groups.
+    pub fn lower_consumer_groups(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
+        let (threads, groups) = (self.info.inference.num_warps as u32 * WARP_SIZE, self.info.pingpong_groups);
+        if self.info.consumer_groups() == 1 {
+            return self.lower_consumer(tid, blocks);
+        }
+        self.b.threads_of_team = threads;
+        if groups == 1 {
+            // All data partitions execute the same code.
+            self.lower_consumer(tid, blocks);
+            self.b.threads_of_team = 0;
+            return;
+        }
+        for group in 0..groups {
+            let next = self.b.new_label();
+            if group + 1 < groups {
+                let is_later = self.b.setp(Cmp::Ge, Ty::U32, tid, (group + 1) * threads);
+                self.b.bra_if(is_later, false, next, true);
+            }
+            self.sync.group.index = group;
+            self.lower_consumer(tid, blocks);
+            self.values.restore(before);
+            self.b.place(next);
+        }
+        self.b.threads_of_team = 0;
+    }
+
+    /// Lowers the sequence of the consumers.
+    pub fn lower_consumer(&mut self, tid: Operand, blocks: u32) {
+        self.reallocate_registers(true, blocks);
+        let lane = self.b.and(Ty::B32, tid, WARP_SIZE - 1);
+        let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
+        self.init_pipeline_states(Some(leader));
+        self.init_data_partition(tid);
+        let uniform = self.init_warp_uniform();
+        self.sync.pipelines.as_mut().expect("pipelines").uniform = Some(uniform);
+        let grid = self.b.special(Special::NCtaIdX);
+        let opaque_false = self.b.setp(Cmp::Eq, Ty::U32, grid, 0);
+        let target = self.b.new_label();
+        self.sync.pipelines.as_mut().expect("pipelines").opaque_branch = Some((opaque_false, target));
+        self.init_order();
+        self.lower_partition(WarpRole::Consumer);
+        self.b.place(target);
+        self.b.trap();
+    }
+
+    /// Moves registers from the producer to the consumers (`setmaxnreg`).
+    pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
+        let (at_entry, more) = self.info.registers_per_thread(blocks);
+        let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);
+        if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
+            self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
+        }
+    }
+}
