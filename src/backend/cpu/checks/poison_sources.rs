@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::options::Checks;
-use super::poison::{Doubt, Source};
+use super::poison::{Poison, Source};
 use crate::backend::cpu::interp::value::Words;
 use crate::backend::cpu::ops::float::to_f64;
 use crate::backend::cpu::ops::int;
@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::ir::{Loc, Op, Opcode, Sign, Written, fits};
 
 /// An operation with what it was given.
-pub(super) struct Asked {
+pub(super) struct CheckedOp {
     code: Opcode,
     loc: Loc,
     from: DType,
@@ -25,15 +25,15 @@ pub(super) struct Asked {
     floats: Vec<f64>,
 }
 
-impl Asked {
-    pub fn new(op: &Op, written: Written, types: [DType; 2], operands: Vec<Rc<Words>>, shape: Vec<usize>) -> Asked {
+impl CheckedOp {
+    pub fn new(op: &Op, written: Written, types: [DType; 2], operands: Vec<Rc<Words>>, shape: Vec<usize>) -> CheckedOp {
         let ([from, to], signs) = (types, [written.from, written.to]);
         let floats = if op.code == Opcode::FToI { to_f64(from, &operands[0]).into_owned() } else { Vec::new() };
-        Asked { code: op.code, loc: op.loc, from, to, signs, operands, shape, floats }
+        CheckedOp { code: op.code, loc: op.loc, from, to, signs, operands, shape, floats }
     }
 
     /// The doubts about the result. `count`: its elements, which in a reduction's body may be more than those of the type.
-    pub fn doubt(self, checks: Checks, count: usize) -> Option<Doubt> {
+    pub fn poison(self, checks: Checks, count: usize) -> Option<Poison> {
         use Opcode as O;
         let wanted = match self.code {
             O::AddI | O::SubI | O::MulI => checks.overflow,
@@ -47,7 +47,7 @@ impl Asked {
         }
         let wrong: Vec<bool> = (0..count).map(|i| self.is_wrong(checks, i)).collect();
         let loc = self.loc;
-        Doubt::new(|| Source { loc, tell: Box::new(move |i| self.tell(i)) }, count, |i| wrong[i])
+        Poison::new(|| Source { loc, tell: Box::new(move |i| self.tell(i)) }, count, |i| wrong[i])
     }
 
     fn is_wrong(&self, checks: Checks, i: usize) -> bool {

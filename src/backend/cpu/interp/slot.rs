@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::value::{Array, Words};
-use crate::backend::cpu::checks::poison::Doubt;
+use crate::backend::cpu::checks::poison::Poison;
 
 /// What a value of the IR holds while a tile block runs.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) enum Val {
     Dead,
     Tile(Rc<Words>),
     /// A tile some of whose elements a check on request finds wrong.
-    Doubtful(Rc<Words>, Rc<Doubt>),
+    Poisoned(Rc<Words>, Rc<Poison>),
     View(Rc<Array>),
     Token,
 }
