@@ -1,5 +1,8 @@
-//! Running ops with doubts about numbers: raised where a check on request finds one wrong, handed on with the elements, and
-//! an error where a doubtful element is used.
+//! Execution of ops with poison (as in LLVM).
+//!
+//! * A requested check poisons the elements that it finds invalid.
+//! * Ops propagate the poison of their operands.
+//! * The use of a poisoned element is an error.
 
 use std::rc::Rc;
 
@@ -12,11 +15,11 @@ use crate::backend::cpu::ops::shape;
 use crate::dtype::DType;
 use crate::ir::{Loc, Op, OpId, Opcode, Sign, Type};
 
-/// The doubts about the operands of an op.
+/// Poison by operand of an op.
 type OperandPoison = [Option<Rc<Poison>>];
 
 impl Machine<'_> {
-    /// As [`Machine::step`], with doubts.
+    /// Executes an op as [`Machine::step`] does, with poison.
     pub fn checked_step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         use Opcode as O;
         let poisons: Vec<Option<Rc<Poison>>> = op.operands.iter().map(|&value| self.poison(value).cloned()).collect();
@@ -26,10 +29,10 @@ impl Machine<'_> {
         }
         let read = self.unwritten(op)?;
         if matches!(op.code, O::If | O::For | O::Loop | O::Yield | O::Continue | O::Break | O::Return) {
-            // Values go through with their doubts.
+            // The step moves values together with their poison.
             return self.step(id, op);
         }
-        // Before the op takes them.
+        // Before the step, which may consume the operands.
         let asked = self.asked(id, op);
         let handed = if any { self.handed_on(op, &poisons)? } else { None };
         let left = self.step(id, op)?;
@@ -53,7 +56,7 @@ impl Machine<'_> {
         Ok(left)
     }
 
-    /// What is asked about an op that the user wrote.
+    /// Returns the checked op if the user wrote the op.
     fn asked(&self, id: OpId, op: &Op) -> Option<CheckedOp> {
         let written = *self.program.written.get(&id)?;
         let types = [op.operands[0], op.results[0]].map(|value| self.module().dtype(value));
@@ -62,9 +65,10 @@ impl Machine<'_> {
         Some(CheckedOp::new(op, written, types, operands, shape))
     }
 
-    // Memory of the tile block's own.
+    // Memory of the tile block.
 
-    /// Notes what an access writes of such memory; the doubts about what it reads that was not written.
+    /// Records the writes of an access to such memory, and returns the poison of the elements that
+    /// it reads before any write.
     fn unwritten(&mut self, op: &Op) -> Result<Option<Poison>, Fault> {
         use Opcode as O;
         let is_load = matches!(op.code, O::LoadView | O::LoadPtr);
@@ -113,7 +117,7 @@ impl Machine<'_> {
 
     // Uses.
 
-    /// Refuses to use doubtful elements.
+    /// Rejects the use of poisoned elements.
     fn refuse_use(&self, op: &Op, poisons: &OperandPoison) -> Result<(), Fault> {
         use Opcode as O;
         let everything = |_: usize| true;
@@ -176,9 +180,9 @@ impl Machine<'_> {
         }
     }
 
-    // Handing on.
+    // Propagation.
 
-    /// The doubts about the results of an op, from those about its operands.
+    /// Returns the poison of the results of an op from that of its operands.
     fn handed_on(&self, op: &Op, poisons: &OperandPoison) -> Result<Option<Poison>, Fault> {
         use Opcode as O;
         let Some(&result) = op.results.first() else { return Ok(None) };
@@ -231,7 +235,7 @@ impl Machine<'_> {
         Ok(Poison::from_marks(marks, &sources))
     }
 
-    /// Of a part that is taken out or put in.
+    /// Returns the marks of an `extract` or `insert`.
     fn part(&self, op: &Op, marks: &[Words]) -> Result<Words, Fault> {
         let is_extract = op.code == Opcode::Extract;
         let (block, whole, group) = match is_extract {
@@ -248,7 +252,7 @@ impl Machine<'_> {
         Ok(all)
     }
 
-    /// Of a reduction or scan: one doubtful element makes all doubtful that stand in its line.
+    /// Returns the marks of a reduction or scan: one poisoned element poisons its entire line.
     fn along(&self, op: &Op, marks: &[Words], result: crate::ir::Value) -> Words {
         let dims = self.dims(op.operands[0]);
         let dim = op.dim() as usize;
@@ -267,7 +271,7 @@ impl Machine<'_> {
         Words::W64((0..count).map(|i: usize| lines[i / (length * inner) * inner + i % inner]).collect())
     }
 
-    /// Of a load: where the mask leaves an element out, it is the padding.
+    /// Returns the marks of a load: an element that the mask excludes has those of the padding.
     fn padded(&self, op: &Op, marks: &[Words]) -> Words {
         let padding = op.operand_group("padding_value").first();
         let of = padding.and_then(|padding| op.operands.iter().position(|operand| operand == padding));
