@@ -97,8 +97,7 @@ impl Checks {
         both
     }
 
-    /// Returns true if a check of values is requested. Such checks run on the kernel before all
-    /// passes.
+    /// Returns true if a check of values is requested. It sees the kernel before all passes.
     pub(crate) fn of_values(self) -> bool {
         self.unwritten || self.division || self.shifts || self.casts || self.overflow
     }
