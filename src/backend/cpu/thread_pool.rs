@@ -24,7 +24,7 @@ pub(super) trait Shared: Send + Sync + 'static {
 }
 
 /// Most threads that waiting parts may ask for.
-const MOST_REINFORCEMENTS: usize = 4096;
+const MAX_REINFORCEMENTS: usize = 4096;
 
 /// Who is at work.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Team {
     /// One thread more, if the system gives one.
     fn reinforce(self: &Arc<Self>, work: &Arc<impl Shared>) {
         let mut state = self.state();
-        if state.reinforcements >= MOST_REINFORCEMENTS {
+        if state.reinforcements >= MAX_REINFORCEMENTS {
             return;
         }
         // Counted here: the team may not close before the thread has begun.

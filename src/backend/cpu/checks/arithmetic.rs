@@ -1,10 +1,13 @@
-//! Running ops with doubts about numbers: raised where a check on request finds one wrong, handed on with the elements, and
-//! an error where a doubtful element is used.
+//! Execution of ops with poison (as in LLVM).
+//!
+//! * A requested check poisons the elements that it finds invalid.
+//! * Ops propagate the poison of their operands.
+//! * The use of a poisoned element is an error.
 
 use std::rc::Rc;
 
-use super::poison::{Doubt, Source};
-use super::poison_sources::{Asked, element};
+use super::poison::{Poison, Source};
+use super::poison_sources::{CheckedOp, element};
 use crate::backend::cpu::interp::block::{Fault, Flow, Machine};
 use crate::backend::cpu::interp::value::Word;
 use crate::backend::cpu::interp::value::{Width, Words, zip, zip3};
@@ -12,60 +15,61 @@ use crate::backend::cpu::ops::shape;
 use crate::dtype::DType;
 use crate::ir::{Loc, Op, OpId, Opcode, Sign, Type};
 
-/// The doubts about the operands of an op.
-type Doubts = [Option<Rc<Doubt>>];
+/// Poison by operand of an op.
+type OperandPoison = [Option<Rc<Poison>>];
 
 impl Machine<'_> {
-    /// As [`Machine::step`], with doubts.
+    /// Executes an op as [`Machine::step`] does, with poison.
     pub fn checked_step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         use Opcode as O;
-        let doubts: Vec<Option<Rc<Doubt>>> = op.operands.iter().map(|&value| self.doubt(value).cloned()).collect();
-        let any = doubts.iter().any(Option::is_some);
+        let poisons: Vec<Option<Rc<Poison>>> = op.operands.iter().map(|&value| self.poison(value).cloned()).collect();
+        let any = poisons.iter().any(Option::is_some);
         if any {
-            self.refuse_use(op, &doubts)?;
+            self.refuse_use(op, &poisons)?;
         }
         let read = self.unwritten(op)?;
         if matches!(op.code, O::If | O::For | O::Loop | O::Yield | O::Continue | O::Break | O::Return) {
-            // Values go through with their doubts.
+            // The step moves values together with their poison.
             return self.step(id, op);
         }
-        // Before the op takes them.
+        // Before the step, which may consume the operands.
         let asked = self.asked(id, op);
-        let handed = if any { self.handed_on(op, &doubts)? } else { None };
+        let handed = if any { self.handed_on(op, &poisons)? } else { None };
         let left = self.step(id, op)?;
         let Some(&result) = op.results.first() else { return Ok(left) };
-        let raised = asked.and_then(|asked| asked.doubt(self.checks, self.tile(result).len()));
+        let raised = asked.and_then(|asked| asked.poison(self.checks, self.tile(result).len()));
         if self.folding
-            && let Some((loc, what)) = raised.as_ref().and_then(|doubt| doubt.first(|_| true))
+            && let Some((loc, what)) = raised.as_ref().and_then(|poison| poison.first(|_| true))
         {
             return Err(Fault { loc: Some(loc), message: what });
         }
         let raised = raised.or(read);
-        let doubt = match (handed, raised) {
+        let poison = match (handed, raised) {
             (Some(handed), Some(raised)) => Some(handed.or(raised)),
             (handed, raised) => handed.or(raised),
         };
-        if let Some(doubt) = doubt {
+        if let Some(poison) = poison {
             for &result in &op.results {
-                self.set_doubt(result, doubt.clone());
+                self.set_poison(result, poison.clone());
             }
         }
         Ok(left)
     }
 
-    /// What is asked about an op that the user wrote.
-    fn asked(&self, id: OpId, op: &Op) -> Option<Asked> {
+    /// Returns the checked op if the user wrote the op.
+    fn asked(&self, id: OpId, op: &Op) -> Option<CheckedOp> {
         let written = *self.program.written.get(&id)?;
         let types = [op.operands[0], op.results[0]].map(|value| self.module().dtype(value));
         let operands = op.operands.iter().map(|&value| self.tile(value).clone()).collect();
         let shape = if self.folding { Vec::new() } else { self.dims(op.results[0]) };
-        Some(Asked::new(op, written, types, operands, shape))
+        Some(CheckedOp::new(op, written, types, operands, shape))
     }
 
-    // Memory of the tile block's own.
+    // Memory of the tile block.
 
-    /// Notes what an access writes of such memory; the doubts about what it reads that was not written.
-    fn unwritten(&mut self, op: &Op) -> Result<Option<Doubt>, Fault> {
+    /// Records the writes of an access to such memory, and returns the poison of the elements that
+    /// it reads before any write.
+    fn unwritten(&mut self, op: &Op) -> Result<Option<Poison>, Fault> {
         use Opcode as O;
         let is_load = matches!(op.code, O::LoadView | O::LoadPtr);
         let is_store = matches!(op.code, O::StoreView | O::StorePtr);
@@ -102,22 +106,22 @@ impl Machine<'_> {
             format!("element {number} of scratch memory was never written{}", element(&shape, i))
         };
         let (loc, tell) = (op.loc, Box::new(tell));
-        let doubt = Doubt::new(|| Source { loc, tell }, places.len(), |i| places[i].as_ref().is_some_and(missing));
-        match doubt.as_ref().and_then(|doubt| doubt.first(|_| true)) {
+        let poison = Poison::new(|| Source { loc, tell }, places.len(), |i| places[i].as_ref().is_some_and(missing));
+        match poison.as_ref().and_then(|poison| poison.first(|_| true)) {
             Some((loc, what)) if is_atomic => {
                 Err(Fault { loc: Some(loc), message: format!("{what}, and is updated here") })
             }
-            _ => Ok(doubt),
+            _ => Ok(poison),
         }
     }
 
     // Uses.
 
-    /// Refuses to use doubtful elements.
-    fn refuse_use(&self, op: &Op, doubts: &Doubts) -> Result<(), Fault> {
+    /// Rejects the use of poisoned elements.
+    fn refuse_use(&self, op: &Op, poisons: &OperandPoison) -> Result<(), Fault> {
         use Opcode as O;
         let everything = |_: usize| true;
-        let range = |from: usize, to: usize| doubts[from..to].iter().flatten();
+        let range = |from: usize, to: usize| poisons[from..to].iter().flatten();
         let refuse = |found: Option<(Loc, String)>, what: &str| match found {
             None => Ok(()),
             Some((loc, message)) => {
@@ -126,35 +130,35 @@ impl Machine<'_> {
             }
         };
         match op.code {
-            O::If => refuse(range(0, 1).find_map(|doubt| doubt.first(everything)), "a branch"),
-            O::For => refuse(range(0, 3).find_map(|doubt| doubt.first(everything)), "the range of a loop"),
-            O::Assert => refuse(range(0, 1).find_map(|doubt| doubt.first(everything)), "an assertion"),
-            O::Print => refuse(range(0, doubts.len()).find_map(|doubt| doubt.first(everything)), "a print"),
+            O::If => refuse(range(0, 1).find_map(|poison| poison.first(everything)), "a branch"),
+            O::For => refuse(range(0, 3).find_map(|poison| poison.first(everything)), "the range of a loop"),
+            O::Assert => refuse(range(0, 1).find_map(|poison| poison.first(everything)), "an assertion"),
+            O::Print => refuse(range(0, poisons.len()).find_map(|poison| poison.first(everything)), "a print"),
             O::MakeTensorView => {
-                refuse(range(0, doubts.len()).find_map(|doubt| doubt.first(everything)), "the extent of an array")
+                refuse(range(0, poisons.len()).find_map(|poison| poison.first(everything)), "the extent of an array")
             }
             O::Extract => {
-                refuse(range(1, doubts.len()).find_map(|doubt| doubt.first(everything)), "the index of a part")
+                refuse(range(1, poisons.len()).find_map(|poison| poison.first(everything)), "the index of a part")
             }
             O::Insert => {
-                refuse(range(2, doubts.len()).find_map(|doubt| doubt.first(everything)), "the index of a part")
+                refuse(range(2, poisons.len()).find_map(|poison| poison.first(everything)), "the index of a part")
             }
             O::LoadView | O::StoreView | O::AtomicRedView => {
                 let index = op.operand_group("index");
-                let of_index = index.iter().filter_map(|&value| self.doubt(value));
-                refuse(of_index.clone().find_map(|doubt| doubt.first(everything)), "an index")?;
+                let of_index = index.iter().filter_map(|&value| self.poison(value));
+                refuse(of_index.clone().find_map(|poison| poison.first(everything)), "an index")?;
                 let (group, what) = match op.code {
                     O::LoadView => return Ok(()),
                     O::StoreView => ("tile", "a store"),
                     _ => ("value", "an atomic operation"),
                 };
-                let Some(doubt) = self.doubt(op.operand_group(group)[0]) else { return Ok(()) };
+                let Some(poison) = self.poison(op.operand_group(group)[0]) else { return Ok(()) };
                 let (places, _) = self.lane_places(op)?;
-                refuse(doubt.first(|i| places[i].is_some()), what)
+                refuse(poison.first(|i| places[i].is_some()), what)
             }
             O::LoadPtr | O::StorePtr | O::AtomicRmw | O::AtomicCas => {
-                let of_mask = op.operand_group("mask").first().and_then(|&value| self.doubt(value));
-                refuse(of_mask.and_then(|doubt| doubt.first(everything)), "an index or mask")?;
+                let of_mask = op.operand_group("mask").first().and_then(|&value| self.poison(value));
+                refuse(of_mask.and_then(|poison| poison.first(everything)), "an index or mask")?;
                 let (places, _) = self.lane_places(op)?;
                 let used = |i: usize| places[i].is_some();
                 let (pointers, what) = match op.code {
@@ -168,7 +172,7 @@ impl Machine<'_> {
                     O::AtomicRmw => &["arg"],
                     _ => &["cmp", "val"],
                 };
-                let of = |name: &str| self.doubt(op.operand_group(name)[0]).and_then(|doubt| doubt.first(used));
+                let of = |name: &str| self.poison(op.operand_group(name)[0]).and_then(|poison| poison.first(used));
                 refuse(of(pointers), "an address")?;
                 groups.iter().try_for_each(|name| refuse(of(name), what))
             }
@@ -176,10 +180,10 @@ impl Machine<'_> {
         }
     }
 
-    // Handing on.
+    // Propagation.
 
-    /// The doubts about the results of an op, from those about its operands.
-    fn handed_on(&self, op: &Op, doubts: &Doubts) -> Result<Option<Doubt>, Fault> {
+    /// Returns the poison of the results of an op from that of its operands.
+    fn handed_on(&self, op: &Op, poisons: &OperandPoison) -> Result<Option<Poison>, Fault> {
         use Opcode as O;
         let Some(&result) = op.results.first() else { return Ok(None) };
         let is_tile = |value| matches!(self.module().ty(value), Type::Tile { .. });
@@ -187,7 +191,7 @@ impl Machine<'_> {
             return Ok(None);
         }
         let counts: Vec<usize> = op.operands.iter().map(|&v| if is_tile(v) { self.tile(v).len() } else { 0 }).collect();
-        let (marks, sources) = Doubt::side_by_side(doubts, &counts);
+        let (marks, sources) = Poison::concat_marks(poisons, &counts);
         let words = |operand: usize| &**self.tile(op.operands[operand]);
         let dims = |operand: usize| self.dims(op.operands[operand]);
         let either = |a: &Words, b: &Words| Words::W64(zip(u64::of(a), u64::of(b), |a, b| if a != 0 { a } else { b }));
@@ -228,10 +232,10 @@ impl Machine<'_> {
                 Words::splat(Width::W64, first.copied().unwrap_or(0), self.dims(result).iter().product())
             }
         };
-        Ok(Doubt::of(marks, &sources))
+        Ok(Poison::from_marks(marks, &sources))
     }
 
-    /// Of a part that is taken out or put in.
+    /// Returns the marks of an `extract` or `insert`.
     fn part(&self, op: &Op, marks: &[Words]) -> Result<Words, Fault> {
         let is_extract = op.code == Opcode::Extract;
         let (block, whole, group) = match is_extract {
@@ -248,7 +252,7 @@ impl Machine<'_> {
         Ok(all)
     }
 
-    /// Of a reduction or scan: one doubtful element makes all doubtful that stand in its line.
+    /// Returns the marks of a reduction or scan: one poisoned element poisons its entire line.
     fn along(&self, op: &Op, marks: &[Words], result: crate::ir::Value) -> Words {
         let dims = self.dims(op.operands[0]);
         let dim = op.dim() as usize;
@@ -267,7 +271,7 @@ impl Machine<'_> {
         Words::W64((0..count).map(|i: usize| lines[i / (length * inner) * inner + i % inner]).collect())
     }
 
-    /// Of a load: where the mask leaves an element out, it is the padding.
+    /// Returns the marks of a load: an element that the mask excludes has those of the padding.
     fn padded(&self, op: &Op, marks: &[Words]) -> Words {
         let padding = op.operand_group("padding_value").first();
         let of = padding.and_then(|padding| op.operands.iter().position(|operand| operand == padding));

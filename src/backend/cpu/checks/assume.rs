@@ -1,4 +1,4 @@
-//! Checks of what an `assume` promises. Compilers may build on a promise; here a broken one is an error.
+//! Checks of the promises of `assume`, on which compilers rely: a broken promise is an error.
 
 use crate::backend::cpu::interp::value::Words;
 use crate::backend::cpu::ops::int;
@@ -9,7 +9,7 @@ use crate::ir::{Elem, Op, Opcode, Overflow, Predicate, Sign, violates_assumption
 /// Checks a promise about a tile.
 ///
 /// # Errors
-/// Says which element breaks it.
+/// The message names the element that breaks the promise.
 pub(crate) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &Words) -> Result<(), String> {
     match predicate {
         &Predicate::DivBy { divisor, every, along } => {
@@ -62,10 +62,10 @@ pub(crate) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &
     }
 }
 
-/// Checks the promise of integer arithmetic not to overflow.
+/// Checks the promise that integer arithmetic does not overflow.
 ///
 /// # Errors
-/// Names the operands that break it.
+/// The message names the operands that break the promise.
 pub(crate) fn check_overflow(op: &Op, dtype: DType, [x, y]: [&Words; 2]) -> Result<(), String> {
     let at = |words: &Words, i: usize| words.get(if words.len() == 1 { 0 } else { i });
     let broken = |&i: &usize| violates_assumption(op, dtype.bits(), at(x, i), at(y, i));
@@ -86,7 +86,7 @@ pub(crate) fn check_overflow(op: &Op, dtype: DType, [x, y]: [&Words; 2]) -> Resu
     Err(format!("{x} {symbol} {y} was promised to fit {bits} bits, {kind}"))
 }
 
-/// The bits that count: integers wrap at their width.
+/// Returns the significant bits: integers wrap at their width.
 fn low(elem: Elem, value: u64) -> u64 {
     let bits = elem.dtype().map_or(64, DType::bits);
     value & (u64::MAX >> (64 - bits))

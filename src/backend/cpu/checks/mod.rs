@@ -1,7 +1,7 @@
 //! Checks of the interpreter on request: bounds, overflow, poison and data races.
 //!
-//! Input: the accesses and values of the ops. Output: an error with the op's place. The checks know the memory and the
-//! values of the interpreter and never its dispatch.
+//! Input: the accesses and values of the ops. Output: an error with the op's place. The checks use
+//! the memory and the values of the interpreter, and never its dispatch.
 
 pub(super) mod arithmetic;
 pub(super) mod assume;

@@ -1,11 +1,13 @@
-//! Checks on request: which there are. What they look for is allowed, has a meaning here, and is a mistake all the same.
+//! Options of the requested checks. They report code that is allowed and defined on the cpu back
+//! end, but probably a mistake.
 
-/// Which checks are made while a kernel runs, beside those that always are: on the cpu back end all of these, on the ptx
-/// back end [`bounds`](Checks::bounds) alone.
+/// Requested checks of a running kernel, in addition to the permanent ones. The cpu back end
+/// supports all of them, the ptx back end [`bounds`](Checks::bounds) alone.
 ///
-/// What a kernel computes is the same with and without. Of numbers that a check finds doubtful (a quotient by zero, a sum
-/// that wrapped, memory that nobody wrote) it is an error only to use them: to store them, to branch on them, to take them
-/// for an index. Elements that `select` leaves out, or that lie outside of the array at a store, are not used.
+/// The checks do not change the results of a kernel. A check poisons the elements that it finds
+/// invalid: a quotient by zero, a wrapped sum, unwritten memory. Only the use of a poisoned element
+/// is an error: a store, a branch, an index. An element that `select` discards, or that a store
+/// excludes because it is outside of the array, is not used.
 ///
 /// ```
 /// use cutlet as ct;
@@ -24,25 +26,27 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Checks {
-    /// An element that one tile block writes and another one reads or writes, unless both do so by atomic or ordered
-    /// accesses, or an acquiring access puts the one behind the other.
+    /// An element that one tile block writes and another one reads or writes. Excepted are two
+    /// accesses that are atomic or ordered, and accesses that an acquiring access orders.
     pub races: bool,
-    /// A tile that lies wholly outside of its array (which has elements): it reads as padding, and is not written. On the
-    /// ptx back end instead: promises that are broken (`check_bounds(false)`, `assume_bounds`, `assume_divisible_by`), which
-    /// the cpu back end always checks.
+    /// A tile entirely outside of its nonempty array: its load returns padding, its store has no
+    /// effect. On the ptx back end instead: broken promises (`check_bounds(false)`,
+    /// `assume_bounds`, `assume_divisible_by`), which the cpu back end always checks.
     pub bounds: bool,
-    /// Memory of a tile block's own ([`scratch`](crate::scratch)) that is used before it was written. (Arrays of a device
-    /// always were: `zeros`, `full`, `array`.)
+    /// Use of memory of the tile block ([`scratch`](crate::scratch)) before its first write. Arrays
+    /// of a device are always initialized (`zeros`, `full`, `array`).
     pub unwritten: bool,
-    /// Integers divided by zero: `/`, `%`, `floor_div`, `ceil_div`, `trunc_div`, `modulo`.
+    /// Integer division by zero: `/`, `%`, `floor_div`, `ceil_div`, `trunc_div`, `modulo`.
     pub division: bool,
-    /// Shifts by the width or more: `<<`, `>>`.
+    /// Shifts by at least the width: `<<`, `>>`.
     pub shifts: bool,
-    /// Numbers that do not fit the integer type of a `cast`: too large or too small, NaN, negative ones to unsigned types.
-    /// `wrapping_cast` is for low bits, and conversions between integers of one width are no operation.
+    /// Numbers that the integer type of a `cast` cannot represent: out of range, NaN, or negative
+    /// for an unsigned type. `wrapping_cast` keeps the low bits without a check. Conversions
+    /// between integers of one width are no operation.
     pub casts: bool,
-    /// `+`, `-`, `*` of integers that do not fit the type, also those of `sum`, `prod`, `cumsum`, `cumprod`, and the least
-    /// integer divided by -1. `wrapping_add`, `wrapping_sub` and `wrapping_mul` are for numbers that may wrap.
+    /// Results of integer `+`, `-`, `*` that do not fit the type, also in `sum`, `prod`, `cumsum`
+    /// and `cumprod`, and the least integer divided by -1. `wrapping_add`, `wrapping_sub` and
+    /// `wrapping_mul` wrap without a check.
     pub overflow: bool,
 }
 
@@ -60,7 +64,7 @@ impl Checks {
         Checks { races: true, bounds: true, unwritten: true, division: true, shifts: true, casts: true, overflow: true }
     }
 
-    /// None, as where nothing else is said.
+    /// No checks, the default.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -72,7 +76,7 @@ impl Checks {
         Checks::default()
     }
 
-    /// Is there one?
+    /// Returns true if at least one check is requested.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -82,7 +86,7 @@ impl Checks {
         self != Checks::none()
     }
 
-    /// Those that are in both.
+    /// Intersection of two sets of checks.
     pub(crate) fn and(self, mut other: Checks) -> Checks {
         let mut both = self;
         for name in NAMES {
@@ -93,12 +97,12 @@ impl Checks {
         both
     }
 
-    /// Is there one that looks at numbers? Those see the kernel as it was written, before all passes.
+    /// Returns true if a check of values is requested. It sees the kernel before all passes.
     pub(crate) fn of_values(self) -> bool {
         self.unwritten || self.division || self.shifts || self.casts || self.overflow
     }
 
-    /// The check of this name.
+    /// Returns the check of this name.
     fn named(&mut self, name: &str) -> Option<&mut bool> {
         Some(match name {
             "races" => &mut self.races,
@@ -116,7 +120,7 @@ impl Checks {
 impl std::str::FromStr for Checks {
     type Err = String;
 
-    /// `all`, or names of checks with commas between.
+    /// Parses `all` or names of checks, separated by commas.
     fn from_str(text: &str) -> Result<Checks, String> {
         let mut checks = Checks::none();
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {

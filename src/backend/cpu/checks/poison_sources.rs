@@ -1,9 +1,9 @@
-//! Which operations make doubtful numbers: arithmetic that the user wrote, whose result is not the number that it says.
+//! Sources of poison: user-written arithmetic whose result differs from the mathematical one.
 
 use std::rc::Rc;
 
 use super::options::Checks;
-use super::poison::{Doubt, Source};
+use super::poison::{Poison, Source};
 use crate::backend::cpu::interp::value::Words;
 use crate::backend::cpu::ops::float::to_f64;
 use crate::backend::cpu::ops::int;
@@ -11,8 +11,8 @@ use crate::backend::cpu::ops::shape::strides_of;
 use crate::dtype::DType;
 use crate::ir::{Loc, Op, Opcode, Sign, Written, fits};
 
-/// An operation with what it was given.
-pub(super) struct Asked {
+/// A checked op with the values of its operands.
+pub(super) struct CheckedOp {
     code: Opcode,
     loc: Loc,
     from: DType,
@@ -21,19 +21,20 @@ pub(super) struct Asked {
     operands: Vec<Rc<Words>>,
     /// Extents of the result.
     shape: Vec<usize>,
-    /// The operand of a conversion from floats.
+    /// Operand of a conversion from floats; else empty.
     floats: Vec<f64>,
 }
 
-impl Asked {
-    pub fn new(op: &Op, written: Written, types: [DType; 2], operands: Vec<Rc<Words>>, shape: Vec<usize>) -> Asked {
+impl CheckedOp {
+    pub fn new(op: &Op, written: Written, types: [DType; 2], operands: Vec<Rc<Words>>, shape: Vec<usize>) -> CheckedOp {
         let ([from, to], signs) = (types, [written.from, written.to]);
         let floats = if op.code == Opcode::FToI { to_f64(from, &operands[0]).into_owned() } else { Vec::new() };
-        Asked { code: op.code, loc: op.loc, from, to, signs, operands, shape, floats }
+        CheckedOp { code: op.code, loc: op.loc, from, to, signs, operands, shape, floats }
     }
 
-    /// The doubts about the result. `count`: its elements, which in a reduction's body may be more than those of the type.
-    pub fn doubt(self, checks: Checks, count: usize) -> Option<Doubt> {
+    /// Returns the poison of the result. `count` is its number of elements, which can exceed that
+    /// of the type in the body of a reduction.
+    pub fn poison(self, checks: Checks, count: usize) -> Option<Poison> {
         use Opcode as O;
         let wanted = match self.code {
             O::AddI | O::SubI | O::MulI => checks.overflow,
@@ -47,7 +48,7 @@ impl Asked {
         }
         let wrong: Vec<bool> = (0..count).map(|i| self.is_wrong(checks, i)).collect();
         let loc = self.loc;
-        Doubt::new(|| Source { loc, tell: Box::new(move |i| self.tell(i)) }, count, |i| wrong[i])
+        Poison::new(|| Source { loc, tell: Box::new(move |i| self.tell(i)) }, count, |i| wrong[i])
     }
 
     fn is_wrong(&self, checks: Checks, i: usize) -> bool {
@@ -127,7 +128,7 @@ impl Asked {
         if self.signs[0] == Sign::Signed { value.into() } else { (value as u64).into() }
     }
 
-    /// Amounts are read without a sign.
+    /// Returns the shift amount, which is unsigned.
     fn amount(&self, i: usize) -> u64 {
         let (words, i) = self.at(1, i);
         int::read_one(self.from, Sign::Unsigned, words, i) as u64
@@ -137,7 +138,7 @@ impl Asked {
         self.floats[self.at(0, i).1]
     }
 
-    /// The numbers of the result's type.
+    /// Returns the least and the greatest number of the result's type.
     fn range(&self) -> (i128, i128) {
         let bits = self.to.bits();
         match self.signs[1] {
@@ -151,7 +152,7 @@ fn type_name(dtype: DType, sign: Sign) -> String {
     format!("{}{}", if sign == Sign::Signed { 'i' } else { 'u' }, dtype.bits())
 }
 
-/// Which element of a tile, in words behind what is said of it; nothing of a scalar.
+/// Returns the suffix of a message that names an element of a tile; empty for a scalar.
 pub(crate) fn element(shape: &[usize], i: usize) -> String {
     if shape.iter().product::<usize>() <= 1 {
         return String::new();

@@ -1,13 +1,18 @@
-//! Races between tile blocks: of the memory of a launch it is noted which block touched each element, how, and when.
+//! Race detector between tile blocks: vector clocks (Mattern, 1989), as in ThreadSanitizer.
 //!
-//! "When" is a vector clock: every block counts the times at which it let others see what it had done (releasing
-//! accesses), and knows of every other block up to which time it has seen its doings (acquiring accesses of what that
-//! one released). Two accesses of different blocks to one element, one of them writing, are in conflict unless both are
-//! atomic or ordered, or the later one's block has seen the earlier one's time.
+//! * For each element of the memory of a launch, the detector records the accesses: block, kind,
+//!   time.
+//! * The time of a block is the number of its releasing accesses, plus one.
+//! * By an acquiring access, a block sees the times that the releasing block had seen.
 //!
-//! The clock that a place hands on is joined before the releasing access and read after the acquiring one, so a block may
-//! be taken to have seen more than it has, but never less: a kernel without races has no conflict. What is noted depends
-//! on how the blocks of this run took turns only where they order themselves.
+//! Two accesses of different blocks to one element are in conflict if at least one is a write.
+//! Excepted are two accesses that are both atomic or ordered, and accesses whose later block has
+//! seen the time of the earlier one.
+//!
+//! The clock of a place is joined before the releasing access and read after the acquiring one. So
+//! the detector can overestimate the times that a block has seen, and never underestimates them: a
+//! kernel without races has no conflict. The records depend on the interleaving of the blocks in
+//! this run only if the blocks order themselves.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,7 +20,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::Loc;
 
-/// Tile blocks by number in the order of the grid, and times of theirs.
+/// Vector clock: times by number of the tile block in the order of the grid.
 type Clock = FxHashMap<u64, u32>;
 
 /// An access of a tile block to an element.
@@ -26,16 +31,18 @@ pub(crate) struct Touch {
     /// Atomic or ordered.
     pub atomic: bool,
     pub writes: bool,
-    /// Of the block: its number and its time.
+    /// Number and time of the block.
     at: (u64, u32),
 }
 
-/// Touches of one kind that are kept of an element, where blocks order themselves: some may come before what follows.
+/// Number of recorded accesses of one kind to an element, if blocks order themselves: some of them
+/// may precede a later access.
 const KEPT: usize = 64;
-/// And where they do not: a third block is in conflict with one of them.
+/// The same number if blocks do not order themselves: a third block is in conflict with one of the
+/// two.
 const KEPT_UNORDERED: usize = 2;
 
-/// What was done to an element and may still be in conflict with what comes. Most elements have one touch.
+/// Accesses to an element that can be in conflict with later ones. Most elements have one.
 #[derive(Default)]
 struct Element {
     first: Option<Touch>,
@@ -43,7 +50,7 @@ struct Element {
 }
 
 impl Element {
-    /// The access that this one is in conflict with; else notes it.
+    /// Returns a recorded access in conflict with this one; without a conflict, records this one.
     fn touch(&mut self, touch: Touch, seen: &Clock, most: usize) -> Option<Touch> {
         let precedes =
             |other: &Touch| other.at.0 == touch.at.0 || seen.get(&other.at.0).is_some_and(|&time| time >= other.at.1);
@@ -54,7 +61,8 @@ impl Element {
             }
             alike += usize::from(other.atomic == touch.atomic && other.writes == touch.writes);
         }
-        // What is in conflict with an access that this one comes after is so with this one, if this one does as much.
+        // A later access in conflict with `other` is also in conflict with this one if this one
+        // follows `other` and its kind has at least the same conflicts. So `other` is redundant.
         let covers =
             |other: &Touch| precedes(other) && (touch.writes || !other.writes) && (!touch.atomic || other.atomic);
         self.more.retain(|other| !covers(other));
@@ -68,7 +76,7 @@ impl Element {
     }
 }
 
-/// What one tile block has seen of the others.
+/// Times of the other tile blocks that one block has seen.
 #[derive(Default)]
 pub(crate) struct View {
     block: ([u32; 3], u64),
@@ -77,35 +85,38 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Of a block that begins.
+    /// Creates the view of a block at its start.
     pub fn new(block: [u32; 3], [x, y, _]: [u32; 3]) -> View {
         let number = u64::from(block[0]) + u64::from(x) * (u64::from(block[1]) + u64::from(y) * u64::from(block[2]));
         View { block: (block, number), time: 1, seen: Clock::default() }
     }
 
-    /// An access of this block now.
+    /// Creates an access of this block at its current time.
     pub fn touch(&self, loc: Loc, atomic: bool, writes: bool) -> Touch {
         Touch { block: self.block.0, loc, atomic, writes, at: (self.block.1, self.time) }
     }
 }
 
-/// What tile blocks did in one launch, by place.
+/// Accesses of the tile blocks of one launch, by place.
 pub(crate) struct Watch {
-    /// Touches of one kind that are kept.
+    /// Number of recorded accesses of one kind to an element.
     kept: usize,
     elements: Mutex<FxHashMap<u64, Element>>,
-    /// What is handed on by whom acquires a place.
+    /// By place: the clock that an acquiring access of it joins.
     released: Mutex<FxHashMap<u64, Clock>>,
 }
 
 impl Watch {
-    /// Of a kernel whose accesses may have orders.
+    /// Creates the record of a kernel; `orders` is true if its accesses may have a memory order.
     pub fn new(orders: bool) -> Watch {
         let kept = if orders { KEPT } else { KEPT_UNORDERED };
         Watch { kept, elements: Mutex::default(), released: Mutex::default() }
     }
 
-    /// Notes an access to elements at these places; the first conflict, with the place.
+    /// Records an access to the elements at these places.
+    ///
+    /// # Errors
+    /// The first conflict: the place and the other access.
     pub fn touch(&self, places: impl Iterator<Item = u64>, touch: Touch, view: &View) -> Result<(), (u64, Touch)> {
         let mut elements = self.elements.lock().unwrap_or_else(PoisonError::into_inner);
         for place in places {
@@ -116,7 +127,8 @@ impl Watch {
         Ok(())
     }
 
-    /// A block is about to release these places: who acquires them sees what it has done so far.
+    /// Releases these places, before the access of the block: a block that acquires them later sees
+    /// the accesses of this block up to now.
     pub fn release(&self, places: impl Iterator<Item = u64>, view: &mut View) {
         let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
         for place in places {
@@ -127,7 +139,7 @@ impl Watch {
         view.time += 1;
     }
 
-    /// A block has acquired these places.
+    /// Acquires these places, after the access of the block.
     pub fn acquire(&self, places: impl Iterator<Item = u64>, view: &mut View) {
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
         for clock in places.filter_map(|place| released.get(&place)) {

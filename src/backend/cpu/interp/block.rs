@@ -17,7 +17,7 @@ use super::loop_limit::Turns;
 use super::slot::Val;
 use super::value::{Array, Words};
 use crate::backend::cpu::checks::options::Checks;
-use crate::backend::cpu::checks::poison::Doubt;
+use crate::backend::cpu::checks::poison::Poison;
 use crate::backend::cpu::checks::race_detector::{View, Watch};
 use crate::backend::cpu::memory::host_memory::{Memory, Span};
 use crate::backend::cpu::ops::int;
@@ -202,7 +202,7 @@ impl<'p> Machine<'p> {
     /// The words of a tile value.
     pub fn tile(&self, value: Value) -> &Rc<Words> {
         match &self.frame[value.index()] {
-            Val::Tile(words) | Val::Doubtful(words, _) => words,
+            Val::Tile(words) | Val::Poisoned(words, _) => words,
             other => unreachable!("value {} is no tile: {other:?}", value.index()),
         }
     }
@@ -210,24 +210,24 @@ impl<'p> Machine<'p> {
     /// The words of a value, if it is a tile.
     pub fn words(&self, value: Value) -> Option<&Words> {
         match &self.frame[value.index()] {
-            Val::Tile(words) | Val::Doubtful(words, _) => Some(words),
+            Val::Tile(words) | Val::Poisoned(words, _) => Some(words),
             Val::Dead | Val::View(_) | Val::Token => None,
         }
     }
 
     /// The doubts about a value.
-    pub fn doubt(&self, value: Value) -> Option<&Rc<Doubt>> {
+    pub fn poison(&self, value: Value) -> Option<&Rc<Poison>> {
         match &self.frame[value.index()] {
-            Val::Doubtful(_, doubt) => Some(doubt),
+            Val::Poisoned(_, poison) => Some(poison),
             _ => None,
         }
     }
 
     /// Adds doubts to a value that has none.
-    pub fn set_doubt(&mut self, value: Value, doubt: Doubt) {
+    pub fn set_poison(&mut self, value: Value, poison: Poison) {
         let val = &mut self.frame[value.index()];
         if let Val::Tile(words) = val {
-            *val = Val::Doubtful(words.clone(), Rc::new(doubt));
+            *val = Val::Poisoned(words.clone(), Rc::new(poison));
         }
     }
 
@@ -256,7 +256,7 @@ impl<'p> Machine<'p> {
     /// A tile operand to be changed in place: copied unless this is its last use.
     pub fn take_words(&mut self, id: OpId, operand: usize) -> Words {
         match self.take(id, operand) {
-            Val::Tile(words) | Val::Doubtful(words, _) => Rc::unwrap_or_clone(words),
+            Val::Tile(words) | Val::Poisoned(words, _) => Rc::unwrap_or_clone(words),
             other => unreachable!("operand {operand} is no tile: {other:?}"),
         }
     }
@@ -483,7 +483,7 @@ impl<'p> Machine<'p> {
                 .into_iter()
                 .map(|v| match v {
                     // Doubts in here are errors at once.
-                    Val::Tile(words) | Val::Doubtful(words, _) => words,
+                    Val::Tile(words) | Val::Poisoned(words, _) => words,
                     other => unreachable!("a region yields tiles, got {other:?}"),
                 })
                 .collect()),

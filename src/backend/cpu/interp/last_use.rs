@@ -1,7 +1,7 @@
-//! Last uses: when a value's tile may be freed, or handed over to be changed in place.
+//! Last uses: the ops after which the tile of a value is freed, or that may modify it in place.
 //!
-//! A value dies in the block that defines it, at the last op that uses it there or in a region nested in
-//! that op. Values that no op uses die at once.
+//! A value dies in the block that defines it, at the last op that uses it there or in a region
+//! nested in that op. Values that no op uses die at once.
 
 use rustc_hash::FxHashSet;
 
@@ -10,7 +10,7 @@ use crate::ir::{BlockId, Module, OpId, Value};
 /// Side tables by op.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    /// Values that nobody reads after the op.
+    /// By op: the values without a read after the op.
     dying: Vec<Vec<Value>>,
 }
 
@@ -21,17 +21,19 @@ impl Liveness {
         liveness
     }
 
-    /// Every value stays, and no op takes one over: for ops that come in another order than the program's.
+    /// Creates an analysis without last uses, for execution in another order than that of the
+    /// program: no value is freed or modified in place.
     pub fn of_any_order(module: &Module) -> Liveness {
         Liveness { dying: vec![Vec::new(); module.num_ops()] }
     }
 
-    /// Values that nobody reads after this op.
+    /// Returns the values without a read after this op.
     pub fn dying(&self, op: OpId) -> &[Value] {
         &self.dying[op.index()]
     }
 
-    /// May the op take this operand over? Only if it mentions the value once, and its regions do not read it.
+    /// Returns true if the op may consume this operand: it has no regions, the value is only one of
+    /// its operands, and the op is the last use.
     pub fn takes(&self, module: &Module, op: OpId, operand: usize) -> bool {
         let data = module.op(op);
         let value = data.operands[operand];
@@ -39,7 +41,7 @@ impl Liveness {
         data.regions.is_empty() && once && self.dying(op).contains(&value)
     }
 
-    /// Handles a block, last op first; gives the outer values that it reads.
+    /// Analyzes a block from its last op to its first, and returns the outer values that it reads.
     fn visit(&mut self, module: &Module, block: BlockId) -> FxHashSet<Value> {
         let mut used = FxHashSet::default();
         let defined: FxHashSet<Value> = {

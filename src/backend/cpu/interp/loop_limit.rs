@@ -1,4 +1,5 @@
-//! The turns of a loop without a range: when it lets other tile blocks go on, and when it is taken for endless.
+//! Iteration limit of loops without a range: when a loop yields to other tile blocks, and when it
+//! is reported as endless.
 
 use std::rc::Rc;
 
@@ -6,20 +7,21 @@ use super::slot::Val;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module};
 
-/// Turns after which a loop is taken for endless, where there is no wish for another number.
+/// Default number of iterations after which a loop is reported as endless.
 pub(crate) const LIMIT: u64 = 1 << 24;
 
-/// A loop that waits for other tile blocks may take so many times as long.
+/// Factor of the limit for a loop that waits for other tile blocks.
 const WAITING: u64 = 64;
 
-/// Turns after which a block that reads what others write lets them go on.
+/// Number of iterations between two yields of a loop with ordered reads, which other blocks may
+/// write.
 const PATIENCE: u64 = 16;
 
-/// What a loop reads of memory.
+/// Memory reads of a loop.
 #[derive(Clone, Copy, PartialEq)]
 enum Reads {
     Nothing,
-    /// But not what other blocks write at the same time.
+    /// Weak reads: of no element that other blocks write at the same time.
     Own,
     Shared,
 }
@@ -28,12 +30,12 @@ pub(super) struct Turns {
     count: u64,
     limit: u64,
     reads: Reads,
-    /// The state of an earlier turn, and which.
+    /// Number and state of an earlier iteration.
     kept: (u64, Vec<Val>),
 }
 
 impl Turns {
-    /// Before the first turn of a loop.
+    /// Creates the counter before the first iteration of a loop.
     pub fn of(module: &Module, body: BlockId, limit: u64) -> Turns {
         let mut reads = Reads::Nothing;
         module.walk(body, &mut |id| {
@@ -49,14 +51,15 @@ impl Turns {
         Turns { count: 0, limit, reads, kept: (0, Vec::new()) }
     }
 
-    /// A turn with this state begins. Is it time to let other blocks go on?
+    /// Counts an iteration that begins with this state, and returns true if the block must yield.
     ///
     /// # Errors
-    /// The loop never ends, or has gone on for too long.
+    /// The loop never ends, or the number of iterations exceeds the limit.
     pub fn next(&mut self, state: &[Val]) -> Result<bool, String> {
         self.count += 1;
-        // Without memory, the same state leads to the same turn. The turns that are kept become ever rarer, so that a
-        // period of any length is found.
+        // Without memory reads, an equal state leads to an equal iteration. The distance of the
+        // kept iterations doubles, so that a period of any length is found (Brent's cycle
+        // detection).
         if self.reads == Reads::Nothing {
             let (turn, kept) = &self.kept;
             if self.count > 1 && kept.len() == state.len() && kept.iter().zip(state).all(|(a, b)| is_same(a, b)) {

@@ -1,19 +1,19 @@
-//! What a value of the IR holds while a tile block runs.
+//! Slots: the contents of the values of the IR during the execution of a tile block.
 
 use std::rc::Rc;
 
 use super::value::{Array, Words};
-use crate::backend::cpu::checks::poison::Doubt;
+use crate::backend::cpu::checks::poison::Poison;
 
-/// What a value of the IR holds while a tile block runs.
+/// Content of a value of the IR during the execution of a tile block.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Val {
-    /// Not defined yet, or not needed any more.
+    /// Before the definition or after the last use.
     #[default]
     Dead,
     Tile(Rc<Words>),
-    /// A tile some of whose elements a check on request finds wrong.
-    Doubtful(Rc<Words>, Rc<Doubt>),
+    /// A tile with poisoned elements.
+    Poisoned(Rc<Words>, Rc<Poison>),
     View(Rc<Array>),
     Token,
 }

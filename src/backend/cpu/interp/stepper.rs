@@ -34,7 +34,7 @@ impl Held {
 
     fn words(&self) -> Option<&Words> {
         match &self.0 {
-            Val::Tile(words) | Val::Doubtful(words, _) => Some(words),
+            Val::Tile(words) | Val::Poisoned(words, _) => Some(words),
             Val::Dead | Val::View(_) | Val::Token => None,
         }
     }
@@ -58,7 +58,7 @@ impl Held {
     pub fn with_part(self, elements: &[u32], part: &Held, count: usize) -> Held {
         let Some(part) = part.words() else { return self };
         let mut words = match self.0 {
-            Val::Tile(words) | Val::Doubtful(words, _) => Rc::unwrap_or_clone(words),
+            Val::Tile(words) | Val::Poisoned(words, _) => Rc::unwrap_or_clone(words),
             _ => each_width!(part, list => Word::list(vec![list[0]; count])),
         };
         each_width!(&mut words, list => {

@@ -1,11 +1,12 @@
-//! Where the addresses of accesses come from.
+//! Provenance of the addresses of accesses.
 
 use rustc_hash::FxHashSet;
 
 use crate::ir::{BlockId, Def, Module, Opcode, Value};
 
-/// The views and pointers through which an entry accesses memory that may be any: their addresses were computed, loaded
-/// or chosen. All others lead into an array of the launch, a global, or memory of the tile block's own.
+/// Returns the views and pointers of unknown provenance: their addresses were computed, loaded or
+/// selected. All other addresses are in an array of the launch, a global, or memory of the tile
+/// block.
 pub(crate) fn foreign(module: &Module, body: BlockId) -> FxHashSet<Value> {
     let mut found = FxHashSet::default();
     module.walk(body, &mut |id| {
