@@ -52,14 +52,7 @@ pub(crate) use layout_inference::{ViewShape, contiguous_axis};
 pub(crate) use mma::{OperandPlan, Panels};
 pub use options::{CompileOptions, PlanSearch};
 
-use device_assert as assertion;
-use isa::{builder, emit, inst, loc_directives as source};
-use layout_inference as infer;
-use opt::{mul_wide as whole_product, register_pressure as pressure};
-#[cfg(test)]
-use ptxas_test as assemble;
 use remarks::CodeRemarks;
-use smem::{allocation as shared, tma_box as boxed};
 use tensor_map::TensorMap;
 
 /// Where the bytes of one kernel parameter come from at launch.

@@ -5,9 +5,11 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::assertion::{Assertion, NoteField};
-use crate::backend::ptx::infer::thread_images;
-use crate::backend::ptx::inst::{Addr, AtomOp, Cmp, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
+use crate::backend::ptx::device_assert::{Assertion, NoteField};
+use crate::backend::ptx::isa::inst::{
+    Addr, AtomOp, Cmp, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty,
+};
+use crate::backend::ptx::layout_inference::thread_images;
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId};
@@ -77,7 +79,12 @@ impl Lowering<'_> {
     }
 
     /// Claims the note, unless another thread has it, and writes it.
-    fn note(&mut self, element: Operand, values: &[(Reg, DType)], done: crate::backend::ptx::inst::Label) -> Lowered {
+    fn note(
+        &mut self,
+        element: Operand,
+        values: &[(Reg, DType)],
+        done: crate::backend::ptx::isa::inst::Label,
+    ) -> Lowered {
         let parameter = self.failure.ok_or("an assertion in a kernel without a note")?;
         let plain = MemMods::default();
         let note = self.b.ld(Space::Param, Ty::U64, &parameter.into(), plain);

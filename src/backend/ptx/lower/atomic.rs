@@ -3,8 +3,8 @@
 use super::order::Ordering;
 use super::pointer::{Mask, PointerAccess};
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::replica_bits;
-use crate::backend::ptx::inst::{Addr, AtomOp, Operand, Reg, Scope, Sem, Space, Ty};
+use crate::backend::ptx::isa::inst::{Addr, AtomOp, Operand, Reg, Scope, Sem, Space, Ty};
+use crate::backend::ptx::layout_inference::replica_bits;
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;

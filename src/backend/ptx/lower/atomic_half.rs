@@ -1,7 +1,7 @@
 //! Atomics on 16 bits that the target has no instruction for: by compare-and-swap, each thread for itself.
 
 use super::Lowering;
-use crate::backend::ptx::inst::{
+use crate::backend::ptx::isa::inst::{
     Addr, AtomOp, Cmp, CvtRound, FloatMods, FloatOp, MemMods, Operand, Reg, RegClass, Scope, Sem, Ty,
 };
 use crate::backend::ptx::scalar::repr;

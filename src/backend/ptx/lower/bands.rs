@@ -1,15 +1,15 @@
 //! Bands of rows: all run the same code, so what differs between them is computed from the number of the band.
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::inst::{Operand, RegClass, ShflMode, Ty};
-use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::isa::inst::{Operand, RegClass, ShflMode, Ty};
 use crate::ir::Op;
 
 impl Lowering<'_> {
     /// Which band of rows this warp helps to make, where there are several.
     pub fn start_band(&mut self, tid: Operand) {
         if self.context.bands > 1 {
-            let threads = self.context.inference.num_warps as u32 * WARP;
+            let threads = self.context.inference.num_warps as u32 * WARP_SIZE;
             let band = self.b.shr(Ty::U32, tid, threads.trailing_zeros());
             let band = self.b.reg(band, RegClass::B32);
             // The same in all lanes, and ptxas knows it.

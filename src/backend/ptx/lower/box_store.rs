@@ -8,13 +8,13 @@
 
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering, vector};
-use crate::backend::ptx::boxed::{WriteKind, Writes};
-use crate::backend::ptx::infer::{AxisBits, ViewShape, stored};
-use crate::backend::ptx::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
+use crate::backend::ptx::layout_inference::{AxisBits, ViewShape, stored};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{StagingBuffer, StoreSplit, TmaStore};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::backend::ptx::smem::tma_box::{WriteKind, Writes};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Value};

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::inst::{Cmp, Operand, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Ty};
 use crate::backend::ptx::schedule::Comparison;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Reg, RegClass, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, Reg, RegClass, ShflMode, Space, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::ConversionPlan;
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::Value;
 use crate::layout::{Conversion, Layout, SharedPlan, ShufflePlan, Side, SumPlan};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::inst::{Operand, RegClass};
+use crate::backend::ptx::isa::inst::{Operand, RegClass};
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Rounding};

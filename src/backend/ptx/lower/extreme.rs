@@ -9,8 +9,8 @@
 
 use super::partials::Partials;
 use super::{Lowered, Lowering};
-use crate::backend::ptx::infer::AxisBits;
-use crate::backend::ptx::inst::{Cmp, IntOp, Operand, Reg, RegClass, ShflMode, Ty, VoteMode};
+use crate::backend::ptx::isa::inst::{Cmp, IntOp, Operand, Reg, RegClass, ShflMode, Ty, VoteMode};
+use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::schedule::ReductionStep;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Opcode};

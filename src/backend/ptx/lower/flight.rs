@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::release::Release;
 use super::{Lowered, Lowering};
-use crate::backend::ptx::inst::{Operand, Reg, RegClass};
+use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
 use crate::ir::{OpId, Value};

@@ -1,8 +1,8 @@
 //! Global arrays of a module.
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::emit::GlobalArray;
-use crate::backend::ptx::inst::{Operand, RegClass};
+use crate::backend::ptx::isa::emit::GlobalArray;
+use crate::backend::ptx::isa::inst::{Operand, RegClass};
 use crate::ir::{Attr, AttrKind, ConstData, Global, Module, Op};
 
 /// The globals of a module as bytes.

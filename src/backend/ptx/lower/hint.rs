@@ -2,7 +2,7 @@
 
 use super::Lowering;
 use super::order::Ordering;
-use crate::backend::ptx::inst::{CacheHint, Space};
+use crate::backend::ptx::isa::inst::{CacheHint, Space};
 use crate::ir::OpId;
 
 impl Lowering<'_> {

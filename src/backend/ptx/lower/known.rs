@@ -1,9 +1,9 @@
 //! What a warp of consumers knows from the start.
 
 use super::Lowering;
-use crate::backend::ptx::inst::{Operand, Reg, RegClass, ShflMode, Special};
+use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass, ShflMode, Special};
 use crate::backend::ptx::mma::MmaPlan;
-use crate::backend::ptx::plan::WARP;
 
 /// What is the same in all lanes of a warp of consumers. It comes from a shuffle, so that ptxas computes it once: made anew before
 /// each product, it would be most of the way from one product to the next.
@@ -49,7 +49,7 @@ impl Lowering<'_> {
 
     /// The XOR of `images[i]` over the set bits `i` of a warp's number: the same in all lanes, and ptxas knows it.
     pub fn linear_in_warp(&mut self, images: &[u32]) -> Operand {
-        let lanes = WARP.trailing_zeros() as usize;
+        let lanes = WARP_SIZE.trailing_zeros() as usize;
         let images: Vec<u32> = std::iter::repeat_n(0, lanes).chain(images.iter().copied()).collect();
         match self.known().and_then(|known| known.first).filter(|_| images.iter().any(|&image| image != 0)) {
             Some(first) => self.linear_of(first.into(), &images),

@@ -1,7 +1,7 @@
 //! When lowering gives up: the assembler would take minutes for what comes.
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::ir::{Elem, Op, OpId, Opcode, Type, Value};
 
 /// Lines of code at which lowering gives up, where there is no wish for another number.
@@ -48,7 +48,7 @@ impl Lowering<'_> {
             return Ok(());
         }
         let (elem, shape) = self.module.ty(value).as_tile().expect("a tile");
-        let threads = self.context.inference.num_warps as u32 * WARP;
+        let threads = self.context.inference.num_warps as u32 * WARP_SIZE;
         self.gave_up = true;
         Err(format!(
             "a tile of {elem} {shape:?} is {words} registers of each of {threads} threads, which have 255 at most: take \

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use super::view::TensorView;
 use super::{Lowered, Lowering};
-use crate::backend::ptx::infer::ViewShape;
-use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, Reg, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Reg, Ty};
+use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::Value;

@@ -7,7 +7,7 @@
 use super::Lowering;
 use super::access::Access;
 use super::order::Ordering;
-use crate::backend::ptx::inst::{CvtMods, Operand, Reg, RegClass, Special, Ty};
+use crate::backend::ptx::isa::inst::{CvtMods, Operand, Reg, RegClass, Special, Ty};
 use crate::ir::{OpId, Opcode};
 
 impl Lowering<'_> {

@@ -2,7 +2,7 @@
 
 use super::Lowering;
 use super::ring::Seen;
-use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::schedule::Step;
 use crate::ir::Value;
 

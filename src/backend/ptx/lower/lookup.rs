@@ -7,10 +7,12 @@
 
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{Across, Handing, replica_bits, thread_images};
-use crate::backend::ptx::inst::{AtomOp, Cmp, MemMods, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{
+    AtomOp, Cmp, MemMods, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty,
+};
+use crate::backend::ptx::layout_inference::{Across, Handing, replica_bits, thread_images};
 use crate::backend::ptx::schedule::APART;
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
 use crate::layout::{Layout, Side};

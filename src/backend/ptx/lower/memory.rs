@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::access::Access;
 use super::order::Ordering;
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::{ViewShape, replica_bits};
-use crate::backend::ptx::inst::{Addr, Operand, Reg, Space};
+use crate::backend::ptx::isa::inst::{Addr, Operand, Reg, Space};
+use crate::backend::ptx::layout_inference::{ViewShape, replica_bits};
 use crate::backend::ptx::scalar::repr;
 use crate::ir::OpId;
 

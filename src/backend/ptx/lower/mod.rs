@@ -89,18 +89,20 @@ use std::rc::Rc;
 
 pub use planned::{lowered, planned};
 
-use super::assertion::Assertion;
-use super::builder::Builder;
-use super::emit::{self, Function, Param};
-use super::infer::Inference;
-use super::inst::{Operand, ProxyFence, Space, Ty};
+use super::device_assert::Assertion;
+use super::isa::builder::Builder;
+use super::isa::emit::{self, Function, Param};
+use super::isa::inst::{Operand, ProxyFence, Space, Ty};
+use super::isa::loc_directives::SourceLines;
+use super::layout_inference::Inference;
+use super::opt::mul_wide;
+use super::opt::register_pressure;
 use super::remarks::CodeRemarks;
 use super::schedule::{KernelInfo, Schedule, SubStep};
-use super::shared::{Buffer, SharedMemory};
-use super::source::SourceLines;
+use super::smem::allocation::{Buffer, SharedMemory};
 use super::tensor_map::TensorMap;
+use super::workarounds;
 use super::{CompileOptions, Compiled, ParamKind};
-use super::{pressure, whole_product, workarounds};
 use crate::error::Diagnostic;
 use crate::ir::{Elem, Entry, Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -178,7 +180,7 @@ fn start<'m>(
     options: &CompileOptions,
 ) -> Lowering<'m> {
     let target = inference.target;
-    let threads = inference.num_warps as u32 * super::plan::WARP;
+    let threads = inference.num_warps as u32 * super::hardware::WARP_SIZE;
     Lowering {
         module,
         b: Builder::new(target, name, threads),
@@ -238,12 +240,12 @@ pub fn lower<'m>(
     let (streams, lowered_wish) = (lowering.rings.is_some(), lowering.context.options.occupancy);
     let mut function: Function = lowering.b.finish();
     workarounds::apply(&mut function);
-    whole_product::merge(&mut function);
+    mul_wide::merge(&mut function);
     // Products plan their registers themselves: for one block.
     if !multiplies && options.occupancy.is_none() {
         // ptxas keeps generic addresses in more registers than there are in the text.
         let spare = if generic { GENERIC_SPARE } else { 0 };
-        function.min_blocks = Some(pressure::fitting_blocks(&function, target, shared_bytes, spare));
+        function.min_blocks = Some(register_pressure::fitting_blocks(&function, target, shared_bytes, spare));
     }
     if !streams && let Some(wished) = lowered_wish {
         function.min_blocks = Some(without_thrashing(&function, wished, target, warps));
@@ -276,7 +278,7 @@ const GENERIC_SPARE: u32 = 16;
 
 /// Blocks that are wished for, but not so many that a thread gets less than most of the registers that it needs.
 fn without_thrashing(function: &Function, wished: u32, target: Target, warps: u32) -> u32 {
-    let needed = pressure::live_registers(function) * 3 / 4;
+    let needed = register_pressure::live_registers(function) * 3 / 4;
     wished.min(target.multiprocessor().fitting_blocks(warps, needed, 0).max(1))
 }
 
@@ -424,7 +426,7 @@ impl<'m> Lowering<'m> {
     }
 
     fn grid(&mut self, op: &Op) -> Lowered {
-        use super::inst::Special::*;
+        use super::isa::inst::Special::*;
         let registers = match op.code {
             Opcode::GetTileBlockId => [CtaIdX, CtaIdY, CtaIdZ],
             _ => [NCtaIdX, NCtaIdY, NCtaIdZ],

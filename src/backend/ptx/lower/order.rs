@@ -8,8 +8,8 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, vector};
-use crate::backend::ptx::infer::{replica_bits, thread_images};
-use crate::backend::ptx::inst::{Addr, MemMods, Operand, Scope, Sem, Space};
+use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Scope, Sem, Space};
+use crate::backend::ptx::layout_inference::{replica_bits, thread_images};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, MemOrder, MemScope, Op, OpId};
 use crate::layout::Layout;

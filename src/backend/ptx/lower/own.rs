@@ -3,7 +3,7 @@
 //! A kernel that has some accesses all arrays by generic addresses, because an address may be one or the other.
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::inst::{CvtMods, Operand, Space, Ty};
+use crate::backend::ptx::isa::inst::{CvtMods, Operand, Space, Ty};
 use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Module, OpId, Opcode, Type};
 

@@ -2,8 +2,8 @@
 //! coordinate along the axis, which combines two halves.
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::infer::AxisBits;
-use crate::backend::ptx::inst::{Cmp, Operand, ReduxOp, Reg, ShflMode, Special, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, Operand, ReduxOp, Reg, ShflMode, Special, Ty};
+use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::LayoutBases;
 use crate::dtype::DType;

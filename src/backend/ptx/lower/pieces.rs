@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
+use crate::backend::ptx::layout_inference::{
     block_layout, block_number, doubled, doubled_in_registers, in_order, replica_bits, thread_images,
 };
-use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::ConversionPlan;
 use crate::ir::OpId;
@@ -127,7 +127,7 @@ impl Lowering<'_> {
         &mut self,
         block: &Block<'_>,
         slots: Vec<Operand>,
-        class: crate::backend::ptx::inst::RegClass,
+        class: crate::backend::ptx::isa::inst::RegClass,
     ) -> Vec<Operand> {
         let mut slots = slots;
         for (register, &image) in block.layout.register_images().iter().enumerate().rev() {

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use super::control::unsigned;
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::OpId;
 
 /// A tile of which each thread has its own elements in a stage.

@@ -2,7 +2,7 @@
 
 use super::view::Partition;
 use super::{Lowered, Lowering};
-use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, RegClass, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, RegClass, Ty};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::Value;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{Lowering, start};
 use crate::backend::ptx::CompileOptions;
-use crate::backend::ptx::infer::Inference;
+use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::schedule::{KernelInfo, Schedule, Step, WarpRole};
 #[cfg(any(test, feature = "_suite"))]
 use crate::backend::ptx::tensor_map::TensorMap;

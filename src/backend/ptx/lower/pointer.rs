@@ -6,8 +6,8 @@
 
 use super::order::Ordering;
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::{mask_of, pointers_of, replica_bits};
-use crate::backend::ptx::inst::{Addr, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::isa::inst::{Addr, CvtMods, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::layout_inference::{mask_of, pointers_of, replica_bits};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::leaders;

@@ -4,11 +4,11 @@
 //! through shared memory: small ones with what stands around them, large ones part by part, in a loop.
 
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{replica_bits, thread_images};
-use crate::backend::ptx::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::layout_inference::{replica_bits, thread_images};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{PRINT_BYTES, PRINTED_PART as PART, SMALL, pieces};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId, Value};
 

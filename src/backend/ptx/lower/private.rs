@@ -8,11 +8,11 @@ use super::atomic::form;
 use super::pointer::{Mask, PointerAccess};
 use super::within::OTHERWISE;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::replica_bits;
-use crate::backend::ptx::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
-use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::isa::inst::{Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Scope, Sem, Space, Special, Ty};
+use crate::backend::ptx::layout_inference::replica_bits;
 use crate::backend::ptx::schedule::{BINS, PrivatizedArray, REPLICATED_BINS, array_and_offsets};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;
@@ -235,7 +235,7 @@ impl Lowering<'_> {
     /// Something for each of `count` parts of shared memory of so many bytes, shared among the threads: with the byte
     /// offset of the part.
     pub fn each_in_turn(&mut self, count: u32, bytes: u32, body: &mut dyn FnMut(&mut Self, Operand)) {
-        let threads = self.context.inference.num_warps as u32 * WARP;
+        let threads = self.context.inference.num_warps as u32 * WARP_SIZE;
         let tid = self.b.special(Special::TidX);
         let first = self.b.mul(Ty::U32, tid, bytes);
         for start in (0..count).step_by(threads as usize) {

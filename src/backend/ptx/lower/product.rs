@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::Inference;
-use crate::backend::ptx::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, Part, Source};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Flag, Loc, Op, OpId, Opcode, Rounding, Sign, Value};
 use crate::layout::{Conversion, Layout};

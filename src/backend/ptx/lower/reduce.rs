@@ -6,8 +6,8 @@
 
 use super::partials::Partials;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::AxisBits;
-use crate::backend::ptx::inst::Operand;
+use crate::backend::ptx::isa::inst::Operand;
+use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::schedule::ReductionStep;
 use crate::ir::OpId;
 use crate::layout::Layout;

@@ -2,8 +2,8 @@
 
 use super::partials::Partials;
 use super::{Lowered, Lowering, vector};
-use crate::backend::ptx::inst::{Addr, MemMods, Operand, Space};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Space};
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::BlockId;
 

@@ -6,8 +6,8 @@
 
 use super::ring::{EMPTY, Rings};
 use super::{Lowered, Lowering};
-use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, Cmp, Reg, Ty};
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::inst::{Addr, Cmp, Reg, Ty};
 use crate::ir::Value;
 
 /// A stage to be given back once a product has landed. The flag: to both tile blocks of a pair.

@@ -1,8 +1,8 @@
 //! Elements packed into bytes and read from them: within each thread.
 
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{group_bits, grouped, packed_bits, parted, ratio};
-use crate::backend::ptx::inst::{Cmp, Operand, RegClass, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, Operand, RegClass, Ty};
+use crate::backend::ptx::layout_inference::{group_bits, grouped, packed_bits, parted, ratio};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::OpId;

@@ -1,8 +1,8 @@
 //! Small tiles that have come to a stage with the operands of products.
 
 use super::{Lowered, Lowering, Tile, vector};
-use crate::backend::ptx::infer::thread_images;
-use crate::backend::ptx::inst::{Addr, MemMods, Operand, RegClass, Sem, Space, Ty};
+use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, RegClass, Sem, Space, Ty};
+use crate::backend::ptx::layout_inference::thread_images;
 use crate::ir::OpId;
 
 /// Bytes of the widest access.

@@ -15,12 +15,12 @@ use super::teams::{TURN_BYTES, TURNS};
 use super::thread::ThreadCache;
 use super::view::TensorView;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
-use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::inst::{Addr, Cmp, Label, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, PRODUCER_REGISTERS, PipelineDesc, WarpRole, WarpSpecialization};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{BlockId, OpId, Value};
 
 /// Bytes of the two barriers of a stage: full, empty.
@@ -111,9 +111,9 @@ impl Lowering<'_> {
     pub fn with_roles(&mut self, body: BlockId, roles: Rc<WarpSpecialization>) -> Lowered {
         let (warps, teams) = (self.context.inference.num_warps as u32, self.context.teams);
         let bands = self.context.bands;
-        let consumers = self.context.consumer_warps() * WARP;
+        let consumers = self.context.consumer_warps() * WARP_SIZE;
         let blocks = self.context.blocks_of_roles();
-        self.b.function().threads = consumers + self.context.producer_warps() * WARP;
+        self.b.function().threads = consumers + self.context.producer_warps() * WARP_SIZE;
         self.b.function().min_blocks = Some(blocks);
         let count = roles.channels.len();
         let mut rings = Vec::new();
@@ -199,7 +199,7 @@ impl Lowering<'_> {
 
     /// The programs of the teams of consumers.
     fn consumers(&mut self, before: &Before, (tid, blocks): (Operand, u32)) {
-        let (threads, teams) = (self.context.inference.num_warps as u32 * WARP, self.context.teams);
+        let (threads, teams) = (self.context.inference.num_warps as u32 * WARP_SIZE, self.context.teams);
         if self.context.crews() == 1 {
             return self.consume(tid, blocks);
         }
@@ -227,7 +227,7 @@ impl Lowering<'_> {
     /// The program of the consumers.
     fn consume(&mut self, tid: Operand, blocks: u32) {
         self.reallocate_registers(true, blocks);
-        let lane = self.b.and(Ty::B32, tid, WARP - 1);
+        let lane = self.b.and(Ty::B32, tid, WARP_SIZE - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.start_rings(Some(leader));
         self.start_band(tid);

@@ -3,7 +3,7 @@
 
 use super::Lowering;
 use super::control::{Fixed, unsigned};
-use crate::backend::ptx::inst::{Cmp, Label, Operand, Reg, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, Label, Operand, Reg, Ty};
 use crate::backend::ptx::schedule::SeqId;
 use crate::ir::BlockId;
 

@@ -7,8 +7,8 @@
 //! the left; the identity takes no part.
 
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{AxisBit, AxisBits, ScanOrder};
-use crate::backend::ptx::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, ShflMode, Special, Ty};
+use crate::backend::ptx::layout_inference::{AxisBit, AxisBits, ScanOrder};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{BlockId, OpId};

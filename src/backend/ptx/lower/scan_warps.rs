@@ -6,8 +6,8 @@
 
 use super::scan::{Holds, Part, Run, Scan};
 use super::{Lowered, Lowering, vector};
-use crate::backend::ptx::infer::{AxisBit, replica_bits, thread_images};
-use crate::backend::ptx::inst::{Cmp, MemMods, Operand, Space, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, Space, Ty};
+use crate::backend::ptx::layout_inference::{AxisBit, replica_bits, thread_images};
 
 impl Lowering<'_> {
     /// What comes before each run where warps meet.

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::access::{Access, Shift};
 use super::{Lowering, vector};
-use crate::backend::ptx::infer::{AxisBits, ViewShape, contiguous_axis};
-use crate::backend::ptx::inst::Operand;
+use crate::backend::ptx::isa::inst::Operand;
+use crate::backend::ptx::layout_inference::{AxisBits, ViewShape, contiguous_axis};
 use crate::ir::Value;
 use crate::layout::Layout;
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::access::Access;
 use super::reduce::RunningReduction;
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::inst::Operand;
+use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::schedule::{StripMine, StripRole};
 use crate::ir::{OpId, Opcode, Value};
 

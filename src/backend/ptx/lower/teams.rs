@@ -8,7 +8,7 @@
 
 use super::control::{counter_type, unsigned};
 use super::{Lowered, Lowering};
-use crate::backend::ptx::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::schedule::{OrderPoint, PINGPONG_GROUPS, PingPong, StageCount};
 use crate::ir::Flag;
 

@@ -8,9 +8,9 @@
 //! tile, later ones first.
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::emit::Param;
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
-use crate::backend::ptx::inst::{CvtMods, Operand, Reg, Ty};
+use crate::backend::ptx::isa::emit::Param;
+use crate::backend::ptx::isa::inst::{CvtMods, Operand, Reg, Ty};
+use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{box_order, whole_indices};
 use crate::backend::ptx::tensor_map::{MAP_ALIGN, MAP_BYTES, MAX_EXTENT, TensorMap};
@@ -82,12 +82,13 @@ impl Lowering<'_> {
 mod tests {
     use super::super::{Lowering, start};
     use super::*;
-    use crate::backend::ptx::assemble::assemble;
-    use crate::backend::ptx::infer::Inference;
-    use crate::backend::ptx::inst::{Addr, RegClass};
+    use crate::backend::ptx::CompileOptions;
+    use crate::backend::ptx::isa::emit;
+    use crate::backend::ptx::isa::inst::{Addr, RegClass};
+    use crate::backend::ptx::layout_inference::Inference;
+    use crate::backend::ptx::ptxas_test::assemble;
     use crate::backend::ptx::tensor_map::{Dim, MapElement, Number, Swizzle};
     use crate::backend::ptx::tests::Kernel;
-    use crate::backend::ptx::{CompileOptions, emit};
     use crate::ir::{Module, Opcode, Padding, Type};
     use crate::target::Target;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::Lowering;
-use crate::backend::ptx::infer::{AxisBits, thread_images};
-use crate::backend::ptx::inst::{Operand, Special, Ty};
+use crate::backend::ptx::isa::inst::{Operand, Special, Ty};
+use crate::backend::ptx::layout_inference::{AxisBits, thread_images};
 use crate::layout::Layout;
 
 /// Computed once per kernel: images of the thread-number bits to their value.

@@ -9,8 +9,8 @@
 
 use super::Lowering;
 use super::ring::{CONSUMER_BARRIER, Role};
-use crate::backend::ptx::inst::{Cmp, Operand, Reg, RegClass, Ty};
-use crate::backend::ptx::plan::{GROUP_WARPS, WARP};
+use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::schedule::{ORDERED_GROUPS, PINGPONG_GROUPS};
 use crate::ir::Value;
 
@@ -109,8 +109,8 @@ impl Lowering<'_> {
 
     /// Threads at a barrier: those of two groups.
     fn threads_of_turns(&self) -> u32 {
-        let each = if self.context.bands > 1 { self.context.inference.num_warps as u32 } else { GROUP_WARPS };
-        2 * each * WARP
+        let each = if self.context.bands > 1 { self.context.inference.num_warps as u32 } else { WARP_GROUP_WARPS };
+        2 * each * WARP_SIZE
     }
 
     fn is_group(&mut self, which: u32) -> Reg {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile};
-use crate::backend::ptx::infer::{Source, thread_images};
-use crate::backend::ptx::inst::{Cmp, CvtMods, Operand, Ty};
+use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Ty};
+use crate::backend::ptx::layout_inference::{Source, thread_images};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{ConstData, OpId, Opcode, Value};

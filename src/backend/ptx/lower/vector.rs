@@ -4,10 +4,10 @@
 //! element in the low bits). Elements narrower than 32 bits travel in 32-bit words where the run has
 //! that many bytes, so that halves arrive in pairs and bytes in fours.
 
-use crate::backend::ptx::builder::Builder;
-use crate::backend::ptx::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::scalar::repr;
-pub use crate::backend::ptx::shared::{run_bytes, shared_type};
+pub use crate::backend::ptx::smem::allocation::{run_bytes, shared_type};
 use crate::dtype::DType;
 
 /// How a run is accessed: type, registers' class, number of registers.
@@ -43,7 +43,7 @@ fn storage_class(dtype: DType) -> RegClass {
 /// A scalar kernel parameter: its value and its width in bytes.
 pub fn param(b: &mut Builder, dtype: DType) -> (Operand, u32) {
     let form = Form::of(dtype, 1);
-    let place = b.param(crate::backend::ptx::emit::Param::Scalar(form.ty));
+    let place = b.param(crate::backend::ptx::isa::emit::Param::Scalar(form.ty));
     let raw = b.fresh(form.class);
     b.ld_to(&[raw], Space::Param, form.ty, &place.into(), MemMods::default(), None);
     (elements(b, dtype, &[raw.into()], 1)[0], run_bytes(dtype, 1))

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::infer::ViewShape;
-use crate::backend::ptx::inst::{CvtMods, Operand, RegClass, Ty};
+use crate::backend::ptx::isa::inst::{CvtMods, Operand, RegClass, Ty};
+use crate::backend::ptx::layout_inference::ViewShape;
 use crate::dtype::DType;
 use crate::ir::{Op, OpId, Padding, Type, Value};
 

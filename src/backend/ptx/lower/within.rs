@@ -6,9 +6,9 @@
 use std::rc::Rc;
 
 use super::{Lowered, Lowering, ring};
-use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::schedule::{ConversionPlan, ConvertLayout, SubStep};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
@@ -112,7 +112,7 @@ impl Lowering<'_> {
     pub fn barrier(&mut self) {
         match self.role {
             ring::Role::Consumer => {
-                let consumers = self.context.inference.num_warps as u32 * WARP;
+                let consumers = self.context.inference.num_warps as u32 * WARP_SIZE;
                 self.b.bar_sync(ring::CONSUMER_BARRIER + self.team.index, Some(consumers));
             }
             ring::Role::All | ring::Role::Producer => self.b.bar_sync(0, None),

@@ -7,8 +7,8 @@ use super::KernelInfo;
 use super::ir::pipelines::WarpSpecialization;
 use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
-use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 

@@ -62,4 +62,4 @@ pub use store::privatize::array_and_offsets;
 pub use warp_specialize::cluster_multicast::CLUSTER_SIZE;
 
 #[cfg(test)]
-pub use crate::backend::ptx::shared::Buffer;
+pub use crate::backend::ptx::smem::allocation::Buffer;

@@ -1,6 +1,6 @@
 //! Deferred values: conditions, paddings and scalars computed at their use.
 
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{ConstData, OpId, Opcode, Type, Value};
 

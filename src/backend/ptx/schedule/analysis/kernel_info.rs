@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use super::memory_effects::{MemoryEffect, WrittenMemory};
 use crate::backend::ptx::CompileOptions;
-use crate::backend::ptx::infer::Inference;
+use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStorePlan;
-use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
 use crate::pass::Bundles;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::infer::ViewShape;
+use crate::backend::ptx::layout_inference::ViewShape;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 

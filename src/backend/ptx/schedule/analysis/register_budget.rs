@@ -1,8 +1,8 @@
 //! Register budget: warps and registers per partition, CTAs per SM.
 
-use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM};
-use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::plan::{WARP, products_behind};
+use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, WARP_SIZE};
+use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::plan::num_warps::products_behind;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Elem, Type};
 
@@ -52,7 +52,7 @@ impl KernelInfo<'_> {
     pub fn registers_of_thread(&self, streams: bool, blocks: u32) -> u32 {
         match streams {
             true => self.registers(blocks).1,
-            false => (REGISTERS_PER_SM / (blocks * self.consumer_warps() * WARP)).min(MAX_REGISTERS_PER_THREAD),
+            false => (REGISTERS_PER_SM / (blocks * self.consumer_warps() * WARP_SIZE)).min(MAX_REGISTERS_PER_THREAD),
         }
     }
 
@@ -76,7 +76,7 @@ impl KernelInfo<'_> {
     /// blocks run on a multiprocessor.
     pub fn registers(&self, blocks: u32) -> (u32, u32) {
         let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
-        let all = REGISTERS_PER_SM / blocks / WARP;
+        let all = REGISTERS_PER_SM / blocks / WARP_SIZE;
         let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
         // What a block has is what it got at entry: a thread that asked for more would wait for ever.
         let pool = at_entry * (consumers + producers);

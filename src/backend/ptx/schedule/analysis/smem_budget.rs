@@ -1,7 +1,7 @@
 //! Shared-memory budget left for pipeline stages.
 
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
-use crate::backend::ptx::infer::{AxisBits, Source, stored};
+use crate::backend::ptx::layout_inference::{AxisBits, Source, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode, Value};

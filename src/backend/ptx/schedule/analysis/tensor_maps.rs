@@ -9,7 +9,7 @@
 //! A box in shared memory has the contiguous dimension innermost; the others follow in the order of the
 //! tile, later ones first.
 
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::tensor_map::{Dim, GRAIN, L2Promotion, MAX_RANK, MapElement, Number, Swizzle, TensorMap};
 use crate::dtype::DType;

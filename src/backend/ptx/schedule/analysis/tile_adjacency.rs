@@ -1,6 +1,6 @@
 //! Tile adjacency: whether two tiles of one array are adjacent, from their start coordinates.
 
-use crate::backend::ptx::infer::ViewShape;
+use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::tensor_map::MAX_EXTENT;
 use crate::ir::{OpId, Opcode, Value};

@@ -15,8 +15,8 @@ use super::program::{
 use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{ConversionKind, ConvertLayout, SubStep};
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::backend::ptx::smem::tma_box::BoxedTile;
 use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;
 

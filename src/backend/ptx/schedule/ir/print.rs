@@ -13,7 +13,7 @@ use super::program::{
     WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-use crate::backend::ptx::boxed::BoxedTile;
+use crate::backend::ptx::smem::tma_box::BoxedTile;
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for WarpRole {

@@ -4,7 +4,7 @@
 //! meet in one bank of shared memory wait for each other. So of the very first elements there are several copies side by
 //! side, up to one a lane, each in a bank of its own.
 
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{AtomicMode, OpId, Value};
 
 /// The number of privatized elements.

@@ -14,7 +14,7 @@ use super::sub_step::{ConversionPlan, SubStep};
 use super::tma_store::TmaStore;
 
 pub use super::sub_step::LayoutId;
-use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 

@@ -5,8 +5,8 @@
 //! that is lent to the store.
 
 use super::sub_step::LayoutId;
-use crate::backend::ptx::boxed::BoxedTile;
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::backend::ptx::smem::tma_box::BoxedTile;
 use crate::ir::OpId;
 use crate::layout::Layout;
 

@@ -5,7 +5,7 @@
 //! combined, two lanes share the slots: each combines half of them, and the lane bit tells from then on what the register bit
 //! told.
 
-use crate::backend::ptx::infer::AxisBits;
+use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
 use crate::ir::{BlockId, OpId, Opcode};

@@ -6,7 +6,9 @@ use super::reduction_steps::LayoutBases;
 use super::scratch::size_of;
 use super::state::MembarState;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
-use crate::backend::ptx::infer::{Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored};
+use crate::backend::ptx::layout_inference::{
+    Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored,
+};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
 use crate::dtype::DType;

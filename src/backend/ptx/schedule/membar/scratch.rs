@@ -2,9 +2,9 @@
 
 use super::reduction_steps::{LayoutBases, ReductionStep};
 use super::state::MembarState;
-use crate::backend::ptx::infer::{AxisBits, Handing, ScanOrder, block_layout, block_number, thread_images};
+use crate::backend::ptx::layout_inference::{AxisBits, Handing, ScanOrder, block_layout, block_number, thread_images};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
-use crate::backend::ptx::shared::{Buffer, run_bytes, shared_type};
+use crate::backend::ptx::smem::allocation::{Buffer, run_bytes, shared_type};
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
 use crate::layout::{Conversion, SharedPlan};

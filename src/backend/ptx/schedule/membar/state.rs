@@ -10,11 +10,11 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::global_hazards::GlobalHazards;
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
-use crate::backend::ptx::shared::{Buffer, SharedMemory, shared_type};
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory, shared_type};
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::{Conversion, Layout, SumPlan};
 

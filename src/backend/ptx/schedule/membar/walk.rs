@@ -7,7 +7,7 @@ use crate::backend::ptx::schedule::ir::program::{
     CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
-use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {

@@ -14,15 +14,14 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
+use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
-use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
-use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Padding, Type, Value};
 use crate::layout::Side;
@@ -159,7 +158,7 @@ impl KernelInfo<'_> {
 
     /// The copy of a load by the threads that will hold its elements, at this place of a stage, and the bytes that it takes there.
     fn own_elements(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
-        let threads = self.inference.num_warps * WARP as usize;
+        let threads = self.inference.num_warps * WARP_SIZE as usize;
         let (run, bytes) = self.copied_run(load)?;
         let count = self.inference.accesses.get(&load)?.num_registers() / run;
         let places = (0..count).map(|index| (index * run, (index * threads * bytes) as u32));

@@ -7,7 +7,7 @@
 //!
 //! Where products take longer they are what everything waits for, and turns only cost.
 
-use crate::backend::ptx::plan::extent;
+use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Schedule, Step, WarpRole};
 use crate::dtype::DType;

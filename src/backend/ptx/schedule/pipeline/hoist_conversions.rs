@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Opcode, Type, Value};
 use crate::layout::Layout;

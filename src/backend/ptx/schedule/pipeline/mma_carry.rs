@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};

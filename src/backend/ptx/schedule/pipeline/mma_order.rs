@@ -9,7 +9,7 @@
 //! gaps (several blocks on a multiprocessor), and where the groups meet in each iteration anyway. But three groups, bands of rows, do fall into step in
 //! attention, too: there each issues all products of an iteration in its turn. (FlashAttention-3, Shah et al. 2024, has its groups do so.)
 
-use crate::backend::ptx::plan::GROUP_WARPS;
+use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
@@ -76,8 +76,11 @@ impl KernelInfo<'_> {
     pub fn has_turns(&self, schedule: &Schedule, agent: &Partition) -> bool {
         let dealt = schedule.warp_spec.as_ref().is_none_or(|roles| roles.pingpong.is_some());
         let warps = agent.warps.len() as u32;
-        let groups =
-            if self.bands > 1 { (2..=MOST_BANDS).contains(&self.bands) } else { warps == ORDERED_GROUPS * GROUP_WARPS };
+        let groups = if self.bands > 1 {
+            (2..=MOST_BANDS).contains(&self.bands)
+        } else {
+            warps == ORDERED_GROUPS * WARP_GROUP_WARPS
+        };
         agent.role == WarpRole::Consumer && groups && !dealt
     }
 }

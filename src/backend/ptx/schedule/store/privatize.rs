@@ -7,18 +7,17 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::hardware::SWIZZLE_ROW_BYTES;
-use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::hardware::{SWIZZLE_ROW_BYTES, WARP_SIZE};
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
-use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::dtype::DType;
 use crate::ir::table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};
 
 /// Most copies of an element: one a lane.
-pub const MOST_COPIES: u32 = WARP;
+pub const MOST_COPIES: u32 = WARP_SIZE;
 
 /// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many, large or small.
 const COPIES_PER_WARP: u32 = 4;

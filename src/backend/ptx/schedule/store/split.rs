@@ -1,9 +1,9 @@
 //! Splits a TMA store to fit the shared memory available.
 
-use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::schedule::ir::tma_store::StoreSplit;
-use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::smem::allocation::SharedMemory;
+use crate::backend::ptx::smem::tma_box::BoxedTile;
 
 /// Shared memory that a store may take beyond what the kernel has already: little enough that two tile
 /// blocks stay on a multiprocessor.

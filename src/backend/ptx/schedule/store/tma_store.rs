@@ -13,9 +13,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis, stored};
+use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis, stored};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::backend::ptx::schedule::analysis::memory_effects::is_unknown;
@@ -23,7 +22,8 @@ use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStorePlan};
-use crate::backend::ptx::shared::{Buffer, SharedMemory};
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
+use crate::backend::ptx::smem::tma_box::BoxedTile;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, MemOrder, MemScope, Module, OpId, Opcode, Value};

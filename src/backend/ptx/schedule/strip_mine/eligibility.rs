@@ -1,7 +1,7 @@
 //! Strip-mining eligibility: the role an op can have in a strip-mined loop.
 
-use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::plan;
+use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::plan::num_warps;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::ir::{OpId, Opcode};
@@ -69,6 +69,6 @@ impl KernelInfo<'_> {
         let Some(layout) = self.inference.accesses.get(&id) else { return false };
         let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
         let words = layout.num_registers() as u64 * u64::from(bits) / 32;
-        plan::fills_registers(words, self.inference.num_warps as u32) && pass::commutes(self.module, op.regions[0])
+        num_warps::fills_registers(words, self.inference.num_warps as u32) && pass::commutes(self.module, op.regions[0])
     }
 }

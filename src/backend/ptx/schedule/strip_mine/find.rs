@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::eligibility::Role;
-use crate::backend::ptx::infer::Source;
+use crate::backend::ptx::layout_inference::Source;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::StripRole;

@@ -4,8 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::infer::Source;
-use crate::backend::ptx::plan;
+use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::plan::num_warps;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
@@ -52,7 +52,7 @@ impl KernelInfo<'_> {
             live += made - sum(&mut makes.iter().copied().filter(|value| ends.get(value) == Some(&turn)));
         }
         let ahead = self.words_ahead(uses.keys().copied(), layout);
-        most > after.max(before + ahead) && plan::fills_registers(most, self.inference.num_warps as u32)
+        most > after.max(before + ahead) && num_warps::fills_registers(most, self.inference.num_warps as u32)
     }
 
     /// The tile of registers that a value is, perhaps under another name; none of what is computed where it is used.

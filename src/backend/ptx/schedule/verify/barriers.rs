@@ -10,7 +10,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 /// All of shared memory.

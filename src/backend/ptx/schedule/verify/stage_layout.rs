@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::VerifyResult;
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_ROWS, TMA_SMEM_ALIGN};
-use crate::backend::ptx::infer::{ViewShape, contiguous_axis};
+use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, TmaLoad, WarpSpecialization};

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use super::VerifyResult;
-use crate::backend::ptx::boxed::BoxedTile;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
-use crate::backend::ptx::infer::stored;
+use crate::backend::ptx::layout_inference::stored;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::Channel;
 use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-use crate::backend::ptx::shared::Buffer;
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::backend::ptx::smem::tma_box::BoxedTile;
 use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 

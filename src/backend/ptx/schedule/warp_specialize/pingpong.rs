@@ -7,7 +7,7 @@
 //! that ping-pong.) What an iteration does that others could notice it does in its *turn*: behind all that the iterations
 //! before have done.
 
-use crate::backend::ptx::plan::GROUP_WARPS;
+use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpecialization};
 use crate::ir::table::Effect;
@@ -39,7 +39,7 @@ impl KernelInfo<'_> {
 
     /// Are there as many warps as a team has?
     pub fn can_pingpong(&self) -> bool {
-        self.inference.num_warps == GROUP_WARPS as usize
+        self.inference.num_warps == WARP_GROUP_WARPS as usize
     }
 
     /// Does a loop do nothing with tiles but load and multiply them?

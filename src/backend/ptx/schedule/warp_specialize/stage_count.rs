@@ -5,7 +5,7 @@ use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, LEAST_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::pipelines::{LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
-use crate::backend::ptx::shared::SharedMemory;
+use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::BlockId;
 
 /// Stages, of all rings together, with which innermost loops run far enough ahead that other loads may have theirs.
