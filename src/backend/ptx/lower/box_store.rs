@@ -14,7 +14,7 @@ use crate::backend::ptx::remarks::Way;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::backend::ptx::smem::tma_box::{WriteKind, Writes};
+use crate::backend::ptx::smem::tma_box::{SmemWrites, WriteKind};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Value};
@@ -30,7 +30,7 @@ struct BoxStore<'a> {
     elem: DType,
     /// The tile's dimensions in the order of a box.
     axes: Vec<usize>,
-    writes: Writes,
+    writes: SmemWrites,
     /// What the places of its boxes are counted from.
     base: Operand,
 }

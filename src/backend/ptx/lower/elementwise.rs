@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::isa::inst::{Operand, RegClass};
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Rounding};
@@ -15,7 +15,7 @@ impl Lowering<'_> {
     /// A concrete elementwise op, in its own layout; a free one waits until it is asked for.
     pub fn elementwise(&mut self, id: OpId) -> Lowered {
         let result = self.module.op(id).results[0];
-        if self.context.inference.source(result) == Source::Free {
+        if self.context.inference.source(result) == ValueOrigin::Rematerialized {
             return Ok(());
         }
         let layout = match self.context.inference.layout(result) {

@@ -10,7 +10,7 @@ use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::isa::inst::{
     AtomOp, Cmp, MemMods, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty,
 };
-use crate::backend::ptx::layout_inference::{Across, Handing, replica_bits, thread_images};
+use crate::backend::ptx::layout_inference::{AxisLines, LaneGather, replica_bits, thread_images};
 use crate::backend::ptx::schedule::APART;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
@@ -32,7 +32,7 @@ impl Lowering<'_> {
         let values = match self.parts() {
             Some([rounds, _]) => self.looked_up(dtype, &slots, [&held, &layout], (axis, rounds as usize), &at)?,
             None => {
-                let handing = Handing::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
+                let handing = LaneGather::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
                 self.handed_over(dtype, &slots, &handing, &at)
             }
         };
@@ -54,7 +54,7 @@ impl Lowering<'_> {
     }
 
     /// The elements at positions, from the lanes of the warp that have them.
-    fn handed_over(&mut self, dtype: DType, slots: &[Operand], handing: &Handing, at: &[Operand]) -> Vec<Operand> {
+    fn handed_over(&mut self, dtype: DType, slots: &[Operand], handing: &LaneGather, at: &[Operand]) -> Vec<Operand> {
         let words: Vec<Vec<Operand>> = slots.iter().map(|&slot| self.pack_words(dtype, &[slot])).collect();
         let registers: Vec<(usize, usize)> = handing.registers().collect();
         let mut values = Vec::with_capacity(at.len());
@@ -89,7 +89,7 @@ impl Lowering<'_> {
     }
 
     /// The lane that has the element at a position; none where each lane has its own.
-    fn lane_at(&mut self, handing: &Handing, at: Operand) -> Option<Operand> {
+    fn lane_at(&mut self, handing: &LaneGather, at: Operand) -> Option<Operand> {
         let lanes: Vec<(usize, usize)> = handing.lanes().collect();
         let mask = lanes.iter().map(|(_, lane)| 1u32 << lane).sum::<u32>();
         if mask == 0 {
@@ -123,7 +123,7 @@ impl Lowering<'_> {
         let size = super::vector::run_bytes(super::vector::shared_type(dtype), 1);
         let side = Side::in_order(held, size as usize, rounds);
         let owner = self.owner_of(side.replicated);
-        let [from, to] = [held, layout].map(|layout| Across::of(layout.shape(), axis));
+        let [from, to] = [held, layout].map(|layout| AxisLines::of(layout.shape(), axis));
         let first = |image: u32| from.first(to.line(image));
         let images: Vec<u32> = thread_images(layout).into_iter().map(first).collect();
         let in_thread = images.iter().fold(0, |all, image| all | image);

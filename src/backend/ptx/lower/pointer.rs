@@ -116,7 +116,7 @@ impl Lowering<'_> {
             return Err(format!("a pointer to one {dtype}: two of them share a byte"));
         }
         let layout = self.access_layout(id)?;
-        let run = self.context.inference.pointer_runs.get(&id).copied();
+        let run = self.context.inference.pointer_contiguity.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = leaders(&layout, vector);
         // An address that is known is no operand of a memory instruction: ptxas would judge it.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{Lowered, Lowering, Tile, vector};
 use crate::backend::ptx::isa::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::layout_inference::Inference;
-use crate::backend::ptx::mma::{MmaPlan, MmaRequest, OperandPlan, OperandSpec, Part, Source};
+use crate::backend::ptx::mma::{MmaPart, MmaPlan, MmaRequest, OperandPlan, OperandSource, OperandSpec};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::backend::ptx::smem::allocation::Buffer;
@@ -60,12 +60,12 @@ enum Brought {
 }
 
 impl Brought {
-    fn source(&self) -> Source<'_> {
+    fn source(&self) -> OperandSource<'_> {
         match self {
-            Brought::At(address) => Source::Shared(*address),
-            Brought::Panels(address, rows) => Source::Panels(*address, *rows),
-            Brought::Unrounded(address) => Source::Unrounded(*address),
-            Brought::Registers(slots) => Source::Registers(slots),
+            Brought::At(address) => OperandSource::Shared(*address),
+            Brought::Panels(address, rows) => OperandSource::Panels(*address, *rows),
+            Brought::Unrounded(address) => OperandSource::Unrounded(*address),
+            Brought::Registers(slots) => OperandSource::Registers(slots),
             Brought::Shared(_) => unreachable!("addresses are taken before the product"),
         }
     }
@@ -97,7 +97,7 @@ impl Lowering<'_> {
         }
         self.meet_at(&mut operands, plans[0].is_asynchronous())?;
         self.come_due();
-        let parts: Vec<Part<'_, MmaPlan>> = issue
+        let parts: Vec<MmaPart<'_, MmaPlan>> = issue
             .iter()
             .map(|&MmaIssue { op: member, extends_n: widens }| {
                 let [a, b, acc] = [0, 1, 2].map(|position| module.op(members[member]).operands[position]);
@@ -109,7 +109,7 @@ impl Lowering<'_> {
                 let plan = &plans[member];
                 let (left, right) = (source(a, true, &plan.a), source(b, false, &plan.b));
                 let accumulate = !self.context.is_zero(acc);
-                Part { plan, left, right, acc: &registers[member], accumulate, widens }
+                MmaPart { plan, left, right, acc: &registers[member], accumulate, widens }
             })
             .collect();
         let thread = self.b.special(Special::TidX);

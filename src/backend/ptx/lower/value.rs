@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::{Lowered, Lowering, Tile};
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Ty};
-use crate::backend::ptx::layout_inference::{Source, thread_images};
+use crate::backend::ptx::layout_inference::{ValueOrigin, thread_images};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{ConstData, OpId, Opcode, Value};
@@ -53,7 +53,7 @@ impl Lowering<'_> {
         }
         self.get_operands(value, wanted)?;
         let slots = match self.context.inference.source(value) {
-            Source::Concrete => {
+            ValueOrigin::Register => {
                 let tile = self.concrete(value)?;
                 if tile.layout.num_elements() == 1 {
                     vec![tile.slots[0]; wanted.num_registers()].into()
@@ -61,8 +61,8 @@ impl Lowering<'_> {
                     self.convert(value, &tile, wanted)?
                 }
             }
-            Source::Virtual => self.renamed(value, wanted)?,
-            Source::Free => self.computed(value, wanted)?,
+            ValueOrigin::View => self.renamed(value, wanted)?,
+            ValueOrigin::Rematerialized => self.computed(value, wanted)?,
         };
         self.cached.push(value, Tile { layout: wanted.clone(), slots: slots.clone() });
         Ok(slots)
@@ -93,12 +93,12 @@ impl Lowering<'_> {
         );
         let operands = op.operands.iter().rev().filter(|&&operand| self.context.inference.num_elements(operand) > 1);
         match self.context.inference.source(value) {
-            Source::Concrete => return Vec::new(),
-            Source::Free | Source::Virtual => {}
+            ValueOrigin::Register => return Vec::new(),
+            ValueOrigin::Rematerialized | ValueOrigin::View => {}
         }
         let layout = if renames { self.context.inference.demand(id, wanted) } else { wanted.clone() };
         let missing = operands.filter(|&&operand| {
-            self.context.inference.source(operand) != Source::Concrete && self.held(operand, &layout).is_none()
+            self.context.inference.source(operand) != ValueOrigin::Register && self.held(operand, &layout).is_none()
         });
         missing.map(|&operand| (operand, layout.clone())).collect()
     }
@@ -119,7 +119,7 @@ impl Lowering<'_> {
                 threads / 32
             ));
         };
-        if self.context.inference.source(op.results[0]) == Source::Concrete {
+        if self.context.inference.source(op.results[0]) == ValueOrigin::Register {
             let slots = self.get(op.operands[0], &layout)?;
             self.tiles[op.results[0].index()] = Some(Tile { layout, slots });
         }

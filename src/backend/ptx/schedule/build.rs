@@ -7,7 +7,7 @@ use super::KernelInfo;
 use super::ir::pipelines::WarpSpecialization;
 use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -145,7 +145,7 @@ impl Builder<'_, '_> {
                 Step::Deferred(id)
             }
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
-            Opcode::WithLayout if context.inference.source(op.results[0]) == Source::Virtual => Step::Deferred(id),
+            Opcode::WithLayout if context.inference.source(op.results[0]) == ValueOrigin::View => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
             Opcode::AtomicRmw if context.combined.contains(&id) => Step::PrivatizedAtomic(id),
             Opcode::StoreView | Opcode::AtomicRedView if context.boxed.contains_key(&id) => self.send(id),
@@ -160,7 +160,7 @@ impl Builder<'_, '_> {
                 Step::If { op: id, arms, pure: context.is_pure(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
-            code if code.is_elementwise() && context.inference.source(op.results[0]) == Source::Free => {
+            code if code.is_elementwise() && context.inference.source(op.results[0]) == ValueOrigin::Rematerialized => {
                 Step::Deferred(id)
             }
             _ => Step::Exec(id),

@@ -1,7 +1,7 @@
 //! Register budget: warps and registers per partition, CTAs per SM.
 
 use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, WARP_SIZE};
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps::products_behind;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Elem, Type};
@@ -40,7 +40,7 @@ impl KernelInfo<'_> {
         self.module.walk(body, &mut |id| {
             for &value in &self.module.op(id).results {
                 let counts = matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. });
-                if counts && self.inference.source(value) == Source::Concrete {
+                if counts && self.inference.source(value) == ValueOrigin::Register {
                     largest = largest.max(self.inference.words_of(value));
                 }
             }

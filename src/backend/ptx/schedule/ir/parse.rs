@@ -16,7 +16,7 @@ use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{ConversionKind, ConvertLayout, SubStep};
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;
 
@@ -285,7 +285,7 @@ impl Lines<'_> {
         let (shape, boxes) = (lengths("of")?, lengths("by")?);
         let bytes = number(after(&text, "], ")?)?.0 as usize;
         let cuts = number(after(after(&text, "bits [")?, "], ")?)?.0;
-        let tile = BoxedTile::standing(&shape, bytes, boxes, list(&text, "bits")?, cuts).ok_or("no such boxes")?;
+        let tile = TmaBoxLayout::standing(&shape, bytes, boxes, list(&text, "bits")?, cuts).ok_or("no such boxes")?;
         let mut outbox = None;
         if let Some((_, _, text)) = self.inner(depth, &["outbox"]) {
             let (start, end, stage, [count, bytes, slots]) = match numbers(&text)?[..] {

@@ -13,7 +13,7 @@ use super::program::{
     WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::ir::{Module, OpId, Type, Value};
 
 impl Display for WarpRole {
@@ -251,10 +251,10 @@ impl Printer<'_> {
         let TmaStore { op, layout, tile, staging: outbox } = send;
         self.op(if outbox.is_some() { "send by warps" } else { "send" }, *op);
         self.depth += 1;
-        let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
+        let TmaBoxLayout { shared, boxes, split_bits, order, .. } = tile;
         let (shape, bytes) = (&shared.shape, shared.element_bytes);
         self.line(format_args!(
-            "boxes of {shape:?} by {boxes:?}, {bytes} bytes an element, as {layout}, bits {order:?}, {part_bits} to cut"
+            "boxes of {shape:?} by {boxes:?}, {bytes} bytes an element, as {layout}, bits {order:?}, {split_bits} to cut"
         ));
         if let Some(StagingBuffer {
             buffer: place,

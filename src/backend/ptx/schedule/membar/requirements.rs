@@ -7,7 +7,7 @@ use super::scratch::size_of;
 use super::state::MembarState;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{
-    Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored,
+    ValueOrigin, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
@@ -48,13 +48,13 @@ impl MembarState<'_, '_> {
         match op.code {
             code if code.is_elementwise() => {
                 let layout = inference.layout(op.results[0]);
-                let concrete = layout.filter(|_| inference.source(op.results[0]) != Source::Free);
+                let concrete = layout.filter(|_| inference.source(op.results[0]) != ValueOrigin::Rematerialized);
                 if let Some(layout) = concrete {
                     op.operands.iter().for_each(|&operand| self.get(operand, layout));
                 }
             }
             Opcode::WithLayout => {
-                let chosen = inference.chosen(op).filter(|_| inference.source(op.results[0]) == Source::Concrete);
+                let chosen = inference.chosen(op).filter(|_| inference.source(op.results[0]) == ValueOrigin::Register);
                 if let Some(layout) = chosen {
                     self.get(op.operands[0], &layout);
                 }
@@ -188,7 +188,7 @@ impl MembarState<'_, '_> {
         if pointee(context.module, op).is_none_or(|dtype| dtype.storage_bits() < 8) {
             return false;
         }
-        let run = inference.pointer_runs.get(&id).copied();
+        let run = inference.pointer_contiguity.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = leaders(layout, vector);
         self.get(pointers, &leaders);
@@ -282,7 +282,7 @@ impl MembarState<'_, '_> {
         }
         // What threads store and what the engine stores has no order.
         if ordered && self.sent.values().filter(|&&other| other == root).count() > 1 {
-            self.no_room(send.tile.part_bytes(send.tile.part_bits));
+            self.no_room(send.tile.part_bytes(send.tile.split_bits));
         }
         self.op(send.op);
     }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::global_hazards::GlobalHazards;
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
@@ -140,11 +140,11 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.get_operands(value, wanted);
         let inference = &self.context.inference;
         match inference.source(value) {
-            Source::Concrete => {
+            ValueOrigin::Register => {
                 let Some(own) = self.tiles[value.index()].clone() else { return };
                 self.bring(value, &own, wanted);
             }
-            Source::Virtual | Source::Free => {
+            ValueOrigin::View | ValueOrigin::Rematerialized => {
                 let Some(id) = self.context.module.defining_op(value) else { return };
                 for &(operand, ref layout) in &self.made_of(id, wanted) {
                     self.get(operand, layout);
@@ -193,10 +193,10 @@ impl<'a, 'm> MembarState<'a, 'm> {
     fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
         let inference = &self.context.inference;
         let maker = self.context.module.defining_op(value);
-        let Some(id) = maker.filter(|_| inference.source(value) != Source::Concrete) else { return Vec::new() };
+        let Some(id) = maker.filter(|_| inference.source(value) != ValueOrigin::Register) else { return Vec::new() };
         let mut missing = self.made_of(id, wanted);
         missing.retain(|(operand, layout)| {
-            inference.source(*operand) != Source::Concrete && !self.is_held(*operand, layout)
+            inference.source(*operand) != ValueOrigin::Register && !self.is_held(*operand, layout)
         });
         missing.reverse();
         missing

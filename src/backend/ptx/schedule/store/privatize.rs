@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::backend::ptx::hardware::{SWIZZLE_ROW_BYTES, WARP_SIZE};
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
@@ -73,7 +73,7 @@ impl KernelInfo<'_> {
         let Some(place) = shared.reserve(private.bytes(), SWIZZLE_ROW_BYTES) else { return };
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
-        ops.retain(|&id| self.combines(id, root, mode) && !self.inference.pointer_runs.contains_key(&id));
+        ops.retain(|&id| self.combines(id, root, mode) && !self.inference.pointer_contiguity.contains_key(&id));
         for &id in &ops {
             let mask = self.mask_of(id);
             if mask.is_none_or(|mask| self.can_imply(mask)) {
@@ -97,7 +97,7 @@ impl KernelInfo<'_> {
             let pointers = module.op(id).operands[0];
             let (root, _) = array_and_offsets(module, pointers)?;
             let worth = self.inference.num_elements(pointers) >= LEAST_ELEMENTS
-                && !self.inference.pointer_runs.contains_key(&id)
+                && !self.inference.pointer_contiguity.contains_key(&id)
                 && self.is_repeated(id);
             (worth && self.only_combines(body, root, mode)).then_some((id, root, mode))
         })
@@ -150,7 +150,7 @@ impl KernelInfo<'_> {
             let op = module.op(other);
             let [result] = *op.results else { continue };
             let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.use_counts[result.index()]);
-            if is_ours && op.code.is_elementwise() && self.inference.source(result) == Source::Concrete {
+            if is_ours && op.code.is_elementwise() && self.inference.source(result) == ValueOrigin::Register {
                 self.deferred.insert(other);
                 op.operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
             }

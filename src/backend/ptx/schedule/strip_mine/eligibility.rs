@@ -1,6 +1,6 @@
 //! Strip-mining eligibility: the role an op can have in a strip-mined loop.
 
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
@@ -35,7 +35,7 @@ impl KernelInfo<'_> {
             },
             Opcode::Reduce if self.reduces_in_pieces(id) => Role::Tile(self.inference.accesses[&id].clone()),
             Opcode::Reshape | Opcode::Assume | Opcode::WithLayout
-                if self.inference.source(op.results[0]) == Source::Virtual =>
+                if self.inference.source(op.results[0]) == ValueOrigin::View =>
             {
                 Role::Name
             }
@@ -54,9 +54,9 @@ impl KernelInfo<'_> {
             code if code.is_elementwise() => {
                 let result = op.results[0];
                 match self.inference.source(result) {
-                    Source::Free | Source::Virtual => Role::Scalar,
-                    Source::Concrete if self.inference.num_elements(result) == 1 => Role::Scalar,
-                    Source::Concrete => self.inference.layout(result).cloned().map_or(Role::Other, Role::Tile),
+                    ValueOrigin::Rematerialized | ValueOrigin::View => Role::Scalar,
+                    ValueOrigin::Register if self.inference.num_elements(result) == 1 => Role::Scalar,
+                    ValueOrigin::Register => self.inference.layout(result).cloned().map_or(Role::Other, Role::Tile),
                 }
             }
             _ => Role::Other,

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Def, OpId, Opcode, Value};
@@ -59,7 +59,7 @@ impl KernelInfo<'_> {
     fn registers_behind(&self, name: Value) -> Option<Value> {
         let value = self.without_names(name);
         let is_tile = self.module.ty(value).as_tile().is_some() && self.inference.num_elements(value) > 1;
-        (is_tile && self.inference.source(value) == Source::Concrete).then_some(value)
+        (is_tile && self.inference.source(value) == ValueOrigin::Register).then_some(value)
     }
 
     /// The value that this is another name of.
@@ -74,7 +74,7 @@ impl KernelInfo<'_> {
     fn is_other_name(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
-            && self.inference.source(value) == Source::Virtual
+            && self.inference.source(value) == ValueOrigin::View
     }
 
     /// Does the tile of this name end with the ops that use values so often, and is it of their block?
@@ -99,7 +99,7 @@ impl KernelInfo<'_> {
             let op = self.module.op(id);
             let value = op.results[0];
             let stretched = matches!(op.code, Opcode::Broadcast | Opcode::Permute);
-            if !stretched || self.inference.source(value) != Source::Virtual {
+            if !stretched || self.inference.source(value) != ValueOrigin::View {
                 return None;
             }
             let slots = self.inference.demand(id, &layout.reshape(self.module.shape(value))).num_registers();

@@ -10,7 +10,7 @@ use crate::backend::ptx::schedule::ir::pipelines::Channel;
 use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
@@ -75,12 +75,12 @@ impl KernelInfo<'_> {
         if !self.inference.accesses.get(&send.op).is_some_and(|access| access.is_same(layout)) {
             return fault("the tile is there in another layout");
         }
-        let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
+        let TmaBoxLayout { shared, boxes, split_bits, order, .. } = tile;
         let bytes = self.element_type(value).storage_bits() as usize / 8;
         if shared.shape != self.module.shape(value) || shared.element_bytes != bytes || layout.replication() > 1 {
             return fault("the tile is another one, or some elements are held twice");
         }
-        let again = BoxedTile::standing(&shared.shape, bytes, boxes.clone(), order.clone(), *part_bits);
+        let again = TmaBoxLayout::standing(&shared.shape, bytes, boxes.clone(), order.clone(), *split_bits);
         if again.as_ref() != Some(tile) {
             return fault("elements do not stand where their bits say");
         }
@@ -108,7 +108,7 @@ impl KernelInfo<'_> {
             &StagingBuffer { buffer: place, channel: stage, split: StoreSplit { count, bytes, in_flight: slots } },
         ) = (&send.tile, outbox);
         let warps = self.consumer_warps();
-        if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
+        if !count.is_power_of_two() || count > 1 << tile.split_bits || count * bytes != tile.bytes() {
             return Err("parts of warps are other ones".to_owned());
         }
         if !slots.is_power_of_two() || slots > count || outbox.bytes_per_warp() * warps > place.bytes {
