@@ -1,16 +1,17 @@
-//! The ptx back end: our own code generator, from a Tile IR module to PTX text.
+//! The ptx back end: a native code generator, from a Tile IR module to PTX text.
 //!
-//! Stages, each a room of its own:
-//! 1. `plan` — the form of the module, the number of warps, which of several plans by what their
-//!    schedules cost (`cost`);
-//! 2. `layout_inference` — a register layout for every tile value, the layouts of memory accesses,
-//!    the plans of matrix products;
-//! 3. `lower` — ops to instructions, one family a file, on the typed builder of `isa`;
-//! 4. `opt` — passes over instructions, and how many blocks the registers allow;
-//! 5. `workarounds` — rewrites of instructions that ptxas compiles to wrong code;
-//! 6. `isa` — instructions to text.
+//! Input: a verified and optimized module of one entry, a target, options. Output: PTX text and the
+//! facts that a launch needs. `compile` is the pipeline. Folders, in the order of the stages:
+//! 1. `plan`: number of warps, plan search by the cost model (`cost`), rewriting of loops;
+//! 2. `layout_inference`: a register layout for each value, and MMA plans (`mma`);
+//! 3. `schedule`: warps, pipelines, barriers and steps, as data;
+//! 4. `lower`: steps become instructions, by `scalar`, `mma` and the builder of `isa`, with buffers
+//!    placed by `smem`;
+//! 5. `workarounds`: rewrites of instructions that ptxas compiles to wrong code;
+//! 6. `opt`: passes over instructions, and the register pressure;
+//! 7. `isa`: text of the instructions.
 //!
-//! Relies on a verified, optimised module. Knows `ir`, `pass`, `layout`; never the front end.
+//! The back end knows `ir`, `pass` and `layout`, and never the front end.
 
 mod compile;
 mod compiled;

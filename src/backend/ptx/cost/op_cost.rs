@@ -4,7 +4,7 @@
 use super::machine_model::MachineModel;
 use super::resource_use::{Resource, ResourceUse};
 use crate::backend::ptx::hardware::{MMA_K_BYTES, WARP_SIZE, WGMMA_ROWS};
-use crate::backend::ptx::layout_inference::{Source, ViewShape, stored};
+use crate::backend::ptx::layout_inference::{ValueOrigin, ViewShape, stored};
 use crate::backend::ptx::plan::num_warps::extent;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{Attr, AttrKind, Flag, Op, OpId, Opcode, Value};
@@ -221,7 +221,7 @@ impl OpCosts<'_, '_> {
     fn moved(&self, value: Value, wanted: &Layout) -> OpCost {
         let inference = &self.context.inference;
         let (count, bytes) = extent(self.context.module, value);
-        if count <= 1 || inference.source(value) != Source::Concrete {
+        if count <= 1 || inference.source(value) != ValueOrigin::Register {
             return OpCost::default();
         }
         match inference.layout(value) {
@@ -256,7 +256,7 @@ impl OpCosts<'_, '_> {
         let view = if by_view { op.operand_group("view").first().copied() } else { None };
         let listed = match by_view {
             true => self.context.is_indexed_access(id),
-            false => !inference.pointer_runs.contains_key(&id),
+            false => !inference.pointer_contiguity.contains_key(&id),
         };
         let (moved, wide) = match listed {
             true => (count as f64 / self.groups * SECTOR_BYTES, bytes / count as f64 * self.groups),

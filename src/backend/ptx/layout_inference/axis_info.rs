@@ -41,7 +41,7 @@ pub struct AxisInfo {
 
 /// Neighbours in memory of an access through pointers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PointerRun {
+pub struct PointerContiguity {
     /// The axis of the tile along which they are.
     pub axis: usize,
     /// Elements that one aligned access may cover.

@@ -7,7 +7,7 @@
 //! converted once through shared memory, for any number of steps.
 
 use super::butterfly_chain::{flat, halved_bit, joined_bit};
-use super::{Inference, Source};
+use super::{Inference, ValueOrigin};
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::Layout;
 
@@ -125,7 +125,7 @@ impl Inference<'_> {
     /// Is this tile a half, or computed from halves, where both that are put together stay in their
     /// threads?
     pub(super) fn is_half(&self, operands: &[Value], layout: &Layout) -> bool {
-        let concrete = operands.iter().all(|&operand| self.source(operand) != Source::Free);
+        let concrete = operands.iter().all(|&operand| self.source(operand) != ValueOrigin::Rematerialized);
         concrete && self.halves.known.contains(&flat(layout))
     }
 

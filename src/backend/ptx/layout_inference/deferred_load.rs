@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::{Inference, Source};
+use super::{Inference, ValueOrigin};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
@@ -36,7 +36,7 @@ impl Inference<'_> {
             return true;
         }
         let Some(op) = self.module.defining_op(value).map(|op| self.module.op(op)) else { return false };
-        self.source(value) == Source::Virtual
+        self.source(value) == ValueOrigin::View
             && self.num_elements(op.operands[0]) > 1
             && self.is_unanchored(op.operands[0])
     }
@@ -70,7 +70,7 @@ impl Inference<'_> {
     pub(super) fn requested_through(&self, id: OpId, requested_layouts: &HashMap<Value, Layout>) -> Option<Layout> {
         let op = self.module.op(id);
         let result = op.results[0];
-        (self.source(result) == Source::Virtual && matches!(self.module.ty(result), Type::Tile { .. }))
+        (self.source(result) == ValueOrigin::View && matches!(self.module.ty(result), Type::Tile { .. }))
             .then(|| requested_layouts.get(&result).map(|wish| self.demand(id, wish)))?
     }
 }

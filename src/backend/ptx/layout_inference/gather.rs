@@ -6,7 +6,7 @@ use crate::layout::Layout;
 
 /// How the lanes of a warp hand each other the elements at positions along an axis.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Handing {
+pub struct LaneGather {
     /// The lane or register bit of each bit of the position, from the lowest on.
     pub bits: Vec<AxisBit>,
     /// For each slot of the result the slot in which the elements of its line stand that have no
@@ -17,12 +17,12 @@ pub struct Handing {
 /// What two barriers and the wait for shared memory cost, in instructions.
 const SMEM_ROUND_TRIP_COST: usize = 40;
 
-impl Handing {
+impl LaneGather {
     /// Where each line along the axis lies in one warp, and the positions are asked for in that
     /// warp by the lanes of that line.
-    pub fn of(source: &Layout, result: &Layout, axis: usize) -> Option<Handing> {
+    pub fn of(source: &Layout, result: &Layout, axis: usize) -> Option<LaneGather> {
         let bits = axis_bits(source, axis)?;
-        let [from, to] = [source, result].map(|layout| Across::of(layout.shape(), axis));
+        let [from, to] = [source, result].map(|layout| AxisLines::of(layout.shape(), axis));
         let is_alike = |own: &[u32], other: &[u32]| own.iter().zip(other).all(|(&a, &b)| from.line(a) == to.line(b));
         let warps = bits.iter().any(|bit| matches!(bit, AxisBit::Warp(_)));
         let fits = !warps
@@ -38,7 +38,7 @@ impl Handing {
             firsts.iter().copied().find(|&first| from.line(source.element(first, 0, 0)) == wanted)
         };
         let lines = (0..result.num_registers()).map(line).collect::<Option<Vec<usize>>>()?;
-        Some(Handing { bits, lines })
+        Some(LaneGather { bits, lines })
     }
 
     /// Is that cheaper than shared memory, for elements of so many words?
@@ -74,16 +74,16 @@ fn register_bits(bits: &[AxisBit]) -> impl Iterator<Item = (usize, usize)> + '_ 
 
 /// The lines of a tile along an axis.
 #[derive(Clone, Copy, Debug)]
-pub struct Across {
+pub struct AxisLines {
     /// Elements of the axes behind it.
     pub inner: u32,
     extent: u32,
 }
 
-impl Across {
+impl AxisLines {
     /// Of a tile of this shape.
-    pub fn of(shape: &[i64], axis: usize) -> Across {
-        Across { inner: shape[axis + 1..].iter().product::<i64>() as u32, extent: shape[axis] as u32 }
+    pub fn of(shape: &[i64], axis: usize) -> AxisLines {
+        AxisLines { inner: shape[axis + 1..].iter().product::<i64>() as u32, extent: shape[axis] as u32 }
     }
 
     /// The number of the line of an element.
@@ -103,7 +103,7 @@ impl Across {
 
 /// A layout of a tile of this shape whose lines along the axis lie as those of another tile do.
 fn beside(source: &Layout, shape: &[i64], axis: usize) -> Layout {
-    let [from, to] = [source.shape(), shape].map(|shape| Across::of(shape, axis));
+    let [from, to] = [source.shape(), shape].map(|shape| AxisLines::of(shape, axis));
     let moved = |&image: &u32| {
         let position = from.position(image);
         to.first(from.line(image)) + if position < to.extent { position * to.inner } else { 0 }
@@ -151,16 +151,16 @@ mod tests {
     #[test]
     fn lines_of_one_warp_are_handed_over() {
         let rows = Layout::blocked(&[8, 32], &[1, 0], 1, 4);
-        let handing = Handing::of(&rows, &rows, 1).unwrap();
+        let handing = LaneGather::of(&rows, &rows, 1).unwrap();
         assert_eq!(handing.lanes().collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
         assert_eq!((handing.registers().count(), &handing.lines[..]), (0, &[0, 1][..]));
         assert!(handing.pays(1, 2));
-        assert_eq!(Handing::of(&rows, &rows, 0), None, "warps tell rows apart");
+        assert_eq!(LaneGather::of(&rows, &rows, 0), None, "warps tell rows apart");
         // Of 16 candidates for each element shared memory is cheaper.
         let long = Layout::blocked(&[4, 512], &[1, 0], 16, 4);
-        assert!(!Handing::of(&long, &long, 1).unwrap().pays(1, 16));
+        assert!(!LaneGather::of(&long, &long, 1).unwrap().pays(1, 16));
         let columns = Layout::blocked(&[8, 32], &[0, 1], 8, 1);
-        let handing = Handing::of(&columns, &columns, 0).unwrap();
+        let handing = LaneGather::of(&columns, &columns, 0).unwrap();
         assert_eq!((handing.lanes().count(), handing.registers().count()), (0, 3));
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let rows = Layout::blocked(&[8, 32], &[1, 0], 1, 4);
         for extent in [1, 8, 32, 128] {
             let result = beside(&rows, &[8, extent], 1);
-            assert!(result.covers() && Handing::of(&rows, &result, 1).is_some());
+            assert!(result.covers() && LaneGather::of(&rows, &result, 1).is_some());
         }
         assert!(beside(&rows, &[8, 32], 1).is_same(&rows));
     }

@@ -1,23 +1,29 @@
-//! Layout inference: a register layout for every tile value.
+//! Layout inference: a register layout for each tile value.
 //!
-//! Values come in three kinds ([`Source`]):
-//! * **free**: constants, index ranges and elementwise work on those, and what only addresses that
-//!   run through memory are made of; computed in whatever layout a user asks for, so they have none
-//!   of their own;
-//! * **virtual**: `broadcast`, `reshape`, `permute` and `assume`, which only rename elements: a
-//!   demand for the result is a demand for the operand ([`Inference::demand`]), and the operand's
-//!   layout gives the result's ([`Inference::natural`]);
-//! * **concrete**: everything else has one layout, chosen once, in which it is computed.
+//! Input: a module with one entry, the target and the number of warps. Output: [`Layouts`], i.e. the
+//! layouts of values and accesses, MMA plans, and contiguity of pointer accesses. Order:
+//! 1. butterfly chains, pointer contiguity, extract groups and adjacent operands are collected;
+//! 2. accesses get coalesced layouts (`coalesce`, `pointer_access`, `user_layout`);
+//! 3. layouts are propagated forward through the ops;
+//! 4. if values have no anchor, step 3 is repeated with the layouts that their uses request.
 //!
-//! Layouts start at anchors (coalesced loads and stores, matrix products, those that the user
-//! chooses) and flow forward in program order: an elementwise op takes the layout of its largest
-//! operand, a reduction that of its operand without the reduced axis. A loop is walked twice: first
-//! with its carried values unknown, then with the layouts that the body gave them, so that work
-//! inside the loop needs no conversion at the back edge. (Once, where it stands in another loop and
-//! the second walk through that one changes nothing.) An op none of whose operands has a layout (a
-//! constant, scaled row by row) takes that of its first use: if there are such ops, or loads of few
-//! elements (`thin`), all is inferred once more with these `requested_layouts`. Whatever still
-//! differs is converted where it is used.
+//! Values have one of three origins ([`ValueOrigin`]):
+//! * **rematerialized**: constants, index ranges, elementwise ops of these, and addresses of contiguous
+//!   accesses. They are computed in the layout of each use and have no layout of their own;
+//! * **view**: `broadcast`, `reshape`, `permute` and `assume`, which rename elements. The layout of the
+//!   result determines that of the operand ([`Inference::demand`]) and vice versa
+//!   ([`Inference::natural`]);
+//! * **register**: all other values. They are computed once, in one layout.
+//!
+//! Anchors are coalesced accesses, MMAs, and layouts of the user. An elementwise op has the layout of
+//! its largest operand, a reduction that of its operand without the reduced axis. A loop is walked
+//! twice: first with unknown carried values, then with the layouts at the end of its body, so that the
+//! back edge needs no conversion. A nested loop is walked once if the second walk changes nothing.
+//!
+//! An op without an anchored operand (a constant scaled by row, a deferred load) is *unanchored* and
+//! has the layout that its first use requests. Remaining differences are converted at the use.
+//!
+//! The folder does not know schedules or instructions.
 
 mod adjacent_operands;
 mod axis_bits;
@@ -40,11 +46,11 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 pub use axis_bits::{AxisBits, replica_bits, thread_images};
-use axis_info::PointerRun;
+use axis_info::PointerContiguity;
 pub use butterfly_chain::halved_bit;
 pub use cat_extract::{block_layout, block_number, doubled, doubled_in_registers, in_order};
 pub use coalesce::{ViewShape, contiguous_axis, stored};
-pub use gather::{Across, Handing};
+pub use gather::{AxisLines, LaneGather};
 pub use pack::{group_bits, grouped, packed_bits, parted, ratio};
 pub use pointer_access::{mask_of, pointers_of};
 pub use scan_order::{AxisBit, ScanOrder, axis_bits};
@@ -57,27 +63,27 @@ use crate::layout::Layout;
 use crate::pass::IntRanges;
 use crate::target::Target;
 
-/// How the registers of a value come about.
+/// Origin of the registers of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Computed in any layout on demand.
-    Free,
-    /// Another view of an operand's elements.
-    Virtual,
-    /// Computed once, in its own layout.
-    Concrete,
+pub enum ValueOrigin {
+    /// Computed at each use, in any layout.
+    Rematerialized,
+    /// Renamed elements of an operand.
+    View,
+    /// Computed once, in one layout.
+    Register,
 }
 
 /// Layouts of an entry, without the module that they belong to.
 pub struct Layouts {
-    /// What is known of its integers and addresses.
+    /// Ranges and divisibility of its integers and addresses.
     pub facts: Rc<IntRanges>,
     /// Target that the code is for.
     pub target: Target,
     /// Warps of a tile block.
     pub num_warps: usize,
     layouts: Vec<Option<Layout>>,
-    sources: Vec<Option<Source>>,
+    sources: Vec<Option<ValueOrigin>>,
     /// Layout in which an access touches memory, by op.
     pub accesses: HashMap<OpId, Layout>,
     /// Plans of the matrix products, or why there is none.
@@ -85,7 +91,7 @@ pub struct Layouts {
     /// Coalesced layouts by tile shape and order, shared by all accesses of that form.
     blocked: HashMap<(Vec<i64>, Vec<usize>), usize>,
     /// Accesses through pointers that run along an axis.
-    pub pointer_runs: HashMap<OpId, PointerRun>,
+    pub pointer_contiguity: HashMap<OpId, PointerContiguity>,
     /// Values that are computed when such an access asks for them.
     deferred: HashSet<Value>,
     /// Tiles that are taken apart into halves again and again.
@@ -160,7 +166,7 @@ impl<'m> Inference<'m> {
             accesses: HashMap::new(),
             products: HashMap::new(),
             blocked: HashMap::new(),
-            pointer_runs: HashMap::new(),
+            pointer_contiguity: HashMap::new(),
             deferred: HashSet::new(),
             halves: butterfly_chain::ButterflyChains::default(),
         };
@@ -279,33 +285,37 @@ impl<'m> Inference<'m> {
     }
 
     /// The kind of a tile value.
-    pub fn source(&self, value: Value) -> Source {
+    pub fn source(&self, value: Value) -> ValueOrigin {
         if let Some(source) = self.sources.get(value.index()).copied().flatten() {
             return source;
         }
         self.compute_source(value)
     }
 
-    fn compute_source(&self, value: Value) -> Source {
-        let Some(op) = self.module.defining_op(value) else { return Source::Concrete };
+    fn compute_source(&self, value: Value) -> ValueOrigin {
+        let Some(op) = self.module.defining_op(value) else { return ValueOrigin::Register };
         if self.deferred.contains(&value) {
-            return Source::Free;
+            return ValueOrigin::Rematerialized;
         }
         let op = self.module.op(op);
         match op.code {
-            Opcode::Constant | Opcode::Iota => Source::Free,
-            Opcode::Assume => Source::Virtual,
+            Opcode::Constant | Opcode::Iota => ValueOrigin::Rematerialized,
+            Opcode::Assume => ValueOrigin::View,
             Opcode::Broadcast | Opcode::Reshape | Opcode::Permute => {
                 let uniform = self.num_elements(op.operands[0]) == 1 && self.num_elements(value) > 1;
-                if uniform || self.source(op.operands[0]) == Source::Free { Source::Free } else { Source::Virtual }
+                if uniform || self.source(op.operands[0]) == ValueOrigin::Rematerialized {
+                    ValueOrigin::Rematerialized
+                } else {
+                    ValueOrigin::View
+                }
             }
             code if code.is_elementwise()
                 && self.num_elements(value) > 1
-                && op.operands.iter().all(|&v| self.source(v) == Source::Free) =>
+                && op.operands.iter().all(|&v| self.source(v) == ValueOrigin::Rematerialized) =>
             {
-                Source::Free
+                ValueOrigin::Rematerialized
             }
-            _ => Source::Concrete,
+            _ => ValueOrigin::Register,
         }
     }
 
@@ -330,9 +340,9 @@ impl<'m> Inference<'m> {
             return Some(Layout::replicated(shape, self.num_warps));
         }
         match self.source(value) {
-            Source::Free => None,
-            Source::Concrete => self.layouts[value.index()].clone(),
-            Source::Virtual => {
+            ValueOrigin::Rematerialized => None,
+            ValueOrigin::Register => self.layouts[value.index()].clone(),
+            ValueOrigin::View => {
                 let op = self.module.op(self.module.defining_op(value)?);
                 let source = self.natural(op.operands[0])?;
                 match op.code {
@@ -440,7 +450,7 @@ impl<'m> Inference<'m> {
             }
             code if code.is_elementwise() => {
                 let result = op.results[0];
-                if self.source(result) == Source::Concrete {
+                if self.source(result) == ValueOrigin::Register {
                     let layout = match self.elementwise_layout(&op.operands) {
                         Some(layout) if self.has_unanchored_operands_only(&op.operands) => {
                             self.unanchored.insert(result);
@@ -459,7 +469,7 @@ impl<'m> Inference<'m> {
                 // Scalars (block ids, shapes, …) are the same in every thread; views have no
                 // registers.
                 for &result in &op.results {
-                    if matches!(module.ty(result), Type::Tile { .. }) && self.source(result) == Source::Concrete {
+                    if matches!(module.ty(result), Type::Tile { .. }) && self.source(result) == ValueOrigin::Register {
                         let layout = self.default_layout(result);
                         self.set(result, layout);
                     }

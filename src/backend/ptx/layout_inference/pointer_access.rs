@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Inference;
-use super::axis_info::{AxisInfoAnalysis, AxisPattern, PointerRun};
+use super::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
 use super::coalesce::{RUN_BYTES, VECTOR_BYTES};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
@@ -53,7 +53,7 @@ impl Inference<'_> {
                 let order = run_order(module.shape(pointers).len(), run.axis);
                 let widest = self.blocked.entry((module.shape(pointers).to_vec(), order)).or_insert(1);
                 *widest = (*widest).max(run.vector);
-                self.pointer_runs.insert(id, run);
+                self.pointer_contiguity.insert(id, run);
             }
         }
         self.deferred = self.waiting_values(&ops);
@@ -61,7 +61,7 @@ impl Inference<'_> {
 
     /// The coalesced layouts of those accesses, when the widest access of each form is known.
     pub(super) fn place_pointer_runs(&mut self) {
-        for (id, run) in self.pointer_runs.clone() {
+        for (id, run) in self.pointer_contiguity.clone() {
             let pointers = self.module.op(id).operands[0];
             let shape = self.module.shape(pointers);
             let order = run_order(shape.len(), run.axis);
@@ -80,7 +80,7 @@ impl Inference<'_> {
         let mut deferred = HashSet::new();
         for &id in ops.iter().rev() {
             let op = module.op(id);
-            if self.pointer_runs.contains_key(&id) {
+            if self.pointer_contiguity.contains_key(&id) {
                 let addresses = op.operands.first().into_iter().copied().chain(mask_of(op));
                 addresses.for_each(|value| *asked.entry(value).or_default() += 1);
             } else if op.code.is_elementwise()
@@ -115,7 +115,7 @@ impl Inference<'_> {
             Opcode::LoadPtr => None,
             _ => Some(op.operands[1]),
         };
-        let layout = match self.pointer_runs.get(&id).copied() {
+        let layout = match self.pointer_contiguity.get(&id).copied() {
             Some(run) => {
                 let coalesced = self.accesses[&id].clone();
                 let natural = stored.and_then(|value| self.natural(value));
@@ -135,7 +135,7 @@ impl Inference<'_> {
     }
 
     /// Do the lanes of a warp touch as long a run of memory in this layout?
-    fn is_as_good(&self, pointers: Value, run: PointerRun, layout: &Layout, coalesced: &Layout) -> bool {
+    fn is_as_good(&self, pointers: Value, run: PointerContiguity, layout: &Layout, coalesced: &Layout) -> bool {
         let size = pointee(self.module, pointers).map_or(1, |dtype| dtype.storage_bits().div_ceil(8) as usize);
         let shape = self.module.shape(pointers);
         let length = |layout: &Layout| {
@@ -156,11 +156,11 @@ fn run_order(rank: usize, axis: usize) -> Vec<usize> {
 }
 
 /// The axis along which the addresses run, and how wide an access may be.
-fn widest_run(module: &Module, runs: &mut AxisInfoAnalysis<'_>, pointers: Value) -> Option<PointerRun> {
+fn widest_run(module: &Module, runs: &mut AxisInfoAnalysis<'_>, pointers: Value) -> Option<PointerContiguity> {
     let dtype = pointee(module, pointers)?;
     let size = (dtype.storage_bits() as usize).div_ceil(8);
     let shape = module.shape(pointers);
-    let mut best: Option<PointerRun> = None;
+    let mut best: Option<PointerContiguity> = None;
     for axis in (0..shape.len()).rev().filter(|&axis| shape[axis] > 1) {
         if runs.along(pointers, axis, 2).pattern != AxisPattern::Contiguous {
             continue;
@@ -173,8 +173,8 @@ fn widest_run(module: &Module, runs: &mut AxisInfoAnalysis<'_>, pointers: Value)
             }
             vector *= 2;
         }
-        let extent = |run: &PointerRun| (run.vector, shape[run.axis]);
-        let run = PointerRun { axis, vector };
+        let extent = |run: &PointerContiguity| (run.vector, shape[run.axis]);
+        let run = PointerContiguity { axis, vector };
         if best.as_ref().is_none_or(|best| extent(&run) > extent(best)) {
             best = Some(run);
         }

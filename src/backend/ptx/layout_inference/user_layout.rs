@@ -3,7 +3,7 @@
 //! A load with this as its only use reads memory in that layout, and a store of such a tile writes
 //! in it.
 
-use super::{Inference, Source};
+use super::{Inference, ValueOrigin};
 use crate::ir::{BlockId, Module, Op, Opcode, Uses, Value};
 use crate::layout::Layout;
 
@@ -35,7 +35,7 @@ impl Inference<'_> {
         let result = op.results[0];
         let chosen = self.chosen(op);
         let there = chosen.is_some() && self.natural(op.operands[0]).map(|own| own.canonical()) == chosen;
-        self.sources[result.index()] = Some(if there { Source::Virtual } else { Source::Concrete });
+        self.sources[result.index()] = Some(if there { ValueOrigin::View } else { ValueOrigin::Register });
         self.set(result, chosen.unwrap_or_else(|| self.default_layout(result)));
     }
 

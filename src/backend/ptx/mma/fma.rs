@@ -3,7 +3,7 @@
 use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::request::{MmaRequest, OperandPlan, Planned, Source, of_rank};
+use super::request::{MmaRequest, OperandPlan, OperandSource, Planned, of_rank};
 use super::smem_operand::{Cursor, KLoop};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
@@ -225,7 +225,14 @@ impl FmaPlan {
         format!("fma.f32, {} x {} a thread, k {}", self.left.count(), self.right.count(), 1 << self.depth)
     }
 
-    pub(super) fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
+    pub(super) fn lower(
+        &self,
+        b: &mut Builder,
+        thread: Reg,
+        left: OperandSource<'_>,
+        right: OperandSource<'_>,
+        acc: &[Reg],
+    ) {
         let slice = self.depth.min(VECTOR);
         for batch in 0..1usize << self.batch.len() {
             let bits: Vec<[u32; 2]> =
@@ -241,11 +248,11 @@ impl FmaPlan {
             trips.emit(b, bases, |b, [base_a, base_b]| {
                 let mut feeds = [(left, base_a, &self.left), (right, base_b, &self.right)].map(
                     |(source, base, side)| match source {
-                        Source::Panels(..) => unreachable!("panels are for descriptors"),
-                        Source::Shared(_) | Source::Unrounded(_) => {
+                        OperandSource::Panels(..) => unreachable!("panels are for descriptors"),
+                        OperandSource::Shared(_) | OperandSource::Unrounded(_) => {
                             FmaOperand::Shared(Cursor::new(b, base, thread, &side.thread_places()))
                         }
-                        Source::Registers(values) => FmaOperand::Registers(values),
+                        OperandSource::Registers(values) => FmaOperand::Registers(values),
                     },
                 );
                 for first in (0..1u32 << (self.depth - trips.trips)).step_by(1 << slice) {

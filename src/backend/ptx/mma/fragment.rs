@@ -2,7 +2,7 @@
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::request::{Source, of_rank};
+use super::request::{OperandSource, of_rank};
 use super::smem_operand::{Cursor, round_to_tf32};
 use crate::layout::{Layout, SharedLayout, Tiling};
 
@@ -165,7 +165,7 @@ impl<'a> FragmentOperand<'a> {
     pub fn new(
         b: &mut Builder,
         fragments: &'a Fragments,
-        source: Source<'a>,
+        source: OperandSource<'a>,
         base: Operand,
         thread: Reg,
     ) -> FragmentOperand<'a> {
@@ -174,13 +174,13 @@ impl<'a> FragmentOperand<'a> {
             b.setp(Cmp::Ne, Ty::U32, bits, 0u32)
         });
         let from = match source {
-            Source::Shared(_) | Source::Unrounded(_) => {
+            OperandSource::Shared(_) | OperandSource::Unrounded(_) => {
                 From::Shared(Cursor::new(b, base, thread, &fragments.thread_places()))
             }
-            Source::Registers(values) => From::Registers(values),
-            Source::Panels(..) => unreachable!("panels are for descriptors"),
+            OperandSource::Registers(values) => From::Registers(values),
+            OperandSource::Panels(..) => unreachable!("panels are for descriptors"),
         };
-        FragmentOperand { fragments, from, unrounded: matches!(source, Source::Unrounded(_)), outside }
+        FragmentOperand { fragments, from, unrounded: matches!(source, OperandSource::Unrounded(_)), outside }
     }
 
     /// The words of all fragments of a step: `words[repeat][word]`.

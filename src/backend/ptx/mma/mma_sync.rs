@@ -4,7 +4,7 @@ use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::fragment::{FragmentOperand, Fragments};
-use super::request::{MmaRequest, OperandPlan, Planned, Source, of_rank};
+use super::request::{MmaRequest, OperandPlan, OperandSource, Planned, of_rank};
 use super::smem_operand::KLoop;
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
@@ -112,7 +112,14 @@ impl TensorPlan {
         )
     }
 
-    pub(super) fn lower(&self, b: &mut Builder, thread: Reg, left: Source<'_>, right: Source<'_>, acc: &[Reg]) {
+    pub(super) fn lower(
+        &self,
+        b: &mut Builder,
+        thread: Reg,
+        left: OperandSource<'_>,
+        right: OperandSource<'_>,
+        acc: &[Reg],
+    ) {
         let words = self.open(b, acc);
         let [batches, rows, columns] = self.tiling.repeats();
         for batch in 0..1usize << batches {
@@ -144,7 +151,7 @@ impl TensorPlan {
     }
 
     /// Cuts the sum along k; operands in registers cannot be counted through at run time.
-    fn k_loop(&self, left: Source<'_>, right: Source<'_>, products: usize) -> (KLoop, [Operand; 2]) {
+    fn k_loop(&self, left: OperandSource<'_>, right: OperandSource<'_>, products: usize) -> (KLoop, [Operand; 2]) {
         let none = KLoop { trips: 0, strides: [0, 0] };
         match (left.address(), right.address()) {
             (Some(a), Some(c)) => {

@@ -25,7 +25,7 @@ mod tests;
 mod wgmma;
 mod wgmma_a_registers;
 
-pub use request::{Effort, MmaRequest, OperandPlan, OperandSpec, Panels, Part, Source};
+pub use request::{Effort, MmaPart, MmaRequest, OperandPlan, OperandSource, OperandSpec, Panels};
 
 use super::isa::builder::Builder;
 use super::isa::inst::{Operand, Reg, ShflMode, Ty};
@@ -107,13 +107,13 @@ impl MmaPlan {
     /// [`MmaPlan::group`], if it is computed already.
     ///
     /// All threads of the block execute it together.
-    pub fn lower_together(b: &mut Builder, thread: Reg, group: Option<Reg>, parts: &[Part<'_, MmaPlan>]) {
+    pub fn lower_together(b: &mut Builder, thread: Reg, group: Option<Reg>, parts: &[MmaPart<'_, MmaPlan>]) {
         let mut running = Vec::new();
         for part in parts {
             assert_eq!(part.acc.len(), part.plan.acc.num_registers(), "accumulator registers");
             if let InstructionKind::Wgmma(plan) = &part.plan.kind {
-                let Part { left, right, acc, accumulate, widens, .. } = *part;
-                running.push(Part { plan: &**plan, left, right, acc, accumulate, widens });
+                let MmaPart { left, right, acc, accumulate, widens, .. } = *part;
+                running.push(MmaPart { plan: &**plan, left, right, acc, accumulate, widens });
                 continue;
             }
             if !part.accumulate {

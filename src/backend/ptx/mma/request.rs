@@ -62,7 +62,7 @@ pub struct OperandPlan {
     /// [`OperandPlan::shared`] consists of such.
     pub panels: Option<Panels>,
     /// May its place in shared memory hold f32 that have still to be rounded to tf32
-    /// ([`Source::Unrounded`])?
+    /// ([`OperandSource::Unrounded`])?
     pub rounds: bool,
 }
 
@@ -95,14 +95,14 @@ pub struct Panels {
 
 /// Where an operand is.
 #[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
+pub enum OperandSource<'a> {
     /// At this address in shared memory (B32), in the place that [`OperandPlan::shared`] says.
     Shared(Operand),
-    /// As [`Source::Shared`], as part of an array whose [`OperandPlan::panels`] have so many rows:
+    /// As [`OperandSource::Shared`], as part of an array whose [`OperandPlan::panels`] have so many rows:
     /// the operand's begin at this address. Only for what instructions read where it is (not where
     /// [`OperandPlan::rounds`]).
     Panels(Operand, i64),
-    /// As [`Source::Shared`], but f32 that become tf32 on their way, rounded to nearest even; only
+    /// As [`OperandSource::Shared`], but f32 that become tf32 on their way, rounded to nearest even; only
     /// where [`OperandPlan::rounds`].
     Unrounded(Operand),
     /// In registers by [`OperandPlan::registers`]: f16 and bf16 in B16, f32 and tf32 in 32 bits,
@@ -112,12 +112,12 @@ pub enum Source<'a> {
 
 /// One of the products that are issued together.
 #[derive(Debug)]
-pub struct Part<'a, P> {
+pub struct MmaPart<'a, P> {
     /// How it is computed.
     pub plan: &'a P,
     /// The operands.
-    pub left: Source<'a>,
-    pub right: Source<'a>,
+    pub left: OperandSource<'a>,
+    pub right: OperandSource<'a>,
     /// The registers of its accumulator.
     pub acc: &'a [Reg],
     /// Without this the accumulator counts as zero, and nothing has written it.
@@ -127,12 +127,14 @@ pub struct Part<'a, P> {
     pub widens: bool,
 }
 
-impl Source<'_> {
+impl OperandSource<'_> {
     /// The address of an operand in shared memory.
     pub(super) fn address(&self) -> Option<Operand> {
         match self {
-            Source::Shared(address) | Source::Panels(address, _) | Source::Unrounded(address) => Some(*address),
-            Source::Registers(_) => None,
+            OperandSource::Shared(address) | OperandSource::Panels(address, _) | OperandSource::Unrounded(address) => {
+                Some(*address)
+            }
+            OperandSource::Registers(_) => None,
         }
     }
 }

@@ -90,14 +90,20 @@ impl EmulatedProduct {
         let source = |right: bool, operand: &OperandPlan, base: usize| {
             let address = Operand::from(base as u32);
             match in_registers == Some(right) {
-                true => Source::Registers(&operands),
-                false if unrounded && operand.rounds => Source::Unrounded(address),
-                false => Source::Shared(address),
+                true => OperandSource::Registers(&operands),
+                false if unrounded && operand.rounds => OperandSource::Unrounded(address),
+                false => OperandSource::Shared(address),
             }
         };
         let sources = (source(false, &plan.a, 0), source(true, &plan.b, RIGHT_BASE));
-        let part =
-            Part { plan: &plan, left: sources.0, right: sources.1, acc: &acc, accumulate: !from_zero, widens: false };
+        let part = MmaPart {
+            plan: &plan,
+            left: sources.0,
+            right: sources.1,
+            acc: &acc,
+            accumulate: !from_zero,
+            widens: false,
+        };
         MmaPlan::lower_together(&mut b, thread, None, &[part]);
         if plan.is_asynchronous() {
             MmaPlan::wait(&mut b, 0);
@@ -193,8 +199,9 @@ fn check_wide(types: [DType; 3], widths: &[i64], along_k: bool, k: i64) {
         if index > 0 {
             start += plans[index - 1].widened_by(plan, rows).expect("a wider product");
         }
-        let (left, right) = (Source::Shared(Operand::from(0u32)), Source::Panels(Operand::from(start as u32), rows));
-        parts.push(Part { plan, left, right, acc, accumulate: false, widens: index > 0 });
+        let (left, right) =
+            (OperandSource::Shared(Operand::from(0u32)), OperandSource::Panels(Operand::from(start as u32), rows));
+        parts.push(MmaPart { plan, left, right, acc, accumulate: false, widens: index > 0 });
     }
     MmaPlan::lower_together(&mut b, thread, None, &parts);
     MmaPlan::wait(&mut b, 0);

@@ -19,7 +19,7 @@
 use super::super::hardware::MAX_WGMMA_COLUMNS;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
-use super::request::{Effort, MmaRequest, OperandPlan, OperandSpec, Part, Planned, Source, of_rank};
+use super::request::{Effort, MmaPart, MmaRequest, OperandPlan, OperandSource, OperandSpec, Planned, of_rank};
 use super::smem_descriptor::{STEP_BYTES, SmemMatrix};
 use super::wgmma_a_registers::{Gather, Left, ROWS, Rows, Strides};
 use crate::dtype::DType;
@@ -251,7 +251,7 @@ impl WgmmaPlan {
         &'a self,
         b: &mut Builder,
         (thread, group): (Reg, Operand),
-        part: &Part<'a, WgmmaPlan>,
+        part: &MmaPart<'a, WgmmaPlan>,
     ) -> WgmmaIssue<'a> {
         let along_rows = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
         // ptxas does not know how many groups there are.
@@ -262,18 +262,18 @@ impl WgmmaPlan {
         let (left, right) = if self.swapped { (part.right, part.left) } else { (part.left, part.right) };
         let mut staged = self.staged;
         for (staged, source) in staged.iter_mut().zip([left, right]) {
-            if let Source::Panels(_, rows) = source {
+            if let OperandSource::Panels(_, rows) = source {
                 staged.rows = rows;
             }
         }
         let feed = match left {
-            Source::Shared(base) | Source::Panels(base, _) if !self.left.gathered => {
+            OperandSource::Shared(base) | OperandSource::Panels(base, _) if !self.left.gathered => {
                 LeftOperand::Descriptor(staged[0].base(b, base, along_rows, ROWS))
             }
-            Source::Shared(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, false)),
-            Source::Unrounded(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, true)),
-            Source::Registers(slots) => LeftOperand::Slots(slots),
-            Source::Panels(..) => unreachable!("what threads gather stands alone"),
+            OperandSource::Shared(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, false)),
+            OperandSource::Unrounded(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, true)),
+            OperandSource::Registers(slots) => LeftOperand::Slots(slots),
+            OperandSource::Panels(..) => unreachable!("what threads gather stands alone"),
         };
         let right = right.address().expect("the right operand of wgmma is in shared memory");
         let right = staged[1].base(b, right, along_columns, self.columns * self.counts[1]);
@@ -301,7 +301,7 @@ impl WgmmaPlan {
 
 /// Issues products; see [`super::MmaPlan::lower_together`]. Their groups are closed, not waited
 /// for.
-pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[Part<'a, WgmmaPlan>]) {
+pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[MmaPart<'a, WgmmaPlan>]) {
     let mut runs: Vec<WgmmaIssue<'a>> = Vec::new();
     for part in parts {
         let plan = part.plan;

@@ -18,6 +18,3 @@ pub mod num_warps;
 pub mod overlap_mmas;
 pub mod plan_search;
 pub mod rematerialize;
-
-pub use super::hardware::{WARP_GROUP_WARPS as GROUP_WARPS, WARP_SIZE as WARP};
-pub use num_warps::{fills_registers, products_behind};

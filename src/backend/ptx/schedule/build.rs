@@ -9,7 +9,7 @@ use super::ir::program::{
     For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, StageSource, Step, StripMine, WarpRole,
 };
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -152,7 +152,7 @@ impl Builder<'_, '_> {
                 Step::Deferred(id)
             }
             Opcode::Permute | Opcode::MakeToken | Opcode::JoinTokens => Step::Deferred(id),
-            Opcode::WithLayout if info.inference.source(op.results[0]) == Source::Virtual => Step::Deferred(id),
+            Opcode::WithLayout if info.inference.source(op.results[0]) == ValueOrigin::View => Step::Deferred(id),
             Opcode::LoadView => self.load(id),
             Opcode::AtomicRmw if info.privatized_atomics.contains(&id) => Step::PrivatizedAtomic(id),
             Opcode::StoreView | Opcode::AtomicRedView if info.tma_stores.contains_key(&id) => self.tma_store(id),
@@ -167,7 +167,9 @@ impl Builder<'_, '_> {
                 Step::If { op: id, arms, pure: info.is_pure(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
-            code if code.is_elementwise() && info.inference.source(op.results[0]) == Source::Free => Step::Deferred(id),
+            code if code.is_elementwise() && info.inference.source(op.results[0]) == ValueOrigin::Rematerialized => {
+                Step::Deferred(id)
+            }
             _ => Step::Exec(id),
         }
     }

@@ -17,7 +17,7 @@ const LEAST_ROW_BYTES: usize = 32;
 
 /// A tile as boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BoxedTile {
+pub struct TmaBoxLayout {
     /// Where each element stands.
     pub shared: SharedLayout,
     /// Extents of a box, in the order of the tile's dimensions.
@@ -26,29 +26,29 @@ pub struct BoxedTile {
     pub swizzle: Swizzle,
     /// Top bits of a place that registers decide and no thread does: the tile can be written in
     /// 2^n parts, one after another, each by all threads.
-    pub part_bits: u32,
+    pub split_bits: u32,
     /// The bit of an element's index at each bit of its place before the swizzle.
     pub order: Vec<u32>,
 }
 
 /// How the threads write a tile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Writes {
+pub struct SmemWrites {
     /// Byte offset of each thread bit (lane bits, then warp bits), by XOR.
     pub thread: Vec<u32>,
     /// The instruction.
     pub kind: WriteKind,
     /// All writes of a thread in ascending order of their parts.
-    pub list: Vec<Write>,
+    pub list: Vec<SmemWrite>,
     /// What half of the threads do in another order.
-    pub swap: Option<Swap>,
+    pub swap: Option<BankConflictSwap>,
 }
 
 /// Threads of a half, those with this bit, write what they have at a register for another one, and
 /// the other way round: where all wrote the same register at once, they would come to the same
 /// banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Swap {
+pub struct BankConflictSwap {
     /// The bit of a thread.
     pub thread: usize,
     /// The bit of a register in which the two differ.
@@ -69,7 +69,7 @@ pub enum WriteKind {
 
 /// One write of every thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct SmemWrite {
     /// The address is the thread's part XOR this.
     pub place: u32,
     /// Registers in order.
@@ -82,26 +82,26 @@ fn axis_bits(shape: &[i64], axis: usize) -> impl Iterator<Item = u32> {
     (0..shape[axis].trailing_zeros()).map(move |bit| (inner as u32) << bit)
 }
 
-impl BoxedTile {
+impl TmaBoxLayout {
     /// The tile of this layout as boxes. `axes`: its dimensions in the order of a box, innermost
     /// first. `None` where rows or boxes would be too short.
-    pub fn new(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
-        BoxedTile::apart(layout, axes, element_bytes, &[])
+    pub fn new(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<TmaBoxLayout> {
+        TmaBoxLayout::apart(layout, axes, element_bytes, &[])
     }
 
     /// The part of the tile that each warp holds, as boxes of its own, all warps' parts arranged
     /// alike. `None` also where what tells the warps apart is not a bit of the element's index
     /// each.
-    pub fn of_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<BoxedTile> {
+    pub fn of_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<TmaBoxLayout> {
         let warps = layout.warp_images();
         warps
             .iter()
             .all(|&image| is_of_warps(layout, image))
-            .then(|| BoxedTile::apart(layout, axes, element_bytes, warps))?
+            .then(|| TmaBoxLayout::apart(layout, axes, element_bytes, warps))?
     }
 
     /// The tile without the bits `warps` of the element's index, which are warps'.
-    fn apart(layout: &Layout, axes: &[usize], element_bytes: usize, warps: &[u32]) -> Option<BoxedTile> {
+    fn apart(layout: &Layout, axes: &[usize], element_bytes: usize, warps: &[u32]) -> Option<TmaBoxLayout> {
         let shape = layout.shape();
         let (&fastest, rest) = axes.split_first()?;
         let row: Vec<u32> = axis_bits(shape, fastest).collect();
@@ -125,7 +125,7 @@ impl BoxedTile {
         let (parts, shared): (Vec<u32>, Vec<u32>) = panels.iter().partition(|&&bit| is_of_registers(layout, bit));
         order.extend(outside.iter().chain(&shared).filter(|bit| !warps.contains(bit)));
         order.extend(&parts);
-        let tile = BoxedTile::standing(shape, element_bytes, boxes, order, parts.len() as u32)?;
+        let tile = TmaBoxLayout::standing(shape, element_bytes, boxes, order, parts.len() as u32)?;
         (tile.box_bytes() as usize >= SWIZZLE_ATOM_ROWS as usize * row_bytes).then_some(tile)
     }
 
@@ -136,8 +136,8 @@ impl BoxedTile {
         element_bytes: usize,
         boxes: Vec<i64>,
         order: Vec<u32>,
-        part_bits: u32,
-    ) -> Option<BoxedTile> {
+        split_bits: u32,
+    ) -> Option<TmaBoxLayout> {
         let fastest = (0..shape.len()).find(|&axis| axis_bits(shape, axis).next().as_ref() == order.first())?;
         let swizzle = Swizzle::of_span(u32::try_from(boxes.get(fastest)? * element_bytes as i64).ok()?)?;
         // Bits of warps have no place.
@@ -146,7 +146,7 @@ impl BoxedTile {
             *offset_bases.get_mut(bit.trailing_zeros() as usize)? = swizzle.apply((element_bytes as u32) << place);
         }
         let shared = SharedLayout { shape: shape.to_vec(), element_bytes, offset_bases };
-        Some(BoxedTile { shared, boxes, swizzle, part_bits, order })
+        Some(TmaBoxLayout { shared, boxes, swizzle, split_bits, order })
     }
 
     /// Do these bits of an element's index, and nothing else, tell warps apart?
@@ -170,7 +170,7 @@ impl BoxedTile {
 
     /// Are the parts whole boxes, each with registers of every thread?
     pub fn is_cut_by_registers(&self, layout: &Layout) -> bool {
-        let whole = self.order.len().saturating_sub(self.part_bits as usize);
+        let whole = self.order.len().saturating_sub(self.split_bits as usize);
         self.box_bytes() <= (self.shared.element_bytes as u32) << whole
             && self.order[whole..].iter().all(|&bit| is_of_registers(layout, bit))
     }
@@ -217,14 +217,14 @@ impl BoxedTile {
 
     /// How the threads of the layout that this was made for write the tile; `None` where that takes
     /// more than four times as long as the bytes alone.
-    pub fn writes(&self, layout: &Layout) -> Option<Writes> {
+    pub fn writes(&self, layout: &Layout) -> Option<SmemWrites> {
         if layout.replication() > 1 {
             return None;
         }
         self.matrices(layout).or_else(|| self.vectors(layout))
     }
 
-    fn vectors(&self, layout: &Layout) -> Option<Writes> {
+    fn vectors(&self, layout: &Layout) -> Option<SmemWrites> {
         let mut side = self.shared.accesses(layout);
         let wavefronts = (side.accesses.len() << layout.warp_images().len())
             * (self.shared.element_bytes * side.accesses[0].registers.len() * WARP_SIZE as usize).div_ceil(ROW_BYTES)
@@ -233,16 +233,16 @@ impl BoxedTile {
             return None;
         }
         let swap = self.swapped(layout, &mut side);
-        let write = |access: Access| Write { place: access.xor | access.offset, registers: access.registers };
-        let list: Vec<Write> = side.accesses.into_iter().map(write).collect();
-        let writes = Writes { thread: side.thread, kind: WriteKind::Vector, list, swap };
-        Some(writes.sorted(self.part_bytes(self.part_bits)))
+        let write = |access: Access| SmemWrite { place: access.xor | access.offset, registers: access.registers };
+        let list: Vec<SmemWrite> = side.accesses.into_iter().map(write).collect();
+        let writes = SmemWrites { thread: side.thread, kind: WriteKind::Vector, list, swap };
+        Some(writes.sorted(self.part_bytes(self.split_bits)))
     }
 
     /// Has half of the threads write other registers first where the others' banks are free then:
     /// an accumulator's lanes have two neighbours of a row each, and two rows are at the same
     /// banks.
-    fn swapped(&self, layout: &Layout, side: &mut Side) -> Option<Swap> {
+    fn swapped(&self, layout: &Layout, side: &mut Side) -> Option<BankConflictSwap> {
         // What one write of a warp costs, all others cost: they are at its addresses XOR a
         // constant.
         let first = Access { xor: 0, offset: 0, ..side.accesses.first()?.clone() };
@@ -252,7 +252,7 @@ impl BoxedTile {
             Side { thread: lanes, accesses: vec![first.clone()], ..all.clone() }
                 .bank_conflicts(self.shared.element_bytes)
         };
-        let (mut least, part) = (conflicts(lanes.clone()), self.part_bytes(self.part_bits));
+        let (mut least, part) = (conflicts(lanes.clone()), self.part_bytes(self.split_bits));
         let mut found = None;
         for (register, &image) in layout.register_images().iter().enumerate() {
             let place = self.shared.offset(image);
@@ -264,7 +264,7 @@ impl BoxedTile {
                 turned[thread] ^= place;
                 let conflicts = conflicts(turned);
                 if conflicts < least {
-                    (least, found) = (conflicts, Some((Swap { thread, register }, place)));
+                    (least, found) = (conflicts, Some((BankConflictSwap { thread, register }, place)));
                 }
             }
         }
@@ -278,7 +278,7 @@ impl BoxedTile {
 
     /// With `stmatrix`, where each lane holds two neighbours of 16 bits, and four lanes the 16
     /// bytes of a row of a matrix (or four lanes pairs of rows, and eight lanes their 16 bytes).
-    fn matrices(&self, layout: &Layout) -> Option<Writes> {
+    fn matrices(&self, layout: &Layout) -> Option<SmemWrites> {
         if self.shared.element_bytes != 2 {
             return None;
         }
@@ -294,7 +294,7 @@ impl BoxedTile {
         } else {
             return None;
         };
-        let part = self.part_bytes(self.part_bits);
+        let part = self.part_bytes(self.split_bits);
         let mut others: Vec<usize> = (0..places.len()).filter(|&bit| bit != pair && places[bit] < part).collect();
         others.sort_by_key(|&bit| places[bit]);
         others.truncate(2);
@@ -312,15 +312,15 @@ impl BoxedTile {
                 let matrix =
                     |j: usize| (0..others.len()).filter(|i| j >> i & 1 == 1).map(|i| 1 << others[i]).sum::<usize>();
                 let pairs = (0..1 << others.len()).flat_map(|j| [first | matrix(j), first | matrix(j) | 1 << pair]);
-                Write { place: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect() }
+                SmemWrite { place: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect() }
             })
             .collect();
-        Some(Writes { thread, kind: WriteKind::Matrices { trans }, list, swap: None }.sorted(part))
+        Some(SmemWrites { thread, kind: WriteKind::Matrices { trans }, list, swap: None }.sorted(part))
     }
 }
 
-impl Writes {
-    fn sorted(mut self, part_bytes: u32) -> Writes {
+impl SmemWrites {
+    fn sorted(mut self, part_bytes: u32) -> SmemWrites {
         self.list.sort_by_key(|write| write.place / part_bytes);
         self
     }

@@ -6,16 +6,16 @@ use super::schedules::each_schedule_of;
 use super::*;
 use crate::backend::ptx::schedule::{LayoutId, Schedule, StagingBuffer, Step, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::backend::ptx::tensor_map::Swizzle;
 use crate::ir::{AtomicMode, MemScope};
 
 /// A tile whose elements stand by other bits.
-fn with_bits(tile: &BoxedTile, change: impl FnOnce(&mut Vec<u32>)) -> Option<BoxedTile> {
+fn with_bits(tile: &TmaBoxLayout, change: impl FnOnce(&mut Vec<u32>)) -> Option<TmaBoxLayout> {
     let mut order = tile.order.clone();
     change(&mut order);
     let shared = &tile.shared;
-    BoxedTile::standing(&shared.shape, shared.element_bytes, tile.boxes.clone(), order, tile.part_bits)
+    TmaBoxLayout::standing(&shared.shape, shared.element_bytes, tile.boxes.clone(), order, tile.split_bits)
 }
 
 /// Schedules whose stores are other ones, each with what was changed.
@@ -55,7 +55,7 @@ fn instead(tma_store: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
     with("boxes are larger than what stands there", &|tma_store| *tma_store.tile.boxes.last_mut().unwrap() *= 2);
     with("boxes are in another order of chunks", &|tma_store| tma_store.tile.swizzle = Swizzle::None);
     with("an element stands elsewhere", &|tma_store| tma_store.tile.shared.offset_bases[0] ^= 1 << 14);
-    with("parts are smaller than boxes", &|tma_store| tma_store.tile.part_bits = tma_store.tile.order.len() as u32);
+    with("parts are smaller than boxes", &|tma_store| tma_store.tile.split_bits = tma_store.tile.order.len() as u32);
     with("the tile is of another type", &|tma_store| tma_store.tile.shared.element_bytes *= 2);
     with("the tile is there in no layout", &|tma_store| tma_store.layout = LayoutId(u32::MAX));
     let Some(staging) = tma_store.staging else {

@@ -14,7 +14,7 @@ use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::backend::ptx::smem::tma_box::{WriteKind, Writes};
+use crate::backend::ptx::smem::tma_box::{SmemWrites, WriteKind};
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Value};
@@ -30,7 +30,7 @@ struct StoreRegs<'a> {
     elem: DType,
     /// Tile dimensions in the order of the box, innermost first.
     axes: Vec<usize>,
-    writes: Writes,
+    writes: SmemWrites,
     /// Base address of the staging buffer.
     base: Operand,
 }

@@ -8,7 +8,7 @@
 //!   conflicts of lanes with equal numbers.
 
 use crate::backend::ptx::isa::inst::{AtomOp, Cmp, Operand, RegClass, Scope, Sem, ShflMode, Space, Special, Ty};
-use crate::backend::ptx::layout_inference::{Across, Handing, replica_bits, thread_images};
+use crate::backend::ptx::layout_inference::{AxisLines, LaneGather, replica_bits, thread_images};
 use crate::backend::ptx::lower::state::core::SCHEDULE_MISMATCH;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -33,7 +33,7 @@ impl Lowering<'_> {
         let values = match self.smem.split() {
             Some([rounds, _]) => self.gather_by_smem(dtype, &regs, [&held, &layout], (axis, rounds as usize), &at)?,
             None => {
-                let handing = Handing::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
+                let handing = LaneGather::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
                 self.gather_by_shuffle(dtype, &regs, &handing, &at)
             }
         };
@@ -55,7 +55,13 @@ impl Lowering<'_> {
     }
 
     /// Loads the elements at positions from other lanes of the warp.
-    fn gather_by_shuffle(&mut self, dtype: DType, regs: &[Operand], handing: &Handing, at: &[Operand]) -> Vec<Operand> {
+    fn gather_by_shuffle(
+        &mut self,
+        dtype: DType,
+        regs: &[Operand],
+        handing: &LaneGather,
+        at: &[Operand],
+    ) -> Vec<Operand> {
         let words: Vec<Vec<Operand>> = regs.iter().map(|&register| self.pack_words(dtype, &[register])).collect();
         let registers: Vec<(usize, usize)> = handing.registers().collect();
         let mut values = Vec::with_capacity(at.len());
@@ -90,7 +96,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the lane that has the element at a position; `None` if it is in the same lane.
-    fn source_lane(&mut self, handing: &Handing, at: Operand) -> Option<Operand> {
+    fn source_lane(&mut self, handing: &LaneGather, at: Operand) -> Option<Operand> {
         let lanes: Vec<(usize, usize)> = handing.lanes().collect();
         let mask = lanes.iter().map(|(_, lane)| 1u32 << lane).sum::<u32>();
         if mask == 0 {
@@ -124,7 +130,7 @@ impl Lowering<'_> {
         let size = vector_access::run_bytes(vector_access::shared_type(dtype), 1);
         let side = Side::in_order(held, size as usize, rounds);
         let owner = self.owner_of(side.replicated);
-        let [from, to] = [held, layout].map(|layout| Across::of(layout.shape(), axis));
+        let [from, to] = [held, layout].map(|layout| AxisLines::of(layout.shape(), axis));
         let first = |image: u32| from.first(to.line(image));
         let images: Vec<u32> = thread_images(layout).into_iter().map(first).collect();
         let in_thread = images.iter().fold(0, |all, image| all | image);

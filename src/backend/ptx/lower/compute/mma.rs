@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::backend::ptx::isa::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
-use crate::backend::ptx::mma::{MmaPlan, OperandPlan, Part, Source};
+use crate::backend::ptx::mma::{MmaPart, MmaPlan, OperandPlan, OperandSource};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::backend::ptx::smem::allocation::Buffer;
@@ -25,12 +25,12 @@ enum MmaOperand {
 }
 
 impl MmaOperand {
-    fn source(&self) -> Source<'_> {
+    fn source(&self) -> OperandSource<'_> {
         match self {
-            MmaOperand::Smem(address) => Source::Shared(*address),
-            MmaOperand::SmemPanels(address, rows) => Source::Panels(*address, *rows),
-            MmaOperand::SmemF32(address) => Source::Unrounded(*address),
-            MmaOperand::Registers(regs) => Source::Registers(regs),
+            MmaOperand::Smem(address) => OperandSource::Shared(*address),
+            MmaOperand::SmemPanels(address, rows) => OperandSource::Panels(*address, *rows),
+            MmaOperand::SmemF32(address) => OperandSource::Unrounded(*address),
+            MmaOperand::Registers(regs) => OperandSource::Registers(regs),
             MmaOperand::Buffer(_) => unreachable!("addresses are taken before the product"),
         }
     }
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         }
         self.publish_operands(&mut operands, plans[0].is_asynchronous())?;
         self.flush_sunk_waits();
-        let parts: Vec<Part<'_, MmaPlan>> = issue
+        let parts: Vec<MmaPart<'_, MmaPlan>> = issue
             .iter()
             .map(|&MmaIssue { op: member, extends_n: widens }| {
                 let [a, b, acc] = [0, 1, 2].map(|position| module.op(members[member]).operands[position]);
@@ -75,7 +75,7 @@ impl Lowering<'_> {
                 let plan = &plans[member];
                 let (left, right) = (source(a, true, &plan.a), source(b, false, &plan.b));
                 let accumulate = !self.info.is_zero(acc);
-                Part { plan, left, right, acc: &registers[member], accumulate, widens }
+                MmaPart { plan, left, right, acc: &registers[member], accumulate, widens }
             })
             .collect();
         let thread = self.b.special(Special::TidX);

@@ -119,7 +119,7 @@ impl Lowering<'_> {
             return Err(format!("a pointer to one {dtype}: two of them share a byte"));
         }
         let layout = self.access_layout(id)?;
-        let run = self.info.inference.pointer_runs.get(&id).copied();
+        let run = self.info.inference.pointer_contiguity.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = first_of_vectors(&layout, vector);
         // Constant addresses are copied to registers: ptxas rejects some constants as addresses.

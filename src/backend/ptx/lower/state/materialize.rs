@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::core::{Lowered, Lowering};
 use super::values::Tile;
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Ty};
-use crate::backend::ptx::layout_inference::{Source, thread_images};
+use crate::backend::ptx::layout_inference::{ValueOrigin, thread_images};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{ConstData, OpId, Opcode, Value};
@@ -21,7 +21,7 @@ impl Lowering<'_> {
         }
         self.get_operands(value, wanted)?;
         let regs = match self.info.inference.source(value) {
-            Source::Concrete => {
+            ValueOrigin::Register => {
                 let tile = self.concrete(value)?;
                 if tile.layout.num_elements() == 1 {
                     vec![tile.regs[0]; wanted.num_registers()].into()
@@ -29,8 +29,8 @@ impl Lowering<'_> {
                     self.convert(value, &tile, wanted)?
                 }
             }
-            Source::Virtual => self.alias_operand(value, wanted)?,
-            Source::Free => self.rematerialized(value, wanted)?,
+            ValueOrigin::View => self.alias_operand(value, wanted)?,
+            ValueOrigin::Rematerialized => self.rematerialized(value, wanted)?,
         };
         self.values.conversions.push(value, Tile { layout: wanted.clone(), regs: regs.clone() });
         Ok(regs)
@@ -62,12 +62,13 @@ impl Lowering<'_> {
         );
         let operands = op.operands.iter().rev().filter(|&&operand| self.info.inference.num_elements(operand) > 1);
         match self.info.inference.source(value) {
-            Source::Concrete => return Vec::new(),
-            Source::Free | Source::Virtual => {}
+            ValueOrigin::Register => return Vec::new(),
+            ValueOrigin::Rematerialized | ValueOrigin::View => {}
         }
         let layout = if renames { self.info.inference.demand(id, wanted) } else { wanted.clone() };
         let missing = operands.filter(|&&operand| {
-            self.info.inference.source(operand) != Source::Concrete && self.values.in_layout(operand, &layout).is_none()
+            self.info.inference.source(operand) != ValueOrigin::Register
+                && self.values.in_layout(operand, &layout).is_none()
         });
         missing.map(|&operand| (operand, layout.clone())).collect()
     }
@@ -88,7 +89,7 @@ impl Lowering<'_> {
                 threads / 32
             ));
         };
-        if self.info.inference.source(op.results[0]) == Source::Concrete {
+        if self.info.inference.source(op.results[0]) == ValueOrigin::Register {
             let regs = self.get(op.operands[0], &layout)?;
             self.values.define(op.results[0], Tile { layout, regs });
         }
@@ -207,7 +208,7 @@ impl Lowering<'_> {
     /// Lowers an elementwise op in its own layout. A rematerialized op is lowered at its uses.
     pub fn elementwise(&mut self, id: OpId) -> Lowered {
         let result = self.module.op(id).results[0];
-        if self.info.inference.source(result) == Source::Free {
+        if self.info.inference.source(result) == ValueOrigin::Rematerialized {
             return Ok(());
         }
         let layout = match self.info.inference.layout(result) {

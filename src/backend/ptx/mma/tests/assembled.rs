@@ -19,8 +19,8 @@ fn kernel(request: &MmaRequest) -> String {
     b.bar_sync(0, None);
     let left = b.reg(Operand::Smem, RegClass::B32);
     let right = b.add(Ty::U32, left, plan.a.shared.bytes() as u32);
-    let (left, right) = (Source::Shared(left.into()), Source::Shared(right));
-    let part = Part { plan: &plan, left, right, acc: &acc, accumulate: true, widens: false };
+    let (left, right) = (OperandSource::Shared(left.into()), OperandSource::Shared(right));
+    let part = MmaPart { plan: &plan, left, right, acc: &acc, accumulate: true, widens: false };
     MmaPlan::lower_together(&mut b, thread, None, &[part]);
     if plan.is_asynchronous() {
         MmaPlan::wait(&mut b, 0);

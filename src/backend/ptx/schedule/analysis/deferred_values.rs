@@ -1,6 +1,6 @@
 //! Deferred values: conditions, paddings and scalars computed at their use.
 
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{ConstData, OpId, Opcode, Type, Value};
 
@@ -36,7 +36,7 @@ impl KernelInfo<'_> {
                 Some(op) => pending.extend(&self.module.op(op).operands),
                 // What is free needs no exchange wherever it is computed.
                 None if matches!(self.module.ty(value), Type::Tile { .. })
-                    && self.inference.source(value) != Source::Free =>
+                    && self.inference.source(value) != ValueOrigin::Rematerialized =>
                 {
                     leaves.push(value);
                 }
@@ -57,6 +57,6 @@ pub fn is_computed_at_use(info: &KernelInfo<'_>, id: OpId) -> bool {
     let op = info.module.op(id);
     let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)
         || matches!(op.code, Opcode::Broadcast | Opcode::Reshape | Opcode::Permute);
-    let named = op.code == Opcode::WithLayout && info.inference.source(op.results[0]) == Source::Virtual;
-    renames || named || op.code.is_elementwise() && info.inference.source(op.results[0]) == Source::Free
+    let named = op.code == Opcode::WithLayout && info.inference.source(op.results[0]) == ValueOrigin::View;
+    renames || named || op.code.is_elementwise() && info.inference.source(op.results[0]) == ValueOrigin::Rematerialized
 }

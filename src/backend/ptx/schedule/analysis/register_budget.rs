@@ -1,8 +1,8 @@
 //! Register budget: warps and registers per partition, CTAs per SM.
 
-use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM};
-use crate::backend::ptx::layout_inference::Source;
-use crate::backend::ptx::plan::{WARP, products_behind};
+use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, WARP_SIZE};
+use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::plan::num_warps::products_behind;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Elem, Type};
 
@@ -43,7 +43,7 @@ impl KernelInfo<'_> {
         self.module.walk(body, &mut |id| {
             for &value in &self.module.op(id).results {
                 let counts = matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. });
-                if counts && self.inference.source(value) == Source::Concrete {
+                if counts && self.inference.source(value) == ValueOrigin::Register {
                     largest = largest.max(self.inference.words_of(value));
                 }
             }
@@ -56,7 +56,7 @@ impl KernelInfo<'_> {
     pub fn consumer_registers(&self, streams: bool, blocks: u32) -> u32 {
         match streams {
             true => self.registers_per_thread(blocks).1,
-            false => (REGISTERS_PER_SM / (blocks * self.consumer_warps() * WARP)).min(MAX_REGISTERS_PER_THREAD),
+            false => (REGISTERS_PER_SM / (blocks * self.consumer_warps() * WARP_SIZE)).min(MAX_REGISTERS_PER_THREAD),
         }
     }
 
@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
     /// this many blocks run on a multiprocessor.
     pub fn registers_per_thread(&self, blocks: u32) -> (u32, u32) {
         let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
-        let all = REGISTERS_PER_SM / blocks / WARP;
+        let all = REGISTERS_PER_SM / blocks / WARP_SIZE;
         let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
         // What a block has is what it got at entry: a thread that asked for more would wait for
         // ever.

@@ -1,7 +1,7 @@
 //! Shared-memory budget left for pipeline stages.
 
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
-use crate::backend::ptx::layout_inference::{AxisBits, Source, stored};
+use crate::backend::ptx::layout_inference::{AxisBits, ValueOrigin, stored};
 use crate::backend::ptx::mma::{MmaPlan, OperandPlan};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -77,7 +77,7 @@ impl KernelInfo<'_> {
                     _ => 0,
                 }
             }
-            (Source::Virtual, Some(id), _) => {
+            (ValueOrigin::View, Some(id), _) => {
                 self.conversion_bytes(self.module.op(id).operands[0], &self.inference.demand(id, wanted))
             }
             _ => 0,

@@ -16,7 +16,7 @@ use super::program::{Schedule, Step, StripMine};
 use super::sub_step::{ConversionKind, ConvertLayout, SubStep};
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::ir::{AtomicMode, OpId, Value};
 use crate::layout::Layout;
 
@@ -296,7 +296,7 @@ impl Lines<'_> {
         let (shape, boxes) = (lengths("boxes")?, lengths("by")?);
         let bytes = number(after(&text, "], ")?)?.0 as usize;
         let split_bits = number(after(after(&text, "bases [")?, "], ")?)?.0;
-        let tile = BoxedTile::standing(&shape, bytes, boxes, list(&text, "bases")?, split_bits);
+        let tile = TmaBoxLayout::standing(&shape, bytes, boxes, list(&text, "bases")?, split_bits);
         let tile = tile.ok_or("no such boxes")?;
         let mut staging = None;
         if let Some((_, _, text)) = self.inner(depth, &["staging"]) {

@@ -13,7 +13,7 @@ use super::program::{
     StripRole, WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::backend::ptx::tensor_map::Swizzle;
 use crate::ir::{Module, OpId, Type, Value};
 
@@ -275,10 +275,10 @@ impl Printer<'_> {
         let TmaStore { op, layout, tile, staging } = tma_store;
         self.op(if staging.is_some() { "tma_store per_warp" } else { "tma_store" }, *op);
         self.depth += 1;
-        let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
+        let TmaBoxLayout { shared, boxes, split_bits, order, .. } = tile;
         let (shape, bytes) = (&shared.shape, shared.element_bytes);
         self.line(format_args!(
-            "boxes {shape:?} by {boxes:?}, {bytes} bytes per element, layout {layout}, bases {order:?}, {part_bits} split bits"
+            "boxes {shape:?} by {boxes:?}, {bytes} bytes per element, layout {layout}, bases {order:?}, {split_bits} split bits"
         ));
         if let Some(StagingBuffer { buffer, channel, split: StoreSplit { count, bytes, in_flight } }) = staging {
             let (start, end) = (buffer.offset, buffer.offset + buffer.bytes);

@@ -6,7 +6,7 @@
 
 use super::sub_step::LayoutId;
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::ir::OpId;
 use crate::layout::Layout;
 
@@ -15,7 +15,7 @@ use crate::layout::Layout;
 pub struct TmaStorePlan {
     /// The layout of the stored value.
     pub layout: Layout,
-    pub tile: BoxedTile,
+    pub tile: TmaBoxLayout,
     /// The staging buffer, if each warp stores its own boxes.
     pub staging: Option<StagingBuffer>,
 }
@@ -26,7 +26,7 @@ pub struct TmaStore {
     pub op: OpId,
     /// As in [`TmaStorePlan`].
     pub layout: LayoutId,
-    pub tile: BoxedTile,
+    pub tile: TmaBoxLayout,
     pub staging: Option<StagingBuffer>,
 }
 

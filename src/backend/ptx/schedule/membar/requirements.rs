@@ -8,7 +8,7 @@ use super::scratch::smem_element_bytes;
 use super::state::MembarState;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{
-    Source, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored,
+    ValueOrigin, ViewShape, block_layout, mask_of, pointers_of, replica_bits, stored,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::{StoreSplit, TmaStore};
@@ -49,13 +49,13 @@ impl MembarState<'_, '_> {
         match op.code {
             code if code.is_elementwise() => {
                 let layout = inference.layout(op.results[0]);
-                let concrete = layout.filter(|_| inference.source(op.results[0]) != Source::Free);
+                let concrete = layout.filter(|_| inference.source(op.results[0]) != ValueOrigin::Rematerialized);
                 if let Some(layout) = concrete {
                     op.operands.iter().for_each(|&operand| self.require(operand, layout));
                 }
             }
             Opcode::WithLayout => {
-                let chosen = inference.chosen(op).filter(|_| inference.source(op.results[0]) == Source::Concrete);
+                let chosen = inference.chosen(op).filter(|_| inference.source(op.results[0]) == ValueOrigin::Register);
                 if let Some(layout) = chosen {
                     self.require(op.operands[0], &layout);
                 }
@@ -189,7 +189,7 @@ impl MembarState<'_, '_> {
         if pointee(info.module, op).is_none_or(|dtype| dtype.storage_bits() < 8) {
             return false;
         }
-        let run = inference.pointer_runs.get(&id).copied();
+        let run = inference.pointer_contiguity.get(&id).copied();
         let vector = run.map_or(1, |run| run.vector.min(layout.vector_len(run.axis)).min(layout.num_registers()));
         let leaders = first_of_vectors(layout, vector);
         self.require(pointers, &leaders);
@@ -283,7 +283,7 @@ impl MembarState<'_, '_> {
         }
         // What threads store and what the engine stores has no order.
         if ordered && self.tma_stores.values().filter(|&&other| other == root).count() > 1 {
-            self.smem_overflow(tma_store.tile.part_bytes(tma_store.tile.part_bits));
+            self.smem_overflow(tma_store.tile.part_bytes(tma_store.tile.split_bits));
         }
         self.op(tma_store.op);
     }

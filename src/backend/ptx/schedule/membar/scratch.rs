@@ -2,7 +2,9 @@
 
 use super::reduction_steps::{LayoutBases, ReductionStep};
 use super::state::MembarState;
-use crate::backend::ptx::layout_inference::{AxisBits, Handing, ScanOrder, block_layout, block_number, thread_images};
+use crate::backend::ptx::layout_inference::{
+    AxisBits, LaneGather, ScanOrder, block_layout, block_number, thread_images,
+};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionPlan, SubStep};
 use crate::backend::ptx::smem::allocation::{Buffer, run_bytes, shared_type};
 use crate::dtype::DType;
@@ -113,7 +115,7 @@ impl MembarState<'_, '_> {
         self.require(positions, layout);
         let dtype = info.element_type(source);
         let words = dtype.storage_bits().div_ceil(32) as usize;
-        let handing = Handing::of(held, layout, op.dim() as usize);
+        let handing = LaneGather::of(held, layout, op.dim() as usize);
         if handing.is_some_and(|handing| handing.pays(words, held.num_registers())) {
             return;
         }

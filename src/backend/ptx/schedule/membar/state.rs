@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::global_hazards::GlobalHazards;
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, SubStep};
@@ -148,11 +148,11 @@ impl<'a, 'm> MembarState<'a, 'm> {
         self.require_operands(value, wanted);
         let inference = &self.info.inference;
         match inference.source(value) {
-            Source::Concrete => {
+            ValueOrigin::Register => {
                 let Some(own) = self.own_layouts[value.index()].clone() else { return };
                 self.convert_layout(value, &own, wanted);
             }
-            Source::Virtual | Source::Free => {
+            ValueOrigin::View | ValueOrigin::Rematerialized => {
                 let Some(id) = self.info.module.defining_op(value) else { return };
                 for &(operand, ref layout) in &self.inputs_in_layout(id, wanted) {
                     self.require(operand, layout);
@@ -203,10 +203,10 @@ impl<'a, 'm> MembarState<'a, 'm> {
     fn missing_operands(&self, value: Value, wanted: &Layout) -> Vec<(Value, Layout)> {
         let inference = &self.info.inference;
         let maker = self.info.module.defining_op(value);
-        let Some(id) = maker.filter(|_| inference.source(value) != Source::Concrete) else { return Vec::new() };
+        let Some(id) = maker.filter(|_| inference.source(value) != ValueOrigin::Register) else { return Vec::new() };
         let mut missing = self.inputs_in_layout(id, wanted);
         missing.retain(|(operand, layout)| {
-            inference.source(*operand) != Source::Concrete && !self.is_available(*operand, layout)
+            inference.source(*operand) != ValueOrigin::Register && !self.is_available(*operand, layout)
         });
         missing.reverse();
         missing

@@ -17,10 +17,9 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
+use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
-use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
@@ -166,7 +165,7 @@ impl KernelInfo<'_> {
     /// The copy of a load by the threads that will hold its elements, at this place of a stage, and
     /// the bytes that it takes there.
     fn thread_private_copy(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
-        let threads = self.inference.num_warps * WARP as usize;
+        let threads = self.inference.num_warps * WARP_SIZE as usize;
         let (vector, bytes) = self.copy_vector(load)?;
         let count = self.inference.accesses.get(&load)?.num_registers() / vector;
         let places = (0..count).map(|index| (index * vector, (index * threads * bytes) as u32));

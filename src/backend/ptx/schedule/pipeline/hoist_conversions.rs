@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Opcode, Type, Value};
 use crate::layout::Layout;
@@ -28,7 +28,7 @@ impl KernelInfo<'_> {
                 Opcode::Reduce | Opcode::Scan | Opcode::StoreView | Opcode::AtomicRedView => {
                     inference.accesses.get(&id).cloned()
                 }
-                code if code.is_elementwise() && inference.source(op.results[0]) == Source::Concrete => {
+                code if code.is_elementwise() && inference.source(op.results[0]) == ValueOrigin::Register => {
                     inference.layout(op.results[0]).cloned()
                 }
                 _ => None,
@@ -44,7 +44,7 @@ impl KernelInfo<'_> {
         });
         wanted.retain(|(value, layout)| {
             let fits = layout.num_registers() <= MAX_HOISTED_REGISTERS;
-            fits && !inside.contains(value) && inference.source(*value) != Source::Free
+            fits && !inside.contains(value) && inference.source(*value) != ValueOrigin::Rematerialized
         });
         wanted
     }

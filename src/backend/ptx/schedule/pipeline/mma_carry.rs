@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{CarriedMma, MmaGroup, Step};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -105,7 +105,7 @@ impl KernelInfo<'_> {
                 tiles.any(|(&value, &result)| crosses(value, result))
             }
             // Where it is used.
-            code if !code.is_elementwise() || self.inference.source(op.results[0]) != Source::Concrete => false,
+            code if !code.is_elementwise() || self.inference.source(op.results[0]) != ValueOrigin::Register => false,
             _ => op.operands.iter().any(|&operand| crosses(operand, op.results[0])),
         }
     }
@@ -120,7 +120,8 @@ impl KernelInfo<'_> {
                 continue;
             }
             known.push(wanted.clone());
-            let maker = self.module.defining_op(value).filter(|_| self.inference.source(value) != Source::Concrete);
+            let maker =
+                self.module.defining_op(value).filter(|_| self.inference.source(value) != ValueOrigin::Register);
             match (maker, self.inference.layout(value)) {
                 (Some(id), _) => {
                     let op = self.module.op(id);

@@ -10,7 +10,7 @@
 //! into step in attention, too: each issues all MMAs of an iteration in one ordered section
 //! (FlashAttention-3, Shah et al. 2024).
 
-use crate::backend::ptx::plan::GROUP_WARPS;
+use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, Partition, Schedule, SeqId, Step, WarpRole};
 
@@ -83,7 +83,7 @@ impl KernelInfo<'_> {
         let groups = if self.data_partitions > 1 {
             (2..=MAX_ORDERED_PARTITIONS).contains(&self.data_partitions)
         } else {
-            warps == ORDERED_GROUPS * GROUP_WARPS
+            warps == ORDERED_GROUPS * WARP_GROUP_WARPS
         };
         partition.role == WarpRole::Consumer && groups && !is_pingpong
     }

@@ -8,9 +8,8 @@
 
 use std::collections::HashMap;
 
-use crate::backend::ptx::hardware::SWIZZLE_ROW_BYTES;
-use crate::backend::ptx::layout_inference::Source;
-use crate::backend::ptx::plan::WARP;
+use crate::backend::ptx::hardware::{SWIZZLE_ROW_BYTES, WARP_SIZE};
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::privatized_array::PrivatizedArray;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
@@ -19,7 +18,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, Op, OpId, Opcode, Value};
 
 /// Most copies of an element: one a lane.
-pub const MAX_REPLICAS: u32 = WARP;
+pub const MAX_REPLICAS: u32 = WARP_SIZE;
 
 /// Copies for each warp of the tile block: so all blocks of a multiprocessor together have as many,
 /// large or small.
@@ -76,7 +75,7 @@ impl KernelInfo<'_> {
         let Some(buffer) = smem.reserve(privatized.bytes(), SWIZZLE_ROW_BYTES) else { return };
         let mut ops = Vec::new();
         self.module.walk(body, &mut |id| ops.push(id));
-        ops.retain(|&id| self.is_privatizable(id, root, mode) && !self.inference.pointer_runs.contains_key(&id));
+        ops.retain(|&id| self.is_privatizable(id, root, mode) && !self.inference.pointer_contiguity.contains_key(&id));
         for &id in &ops {
             let mask = self.mask_of(id);
             if mask.is_none_or(|mask| self.can_imply(mask)) {
@@ -100,7 +99,7 @@ impl KernelInfo<'_> {
             let pointers = module.op(id).operands[0];
             let (root, _) = array_and_offsets(module, pointers)?;
             let worth = self.inference.num_elements(pointers) >= MIN_ELEMENTS
-                && !self.inference.pointer_runs.contains_key(&id)
+                && !self.inference.pointer_contiguity.contains_key(&id)
                 && self.is_in_loop(id);
             (worth && self.is_only_privatizable(body, root, mode)).then_some((id, root, mode))
         })
@@ -155,7 +154,7 @@ impl KernelInfo<'_> {
             let op = module.op(other);
             let [result] = *op.results else { continue };
             let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.use_counts[result.index()]);
-            if is_ours && op.code.is_elementwise() && self.inference.source(result) == Source::Concrete {
+            if is_ours && op.code.is_elementwise() && self.inference.source(result) == ValueOrigin::Register {
                 self.rematerialized.insert(other);
                 op.operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
             }

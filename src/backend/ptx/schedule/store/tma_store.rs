@@ -22,7 +22,7 @@ use crate::backend::ptx::schedule::analysis::tensor_maps::{added, box_order};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStorePlan};
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::backend::ptx::tensor_map::TensorMap;
 use crate::ir::op_table::Effect;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, MemOrder, MemScope, Module, OpId, Opcode, Value};
@@ -130,7 +130,7 @@ impl KernelInfo<'_> {
             // Nothing has to move between threads, or not much.
             return None;
         }
-        let tile = BoxedTile::new(&layout, &self.box_axes(view)?, size as usize)?;
+        let tile = TmaBoxLayout::new(&layout, &self.box_axes(view)?, size as usize)?;
         if !moves && run >= tile.row_bytes() {
             return None;
         }
@@ -140,7 +140,7 @@ impl KernelInfo<'_> {
     }
 
     /// The map of a store by boxes of this tile, if it may have one.
-    pub fn store_map(&self, id: OpId, tile: &BoxedTile) -> Option<TensorMap> {
+    pub fn store_map(&self, id: OpId, tile: &TmaBoxLayout) -> Option<TensorMap> {
         let op = self.module.op(id);
         let at = (op.operand_group("view")[0], op.operand_group("index"));
         self.tma_store_map(at, &tile.boxes, tile.swizzle, op.code == Opcode::AtomicRedView)
@@ -205,10 +205,10 @@ impl KernelInfo<'_> {
     }
 
     /// How the tile of a store stands in boxes of each warp.
-    pub fn warp_box_tile(&self, id: OpId) -> Option<BoxedTile> {
+    pub fn warp_box_tile(&self, id: OpId) -> Option<TmaBoxLayout> {
         let TmaStorePlan { layout, tile, .. } = &self.tma_stores[&id];
         let axes = self.box_axes(self.module.op(id).operand_group("view")[0])?;
-        let tile = BoxedTile::of_warps(layout, &axes, tile.shared.element_bytes)?;
+        let tile = TmaBoxLayout::of_warps(layout, &axes, tile.shared.element_bytes)?;
         tile.writes(layout)?;
         self.store_map(id, &tile)?;
         Some(tile)

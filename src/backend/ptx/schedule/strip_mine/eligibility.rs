@@ -1,7 +1,7 @@
 //! Strip-mining eligibility: the role an op can have in a strip-mined loop.
 
-use crate::backend::ptx::layout_inference::Source;
-use crate::backend::ptx::plan;
+use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::plan::num_warps;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::is_weak;
 use crate::ir::{OpId, Opcode};
@@ -40,7 +40,7 @@ impl KernelInfo<'_> {
                 StripEligibility::Elementwise(self.inference.accesses[&id].clone())
             }
             Opcode::Reshape | Opcode::Assume | Opcode::WithLayout
-                if self.inference.source(op.results[0]) == Source::Virtual =>
+                if self.inference.source(op.results[0]) == ValueOrigin::View =>
             {
                 StripEligibility::View
             }
@@ -59,9 +59,9 @@ impl KernelInfo<'_> {
             code if code.is_elementwise() => {
                 let result = op.results[0];
                 match self.inference.source(result) {
-                    Source::Free | Source::Virtual => StripEligibility::Scalar,
-                    Source::Concrete if self.inference.num_elements(result) == 1 => StripEligibility::Scalar,
-                    Source::Concrete => self
+                    ValueOrigin::Rematerialized | ValueOrigin::View => StripEligibility::Scalar,
+                    ValueOrigin::Register if self.inference.num_elements(result) == 1 => StripEligibility::Scalar,
+                    ValueOrigin::Register => self
                         .inference
                         .layout(result)
                         .cloned()
@@ -79,7 +79,7 @@ impl KernelInfo<'_> {
         let Some(layout) = self.inference.accesses.get(&id) else { return false };
         let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
         let words = layout.num_registers() as u64 * u64::from(bits) / 32;
-        plan::fills_registers(words, self.inference.num_warps as u32)
+        num_warps::fills_registers(words, self.inference.num_warps as u32)
             && pass::is_commutative(self.module, op.regions[0])
     }
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::eligibility::StripEligibility;
-use crate::backend::ptx::layout_inference::Source;
+use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::StripRole;
@@ -234,7 +234,7 @@ impl KernelInfo<'_> {
     fn add_deferred_sources(&self, id: OpId, found: &mut LiveTiles) {
         let op = self.module.op(id);
         let tiles = op.results.iter().filter(|&&v| matches!(self.module.ty(v), Type::Tile { .. }));
-        for &result in tiles.filter(|&&v| self.inference.source(v) != Source::Concrete) {
+        for &result in tiles.filter(|&&v| self.inference.source(v) != ValueOrigin::Register) {
             let of =
                 |operand: &Value| found.makers.get(operand).or_else(|| found.deferred_sources.get(operand)).copied();
             if let Some(last) = op.operands.iter().filter_map(of).max() {

@@ -5,8 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::ptx::layout_inference::Source;
-use crate::backend::ptx::plan;
+use crate::backend::ptx::layout_inference::ValueOrigin;
+use crate::backend::ptx::plan::num_warps;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, Def, OpId, Opcode, Value};
 use crate::layout::Layout;
@@ -54,7 +54,7 @@ impl KernelInfo<'_> {
             live += made - sum(&mut makes.iter().copied().filter(|value| ends.get(value) == Some(&position)));
         }
         let broadcast_words = self.broadcast_words(uses.keys().copied(), layout);
-        most > after.max(before + broadcast_words) && plan::fills_registers(most, self.inference.num_warps as u32)
+        most > after.max(before + broadcast_words) && num_warps::fills_registers(most, self.inference.num_warps as u32)
     }
 
     /// The tile of registers that a value is, perhaps under another name; none of what is computed
@@ -62,7 +62,7 @@ impl KernelInfo<'_> {
     fn register_tile(&self, name: Value) -> Option<Value> {
         let value = self.through_views(name);
         let is_tile = self.module.ty(value).as_tile().is_some() && self.inference.num_elements(value) > 1;
-        (is_tile && self.inference.source(value) == Source::Concrete).then_some(value)
+        (is_tile && self.inference.source(value) == ValueOrigin::Register).then_some(value)
     }
 
     /// The value that this is another name of.
@@ -77,7 +77,7 @@ impl KernelInfo<'_> {
     fn is_view_of_registers(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
-            && self.inference.source(value) == Source::Virtual
+            && self.inference.source(value) == ValueOrigin::View
     }
 
     /// Does the tile of this name end with the ops that use values so often, and is it of their
@@ -104,7 +104,7 @@ impl KernelInfo<'_> {
             let op = self.module.op(id);
             let value = op.results[0];
             let stretched = matches!(op.code, Opcode::Broadcast | Opcode::Permute);
-            if !stretched || self.inference.source(value) != Source::Virtual {
+            if !stretched || self.inference.source(value) != ValueOrigin::View {
                 return None;
             }
             let registers = self.inference.demand(id, &layout.reshape(self.module.shape(value))).num_registers();

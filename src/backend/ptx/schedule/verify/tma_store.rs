@@ -10,7 +10,7 @@ use crate::backend::ptx::schedule::ir::pipelines::Channel;
 use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::allocation::Buffer;
-use crate::backend::ptx::smem::tma_box::BoxedTile;
+use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::ir::{BlockId, OpId};
 use crate::layout::Layout;
 
@@ -77,12 +77,12 @@ impl KernelInfo<'_> {
         if !self.inference.accesses.get(&tma_store.op).is_some_and(|access| access.is_same(layout)) {
             return fault("the tile has another layout");
         }
-        let BoxedTile { shared, boxes, part_bits, order, .. } = tile;
+        let TmaBoxLayout { shared, boxes, split_bits, order, .. } = tile;
         let bytes = self.element_type(value).storage_bits() as usize / 8;
         if shared.shape != self.module.shape(value) || shared.element_bytes != bytes || layout.replication() > 1 {
             return fault("the tile is another one, or some elements are held twice");
         }
-        let again = BoxedTile::standing(&shared.shape, bytes, boxes.clone(), order.clone(), *part_bits);
+        let again = TmaBoxLayout::standing(&shared.shape, bytes, boxes.clone(), order.clone(), *split_bits);
         if again.as_ref() != Some(tile) {
             return fault("elements do not stand where their bits say");
         }
@@ -114,7 +114,7 @@ impl KernelInfo<'_> {
         let (tile, &StagingBuffer { buffer, channel: stage, split: StoreSplit { count, bytes, in_flight } }) =
             (&tma_store.tile, staging);
         let warps = self.consumer_warps();
-        if !count.is_power_of_two() || count > 1 << tile.part_bits || count * bytes != tile.bytes() {
+        if !count.is_power_of_two() || count > 1 << tile.split_bits || count * bytes != tile.bytes() {
             return Err("the split of a warp differs".to_owned());
         }
         if !in_flight.is_power_of_two() || in_flight > count || staging.bytes_per_warp() * warps > buffer.bytes {

@@ -12,9 +12,8 @@
 use std::collections::HashSet;
 
 use super::producer_slice::SliceBuilder;
-use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, TMA_SMEM_ALIGN};
+use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, TMA_SMEM_ALIGN, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
-use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad, WarpSpecialization};
@@ -107,7 +106,7 @@ impl KernelInfo<'_> {
         let fastest = contiguous_axis(module, &shape)?;
         let layout = self.inference.accesses.get(&load)?;
         let count = layout.num_elements();
-        let held = layout.num_registers() * (self.inference.num_warps * WARP as usize);
+        let held = layout.num_registers() * (self.inference.num_warps * WARP_SIZE as usize);
         let bytes = count * shape.elem.storage_bits() as usize / 8;
         let is_vector = shape.tile[fastest] == count as i64;
         if !(is_vector && bytes <= MAX_BYTES && held >= MIN_REPLICATION * count && self.is_invariant_load(load)) {

@@ -6,7 +6,7 @@
 //! the iterations. A group skips the stages of the other group. Side effects of an iteration follow
 //! those of all earlier iterations.
 
-use crate::backend::ptx::plan::GROUP_WARPS;
+use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpecialization};
 use crate::ir::op_table::Effect;
@@ -39,7 +39,7 @@ impl KernelInfo<'_> {
 
     /// Are there as many warps as a ping-pong group has?
     pub fn can_pingpong(&self) -> bool {
-        self.inference.num_warps == GROUP_WARPS as usize
+        self.inference.num_warps == WARP_GROUP_WARPS as usize
     }
 
     /// Does a loop do nothing with tiles but load and multiply them?

@@ -14,10 +14,11 @@ use std::collections::{HashMap, HashSet};
 
 use super::cluster_multicast::CLUSTER_SIZE;
 use super::producer_slice::{ProducerSlice, SliceBuilder};
-use crate::backend::ptx::hardware::{MAX_THREADS_PER_CTA, MAX_TMA_BOX, SWIZZLE_ATOM_BYTES, SWIZZLE_ATOM_ROWS};
+use crate::backend::ptx::hardware::{
+    MAX_THREADS_PER_CTA, MAX_TMA_BOX, SWIZZLE_ATOM_BYTES, SWIZZLE_ATOM_ROWS, WARP_SIZE,
+};
 use crate::backend::ptx::layout_inference::{ViewShape, as_axes, contiguous_axis};
 use crate::backend::ptx::mma::{OperandPlan, Panels};
-use crate::backend::ptx::plan::WARP;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::kernel_info::rounds_to_tf32;
 use crate::backend::ptx::schedule::analysis::region_tree::RegionTree;
@@ -244,7 +245,7 @@ impl KernelInfo<'_> {
     /// block, or its body.
     fn can_specialize(&self, body: BlockId) -> Result<(), Reason> {
         let target = self.inference.target;
-        let count = (self.consumer_warps() + self.producer_warps()) * WARP;
+        let count = (self.consumer_warps() + self.producer_warps()) * WARP_SIZE;
         match () {
             () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
             () if !self.options.tma => Err(Reason::NoMaps),

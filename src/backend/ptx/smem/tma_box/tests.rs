@@ -18,7 +18,7 @@ fn accumulator(m: i64, n: i64, groups: i64) -> Layout {
 }
 
 /// What is in memory after all writes of these warps: element + 1 at the byte where it starts.
-fn written(tile: &BoxedTile, writes: &Writes, layout: &Layout, warps: std::ops::Range<usize>) -> Vec<u32> {
+fn written(tile: &TmaBoxLayout, writes: &SmemWrites, layout: &Layout, warps: std::ops::Range<usize>) -> Vec<u32> {
     let size = tile.shared.element_bytes;
     let mut memory = vec![0; tile.bytes() as usize];
     let mut put = |place: usize, element: u32| {
@@ -38,7 +38,7 @@ fn written(tile: &BoxedTile, writes: &Writes, layout: &Layout, warps: std::ops::
                         let vector = size * write.registers.len();
                         assert!(address(lane).is_multiple_of(vector));
                         for (i, &register) in write.registers.iter().enumerate() {
-                            let swaps = |swap: &Swap| (warp * 32 + lane) >> swap.thread & 1 == 1;
+                            let swaps = |swap: &BankConflictSwap| (warp * 32 + lane) >> swap.thread & 1 == 1;
                             let other = writes.swap.filter(swaps).map_or(0, |swap| 1 << swap.register);
                             put(address(lane) + i * size, element(register ^ other, lane));
                         }
@@ -62,19 +62,19 @@ fn written(tile: &BoxedTile, writes: &Writes, layout: &Layout, warps: std::ops::
 }
 
 /// Checks that the boxes, one after another, hold what a copy of the box would put there.
-fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (BoxedTile, Writes) {
-    let tile = BoxedTile::new(layout, axes, element_bytes).unwrap();
+fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (TmaBoxLayout, SmemWrites) {
+    let tile = TmaBoxLayout::new(layout, axes, element_bytes).unwrap();
     let writes = tile.writes(layout).unwrap();
     let memory = written(&tile, &writes, layout, 0..layout.num_warps());
     check_boxes(&tile, layout, axes, &memory, 0);
-    let parts: Vec<u32> = writes.list.iter().map(|write| write.place / tile.part_bytes(tile.part_bits)).collect();
+    let parts: Vec<u32> = writes.list.iter().map(|write| write.place / tile.part_bytes(tile.split_bits)).collect();
     assert!(parts.is_sorted());
     (tile, writes)
 }
 
 /// The same for what each warp writes in boxes of its own.
-fn check_by_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> BoxedTile {
-    let tile = BoxedTile::of_warps(layout, axes, element_bytes).unwrap();
+fn check_by_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> TmaBoxLayout {
+    let tile = TmaBoxLayout::of_warps(layout, axes, element_bytes).unwrap();
     let writes = tile.writes(layout).unwrap();
     assert!(writes.thread[5..].iter().all(|&image| image == 0));
     for warp in 0..layout.num_warps() {
@@ -85,7 +85,7 @@ fn check_by_warps(layout: &Layout, axes: &[usize], element_bytes: usize) -> Boxe
 }
 
 /// Do the boxes hold their elements, those of the tile's first one at element `first`?
-fn check_boxes(tile: &BoxedTile, layout: &Layout, axes: &[usize], memory: &[u32], first: u32) {
+fn check_boxes(tile: &TmaBoxLayout, layout: &Layout, axes: &[usize], memory: &[u32], first: u32) {
     let shape = layout.shape();
     let element_bytes = tile.shared.element_bytes;
     let row_bytes = tile.boxes[axes[0]] as usize * element_bytes;
@@ -143,11 +143,11 @@ fn other_sizes_go_in_vectors() {
 #[test]
 fn columns_of_one_warpgroup_are_parts() {
     let (tile, _) = check(&accumulator(128, 256, 2), &[1, 0], 2);
-    assert_eq!((tile.part_bits, tile.part_bytes(2)), (2, 128 * 128));
+    assert_eq!((tile.split_bits, tile.part_bytes(2)), (2, 128 * 128));
     assert_eq!(tile.origin(128 * 128), [0, 64]);
     // Here the two halves belong to two warpgroups: they are in every part.
     let (tile, _) = check(&accumulator(64, 256, 2), &[1, 0], 2);
-    assert_eq!(tile.part_bits, 1);
+    assert_eq!(tile.split_bits, 1);
     assert_eq!([tile.origin(64 * 128), tile.origin(2 * 64 * 128)], [[0, 128], [0, 64]]);
 }
 
@@ -173,14 +173,14 @@ fn warps_have_boxes_of_their_own() {
     let tile = check_by_warps(&accumulator(256, 32, 2), &[1, 0], 2);
     assert_eq!((tile.boxes.as_slice(), tile.bytes()), (&[16, 32][..], 2 * 16 * 64));
     // Of a column a warp holds too few neighbours.
-    assert!(BoxedTile::of_warps(&accumulator(128, 64, 2), &[0, 1], 1).is_none());
+    assert!(TmaBoxLayout::of_warps(&accumulator(128, 64, 2), &[0, 1], 1).is_none());
 }
 
 #[test]
 fn what_would_take_long_is_left() {
     // Rows of 16 bytes; too few rows; a transposition element by element.
-    assert!(BoxedTile::new(&accumulator(64, 8, 1), &[1, 0], 2).is_none());
+    assert!(TmaBoxLayout::new(&accumulator(64, 8, 1), &[1, 0], 2).is_none());
     let rows = Layout::blocked(&[64, 64], &[1, 0], 4, 4);
-    assert!(BoxedTile::new(&Layout::blocked(&[4, 256], &[1, 0], 2, 4), &[1, 0], 2).is_none());
-    assert!(BoxedTile::new(&rows, &[0, 1], 4).unwrap().writes(&rows).is_none());
+    assert!(TmaBoxLayout::new(&Layout::blocked(&[4, 256], &[1, 0], 2, 4), &[1, 0], 2).is_none());
+    assert!(TmaBoxLayout::new(&rows, &[0, 1], 4).unwrap().writes(&rows).is_none());
 }
