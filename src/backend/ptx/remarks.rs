@@ -126,8 +126,6 @@ struct Largest {
     shape: Vec<i64>,
 }
 
-/// Registers of a multiprocessor, and most of a thread.
-
 impl CodeRemarks {
     /// Loads and stores in the order in which they were lowered.
     pub fn accesses(&self) -> impl Iterator<Item = &Access> {

@@ -126,7 +126,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the values of the lane that differs in one bit.
-    fn from_other_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: usize) -> Vec<Operand> {
+    fn read_other_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: usize) -> Vec<Operand> {
         let mut theirs = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
@@ -167,7 +167,7 @@ impl Lowering<'_> {
             let [first, second] = [first, first | (1 << position)].map(|slot| partials.at(slot));
             let given = self.select_values(&dtypes, is_right, &first, &second);
             let mine = self.select_values(&dtypes, is_right, &second, &first);
-            let theirs = self.from_other_lane(&dtypes, &given, lane);
+            let theirs = self.read_other_lane(&dtypes, &given, lane);
             let left = self.select_values(&dtypes, is_right, &theirs, &mine);
             let right = self.select_values(&dtypes, is_right, &mine, &theirs);
             let combined = self.combine(body, &left, &right)?;
@@ -192,7 +192,7 @@ impl Lowering<'_> {
         let dtypes = partials.dtypes.clone();
         for register in 0..partials.regs[0].len() {
             let mine = partials.at(register);
-            let theirs = self.from_other_lane(&dtypes, &mine, lane);
+            let theirs = self.read_other_lane(&dtypes, &mine, lane);
             let combined = match is_right {
                 None => self.combine(body, &mine, &theirs)?,
                 Some(is_right) => {

@@ -49,7 +49,7 @@ impl Lowering<'_> {
             0 => vec![Vec::new(); totals.len()],
             _ => {
                 let source = self.previous_lane(first, lanes, scan.reverse);
-                totals.iter().map(|total| self.from_lane(&scan.dtypes, total, source)).collect()
+                totals.iter().map(|total| self.read_lane(&scan.dtypes, total, source)).collect()
             }
         };
         let before_run = match scan.order.meets() {
@@ -114,7 +114,7 @@ impl Lowering<'_> {
                         let lane = self.lane();
                         let end = Operand::Imm(if scan.reverse { 0 } else { 31 });
                         let source = self.with_lane_field(lane, end, first, lanes);
-                        self.from_lane(&scan.dtypes, total, source)
+                        self.read_lane(&scan.dtypes, total, source)
                     }
                 };
                 before = self.combine_partials(scan, before, ScanPartial { values: last, holds: Predicate::Always })?;

@@ -134,7 +134,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the values of another lane.
-    pub fn from_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
+    pub fn read_lane(&mut self, dtypes: &[DType], values: &[Operand], lane: Operand) -> Vec<Operand> {
         let mut results = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
@@ -172,7 +172,7 @@ impl Lowering<'_> {
                 unreachable!("a predicate")
             };
             for value in values.iter_mut() {
-                let theirs = self.from_lane(&scan.dtypes, value, source);
+                let theirs = self.read_lane(&scan.dtypes, value, source);
                 let combined = self.combine(scan.body, &theirs, value)?;
                 for ((mine, &class), &combined) in value.iter_mut().zip(&classes).zip(&combined) {
                     *mine = self.b.select(class, takes, combined, *mine);

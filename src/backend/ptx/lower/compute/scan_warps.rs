@@ -117,7 +117,7 @@ impl Lowering<'_> {
                     let lane = self.lane();
                     let end = Operand::Imm(if scan.reverse { 0 } else { 31 });
                     let source = self.with_lane_field(lane, end, first, scan.order.low());
-                    let values = self.from_lane(&scan.dtypes, &row[segment], source);
+                    let values = self.read_lane(&scan.dtypes, &row[segment], source);
                     before = self.combine_partials(scan, before, ScanPartial { values, holds: Predicate::Always })?;
                 }
             }
@@ -155,7 +155,7 @@ impl Lowering<'_> {
             let lane = self.lane();
             let source = self.with_lane_field(lane, shifted, first, low);
             let segment = run.row * segments + (run.outer as usize >> low);
-            let values = self.from_lane(&scan.dtypes, &read[segment], source);
+            let values = self.read_lane(&scan.dtypes, &read[segment], source);
             let is_first = outer == if scan.reverse { registers } else { 0 };
             let holds = match is_first {
                 true => self.thread_field(warp_mask, Cmp::Ne, if scan.reverse { warp_mask } else { 0 }),
