@@ -227,7 +227,7 @@ mod tests {
                 let launched = launch(wrong, 1, (&mut own,));
                 let error = launched.expect_err("15 elements, or a kernel in a kernel").to_string();
                 let line = line + if error.contains("inside of another kernel") { 1 } else { 0 };
-                assert!(error.contains(&format!("call.rs:{line}:")), "{error}");
+                assert!(error.contains(&format!("launch.rs:{line}:")), "{error}");
             });
             y.store(0, ones([4]));
         };

@@ -387,7 +387,7 @@ mod tests {
         });
         assert_eq!((ahead.compiled, ahead.found, ahead.failed.len()), (4, 0, 1));
         assert_eq!(steps.iter().map(|(done, _)| *done).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        assert!(ahead.failed[0].0 == "wrong" && ahead.failed[0].1.to_string().contains("ahead.rs"));
+        assert!(ahead.failed[0].0 == "wrong" && ahead.failed[0].1.to_string().contains("compile_all.rs"));
         assert!(ahead.ok().is_err());
 
         // Real arrays of that form find it.
