@@ -1,4 +1,5 @@
-//! A compiled kernel in the hand: launched without a look-up, and asked what became of it.
+//! Handle of a compiled kernel: launches without a cache look-up, and gives access to remarks and
+//! code.
 
 use std::any::TypeId;
 use std::fmt;
@@ -17,12 +18,12 @@ use crate::launch::run::run;
 use crate::launch::specialize::{Specialised, key_of, specialise};
 use crate::runtime::Device;
 
-/// A kernel compiled for one form of its arguments, made by [`compile`].
+/// Kernel compiled for one form of its arguments, made by [`compile`].
 ///
-/// Launching it traces nothing, also where the kernel is a closure with captures or a function pointer;
-/// captured values stay as they were when it was compiled.
+/// Its launch traces nothing, also if the kernel is a closure with captures or a function pointer.
+/// Captured values are those at the time of the compilation.
 ///
-/// `Args` is what the kernel receives.
+/// `Args` are the parameters of the kernel.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -38,7 +39,7 @@ pub struct CompiledKernel<Args> {
     args: PhantomData<fn(Args)>,
 }
 
-/// The same without the type of its arguments.
+/// Compiled kernel without the type of its arguments.
 struct Held {
     name: String,
     slot: Specialised,
@@ -46,19 +47,19 @@ struct Held {
     wishes: Wishes,
     /// Those of the launch that it was compiled by.
     checks: Option<Checks>,
-    /// May arrays lie on other GPUs? As in the launch that it was compiled by.
+    /// Arrays may be on other GPUs, as in the launch that compiled it.
     peers: bool,
     key: Box<[u64]>,
     constants: Vec<StoredConstant>,
-    /// What the arguments were, as types.
+    /// Type of the arguments.
     form: TypeId,
 }
 
-// As of a slot: comparisons read the constants alone.
+// As for a slot: comparisons only read the constants.
 impl UnwindSafe for Held {}
 impl RefUnwindSafe for Held {}
 
-/// Compiles a kernel for arguments of this form and on their device, without running it.
+/// Compiles a kernel for arguments of this form and on their device, without an execution.
 ///
 /// ```
 /// use cutlet as ct;
@@ -133,7 +134,7 @@ impl Launch<'_> {
         Ok(Held { name, slot, device, wishes, checks: self.checks, peers: self.peers, key, constants, form })
     }
 
-    /// Runs a compiled kernel; back end and hints of this launch do not matter.
+    /// Launches a compiled kernel. The back end and hints of this launch are ignored.
     ///
     /// # Errors
     /// As [`CompiledKernel::launch`].
@@ -170,8 +171,11 @@ impl Launch<'_> {
 }
 
 impl Held {
+    /// Checks the form of the arguments.
+    ///
     /// # Errors
-    /// [`Error::Argument`] at the caller's place for arguments of another form than the kernel was compiled for.
+    /// [`Error::Argument`] at the caller's location for arguments of another form than that of the
+    /// compilation.
     #[track_caller]
     fn check(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> Result<()> {
         if self.takes(args, form, device) {
@@ -185,7 +189,7 @@ impl Held {
         )))
     }
 
-    /// Returns true if the arguments are of the form that the kernel was compiled for.
+    /// Returns true if the arguments have the form that the kernel was compiled for.
     fn takes(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> bool {
         let mut key = key_of(device, self.wishes);
         args.key(&mut key);
