@@ -181,8 +181,8 @@ impl<'s> Launch<'s> {
     /// Returns the checks of this launch on a back end.
     ///
     /// # Errors
-    /// [`Error::Argument`] for checks that this back end does not support. An environment error if
-    /// `CUTLET_CHECK` names no check.
+    /// [`Error::Argument`] for checks that this back end does not support, and if `CUTLET_CHECK`
+    /// names no check.
     #[inline]
     #[track_caller]
     pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
@@ -236,10 +236,10 @@ impl<'s> Launch<'s> {
     /// (programmatic dependent launch).
     ///
     /// The kernel starts when all tile blocks of the preceding kernel have called
-    /// [`grid_dependency_control_launch_dependents`](crate::grid_dependency_control_launch_dependents)
-    /// or ended. [`grid_dependency_control_wait`](crate::grid_dependency_control_wait) waits for
-    /// the end of the preceding kernel and makes its writes visible. A kernel that does not call it
-    /// waits at its start. On GPUs before sm_90 and on the cpu device the option has no effect.
+    /// [`crate::grid_dependency_control_launch_dependents`] or ended.
+    /// [`grid_dependency_control_wait`](crate::grid_dependency_control_wait) waits for the end of
+    /// the preceding kernel and makes its writes visible. A kernel that does not call it waits at
+    /// its start. On GPUs before sm_90 and on the cpu device the option has no effect.
     ///
     /// The option is compiled into the kernel: a [`CompiledKernel`](crate::CompiledKernel) has it
     /// if it was compiled with it.

@@ -45,7 +45,7 @@ struct Held {
     slot: Specialised,
     device: Device,
     wishes: Wishes,
-    /// Those of the launch that it was compiled by.
+    /// Checks of the launch that compiled it.
     checks: Option<Checks>,
     /// Arrays may be on other GPUs, as in the launch that compiled it.
     peers: bool,
@@ -230,11 +230,12 @@ impl<Args> CompiledKernel<Args> {
         self.held.executable()
     }
 
-    /// Runs the kernel on the default stream of its device; [`Launch::launch_compiled`] has a choice.
+    /// Launches the kernel on the default stream of its device. [`Launch::launch_compiled`] has
+    /// options.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the arguments differ in form from those it was compiled for; else as
-    /// [`crate::launch`].
+    /// [`Error::Argument`] if the arguments have another form than those of the compilation; else
+    /// as [`crate::launch`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -250,7 +251,7 @@ impl<Args> CompiledKernel<Args> {
         Launch::new(grid).launch_compiled(self, args)
     }
 
-    /// The device it was compiled for.
+    /// Returns the device that the kernel was compiled for.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -263,7 +264,8 @@ impl<Args> CompiledKernel<Args> {
         self.held.device
     }
 
-    /// What became of the kernel: accesses, instructions, registers, notes of the assembler.
+    /// Returns the remarks of the compiler: accesses, instructions, registers, notes of the
+    /// assembler.
     ///
     /// ```
     /// use cutlet as ct;
@@ -281,10 +283,10 @@ impl<Args> CompiledKernel<Args> {
         self.executable().remarks()
     }
 
-    /// Registers of one thread; 0 on the cpu device.
+    /// Returns the number of registers of one thread; 0 on the cpu device.
     ///
     /// # Errors
-    /// [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -298,10 +300,11 @@ impl<Args> CompiledKernel<Args> {
         Ok(self.resources()?.0)
     }
 
-    /// Local memory of one thread in bytes: what was spilled, and its stack; 0 on the cpu device.
+    /// Returns the local memory of one thread in bytes: spilled registers and the stack; 0 on the
+    /// cpu device.
     ///
     /// # Errors
-    /// [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -315,13 +318,15 @@ impl<Args> CompiledKernel<Args> {
         Ok(self.resources()?.1)
     }
 
-    /// The kernel and its parameters for a launch with these arguments through the driver; `None` on the cpu
-    /// device.
+    /// Returns the kernel and its parameters for a launch with these arguments through the driver;
+    /// `None` on the cpu device.
     ///
     /// # Errors
-    /// [`Error::Argument`] for arguments of another form than it was compiled for, and where a condition of the kernel ([`require`](fn@crate::require)) does not hold (those about the
-    /// grid are left to the launcher, and all others of such a kernel), [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
-    /// without tensor maps, or a kernel that was compiled with clusters the first that is needed without.
+    /// * [`Error::Argument`] for arguments of another form than those of the compilation, and if a
+    ///   condition of the kernel ([`require`](fn@crate::require)) does not hold. If any condition
+    ///   depends on the grid, the launcher must check all conditions.
+    /// * [`Error::Compile`] and [`Error::Driver`] if these arguments need another form of the
+    ///   kernel, without tensor maps or without clusters, which is compiled by this call.
     ///
     /// ```
     /// # use cutlet as ct;

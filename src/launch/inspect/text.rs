@@ -36,7 +36,7 @@ use crate::target::Target;
 /// ```
 ///
 /// # Panics
-/// When the kernel panics while it is traced.
+/// If the kernel panics during tracing.
 #[track_caller]
 pub fn inspect<K, A, P>(kernel: K, args: A) -> Inspection
 where
@@ -238,11 +238,12 @@ impl Inspection {
         Ok(ptx::generate(&module, self.target, self.hints, Maps::of(&module))?.layout)
     }
 
-    /// Returns the schedule of the ptx back end: the steps of each warp role before they become PTX (`docs/schedule.md`).
+    /// Returns the schedule of the ptx back end: the steps of each warp role before the emission of
+    /// PTX (`docs/schedule.md`).
     ///
-    /// A header names the warps, the pipelines, and the user's line
-    /// of each load, MMA and store. Values without
-    /// instructions of their own are left out; [`full_schedule`](Inspection::full_schedule) has them. The text is for readers and may change.
+    /// A header lists the warps, the pipelines, and the user's line of each load, MMA and store.
+    /// Values without instructions are omitted; [`full_schedule`](Inspection::full_schedule) has
+    /// them. The text is for readers and may change.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -262,7 +263,8 @@ impl Inspection {
         ptx::schedule(&module, self.target, self.hints, Maps::of(&module).are_allowed())
     }
 
-    /// Returns the [schedule](Inspection::schedule) with the values that have no instructions of their own (`defer` steps).
+    /// Returns the [schedule](Inspection::schedule) with the values that have no instructions
+    /// (`defer` steps).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -330,7 +332,7 @@ impl Inspection {
         Ok(code.text)
     }
 
-    /// Returns the optimised module, as a launch compiles it for the ptx back end.
+    /// Returns the optimized module, as a launch compiles it for the ptx back end.
     #[track_caller]
     fn module_for_ptx(&self) -> Result<Module> {
         check_hints(self.hints)?;

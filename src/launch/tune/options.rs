@@ -26,8 +26,8 @@ type Tell<C> = Box<dyn Fn(&TuneStep<'_, C>)>;
 /// 2. The configurations are measured alternately, see [`Bench`].
 /// 3. Those that are close to the fastest are measured again, for a longer time.
 ///
-/// The first configuration is the default: it is selected unless another one is significantly
-/// faster.
+/// The first configuration is the default: it is selected if its median is within 1 % of the least
+/// one.
 ///
 /// ```
 /// use cutlet as ct;

@@ -54,7 +54,7 @@ impl Record {
 }
 
 /// Results of searches for several devices and names, sorted. Their text can be committed: a
-/// repeated search changes only the lines of its own record.
+/// repeated search changes the lines of one record only.
 ///
 /// ```
 /// # let path = std::env::temp_dir().join(format!("cutlet-scale-{}.tune", std::process::id()));

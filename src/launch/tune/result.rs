@@ -15,9 +15,9 @@ pub enum Origin {
     Measurement,
     /// A record in a file or in the program.
     Record,
-    /// The user's cache.
+    /// The user's cache on the disk.
     Cache,
-    /// Estimated by what the code is.
+    /// Estimated from properties of the code.
     Estimate,
     /// The first one of the configurations.
     Default,
@@ -101,8 +101,9 @@ impl<C> TuningResult<C> {
         TuningResult { known: Some((configuration, origin)), notes, ..TuningResult::nothing() }
     }
 
-    /// Returns the configuration with the least median. If two are within 1 %, they are measured
-    /// again in alternation, and the first one of all configurations is preferred.
+    /// Returns the configuration with the least median. Those close to the fastest are measured
+    /// again in alternation. If one of two medians within 1 % is that of the first configuration
+    /// (the default), it is preferred.
     ///
     /// ```
     /// # use cutlet as ct;
