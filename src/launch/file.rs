@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(mode(&at("other/target")), 0o640);
         symlink("circle", at("circle")).expect("a link");
         assert!(replace(&at("circle"), b"").expect_err("a circle").to_string().contains("too many symbolic links"));
-        // A device is written in place.
+        // A device is written in place, without a part file.
         replace(Path::new("/dev/null"), b"all").expect("a device");
         assert!(!Path::new("/dev/null").metadata().expect("it").is_file());
     }

@@ -16,8 +16,8 @@ use crate::runtime::graph::recorder;
 use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, launch_end};
 
 /// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
-/// the cpu device. If this thread records a graph of that device, the kernel is added to the graph.
-/// `dependent`: it may start while the preceding kernel is in progress.
+/// the cpu device. If the launch belongs to the graph that this thread records, the kernel is added
+/// to the graph. `dependent`: it may start while the preceding kernel is in progress.
 #[inline]
 #[track_caller]
 pub(super) fn run(

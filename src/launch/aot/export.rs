@@ -21,7 +21,7 @@ use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
 
-/// Form of an exported kernel.
+/// Form of the code of an exported kernel.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -50,7 +50,7 @@ pub enum Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportedParam {
-    /// Width in bytes: 1, 2, 4 or 8; 128 for a tensor map.
+    /// Size in bytes: 1, 2, 4 or 8; 128 for a tensor map.
     pub bytes: u32,
     /// The parameter is an address in device memory.
     pub pointer: bool,

@@ -161,7 +161,7 @@ impl LoadedKernel {
     /// ```
     #[track_caller]
     pub unsafe fn launch<A: LaunchArg>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { Launch::new(grid).launch_loaded(self, args) }
     }
 

@@ -1,4 +1,4 @@
-//! Arrays of random numbers, filled on their device.
+//! Arrays of random numbers, generated on their device.
 
 use crate::element::{Element, bf16, f16};
 use crate::error::{Error, Result};

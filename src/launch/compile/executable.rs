@@ -13,7 +13,7 @@ use crate::launch::inspect::profile::Profiled;
 use crate::launch::inspect::remarks::Remarks;
 use crate::runtime::{FailureNote, GpuKernel};
 
-/// A compiled kernel.
+/// Compiled kernel with the conditions of its launches.
 pub(crate) struct Executable {
     pub code: Code,
     /// Conditions that each launch checks.

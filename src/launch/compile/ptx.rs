@@ -25,14 +25,15 @@ use crate::target::Target;
 /// Use of tensor maps by a kernel. Without them it has no warp specialization.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Maps<'a> {
-    /// The kernel may take tensor maps.
+    /// The kernel may have tensor maps.
     Allowed,
-    /// The kernel takes none, for this reason.
+    /// The kernel has no tensor maps, for this reason.
     Without(&'a str),
 }
 
 impl Maps<'_> {
-    /// Returns the choice for a module: a kernel with globals has one form, which runs for all arrays.
+    /// Returns the choice for a module. A kernel with globals has one form, which must support all
+    /// arrays.
     pub fn of(module: &Module) -> Maps<'static> {
         match module.globals.is_empty() {
             true => Maps::Allowed,
@@ -94,7 +95,7 @@ pub struct Plan {
     pub model: f64,
     /// The plan is the one that the original hints select.
     pub chosen: bool,
-    /// The schedule, as text.
+    /// Schedule as text.
     pub schedule: String,
 }
 
@@ -216,7 +217,7 @@ fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> Other {
     })
 }
 
-/// Compiles a module for a GPU through PTX.
+/// Compiles a module for a GPU by the PTX back end.
 ///
 /// # Errors
 /// [`crate::Error::Unsupported`] at the user's locations, [`crate::Error::Compile`] with the

@@ -292,8 +292,8 @@ impl<S, C> Tuner<S, C> {
     /// * The kernels are compiled before the search, on all cores.
     /// * Records are valid for these kernels only.
     /// * Configurations are rejected without an execution if their threads spill registers to
-    ///   memory. They are also rejected if their matrix products use no tensor cores, or their
-    ///   tiles no copy engine (TMA), and those of other configurations do.
+    ///   memory, their matrix products use no tensor cores, or their tiles no copy engine (TMA).
+    ///   Each reason applies only if another configuration is better in this respect.
     /// * For launches with grids ([`Kernels::add_with`]), the times are estimated, too.
     ///
     /// The first configuration is always executed.

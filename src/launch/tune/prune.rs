@@ -1,6 +1,6 @@
-//! Rejection of candidates by properties of their code: spills, or absence of tensor cores or of
-//! the copy engine (TMA) if other candidates use them. The remaining candidates are ranked by an
-//! estimate of their time.
+//! Rejection of candidates by properties of their code: spilled registers, matrix products without
+//! tensor cores, or no use of the copy engine (TMA). Each reason applies only if another candidate
+//! is better in this respect. The remaining candidates are ranked by an estimate of their time.
 
 use std::time::Duration;
 

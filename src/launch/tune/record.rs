@@ -9,7 +9,7 @@ use super::key::TuneKey;
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::launch::file;
 
-/// The first line of a file; the digit is the version of the format.
+/// First line of a file; the digit is the version of the format.
 const FIRST_LINE: &str = "# tuning records of cutlet, format 1";
 
 /// Measurement of one configuration, or the reason of its absence.
@@ -18,7 +18,7 @@ const FIRST_LINE: &str = "# tuning records of cutlet, format 1";
 pub enum Trial {
     /// Execution times in ascending order, at least one.
     Times(Vec<Duration>),
-    /// Its error.
+    /// Error of the configuration.
     Failed(String),
     /// Reason of the rejection before an execution.
     LeftOut(String),

@@ -27,7 +27,7 @@ pub enum Origin {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chosen<C> {
-    /// The configuration.
+    /// Selected configuration.
     pub configuration: C,
     /// Source of the configuration.
     pub origin: Origin,
@@ -56,10 +56,9 @@ pub enum Outcome<'a> {
 pub struct TuneStep<'a, C> {
     /// Number of configurations in this state, including this one.
     pub done: usize,
-    /// Total number of configurations. If it is not known: the number of configurations tried
-    /// before.
+    /// Total number of configurations. If it is not known: the same as `done`.
     pub total: usize,
-    /// The configuration.
+    /// Configuration of the step.
     pub configuration: &'a C,
     /// Result of the configuration.
     pub outcome: Outcome<'a>,

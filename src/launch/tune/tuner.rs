@@ -18,7 +18,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// Returns the fastest configuration: that of a record or of the user's cache, or the result of
     /// trials of all.
     ///
-    /// `work` queues the work on the default stream of the device.
+    /// `work` must queue its work on the default stream of the device.
     ///
     /// # Errors
     /// * [`Error::Argument`] without a configuration, and for a record that cannot be read;

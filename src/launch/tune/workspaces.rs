@@ -24,8 +24,8 @@ pub(super) struct Sets<'a, S> {
 }
 
 impl<'a, S> Sets<'a, S> {
-    /// Allocates copies, so many that the caches of the device hold none of them at its next use,
-    /// limited by the available memory.
+    /// Allocates a number of copies for which the caches of the device hold no copy at its next
+    /// use. The available memory limits the number.
     ///
     /// # Errors
     /// Errors of the first copy.
