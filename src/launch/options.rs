@@ -235,7 +235,7 @@ impl<'s> Launch<'s> {
     /// Permits the kernel to start while the preceding kernel of the stream is in progress
     /// (programmatic dependent launch).
     ///
-    /// The kernel starts when all tile blocks of the preceding kernel have called
+    /// The kernel may start when all tile blocks of the preceding kernel have called
     /// [`crate::grid_dependency_control_launch_dependents`] or ended.
     /// [`grid_dependency_control_wait`](crate::grid_dependency_control_wait) waits for the end of
     /// the preceding kernel and makes its writes visible. A kernel that does not call it waits at

@@ -143,8 +143,8 @@ impl LoadedKernel {
     /// # Safety
     /// A module can access any memory, at its parameters and at computed addresses. It must access
     /// its arrays only, and write only those that are passed as `&mut`. Its assumptions about its
-    /// parameters must hold. On the cpu device an access outside of the arrays is an error if its
-    /// address is computed from a parameter that points into one of them.
+    /// parameters must hold. On the cpu device, parameters that point into an array permit no
+    /// access outside of the arrays: such an access is an error.
     ///
     /// # Errors
     /// [`Error::Argument`] if arguments and parameters differ in number or types, or arrays are on
@@ -218,8 +218,8 @@ impl LoadedKernel {
     }
 
     /// Returns the compiled form for these arguments. The interpreter restricts addresses that are
-    /// computed from a pointer parameter to the arrays of the launch, unless the address of that
-    /// parameter is in none of them.
+    /// computed from a pointer parameter to the arrays of the launch. Parameters that point into no
+    /// array are excepted.
     #[track_caller]
     fn slot_for(&self, args: &dyn AnyArgs) -> Result<Specialised> {
         let Some(module) = &self.module else { return Ok(self.slot.clone()) };

@@ -1,9 +1,10 @@
 //! Single-pass scan of few, long lines, by decoupled look-back (Merrill and Garland, "Single-pass
 //! Parallel Prefix Scan with Decoupled Look-back", 2016).
 //!
-//! Each element is read once and written once. A tile block draws a ticket for the next tile,
-//! publishes the aggregate of the tile, and waits for the exclusive prefix of the tile while it
-//! scans its elements.
+//! Each element is read once and written once. A tile block has these steps:
+//! 1. draw a ticket for the next tile,
+//! 2. publish the aggregate of the tile,
+//! 3. wait for the exclusive prefix of the tile, and scan its elements at the same time.
 
 use super::combine::Combine;
 use super::fusion::{Code, FusedExpr};

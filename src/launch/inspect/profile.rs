@@ -126,8 +126,8 @@ pub(crate) fn note(kernel: &Profiled, grid: [u32; 3], words: &[u64], span: Span)
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
         // The driver is loaded at this point, so it exits after functions that are registered here.
-        // If the registration fails, only the table is missing. SAFETY: every C library has this
-        // function, and `say` never unwinds.
+        // If the registration fails, only the table is missing.
+        // SAFETY: every C library has this function, and `say` never unwinds.
         let _ = unsafe { atexit(say) };
     });
     let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);

@@ -178,8 +178,8 @@ impl<S, C> Tuner<S, C> {
     /// * cpu device: the interpreter stops. Other work of the host must end by itself.
     ///
     /// On a thread of a rayon pool, work that waits for rayon (`join`, `scope`, a parallel
-    /// iterator) can execute other tasks, which the limit must not end. There the limit does not
-    /// stop launches and waits inside the work: the interpreter and copies to the host end by
+    /// iterator) can execute other tasks. The limit must not end these tasks. There the limit does
+    /// not stop launches and waits inside the work: the interpreter and copies to the host end by
     /// themselves, and the configuration fails afterwards. The search itself waits for a GPU no
     /// longer than the limit there, too.
     ///
@@ -291,9 +291,10 @@ impl<S, C> Tuner<S, C> {
     ///
     /// * The kernels are compiled before the search, on all cores.
     /// * Records are valid for these kernels only.
-    /// * Configurations are rejected without an execution if their threads spill registers to
-    ///   memory, their matrix products use no tensor cores, or their tiles no copy engine (TMA).
-    ///   Each reason applies only if another configuration is better in this respect.
+    /// * Configurations are rejected without an execution for these reasons: their threads spill
+    ///   registers to memory; not all of their matrix products use tensor cores; their tiles use no
+    ///   copy engine (TMA). Each reason applies only if another configuration is better in this
+    ///   respect.
     /// * For launches with grids ([`Kernels::add_with`]), the times are estimated, too.
     ///
     /// The first configuration is always executed.

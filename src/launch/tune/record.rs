@@ -31,7 +31,7 @@ pub struct Record {
     /// Key of the result.
     pub key: TuneKey,
     /// The selected configuration as `Debug` text. Empty if the search was aborted; the record then
-    /// has only the configuration that caused it.
+    /// has only the configurations that caused this.
     pub winner: String,
     /// All configurations as `Debug` text: the fastest first, then those without times.
     pub trials: Vec<(String, Trial)>,

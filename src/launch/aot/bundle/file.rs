@@ -63,10 +63,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// If several entries match, the one with the most assumptions is launched.
 ///
 /// # What runs
-/// On a GPU, the code of the latest architecture that it supports: machine code if the bundle has
-/// it, else PTX or Tile IR, which the driver compiles at the first launch. Code of the ptx back end
-/// has no clusters. Code for Tile IR checks the bounds of tiles itself. On the cpu device, the
-/// interpreter executes the module that the code was generated from.
+/// A GPU executes the code of the latest architecture that it supports. This is machine code if the
+/// bundle has it, else PTX or Tile IR, which the driver compiles at the first launch. Code of the
+/// ptx back end has no clusters. Code for Tile IR checks the bounds of tiles itself. On the cpu
+/// device, the interpreter executes the module that the code was generated from.
 pub struct Bundle {
     pub(super) kernels: Vec<BundledKernel>,
 }
