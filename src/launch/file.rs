@@ -1,15 +1,17 @@
-//! Files that several threads and processes replace: atomic replacement, changes under a lock, names for kernels.
+//! Files that several threads and processes replace: atomic replacement, changes under a lock, file
+//! names for kernels.
 //!
 //! ```text
 //! replace: lock; write the part file; rename the part file
 //! update:  lock; read; change; write the part file; read again: other text repeats the change; rename
 //! ```
 //!
-//! The lock is on the file `NAME.lock` in the same folder, which its holder removes. A file system without locks has the
-//! second reading alone: a change between that reading and the renaming is lost.
+//! The lock is on the file `NAME.lock` in the same folder, which its holder removes. On a file
+//! system without locks, only the second read detects conflicts: a change between that read and the
+//! rename is lost.
 //!
-//! A symbolic link stays, and its target is replaced. A file that exists keeps its mode, and its owner where the system
-//! permits. Hard links are separated.
+//! A symbolic link is kept, and its target is replaced. An existing file keeps its mode, and its
+//! owner if the system permits. Hard links are separated.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -20,17 +22,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 
-/// Links that are followed from one path. Linux follows 40.
+/// Limit of symbolic links in one path. Linux follows 40.
 const MOST_LINKS: usize = 40;
 
-/// Attempts at a lock or a change before it fails. Each attempt fails only where another process was faster.
+/// Limit of attempts at a lock or a change. An attempt fails only if another process was faster.
 const MOST_TRIES: usize = 10_000;
 
-/// Characters of a kernel's name in the name of a file, which has at most 255 bytes on most file systems.
+/// Limit of characters of a kernel's name in a file name, which has at most 255 bytes on most file
+/// systems.
 const MOST_NAME_CHARS: usize = 128;
 
-/// The name of a kernel as part of the name of a file: other characters than letters, digits, `_`, `$`, `-` and `.` are
-/// replaced by `_`, and so is a dot in front.
+/// Returns the name of a kernel as part of a file name. Characters other than letters, digits, `_`,
+/// `$`, `-` and `.` are replaced by `_`, and so is a leading dot.
 pub(super) fn name_for_file(kernel: &str) -> String {
     let keeps = |c: char| c.is_ascii_alphanumeric() || "_$-.".contains(c);
     let mut name: String = kernel.chars().take(MOST_NAME_CHARS).map(|c| if keeps(c) { c } else { '_' }).collect();
@@ -40,10 +43,10 @@ pub(super) fn name_for_file(kernel: &str) -> String {
     name
 }
 
-/// Replaces the content of a file, or makes the file and its folders.
+/// Replaces the content of a file, or creates the file and its folders.
 ///
 /// # Errors
-/// [`Error::Io`].
+/// [`Error::Io`] if the file cannot be written.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     let failed = |source| Error::Io { path: path.display().to_string(), source };
     let target = Target::of(path).map_err(failed)?;
@@ -51,8 +54,9 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     target.write(content, lock.is_some(), || Ok(true)).map(drop).map_err(failed)
 }
 
-/// Changes the text of a file: `change` gets the present text (`None` without a file) and returns the new one. If another
-/// process replaces the file meanwhile, `change` is called again with that text.
+/// Changes the text of a file. `change` gets the present text (`None` without a file) and returns
+/// the new one. If another process replaces the file before the rename, `change` is called again
+/// with the new text.
 ///
 /// # Errors
 /// [`Error::Io`]; the error of `change`.
@@ -76,11 +80,11 @@ pub(super) fn update(path: &Path, mut change: impl FnMut(Option<&str>) -> Result
     Err(failed(io::Error::new(ErrorKind::ResourceBusy, "other processes change the file all the time")))
 }
 
-/// The file at the end of a path's links.
+/// File at the end of a chain of symbolic links.
 struct Target {
     path: PathBuf,
     folder: PathBuf,
-    /// Of the file, if there is one.
+    /// Metadata of the file, if it exists.
     data: Option<Metadata>,
 }
 
@@ -119,7 +123,8 @@ impl Target {
         }
     }
 
-    /// Writes the part file and renames it if `is_current` returns true just before; returns what that returned.
+    /// Writes the part file and renames it if `is_current` returns true immediately before. Returns
+    /// the result of `is_current`.
     fn write(&self, content: &[u8], locked: bool, is_current: impl FnOnce() -> io::Result<bool>) -> io::Result<bool> {
         let in_place = || fs::write(&self.path, content).map(|()| true);
         if !self.is_file() {
@@ -137,7 +142,7 @@ impl Target {
             let _ = fs::remove_file(&part);
         }
         match written {
-            // A folder that takes no new file, or a file that is mounted by itself.
+            // A folder that permits no new file, or a file that is a mount point.
             Err(error)
                 if self.data.is_some()
                     && matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ResourceBusy) =>
@@ -148,7 +153,8 @@ impl Target {
         }
     }
 
-    /// The part file. Under the lock each file has one name, so that the next writer takes over what a killed one left.
+    /// Returns the path of the part file. With the lock it depends on the file only, so that the
+    /// next writer replaces the part file of a killed one.
     fn part(&self, locked: bool) -> PathBuf {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = self.path.file_name().unwrap_or_default();
@@ -160,7 +166,7 @@ impl Target {
     }
 
     fn write_part(&self, part: &Path, content: &[u8]) -> io::Result<()> {
-        // What a killed writer has left; `create_new` opens neither that nor a link.
+        // Removes the part file of a killed writer; `create_new` opens neither a file nor a link.
         let _ = fs::remove_file(part);
         let mut file = OpenOptions::new().write(true).create_new(true).open(part)?;
         if let Some(data) = &self.data {
@@ -175,27 +181,29 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The right to replace a file, exclusive among the users of this struct in all processes.
+/// Exclusive right to replace a file, among the users of this struct in all processes.
 struct Lock {
     file: File,
     path: PathBuf,
 }
 
 impl Lock {
-    /// Waits for the lock of a file; `None` where the file system has no locks, or the folder takes no new file.
+    /// Waits for the lock of a file. Returns `None` if the file system has no locks, or the folder
+    /// permits no new file.
     fn of(path: &Path) -> Option<Lock> {
         let mut name = OsString::from(path);
         name.push(".lock");
         let path = PathBuf::from(name);
         for _ in 0..MOST_TRIES {
             let file = match OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path) {
-                // One of another user may be readable alone.
+                // The lock file of another user may be read-only.
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => File::open(&path),
                 other => other,
             };
             let file = file.ok()?;
             match file.lock() {
-                // A holder before this one may have removed the file: the next process then locks another one.
+                // The previous holder may have removed the file: the next process then locks
+                // another one.
                 Ok(()) if system::is_at(&file, &path) => return Some(Lock { file, path }),
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -216,7 +224,8 @@ impl Drop for Lock {
         if system::CAN_REMOVE {
             let _ = fs::remove_file(&self.path);
         }
-        // A child process that was forked meanwhile holds the file, too: closing it here does not unlock it.
+        // A child process that was forked in the meantime holds the file, too: closing it here does
+        // not unlock it.
         let _ = self.file.unlock();
     }
 }
@@ -227,10 +236,10 @@ mod system {
     use std::os::unix::fs::{MetadataExt, fchown};
     use std::path::Path;
 
-    /// The holder of a lock file may remove it, because [`is_at`] tells the next one.
+    /// The holder may remove its lock file, because [`is_at`] detects the removal.
     pub(super) const CAN_REMOVE: bool = true;
 
-    /// Returns true if this is the file that a path names now.
+    /// Returns true if this is the file at a path now.
     pub(super) fn is_at(file: &File, path: &Path) -> bool {
         let identity = |data: Metadata| (data.dev(), data.ino());
         match (file.metadata(), metadata(path)) {
@@ -239,7 +248,8 @@ mod system {
         }
     }
 
-    /// Gives a file the owner and the group of another one, as far as the system permits.
+    /// Sets the owner and the group of a file to those of another one, as far as the system
+    /// permits.
     pub(super) fn keep_owner(file: &File, other: &Metadata) {
         let Ok(own) = file.metadata() else { return };
         if own.gid() != other.gid() {
@@ -256,7 +266,7 @@ mod system {
     use std::fs::{File, Metadata};
     use std::path::Path;
 
-    /// Files have no identity that the standard library tells.
+    /// The standard library has no identity of a file for this system.
     pub(super) const CAN_REMOVE: bool = false;
 
     pub(super) fn is_at(_file: &File, _path: &Path) -> bool {
@@ -283,7 +293,7 @@ mod tests {
         names
     }
 
-    /// Set for the child processes of the test below: the file, and the name of the child.
+    /// Environment variable of the child processes of the test below: the path of the file.
     const CHILD: &str = "CUTLET_TEST_FILE_CHILD";
 
     #[test]
@@ -315,7 +325,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["shared"], "neither locks nor parts are left");
     }
 
-    /// As on a file system without locks: the lock file cannot be made.
+    /// The lock file cannot be created, as on a file system without locks.
     #[test]
     fn a_change_meanwhile_is_kept_without_locks() {
         let folder = TemporaryFolder::new().expect("a folder");
@@ -356,7 +366,7 @@ mod tests {
         fs::create_dir(at("other")).expect("a folder");
         fs::write(at("other/target"), "").expect("a file");
         fs::set_permissions(at("other/target"), fs::Permissions::from_mode(0o640)).expect("its mode");
-        // A link to a link, relative to their folder; and one to a file that is missing.
+        // A link to a link, relative to their folder; and a link to a missing file.
         symlink("middle", at("link")).expect("a link");
         symlink("other/target", at("middle")).expect("a link");
         symlink("missing/new", at("early")).expect("a link");
@@ -371,7 +381,7 @@ mod tests {
         assert_eq!(mode(&at("other/target")), 0o640);
         symlink("circle", at("circle")).expect("a link");
         assert!(replace(&at("circle"), b"").expect_err("a circle").to_string().contains("too many symbolic links"));
-        // A device is written in place.
+        // A device is written in place, without a part file.
         replace(Path::new("/dev/null"), b"all").expect("a device");
         assert!(!Path::new("/dev/null").metadata().expect("it").is_file());
     }

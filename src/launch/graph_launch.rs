@@ -1,4 +1,4 @@
-//! Launches as work of a graph: the code that was chosen, with everything that it is passed.
+//! Launches as nodes of a graph: the selected code with its parameters.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::runtime::graph::recorder;
 use crate::runtime::graph::recorder::{Claimed, Node, RecordedLaunch, Used, Work};
 use crate::runtime::{Device, FailureNote, GpuFunction, GpuStream, launch_end};
 
-/// A launch on the cpu device.
+/// Recorded launch on the cpu device.
 struct OnCpu {
     kernel: Specialised,
     grid: [u32; 3],
@@ -23,7 +23,7 @@ struct OnCpu {
     words: Box<[ParamWord]>,
 }
 
-/// A launch on a GPU.
+/// Recorded launch on a GPU.
 struct OnGpu {
     function: GpuFunction,
     grid: [u32; 3],
@@ -32,14 +32,14 @@ struct OnGpu {
     words: Box<[ParamWord]>,
     maps: Option<Encoded>,
     failure: Option<Arc<FailureNote>>,
-    /// Has the function, as one of its forms.
+    /// Owner of the function, as one of its forms.
     kernel: Specialised,
 }
 
-/// The recording that a launch belongs to, on a thread that records a graph: see [`recording::claim`].
+/// Returns the recording of a launch, on a thread that records a graph; see [`recorder::claim`].
 ///
 /// # Errors
-/// [`Error::Argument`] for a launch of a graph that makes arrays.
+/// [`Error::Argument`] for a launch of a graph that allocates arrays.
 #[cold]
 #[track_caller]
 pub(super) fn claimed(kernel: &str, args: &dyn AnyArgs) -> Result<Option<Claimed>> {
@@ -55,10 +55,10 @@ pub(super) fn claimed(kernel: &str, args: &dyn AnyArgs) -> Result<Option<Claimed
     Ok(claimed)
 }
 
-/// Makes a launch work of the graph that this thread records. `slot`: a compiled one.
+/// Adds a launch to the graph that this thread records. `slot`: a compiled one.
 ///
 /// # Errors
-/// Those of compiling another form of the kernel.
+/// Errors of the compilation of another form of the kernel.
 #[cold]
 pub(super) fn note(
     claimed: Claimed,
@@ -105,10 +105,11 @@ impl RecordedLaunch for OnCpu {
         let Some(Code::Cpu(program, _)) = self.kernel.get().map(|executable| &executable.code) else { return Ok(()) };
         let mut memory = cpu::Memory::new();
         for used in uses.iter().filter(|used| used.bytes > 0) {
-            // SAFETY: promised by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { memory.add(used.host_pointer(), used.bytes, used.writes) };
         }
-        // SAFETY: a kernel makes addresses by unsafe functions alone, whose contract (`ops::pointer`) asks for this.
+        // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
+        // includes this.
         unsafe { memory.allow_any() };
         let options = cpu::RunOptions { checks: self.checks, until: launch_end(), ..cpu::RunOptions::default() };
         program.run(self.grid, &self.words, &memory, &options)
@@ -132,8 +133,9 @@ impl RecordedLaunch for OnGpu {
         let maps = self.maps.as_deref().unwrap_or_default();
         let mut pointers: Vec<*mut c_void> =
             param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref()).collect();
-        // SAFETY: each pointer is to a word or map that lives until the call returns and is at least as wide as the
-        // parameter; the kernel is kept. The rest is promised by the caller.
+        // SAFETY: each pointer is to a word or map that lives until the call returns and is at
+        // least as wide as the parameter; `self.kernel` keeps the function loaded. The rest is
+        // guaranteed by the caller.
         unsafe { self.function.launch(stream, self.grid, self.dependent && dependent, &mut pointers) }
     }
 }

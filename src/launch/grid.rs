@@ -1,4 +1,4 @@
-//! The grid of a launch: how many tile blocks along each of three axes.
+//! Grid of a launch: the numbers of tile blocks along three axes.
 
 use crate::backend::tileir;
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::ir::MAX_GRID;
 use crate::kernel::AnyArgs;
 use crate::runtime::Backend;
 
-/// Most tile blocks along each axis of a kernel that this back end made.
+/// Returns the maximum number of tile blocks along each axis for code of this back end.
 fn limits(generator: Backend) -> [u32; 3] {
     match generator {
         Backend::Cpu | Backend::Ptx => MAX_GRID,
@@ -14,11 +14,12 @@ fn limits(generator: Backend) -> [u32; 3] {
     }
 }
 
-/// Numbers of tile blocks along the axes 0, 1 and 2; axes that are not given have one.
+/// Numbers of tile blocks along the axes 0, 1 and 2. Omitted axes have one.
 ///
-/// Made from one to three integers: `8`, `[8, 4]`, `(m.div_ceil(128), 1, batches)`. At most 2^31 - 1
-/// along axis 0 and 65535 along the others; through the back end `tileir`, at most 2^24 - 1 along axis 0. A
-/// launch with a 0 among them does nothing, and is an error if it has arrays and all of them have elements.
+/// A grid is made from one to three integers: `8`, `[8, 4]`, `(m.div_ceil(128), 1, batches)`. The
+/// limits are 2^31 - 1 along axis 0 and 65535 along the others; for the back end `tileir`, 2^24 - 1
+/// along axis 0. A launch with an extent of 0 does nothing. It is an error if the launch has arrays
+/// and all of them have elements.
 ///
 /// ```
 /// use cutlet::Grid;
@@ -29,7 +30,7 @@ fn limits(generator: Backend) -> [u32; 3] {
 pub struct Grid([i64; 3]);
 
 impl Grid {
-    /// Tile blocks along the three axes.
+    /// Returns the numbers of tile blocks along the three axes.
     ///
     /// ```
     /// assert_eq!(cutlet::Grid::from([5, 2]).extents(), [5, 2, 1]);
@@ -39,11 +40,12 @@ impl Grid {
         self.0
     }
 
-    /// Is there a reason to run nothing? A grid without tile blocks has one where an array of the launch has no elements,
-    /// or where the launch has no arrays that are known.
+    /// Checks that an empty grid is plausible: an array of the launch has no elements, or the
+    /// launch has no known arrays.
     ///
     /// # Errors
-    /// [`Error::Argument`] at the caller's place: a quotient was rounded down, most likely.
+    /// [`Error::Argument`] at the caller's location. The usual cause is a quotient that was rounded
+    /// down.
     #[cold]
     #[track_caller]
     pub(super) fn may_be_empty(self, args: &dyn AnyArgs) -> Result<()> {
@@ -62,7 +64,7 @@ impl Grid {
         )))
     }
 
-    /// The grid as the hardware takes it, for a kernel that this back end made; `None` when there is nothing to run.
+    /// Returns the checked grid for code of this back end; `None` if it has no tile blocks.
     #[inline]
     #[track_caller]
     pub(super) fn checked(self, generator: Backend) -> Result<Option<[u32; 3]>> {

@@ -1,4 +1,4 @@
-//! Launching a kernel: the way through the other files.
+//! Launch of a kernel: specialization, compilation and execution.
 
 use super::grid::Grid;
 use super::inspect::remarks;
@@ -8,22 +8,25 @@ use super::specialize::specialise;
 use crate::error::Result;
 use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, LaunchArg, refuse_nested};
 
-/// Runs a kernel once for every tile block of a grid.
+/// Executes a kernel once for every tile block of a grid.
 ///
-/// `kernel` is a function or closure over what the arguments trace to: `&DeviceArray` arrives as
-/// `Array`, `&mut DeviceArray` as `ArrayMut`, a number as `Scalar`, `Constant(x)` as `x`. It runs on the
-/// device of its arrays, on that device's default stream; without arrays on [`crate::Device::first`]. On a GPU
-/// this returns when the work is queued, on the cpu device when it is done. [`Launch`] has more choices.
+/// `kernel` is a function or closure over the traced arguments: `&DeviceArray` becomes `Array`,
+/// `&mut DeviceArray` becomes `ArrayMut`, a number becomes `Scalar`, and `Constant(x)` becomes `x`.
+/// The kernel executes on the device of its arrays, on the default stream of that device; without
+/// arrays on [`crate::Device::first`]. On a GPU this function returns when the work is queued, on
+/// the cpu device when the work is complete. [`Launch`] has further options.
 ///
-/// The first launch with given types, constants and forms of arrays traces and compiles the kernel;
-/// later ones only queue it. A process keeps the 1024 kernels that were launched last, and those that a
-/// [`crate::CompiledKernel`] or a thread still holds.
+/// The first launch with given types, constants and forms of arrays traces and compiles the kernel.
+/// Later launches only queue it. A process caches the 1024 most recently launched kernels, and
+/// those that a [`crate::CompiledKernel`] or a thread still holds.
 ///
-/// A child that a process has forked launches on the cpu device, also while other threads of its parent launch. On GPUs that
-/// the parent has used, it gets [`crate::Error::Driver`].
+/// A forked child process can launch on the cpu device, even if other threads of its parent
+/// launched at the time of the fork. On GPUs that the parent has used, it gets
+/// [`crate::Error::Driver`].
 ///
-/// A launch inside of a kernel is an error, except on threads of a rayon pool: a kernel that waits there for
-/// others (`rayon::join`) may find another task of the pool on its stack, which is free to launch.
+/// A launch inside of a kernel is an error, except on threads of a rayon pool. There a kernel that
+/// waits (`rayon::join`) may execute another task of the pool on its stack, which is allowed to
+/// launch.
 ///
 /// ```
 /// use cutlet as ct;
@@ -42,13 +45,16 @@ use crate::kernel::{Arguments, Bound, Call, IntoKernelArg, Kernel, LaunchArg, re
 /// ```
 ///
 /// # Errors
-/// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Unsupported`] for what the
-/// device cannot run, [`crate::Error::Argument`] for arrays on several devices or a grid beyond the limits,
-/// [`crate::Error::Driver`] when this or earlier work on the device failed. Nothing runs then, except that on
-/// the cpu device [`crate::Error::Execution`] may leave writable arrays partly written.
+/// * [`crate::Error::Kernel`] with all errors of the kernel;
+/// * [`crate::Error::Unsupported`] for features that the device does not support;
+/// * [`crate::Error::Argument`] for arrays on several devices or a grid beyond the limits;
+/// * [`crate::Error::Driver`] if this or earlier work on the device failed.
+///
+/// After an error nothing was executed, with one exception: on the cpu device,
+/// [`crate::Error::Execution`] may leave writable arrays partly written.
 ///
 /// # Panics
-/// When the kernel panics while it is traced.
+/// If the kernel panics during tracing.
 #[track_caller]
 pub fn launch<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
 where
@@ -58,8 +64,9 @@ where
     Launch::new(grid).launch(kernel, args)
 }
 
-/// Runs a kernel as [`launch`] does, and gives back the arrays that the launch has made: in the place of each
-/// [`NewArray`](crate::NewArray) among the arguments a [`DeviceArray`](crate::DeviceArray), in that of everything else `()`.
+/// Executes a kernel as [`launch`] does, and returns the arrays that the launch allocated: a
+/// [`DeviceArray`](crate::DeviceArray) for each [`NewArray`](crate::NewArray) argument, `()` for
+/// every other argument.
 ///
 /// ```
 /// use cutlet as ct;
@@ -78,7 +85,8 @@ where
 /// ```
 ///
 /// # Errors
-/// As [`launch`]; [`crate::Error::Argument`] and [`crate::Error::Driver`] also where there is no memory for an array.
+/// As [`launch`]; [`crate::Error::Argument`] and [`crate::Error::Driver`] also if an array cannot
+/// be allocated.
 ///
 /// # Panics
 /// As [`launch`].
@@ -92,11 +100,11 @@ where
 }
 
 impl Launch<'_> {
-    /// Runs the kernel: see [`launch`].
+    /// Executes the kernel; see [`launch`].
     ///
     /// # Errors
-    /// As [`launch`]; [`crate::Error::Argument`] also when stream or back end do not belong to the device of
-    /// the arrays.
+    /// As [`launch`]; [`crate::Error::Argument`] also if the stream or back end does not belong to
+    /// the device of the arrays.
     ///
     /// # Panics
     /// As [`launch`].
@@ -118,7 +126,7 @@ impl Launch<'_> {
         self.launch_call(&Bound::new(&kernel, &Arguments::of(args)).call())
     }
 
-    /// Runs the kernel and gives its new arrays back: see [`launch_with_outputs`].
+    /// Executes the kernel and returns its new arrays; see [`launch_with_outputs`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -176,7 +184,7 @@ mod tests {
     use crate::runtime::{Backend, Device};
     use crate::{AtomicOptions, GatherOptions, LoadOptions, ScatterOptions, StoreOptions, arange, bid, ones};
 
-    /// Interprets what code of the ptx back end is made of, where that checks promises.
+    /// Interprets the trace of the ptx back end with checks of assumptions.
     fn asserted<K, A, P>(kernel: K, grid: [u32; 3], args: A) -> Result<()>
     where
         K: Kernel<P>,
@@ -196,7 +204,7 @@ mod tests {
         text.to_owned()
     }
 
-    /// A kernel that keeps its promises for the first of two arguments and breaks one for the second.
+    /// Executes a kernel whose assumptions hold for the argument `good` and are broken for `bad`.
     #[track_caller]
     fn tried<K, P>(kernel: K, good: i32, bad: i32, want: &str) -> Result<()>
     where
@@ -216,7 +224,7 @@ mod tests {
 
     #[test]
     fn launches_of_a_task_have_places_of_their_own() -> Result<()> {
-        // As when rayon runs a task while an operation of a kernel is put together.
+        // As if rayon executed a task during an operation of a kernel.
         let pool = rayon_core::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
         let outer = |y: ArrayMut<i32, 1>| {
             let fixed = std::panic::Location::caller();
@@ -235,7 +243,7 @@ mod tests {
         pool.install(|| launch(outer, 1, (&mut Device::cpu().zeros([4])?,)))
     }
 
-    // SAFETY (all): whether promises are kept is what is tried, on the cpu device, which notices.
+    // SAFETY (all): the tests break assumptions on the cpu device, which checks them.
 
     #[test]
     fn promises_of_views() -> Result<()> {
@@ -260,7 +268,7 @@ mod tests {
         };
         tried(gathers, 96, 97, "element 100 lies outside of an array whose last element is 99 (element [3])")?;
         let scatters = |_: Array<i32, 1>, y: ArrayMut<i32, 1>, i: Scalar<i32>| {
-            // Elements that the mask leaves out promise nothing.
+            // Elements outside of the mask are not assumed to be in bounds.
             let at = arange::<i32>(4, 0, 1);
             let options = unsafe { ScatterOptions::new().check_bounds(false) };
             y.scatter_with(at + i, ones([4]), options.mask(at.ge(1)));

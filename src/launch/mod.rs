@@ -1,16 +1,16 @@
-//! Launching: from a kernel with its arguments to running code, by the shortest way that is valid.
+//! Launch: from a kernel with its arguments to the execution of its code.
 //!
-//! The only room that sees all others. A launch
-//! 1. finds the device of its arrays,
-//! 2. writes the specialisation key (what the code depends on) on the stack,
-//! 3. looks it up among the kernels that this thread launched lately, then among all ([`specialise`]);
-//!    only when there is none is the kernel traced and compiled ([`mod@compile`]),
-//! 4. writes the parameter words on the stack, orders the stream behind other uses of the arrays, and
-//!    queues the kernel ([`run`]).
+//! This folder depends on all others. A launch has these steps:
+//! 1. find the device of its arrays,
+//! 2. write the specialization key (all inputs of the code) on the stack,
+//! 3. look it up among the recently launched kernels of this thread, then among all
+//!    ([`specialize`]); if there is none, trace and compile the kernel ([`mod@compile`]),
+//! 4. write the parameter words on the stack, order the stream after other uses of the arrays, and
+//!    queue the kernel ([`run`]).
 //!
-//! Step 3 knows a kernel by its type, if the type has size 0: a function item, a closure that captures
-//! nothing. Other kernels (closures with captures, function pointers) are traced at every launch and
-//! known by their trace, so that captured values are never stale.
+//! Step 3 identifies a kernel by its type if the type has size 0: a function item, or a closure
+//! without captures. Other kernels (closures with captures, function pointers) are traced at every
+//! launch and identified by their trace, so that captured values are never stale.
 
 mod aot;
 mod array_expr;

@@ -1,4 +1,5 @@
-//! What a launch chooses besides kernel and arguments: grid, stream, back end, hints; and its device.
+//! Options of a launch besides kernel and arguments: grid, stream, back end and hints; and its
+//! device.
 
 use std::sync::OnceLock;
 
@@ -12,19 +13,20 @@ use crate::kernel::AnyArgs;
 use crate::runtime::graph::recorder;
 use crate::runtime::{Backend, Device, Stream};
 
-/// What a launch asks for besides kernel and arguments.
+/// Options of the generated code of a launch, besides kernel and arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wishes {
     pub hints: Hints,
-    /// The back end that makes the code.
+    /// Back end that generates the code.
     pub generator: Backend,
-    /// May it start while the kernel before it runs?
+    /// The kernel may start while the preceding kernel of the stream is in progress.
     pub dependent: bool,
-    /// Is the code made for checks: the kernel as it was written for the cpu back end, promises checked for a GPU?
+    /// The code is generated for checks. On the cpu back end this is the kernel as written; on a
+    /// GPU it is code that checks assumptions.
     pub checked: bool,
 }
 
-/// A launch with choices: stream, back end, hints.
+/// Launch with options: stream, back end, hints.
 ///
 /// ```
 /// use cutlet as ct;
@@ -51,7 +53,7 @@ pub struct Launch<'s> {
 }
 
 impl<'s> Launch<'s> {
-    /// A launch over a grid, without further choices.
+    /// Returns a launch over a grid, with default options.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -66,7 +68,7 @@ impl<'s> Launch<'s> {
         Launch { grid: grid.into(), stream: None, backend: None, hints, dependent: false, checks: None, peers: false }
     }
 
-    /// Queues on this stream.
+    /// Selects the stream that the launch is queued on.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -82,8 +84,8 @@ impl<'s> Launch<'s> {
         self
     }
 
-    /// Requires this back end. The device of the arrays decides which one runs, so with arrays this
-    /// is a check; without arrays it is a choice.
+    /// Requires this back end. With arrays this is a check, because their device determines the
+    /// back end. Without arrays it is a choice.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -96,7 +98,7 @@ impl<'s> Launch<'s> {
         self
     }
 
-    /// Passes wishes to the code generator.
+    /// Sets the hints of the code generator.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -113,12 +115,15 @@ impl<'s> Launch<'s> {
     }
 
     /// Permits arrays of other GPUs (peer access): the kernel accesses their memory through the
-    /// connection between the GPUs. Without this call such arrays are an error. The launch runs on
-    /// the device of its stream, or else on that of its first array.
+    /// connection between the GPUs.
     ///
-    /// It comes behind other work on these arrays, and other work on them behind it, on whichever GPU that is queued.
-    /// Whether GPUs reach each other says [`Device::can_access`]; if not, the launch is an error. Arrays of other
-    /// libraries have to be accessible by the affair of these, where they come from memory pools.
+    /// Without this call such arrays are an error. The launch executes on the device of its stream,
+    /// or else on that of its first array.
+    ///
+    /// Work on these arrays is ordered with the launch, whichever GPU it is queued on.
+    /// [`Device::can_access`] returns true if GPUs can access each other; otherwise the launch is
+    /// an error. Arrays of other libraries that are allocated from memory pools must be made
+    /// accessible by these libraries.
     ///
     /// ```
     /// use cutlet as ct;
@@ -146,9 +151,11 @@ impl<'s> Launch<'s> {
         self
     }
 
-    /// Has the launch check what the kernel does, instead of what the environment variable `CUTLET_CHECK` asks for (`all`, or
-    /// names of [`Checks`] with commas between). The cpu back end makes all checks, the ptx back end
-    /// [`bounds`](Checks::bounds); of `CUTLET_CHECK` each back end makes what it can.
+    /// Selects the checks of the launch. Replaces the environment variable `CUTLET_CHECK` (`all`,
+    /// or names of [`Checks`] separated by commas).
+    ///
+    /// The cpu back end supports all checks, the ptx back end [`bounds`](Checks::bounds). Each back
+    /// end performs those checks of `CUTLET_CHECK` that it supports.
     ///
     /// ```
     /// use cutlet as ct;
@@ -171,10 +178,11 @@ impl<'s> Launch<'s> {
         self
     }
 
-    /// The checks of this launch by a back end.
+    /// Returns the checks of this launch on a back end.
     ///
     /// # Errors
-    /// [`Error::Argument`] for checks that this back end does not make, and for a variable that names no check.
+    /// [`Error::Argument`] for checks that this back end does not support, and if `CUTLET_CHECK`
+    /// names no check.
     #[inline]
     #[track_caller]
     pub(super) fn checks_on(&self, backend: Backend) -> Result<Checks> {
@@ -190,18 +198,20 @@ impl<'s> Launch<'s> {
         }
     }
 
-    /// The checks of a launch of a kernel whose code was made for these wishes.
+    /// Returns the checks of a launch of a kernel whose code was generated for these options.
     ///
     /// # Errors
-    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks that the code was not made for.
+    /// As [`Launch::checks_on`]; [`Error::Argument`] for checks that the code was not generated
+    /// for.
     #[inline]
     #[track_caller]
     pub(super) fn checks_for(&self, wishes: &Wishes) -> Result<Checks> {
         self.checks_of(wishes.generator, wishes.checked)
     }
 
-    /// The same for code by a back end; `checked`: was it made for checks? Code that was not makes those of the environment that
-    /// need nothing of it.
+    /// Returns the checks of a launch of code from a back end. `checked`: the code was generated
+    /// for checks. Other code performs those checks of `CUTLET_CHECK` that need no support by the
+    /// code.
     ///
     /// # Errors
     /// As [`Launch::checks_for`].
@@ -222,18 +232,21 @@ impl<'s> Launch<'s> {
         Ok(Checks { races: checks.races, bounds: checks.bounds && on_cpu, ..Checks::none() })
     }
 
-    /// Lets the kernel begin while the one before it on the stream still runs: as soon as the tile blocks of that one
-    /// have called [`grid_dependency_control_launch_dependents`](crate::grid_dependency_control_launch_dependents) or
-    /// ended. It waits for that one's end, and sees what it wrote, from
-    /// [`grid_dependency_control_wait`](crate::grid_dependency_control_wait) on; a kernel that does not call that waits
-    /// before all else. On GPUs before sm_90 and on the cpu device this is a launch as any other.
+    /// Permits the kernel to start while the preceding kernel of the stream is in progress
+    /// (programmatic dependent launch).
     ///
-    /// The choice belongs to the compiled kernel: a [`CompiledKernel`](crate::CompiledKernel) has it if it was compiled
-    /// with it.
+    /// The kernel may start when all tile blocks of the preceding kernel have called
+    /// [`crate::grid_dependency_control_launch_dependents`] or ended.
+    /// [`grid_dependency_control_wait`](crate::grid_dependency_control_wait) waits for the end of
+    /// the preceding kernel and makes its writes visible. A kernel that does not call it waits at
+    /// its start. On GPUs before sm_90 and on the cpu device the option has no effect.
+    ///
+    /// The option is compiled into the kernel: a [`CompiledKernel`](crate::CompiledKernel) has it
+    /// if it was compiled with it.
     ///
     /// # Safety
-    /// What a kernel does before it waits must not depend on what the kernel before it writes, nor write what that one
-    /// uses.
+    /// Before it waits, the kernel must not depend on memory that the preceding kernel writes, and
+    /// must not write memory that the preceding kernel uses.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -257,7 +270,7 @@ impl<'s> Launch<'s> {
         self
     }
 
-    /// The device that the arrays are on, or that the choices mean.
+    /// Returns the device of the arrays, or else the one that the options select.
     #[track_caller]
     pub(super) fn device(&self, args: &dyn AnyArgs) -> Result<Device> {
         let mut device: Option<Device> = None;
@@ -292,10 +305,11 @@ impl<'s> Launch<'s> {
         Ok(device)
     }
 
-    /// The device of a kernel that is compiled before its arrays have to be there.
+    /// Returns the device of a kernel that is compiled before its arrays exist.
     ///
     /// # Errors
-    /// [`Error::Argument`] for arrays of another device, or choices that do not belong to it.
+    /// [`Error::Argument`] for arrays of another device, or options that do not belong to the
+    /// device.
     #[track_caller]
     pub(super) fn device_ahead(&self, device: Device, args: &dyn AnyArgs) -> Result<Device> {
         let mut other = None;
@@ -313,11 +327,11 @@ impl<'s> Launch<'s> {
         Ok(device)
     }
 
-    /// Hints, and the back end that makes the code: explicit, from the environment, or Tile IR where the
-    /// driver compiles it and PTX elsewhere.
+    /// Returns the hints and the back end that generates the code: the explicit one, that of the
+    /// environment, or by default Tile IR if the driver compiles it, else PTX.
     ///
     /// # Errors
-    /// [`Error::Argument`] at the caller's place for hints that no code can have.
+    /// [`Error::Argument`] at the caller's location for hints that no code can satisfy.
     #[inline]
     #[track_caller]
     pub(super) fn wishes(&self, device: Device) -> Result<Wishes> {
@@ -361,8 +375,10 @@ impl<'s> Launch<'s> {
     }
 }
 
+/// Rejects arrays that are only described.
+///
 /// # Errors
-/// [`Error::Argument`] at the caller's place for arrays that are only described.
+/// [`Error::Argument`] at the caller's location for an [`ArraySpec`](crate::ArraySpec).
 #[track_caller]
 pub(super) fn refuse_absent(args: &dyn AnyArgs) -> Result<()> {
     let mut absent = false;
@@ -376,10 +392,10 @@ fn described() -> Error {
     Error::argument("an ArraySpec describes an array that does not exist: launch with arrays made by a Device")
 }
 
-/// Has kernels on a device access all arrays of a launch.
+/// Enables access of the kernels of a device to all arrays of a launch.
 ///
 /// # Errors
-/// [`Error::Argument`] where that cannot be.
+/// [`Error::Argument`] if access is impossible.
 #[cold]
 #[track_caller]
 fn reach_all(device: Device, args: &dyn AnyArgs) -> Result<()> {
@@ -398,14 +414,15 @@ fn reach_all(device: Device, args: &dyn AnyArgs) -> Result<()> {
             return Err(Error::argument(message));
         }
     }
-    // Not in a closure, which would not know the caller.
+    // Not in a closure: `track_caller` does not apply inside it.
     for other in others {
         device.reach(other)?;
     }
     Ok(())
 }
 
-/// What makes the code for a GPU: what was asked for; else Tile IR where the driver compiles it, and PTX elsewhere.
+/// Returns the generator of the code for a GPU: the requested one, or by default Tile IR if the
+/// driver compiles it, else PTX.
 #[inline]
 pub(super) fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bool) -> Backend {
     match asked {
@@ -415,7 +432,7 @@ pub(super) fn generator(asked: Option<Backend>, driver_compiles: impl Fn() -> bo
     }
 }
 
-/// What `CUTLET_CHECK` says; asked once.
+/// Returns the checks of `CUTLET_CHECK`, which is read once.
 fn checks_from_env() -> Result<Checks> {
     static CHECKS: OnceLock<(String, std::result::Result<Checks, String>)> = OnceLock::new();
     let (value, checks) = CHECKS.get_or_init(|| {
@@ -442,7 +459,7 @@ fn refused(checks: Checks, backend: Backend) -> Error {
     })
 }
 
-/// The device of launches without arrays.
+/// Returns the device of launches without arrays.
 fn default_device(backend: Option<Backend>) -> Result<Device> {
     static FIRST: OnceLock<Device> = OnceLock::new();
     match backend {

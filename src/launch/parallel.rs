@@ -1,12 +1,12 @@
-//! Work that is shared out to threads.
+//! Distribution of work to threads.
 
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 
-/// Starts as many threads as the machine runs at a time, that take the numbers below `count` in turn. A thread ends when there
-/// are no more, or when `work` on its last one was false.
+/// Starts one thread for each core of the machine. The threads execute `work` for the numbers below
+/// `count`, in order. A thread ends when no number remains, or when `work` has returned false.
 pub fn share<'s>(scope: &'s Scope<'s, '_>, count: usize, work: impl Fn(usize) -> bool + Clone + Send + 's) {
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get).min(count);
     let next = Arc::new(AtomicUsize::new(0));

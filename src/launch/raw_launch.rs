@@ -1,4 +1,4 @@
-//! A compiled kernel in the driver's terms, for launches that are not made by this crate.
+//! Compiled kernel with its parameters for the driver, for launches outside of this crate.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use crate::backend::ptx::ParamKind;
 use crate::error::Result;
 use crate::runtime::FailureNote;
 
-/// What `cuLaunchKernel` takes for a kernel and its arguments, made by
-/// [`CompiledKernel::raw`](crate::CompiledKernel::raw). The function is valid as long as this is. Its grid has to be
-/// within the limits that [`Grid`](crate::Grid) has.
+/// Arguments of `cuLaunchKernel` for a kernel and its arguments, made by
+/// [`CompiledKernel::raw`](crate::CompiledKernel::raw). The function is valid for the lifetime of
+/// this value. Its grid must be in the limits of [`Grid`](crate::Grid).
 #[non_exhaustive]
 pub struct RawLaunch {
-    /// The `CUfunction`.
+    /// Handle of the function (`CUfunction`).
     pub function: *mut c_void,
     /// Threads of a tile block.
     pub threads: u32,
     /// Dynamic shared memory of a tile block in bytes.
     pub shared_bytes: u32,
-    /// Tile blocks of a cluster; 1: none.
+    /// Tile blocks of a cluster; 1 without clusters.
     pub cluster: u32,
     kinds: Vec<ParamKind>,
     words: Vec<ParamWord>,
     maps: Option<Encoded>,
     failure: Option<Arc<FailureNote>>,
-    /// Keeps the code on the GPU.
+    /// Keeps the code loaded on the GPU.
     _kernel: Specialised,
 }
 
 impl RawLaunch {
     pub(super) fn new(kernel: &Specialised, code: &GpuCode, words: Vec<ParamWord>) -> Result<RawLaunch> {
-        // The grid is not known here.
+        // The grid is unknown here.
         let (code, maps) = code.for_launch(None, &words)?;
         let code = code.promises.as_ref().map_or(Ok(code), |promised| promised.guarded.get())?;
         let (function, config) = code.kernel.raw();
@@ -52,7 +52,7 @@ impl RawLaunch {
         })
     }
 
-    /// A pointer to each parameter, in order; valid as long as this is.
+    /// Returns a pointer to each parameter, in order, valid for the lifetime of this value.
     ///
     /// ```
     /// use cutlet as ct;

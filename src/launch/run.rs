@@ -1,4 +1,4 @@
-//! Running a compiled kernel: parameters to where the hardware or the interpreter takes them.
+//! Execution of a compiled kernel: passes the parameters to the driver or the interpreter.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -15,9 +15,9 @@ use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
 use crate::runtime::graph::recorder;
 use crate::runtime::{Device, MemoryUse, Range, Stream, StreamHandle, launch_end};
 
-/// Queues a kernel on a stream of its device (the default one, if none is given), or runs it on the cpu device; or makes it
-/// work of the graph that this thread records. `slot`: a compiled one.
-/// `dependent`: it may start while the kernel before it runs.
+/// Queues a compiled kernel on a stream of its device (`None`: the default one), or executes it on
+/// the cpu device. If the launch belongs to the graph that this thread records, the kernel is added
+/// to the graph. `dependent`: it may start while the preceding kernel is in progress.
 #[inline]
 #[track_caller]
 pub(super) fn run(
@@ -55,10 +55,10 @@ pub(super) fn run(
     }
 }
 
-/// Makes the arrays that the launch owns.
+/// Allocates the arrays that the launch owns.
 ///
 /// # Errors
-/// Those of making them, at the place of the launch.
+/// Errors of the allocations, at the location of the launch.
 #[inline]
 #[track_caller]
 pub(super) fn make(args: &dyn AnyArgs, device: Device) -> Result<()> {
@@ -112,9 +112,9 @@ fn launch_gpu(
     if let Some(span) = &mut span {
         span.begin(&Stream::of(stream.clone()));
     }
-    // SAFETY (both): each pointer is to a word or map that lives until the call returns and is at least as
-    // wide as the parameter. Arrays are on the GPU of this kernel; they are borrowed now, and freed in
-    // the order of their streams.
+    // SAFETY (both): each pointer is to a word or map that lives until the call returns and is at
+    // least as wide as the parameter. Arrays are on the GPU of this kernel or accessible by it;
+    // they are borrowed now, and freed in the order of their streams.
     let launched = if code.params.len() <= INLINE_WORDS {
         let mut pointers = [const { MaybeUninit::<*mut c_void>::uninit() }; INLINE_WORDS];
         let pointers = &mut pointers[..code.params.len()];
@@ -149,13 +149,14 @@ fn launch_cpu(
     let mut memory = cpu::Memory::new();
     args.memory(&mut |used| {
         if let Some(base) = used.memory.host_pointer().filter(|_| !used.memory.is_empty()) {
-            // SAFETY: the allocation is initialised and lives while the argument is borrowed, which is
-            // until the launch returns; a unique borrow keeps others from a writable one, shared ones
-            // keep everybody from writing.
+            // SAFETY: the allocation is initialized and lives while the argument is borrowed, which
+            // is until the launch returns. A unique borrow excludes other accesses to a writable
+            // array; shared borrows exclude writes.
             unsafe { memory.add(base, used.memory.len(), used.writes) };
         }
     });
-    // SAFETY: a kernel makes addresses by unsafe functions alone, whose contract (`ops::pointer`) asks for this.
+    // SAFETY: kernels make addresses by unsafe functions only, whose contract (`ops::pointer`)
+    // includes this.
     unsafe { memory.allow_any() };
     program.run(
         grid,

@@ -1,4 +1,5 @@
-//! The compiled kernel for given arguments: looked up by the specialisation key, or made.
+//! Specialization of a kernel for given arguments: a look-up by the specialization key, or a
+//! compilation.
 
 use std::any::TypeId;
 use std::hash::{Hash, Hasher};
@@ -20,14 +21,15 @@ use crate::kernel::{AnyArgs, Call, StoredConstant, WordWriter};
 use crate::process::PerProcess;
 use crate::runtime::{Device, Stream};
 
-/// A specialisation; compiled, once it has left this file.
+/// Slot of a specialization. It is filled when it is returned to other files, except by
+/// [`Prepared`].
 pub(super) type Specialised = Arc<Slot<Executable>>;
 
-/// Kernels that are kept although nothing holds them: those launched least recently go first. One takes
-/// some 10 KiB, and on a GPU its code.
+/// Limit of kernels in the cache that are not in use. The least recently launched one is removed.
+/// One needs about 10 KiB, and on a GPU its code.
 const MOST_KERNELS: usize = 1024;
 
-/// The kernels compiled by this process.
+/// Returns the cache of the kernels that this process compiled.
 fn compiled() -> &'static MemoryCache<Executable> {
     static COMPILED: PerProcess<MemoryCache<Executable>> = PerProcess::new();
     COMPILED.get(|| MemoryCache::new(MOST_KERNELS))
@@ -37,12 +39,13 @@ thread_local! {
     static RECENT: Recent<Executable> = const { Recent::new() };
 }
 
-/// What code depends on besides kernel and arguments: the words that every key starts with.
+/// Returns the words at the start of every key: the properties that code depends on besides kernel
+/// and arguments.
 #[inline]
 pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
-    // A wish for 0 is refused when compiling; it must not look like none.
+    // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
-    // Without `..`: a new wish is a part of the key, or is left out here.
+    // Without `..`: a new field must be added to the key, or excluded here.
     let Wishes { hints, generator, dependent, checked } = wishes;
     let Hints {
         num_warps,
@@ -70,10 +73,11 @@ pub(super) fn key_of(device: Device, wishes: Wishes) -> WordWriter {
     key
 }
 
-/// The kernel compiled for these arguments. `stream`: the one that it is to be queued on.
+/// Returns the kernel compiled for these arguments. `stream`: the stream of the launch.
 ///
 /// # Errors
-/// Those of tracing and compiling, when nothing fits; [`Error::Argument`] for compiling while that stream is captured.
+/// Errors of tracing and compilation, if no compiled kernel matches; [`Error::Argument`] for a
+/// compilation while that stream is captured.
 #[track_caller]
 pub(super) fn specialise(
     call: &Call<'_>,
@@ -84,18 +88,18 @@ pub(super) fn specialise(
     let Some(id) = call.identity() else {
         let name = call.name();
         let start = Instant::now();
-        // Not in a closure, which would not know the caller.
+        // Not in a closure: `track_caller` does not apply inside it.
         let module = call.trace(&name)?;
         let stages = Stages::begun("trace", start);
         return specialise_trace(&name, module, (device, wishes, stream), stages);
     };
     let slot = slot_of_type(id, call.args(), device, wishes);
     if slot.get().is_none() {
-        // Under no lock: the kernel is the user's code. Threads that come at the same time each trace it.
+        // Without a lock, because the kernel is user code. Concurrent threads each trace it.
         let name = call.name();
         refuse_captured(&name, stream)?;
         let start = Instant::now();
-        // Not in a closure, which would not know the caller.
+        // Not in a closure: `track_caller` does not apply inside it.
         let module = call.trace(&name)?;
         let stages = Stages::begun("trace", start);
         fill(&slot, &name, module, device, wishes, stages)?;
@@ -103,7 +107,7 @@ pub(super) fn specialise(
     Ok(slot)
 }
 
-/// A kernel that is to be compiled: its slot, and its trace where the slot is empty.
+/// Kernel to be compiled: its slot, and its trace if the slot is empty.
 pub(super) struct Prepared {
     slot: Specialised,
     trace: Option<(Module, Stages)>,
@@ -116,15 +120,15 @@ impl Prepared {
         &self.slot
     }
 
-    /// Was it compiled before?
+    /// Returns true if the kernel was compiled before.
     pub fn is_done(&self) -> bool {
         self.trace.is_none()
     }
 
-    /// Compiles it.
+    /// Compiles the kernel.
     ///
     /// # Errors
-    /// Those of compiling.
+    /// Errors of the compilation.
     pub fn compile(self, name: &str) -> Result<()> {
         let Prepared { slot, trace, device, wishes } = self;
         let Some((module, stages)) = trace else { return Ok(()) };
@@ -132,10 +136,11 @@ impl Prepared {
     }
 }
 
-/// What there is to do for these arguments. Traces the kernel, unless its type says that it is compiled.
+/// Prepares the compilation for these arguments. Traces the kernel, unless its type identifies a
+/// compiled one.
 ///
 /// # Errors
-/// Those of tracing.
+/// Errors of tracing.
 #[track_caller]
 pub(super) fn prepare(call: &Call<'_>, device: Device, wishes: Wishes) -> Result<Prepared> {
     let known = call.identity().map(|id| slot_of_type(id, call.args(), device, wishes));
@@ -143,7 +148,7 @@ pub(super) fn prepare(call: &Call<'_>, device: Device, wishes: Wishes) -> Result
         return Ok(Prepared { slot: slot.clone(), trace: None, device, wishes });
     }
     let start = Instant::now();
-    // Not in a closure, which would not know the caller.
+    // Not in a closure: `track_caller` does not apply inside it.
     let module = call.trace(&call.name())?;
     let stages = Stages::begun("trace", start);
     let slot = known.unwrap_or_else(|| slot_of_trace(&module, device, wishes));
@@ -151,7 +156,7 @@ pub(super) fn prepare(call: &Call<'_>, device: Device, wishes: Wishes) -> Result
     Ok(Prepared { slot, trace, device, wishes })
 }
 
-/// The slot of a kernel that its type identifies; it may be empty.
+/// Returns the slot of a kernel that is identified by its type. The slot may be empty.
 #[inline]
 fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, wishes: Wishes) -> Specialised {
     let mut key = key_of(device, wishes);
@@ -173,7 +178,7 @@ fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, wishes: Wishes)
     })
 }
 
-/// The slot among those of all threads; it may be empty.
+/// Returns the slot of the cache of all threads. The slot may be empty.
 #[cold]
 fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Specialised {
     let slot = compiled().slot(hash, words, wanted, identity);
@@ -191,7 +196,7 @@ fn fill(slot: &Specialised, name: &str, module: Module, device: Device, wishes: 
     Ok(())
 }
 
-/// The compiled form of a kernel that only its trace identifies.
+/// Returns the compiled form of a kernel that is identified by its trace.
 #[track_caller]
 pub(super) fn specialise_trace(
     name: &str,
@@ -207,7 +212,7 @@ pub(super) fn specialise_trace(
     Ok(slot)
 }
 
-/// The slot of a kernel that its trace identifies; it may be empty.
+/// Returns the slot of a kernel that is identified by its trace. The slot may be empty.
 fn slot_of_trace(module: &Module, device: Device, wishes: Wishes) -> Specialised {
     let key = key_of(device, wishes);
     let hash = hash_words(hash_trace(module), key.words());
@@ -217,7 +222,7 @@ fn slot_of_trace(module: &Module, device: Device, wishes: Wishes) -> Specialised
     })
 }
 
-/// Loading code is no work that a capture takes: it would be broken off.
+/// Rejects a compilation while the stream is captured: loading code would invalidate the capture.
 #[cold]
 #[track_caller]
 pub(super) fn refuse_captured(name: &str, stream: Option<&Stream>) -> Result<()> {
@@ -232,7 +237,7 @@ pub(super) fn refuse_captured(name: &str, stream: Option<&Stream>) -> Result<()>
 
 #[inline]
 fn recent(hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Specialised> {
-    // While the thread ends its table may be gone already.
+    // During the exit of a thread, its table may already be dropped.
     RECENT.try_with(|recent| recent.find(hash, words, wanted)).ok().flatten()
 }
 

@@ -1,4 +1,5 @@
-//! Launches without the types of kernel and arguments: the tests of `tests/suite` compile their harness once.
+//! Launches without the types of kernel and arguments, so that `tests/suite` compiles its harness
+//! once.
 
 use super::aot::export::{ExportedKernel, Format};
 use super::inspect::text::Inspection;

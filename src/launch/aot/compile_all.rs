@@ -1,4 +1,4 @@
-//! Compiling many kernels before they are launched, on all cores.
+//! Compilation of many kernels before their launch, on all cores.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -14,7 +14,7 @@ use crate::launch::run::make;
 use crate::launch::specialize::{Prepared, prepare};
 use crate::runtime::{Device, limited};
 
-/// Kernels to compile before they are launched: see [`compile_all`].
+/// Kernels to compile before their launch; see [`compile_all`].
 ///
 /// ```
 /// # use cutlet as ct;
@@ -35,32 +35,32 @@ pub struct Kernels {
     device: Device,
     jobs: Vec<Job>,
     failed: Vec<(String, Error)>,
-    /// Was there before.
+    /// Number of kernels that were compiled before.
     found: usize,
-    /// What is known of each kernel, if that is wished for.
+    /// Descriptions of all kernels, if requested.
     described: Option<Vec<Described>>,
 }
 
-/// What is known of a kernel before it is launched.
+/// Properties of a kernel before its launch.
 pub(crate) struct Described {
     pub slot: crate::launch::specialize::Specialised,
-    /// Of its trace, the forms of its arguments and its hints.
+    /// Hash of the trace, the forms of the arguments, and the hints.
     pub hash: String,
-    /// The least time of the launch, and its tile blocks: of a GPU.
+    /// Lower bound of the time of the launch, on a GPU.
     pub least: Option<Duration>,
     pub blocks: u64,
 }
 
-/// What is left to do for a kernel.
+/// Compilation of one kernel.
 struct Job {
     name: String,
-    /// Taken by the thread that does it.
+    /// Taken by the thread that compiles it.
     prepared: Mutex<Option<Prepared>>,
     slot: crate::launch::specialize::Specialised,
 }
 
 impl Kernels {
-    /// None yet, for a device.
+    /// Returns an empty list for a device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -71,15 +71,15 @@ impl Kernels {
         Kernels { device, jobs: Vec::new(), failed: Vec::new(), found: 0, described: None }
     }
 
-    /// With descriptions of all kernels.
+    /// Enables descriptions of all kernels.
     pub(crate) fn with_descriptions(self) -> Kernels {
         Kernels { described: Some(Vec::new()), ..self }
     }
 
-    /// The descriptions.
+    /// Returns the descriptions.
     ///
     /// # Errors
-    /// What is wrong with the first kernel that is wrong.
+    /// The error of the most recently added invalid kernel.
     pub(crate) fn described(mut self) -> Result<(Kernels, Vec<Described>)> {
         let described = self.described.take().unwrap_or_default();
         match self.failed.pop() {
@@ -88,7 +88,7 @@ impl Kernels {
         }
     }
 
-    /// Adds what others have to do, each kernel once.
+    /// Appends the kernels of another list, each kernel once.
     pub(crate) fn append(&mut self, other: Kernels) {
         self.found += other.found;
         self.failed.extend(other.failed);
@@ -99,9 +99,9 @@ impl Kernels {
         }
     }
 
-    /// A kernel for arguments of this form: those of a launch, or an [`ArraySpec`](crate::ArraySpec) in the place of each
-    /// array, which then has to exist only when it is launched. The kernel is traced now; what is wrong with it is told by
-    /// [`compile_all`].
+    /// Adds a kernel for arguments of this form: those of a launch, or an
+    /// [`ArraySpec`](crate::ArraySpec) for an array that does not exist yet. The kernel is traced
+    /// by this call; [`compile_all`] returns its errors.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -169,7 +169,8 @@ impl Kernels {
         Ok(prepared)
     }
 
-    /// Kernels that are to be compiled: each form once, and none that was compiled before.
+    /// Returns the number of kernels to compile: each form once, without those that were compiled
+    /// before.
     ///
     /// ```
     /// use cutlet as ct;
@@ -186,7 +187,7 @@ impl Kernels {
         self.jobs.len()
     }
 
-    /// Is there nothing to compile?
+    /// Returns true if there is nothing to compile.
     ///
     /// ```
     /// use cutlet as ct;
@@ -210,7 +211,7 @@ impl fmt::Debug for Kernels {
     }
 }
 
-/// What is known of a kernel; traces it once more.
+/// Returns the properties of a kernel; traces it again.
 #[track_caller]
 fn describe(
     launch: &Launch<'_>,
@@ -221,7 +222,7 @@ fn describe(
     let module = call.trace(&call.name())?;
     let mut forms = Vec::new();
     call.args().forms(&mut forms);
-    // The key of the search has the other two.
+    // The other two fields are in the key of the search.
     let Wishes { hints, generator, dependent, checked: _ } = launch.wishes(device)?;
     let start = if dependent { " dependent" } else { "" };
     let text = format!("{}{forms:?}{hints:?}{start}", module.to_text(PrintOptions::default()));
@@ -231,7 +232,7 @@ fn describe(
     let least = match device.as_gpu() {
         None => None,
         Some(_) => {
-            // The work depends on what the arguments are.
+            // The work depends on the values of the arguments.
             make(call.args(), device)?;
             device.least_time(&launch.work_over(grid, call)?)
         }
@@ -239,19 +240,19 @@ fn describe(
     Ok(Described { slot, hash, least, blocks })
 }
 
-/// A kernel that [`compile_all`] is done with.
+/// Kernel that [`compile_all`] has finished.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Progress<'a> {
-    /// Kernels that are done, this one among them.
+    /// Number of finished kernels, including this one.
     pub done: usize,
-    /// Kernels in all.
+    /// Total number of kernels.
     pub total: usize,
-    /// Its name.
+    /// Name of the kernel.
     pub kernel: &'a str,
-    /// What it took.
+    /// Time of its compilation.
     pub time: Duration,
-    /// What is wrong with it.
+    /// Error of its compilation.
     pub error: Option<&'a Error>,
 }
 
@@ -260,19 +261,19 @@ pub struct Progress<'a> {
 #[must_use]
 #[non_exhaustive]
 pub struct CompileSummary {
-    /// Kernels compiled.
+    /// Number of kernels compiled.
     pub compiled: usize,
-    /// Kernels that were there before.
+    /// Number of kernels that were compiled before.
     pub found: usize,
-    /// Kernels that cannot be compiled, with their names.
+    /// Kernels that cannot be compiled: names and errors.
     pub failed: Vec<(String, Error)>,
 }
 
 impl CompileSummary {
-    /// The first failure, if there is one.
+    /// Returns the first failure as an error.
     ///
     /// # Errors
-    /// That.
+    /// The error of the first kernel that failed.
     ///
     /// ```
     /// use cutlet as ct;
@@ -288,8 +289,8 @@ impl CompileSummary {
     }
 }
 
-/// Compiles kernels on all cores, so that their first launches do not have to; `progress` is told of each on this thread.
-/// They are kept as by a launch: the 1024 that were asked for last.
+/// Compiles kernels on all cores, before their first launches. `progress` is called on this thread
+/// for each kernel. The kernels are cached as by a launch: the 1024 most recently used ones.
 ///
 /// ```
 /// use cutlet as ct;
@@ -309,12 +310,12 @@ impl CompileSummary {
 /// ```
 ///
 /// # Panics
-/// When `progress` does.
+/// If `progress` panics.
 pub fn compile_all(kernels: Kernels, progress: impl FnMut(Progress<'_>)) -> CompileSummary {
     compile_each(kernels, None, progress)
 }
 
-/// [`compile_all`], each kernel within a limit of time.
+/// [`compile_all`] with a time limit for each kernel.
 pub(crate) fn compile_each(
     kernels: Kernels,
     limit: Option<Duration>,
@@ -333,7 +334,7 @@ pub(crate) fn compile_each(
                 Some(limit) => limited(limit, &format!("compiling `{}`", job.name), compile),
                 None => compile(),
             };
-            // Nobody listens any more if `progress` has panicked.
+            // The receiver is dropped if `progress` has panicked.
             tell.send((job.name.as_str(), start.elapsed(), result)).is_ok()
         });
         for (done, (kernel, time, result)) in (1..).zip(told) {
@@ -390,7 +391,7 @@ mod tests {
         assert!(ahead.failed[0].0 == "wrong" && ahead.failed[0].1.to_string().contains("compile_all.rs"));
         assert!(ahead.ok().is_err());
 
-        // Real arrays of that form find it.
+        // Arrays of that form use the compiled kernel.
         let mut y = device.zeros::<i32, 1>([64])?;
         let again = Kernels::on(device).add(fill, (&mut y, ct::Constant(16), ct::Constant(5)));
         assert!(again.is_empty());

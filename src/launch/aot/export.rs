@@ -1,4 +1,4 @@
-//! Kernels for use from elsewhere: as Tile IR bytecode, cubin or PTX, without a device.
+//! Export of kernels as Tile IR bytecode, cubin or PTX, without a device.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
 
-/// Form of an exported kernel.
+/// Form of the code of an exported kernel.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -35,12 +35,14 @@ use crate::target::Target;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// Tile IR bytecode of this version, or of the lowest that will do.
+    /// Tile IR bytecode of this version, or of the lowest sufficient one.
     TileIr(Option<Version>),
-    /// Machine code made by `tileiras` from bytecode.
+    /// Machine code that `tileiras` generates from bytecode.
     Cubin,
-    /// PTX made by this crate: what a launch runs (without clusters), as far as an assembler is at hand (the driver's, where
-    /// a GPU of the target is there, else `ptxas`) that tells whether the registers suffice.
+    /// PTX of this crate: the code of a launch without clusters.
+    ///
+    /// An assembler determines whether the registers suffice: that of the driver if a GPU of the
+    /// target is present, else `ptxas`. Without one, the code can differ from that of a launch.
     Ptx,
 }
 
@@ -48,58 +50,64 @@ pub enum Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportedParam {
-    /// Width in bytes: 1, 2, 4 or 8; 128 for a tensor map.
+    /// Size in bytes: 1, 2, 4 or 8; 128 for a tensor map.
     pub bytes: u32,
-    /// Is it an address in device memory?
+    /// The parameter is an address in device memory.
     pub pointer: bool,
-    /// Is it a tensor map? Then this is how to make it.
+    /// Description of the tensor map, if the parameter is one.
     pub tensor_map: Option<TensorMap>,
 }
 
 /// Exported kernel: code in the form of a file, and the parameters and conditions of its launches.
 ///
 /// # Launching it
-/// Parameters are passed one after another, in the order of the arguments: a number as itself; a
-/// [`RawPtr`](crate::RawPtr) as its address, a number of 8 bytes; an array of R dimensions as its address, R extents and
-/// R strides (in elements; i32, or i64 for arrays whose offsets need it); an [`ArrayTable`](crate::ArrayTable) as the
-/// addresses of its list and of its first array, and the number of arrays (i32), where the list has 1 + 2 R numbers
-/// (i64) for each array: bytes from the first array to this one, extents, strides. Strides that are compiled in are passed, too. What the kernel was compiled for must
-/// hold: alignment of addresses to 16 bytes, strides of 1, divisibility by 16, as the arguments of
-/// [`export`] had them, and every [`Limit`].
+/// Parameters are passed one after another, in the order of the arguments:
+/// * a number: itself;
+/// * a [`RawPtr`](crate::RawPtr): its address, a number of 8 bytes;
+/// * an array of R dimensions: its address, R extents and R strides (in elements; i32, or i64 for
+///   arrays whose offsets need it). Strides that are compiled in are passed, too;
+/// * an [`ArrayTable`](crate::ArrayTable): the addresses of its list and of its first array, and
+///   the number of arrays (i32). The list has 1 + 2 R numbers (i64) for each array: bytes from the
+///   first array to this one, extents, strides.
 ///
-/// [`Global`](crate::Global)s are in the file: whoever loads it has an instance of them for each time.
+/// The properties that the kernel was compiled for must hold: alignment of addresses to 16 bytes,
+/// strides of 1 and divisibility by 16, as for the arguments of [`export`], and every [`Limit`].
 ///
-/// PTX of a kernel with assertions takes one address more: 0, and failures are not noticed; or that of
-/// [`ExportedKernel::failure_bytes`] zeroed bytes, whose first word (u32) is 2 after a failure.
+/// [`Global`](crate::Global)s are in the file: each time that the file is loaded, it has a new
+/// instance of them.
 ///
-/// PTX for sm_90 and later may take tensor maps after these parameters: 128 bytes each, passed by value at an
-/// alignment of 64. The launcher makes them from the parameters before them: [`TensorMap::resolve`] takes those
-/// as words, in the order above, and gives what `cuTensorMapEncodeTiled` asks for (element strides of 1, no
-/// interleave, no fill).
+/// PTX of a kernel with assertions has one additional address. If it is 0, failures are not
+/// reported. Otherwise it addresses [`ExportedKernel::failure_bytes`] zeroed bytes, whose first
+/// word (u32) is 2 after a failure.
+///
+/// PTX for sm_90 and later may have tensor maps after these parameters: 128 bytes each, passed by
+/// value with an alignment of 64. The launcher encodes them from the preceding parameters.
+/// [`TensorMap::resolve`] takes these as words, in the order above, and returns the arguments of
+/// `cuTensorMapEncodeTiled` (element strides of 1, no interleave, no fill).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExportedKernel {
-    /// The file.
+    /// Contents of the file.
     pub bytes: Vec<u8>,
     /// Name of the kernel in the file.
     pub entry: String,
     /// Parameters in order.
     pub params: Vec<ExportedParam>,
-    /// Threads of a block at launch. For bytecode and for cubins of `tileiras` this is 1: the driver knows how
-    /// many there really are, and refuses any other number.
+    /// Threads of a block at launch. 1 for bytecode and for cubins of `tileiras`: the driver
+    /// determines the actual number and rejects any other argument.
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
-    /// Bytes of a note of a failed assertion: of PTX with assertions, else 0.
+    /// Bytes of the record of a failed assertion, for PTX with assertions; else 0.
     pub failure_bytes: u32,
-    /// What must hold at each launch, so that no tile lies outside of its array, as far as it is a comparison of
-    /// two numbers; [`ExportedKernel::fits`] is all of it.
+    /// Conditions of each launch that are comparisons of two numbers, so that no tile is outside of
+    /// its array. [`ExportedKernel::fits`] checks all conditions.
     pub limits: Vec<Limit>,
     checks: Arc<Checks>,
     source: Arc<Source>,
 }
 
-/// What a kernel is exported from.
+/// Input of an export.
 #[derive(Debug)]
 struct Source {
     module: Module,
@@ -110,13 +118,15 @@ struct Source {
 }
 
 impl ExportedKernel {
-    /// Machine code of exported bytecode for a target: from the disk cache, or made by `tileiras`; of exported PTX, made by
-    /// `ptxas` (that of `CUTLET_PTXAS`, or of the search path).
+    /// Assembles the kernel into machine code for a target.
+    ///
+    /// Bytecode is assembled by `tileiras`, unless the result is in the disk cache. PTX is
+    /// assembled by `ptxas` (`CUTLET_PTXAS`, or the one in the search path).
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] at the user's places for what the target lacks,
-    /// [`crate::Error::Compile`] when this is neither, or not for this target, [`crate::Error::NoDevice`] without an
-    /// assembler.
+    /// * [`crate::Error::Unsupported`] at the user's locations for features that the target lacks;
+    /// * [`crate::Error::Compile`] if the code is neither bytecode nor PTX, or not for this target;
+    /// * [`crate::Error::NoDevice`] without an assembler.
     ///
     /// ```
     /// use cutlet as ct;
@@ -139,9 +149,13 @@ impl ExportedKernel {
         Ok(assembled(&self.entry, (&self.bytes, assembly), target, |_| Ok(()))?.0)
     }
 
-    /// May the kernel be launched with this grid and these parameters (in order, one word each)? If not,
-    /// some tile index might be outside of its array, about which the kernel does not ask; or a condition of the kernel
-    /// ([`require`](fn@crate::require)) does not hold; or the grid is beyond the limits (see [`Grid`]).
+    /// Returns true if the kernel can be launched with this grid and these parameters (in order,
+    /// one word each).
+    ///
+    /// Returns false in these cases:
+    /// * a tile index might be outside of its array, and the kernel does not check it;
+    /// * a condition of the kernel ([`require`](fn@crate::require)) does not hold;
+    /// * the grid is beyond the limits (see [`Grid`]).
     ///
     /// ```
     /// use cutlet as ct;
@@ -159,7 +173,7 @@ impl ExportedKernel {
     /// ```
     ///
     /// # Panics
-    /// When there are fewer words than parameters.
+    /// If `params` has fewer words than the kernel has parameters.
     pub fn fits(&self, grid: impl Into<Grid>, params: &[ParamWord]) -> bool {
         let generator = match self.source.format {
             Format::TileIr(_) | Format::Cubin => Backend::TileIr,
@@ -170,7 +184,8 @@ impl ExportedKernel {
         required.is_none_or(|required| required.check(grid, params).is_ok()) && self.checks.hold(grid, params)
     }
 
-    /// The same kernel with guards, for launches of any grid within the limits.
+    /// Returns the same kernel with bounds checks in the code, for launches of any grid in the
+    /// limits.
     ///
     /// # Errors
     /// As [`export`].
@@ -189,8 +204,8 @@ impl ExportedKernel {
     }
 }
 
-/// Compiles a kernel for a target into a form for use from elsewhere. `args` are the arguments of a
-/// launch; [`crate::ArraySpec`] stands for arrays that do not exist.
+/// Compiles a kernel for a target into a form for use outside of this process. `args` are the
+/// arguments of a launch; [`crate::ArraySpec`] represents an array that does not exist.
 ///
 /// ```
 /// use cutlet as ct;
@@ -207,12 +222,12 @@ impl ExportedKernel {
 /// ```
 ///
 /// # Errors
-/// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Unsupported`]
-/// with everything that target or version lack, [`crate::Error::NoDevice`] when a cubin is asked for and
-/// there is no assembler.
+/// * [`crate::Error::Kernel`] with all errors of the kernel;
+/// * [`crate::Error::Unsupported`] with all features that the target or version lacks;
+/// * [`crate::Error::NoDevice`] for a cubin without an assembler.
 ///
 /// # Panics
-/// When the kernel panics while it is traced.
+/// If the kernel panics during tracing.
 #[track_caller]
 pub fn export<K, A, P>(kernel: K, args: A, target: Target, format: Format) -> Result<ExportedKernel>
 where
@@ -223,7 +238,7 @@ where
 }
 
 impl Launch<'_> {
-    /// [`export`] with the hints of this launch. Its grid does not matter.
+    /// [`export`] with the hints of this launch. Its grid is ignored.
     ///
     /// # Errors
     /// As [`export`].
@@ -286,10 +301,10 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<ExportedKernel> {
 }
 
 fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
-    // A file is launched with any grid: without clusters.
+    // The grid of a launch of the file is unknown, so clusters are not possible.
     let hints = Hints { num_ctas: None, ..source.hints };
     let code = settled(&source.module, source.target, hints, Maps::Allowed)?;
-    // An entry's parameters are those of the trace, one after another.
+    // The parameters of an entry are those of the trace, in order.
     let pointers = tileir::params(&source.module);
     let param = |kind: &ParamKind| match kind {
         &ParamKind::Word { index, bytes } => {

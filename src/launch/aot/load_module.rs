@@ -1,4 +1,5 @@
-//! Modules that were made elsewhere: an entry compiled for a device, and launched with arguments that fit its parameters.
+//! Import of Tile IR modules: compiles an entry for a device and launches it with arguments that
+//! match its parameters.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use crate::launch::specialize::{Specialised, specialise_trace};
 use crate::runtime::Device;
 use crate::tile::trace_into_module;
 
-/// A kernel of a Tile IR module that was made elsewhere, compiled for a device; made by [`load`].
+/// Kernel of an imported Tile IR module, compiled for a device by [`load`].
 ///
 /// ```
 /// use cutlet as ct;
@@ -45,16 +46,17 @@ pub struct LoadedKernel {
     device: Device,
     wishes: Wishes,
     params: Vec<(Type, String)>,
-    /// On the cpu device: what other forms are made of.
+    /// On the cpu device: the source of further specializations.
     module: Option<Module>,
 }
 
-/// Compiles the entry of this name of a Tile IR module ([`Module::parse`],
+/// Compiles the named entry of a Tile IR module ([`Module::parse`],
 /// [`tileir::read`](crate::backend::tileir::read)) for a device.
 ///
 /// # Errors
-/// [`Error::Argument`] if there is no such entry, [`Error::Kernel`] if the module is ill-formed, [`Error::Unsupported`]
-/// for what the device cannot run.
+/// * [`Error::Argument`] if the module has no such entry;
+/// * [`Error::Kernel`] if the module is ill-formed;
+/// * [`Error::Unsupported`] for features that the device does not support.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -101,7 +103,7 @@ impl Launch<'_> {
         Ok(LoadedKernel { name: entry.to_string(), slot, device, wishes, params, module })
     }
 
-    /// Runs a kernel of a module that was made elsewhere; back end and hints of this launch do not matter.
+    /// Launches a kernel of an imported module. The back end and hints of this launch are ignored.
     ///
     /// # Safety
     /// As [`LoadedKernel::launch`].
@@ -131,21 +133,22 @@ impl Launch<'_> {
 }
 
 impl LoadedKernel {
-    /// Runs the kernel on the default stream of its device.
+    /// Launches the kernel on the default stream of its device.
     ///
-    /// Arguments are those of [`crate::launch`], and stand for parameters as
-    /// [`crate::aot::ExportedKernel`] says: an array of R dimensions for its address, R extents and
-    /// R strides (i32, or i64 where offsets need it), a number for itself; [`crate::ByPointer`] is
-    /// the address of an array alone.
+    /// Arguments are those of [`crate::launch`], and correspond to parameters as described at
+    /// [`crate::aot::ExportedKernel`]. An array of R dimensions is its address, R extents and R
+    /// strides (i32, or i64 if offsets need it). A number is itself. [`crate::ByPointer`] is the
+    /// address of an array only.
     ///
     /// # Safety
-    /// A module can do anything with the memory that it gets, and with addresses that it makes up: it has to access its
-    /// arrays alone, to write those alone that are given as `&mut`, and what it assumes of its parameters has to hold. On
-    /// the cpu device accesses outside of the arrays through parameters that lead into these are errors all the same.
+    /// A module can access any memory, at its parameters and at computed addresses. It must access
+    /// its arrays only, and write only those that are passed as `&mut`. Its assumptions about its
+    /// parameters must hold. On the cpu device, parameters that point into an array permit no
+    /// access outside of the arrays: such an access is an error.
     ///
     /// # Errors
-    /// [`Error::Argument`] where arguments and parameters differ in number or types, or arrays lie on another device;
-    /// else as [`crate::launch`].
+    /// [`Error::Argument`] if arguments and parameters differ in number or types, or arrays are on
+    /// another device; else as [`crate::launch`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -158,11 +161,11 @@ impl LoadedKernel {
     /// ```
     #[track_caller]
     pub unsafe fn launch<A: LaunchArg>(&self, grid: impl Into<Grid>, args: A) -> Result<()> {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { Launch::new(grid).launch_loaded(self, args) }
     }
 
-    /// The types of its parameters, as Tile IR writes them.
+    /// Returns the types of the parameters, as Tile IR text.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -175,7 +178,7 @@ impl LoadedKernel {
         self.params.iter().map(|(_, text)| text.as_str()).collect()
     }
 
-    /// Its name in the module.
+    /// Returns the name of the entry in the module.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -188,7 +191,7 @@ impl LoadedKernel {
         &self.name
     }
 
-    /// The device it was compiled for.
+    /// Returns the device that the kernel was compiled for.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -201,7 +204,7 @@ impl LoadedKernel {
         self.device
     }
 
-    /// What became of the kernel.
+    /// Returns the remarks of the compiler on the kernel.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -214,8 +217,9 @@ impl LoadedKernel {
         self.slot.get().expect("a slot that was specialised is filled").remarks()
     }
 
-    /// The compiled form for these arguments. The interpreter keeps what is computed from a pointer parameter inside of
-    /// the arrays of a launch, unless the address of that parameter lies in none of them.
+    /// Returns the compiled form for these arguments. The interpreter restricts addresses that are
+    /// computed from a pointer parameter to the arrays of the launch. Parameters that point into no
+    /// array are excepted.
     #[track_caller]
     fn slot_for(&self, args: &dyn AnyArgs) -> Result<Specialised> {
         let Some(module) = &self.module else { return Ok(self.slot.clone()) };
@@ -235,7 +239,7 @@ impl LoadedKernel {
         specialise_trace(&self.name, module, (self.device, self.wishes, None), Stages::default())
     }
 
-    /// Do the arguments stand for parameters of these types?
+    /// Checks that the arguments match the types of the parameters.
     #[track_caller]
     fn check(&self, args: &impl LaunchArg) -> Result<()> {
         let place = std::panic::Location::caller();
@@ -270,7 +274,8 @@ fn is_pointer(ty: &Type) -> bool {
     matches!(ty, Type::Tile { elem: Elem::Ptr { .. }, .. })
 }
 
-/// The module whose only entry takes these pointer parameters as numbers, so that they may lead anywhere.
+/// Returns a module whose only entry takes these pointer parameters as numbers, so that they can be
+/// any address.
 fn with_addresses(module: &Module, params: &[usize]) -> Module {
     let mut module = module.clone();
     let (body, loc) = (module.entries[0].body, module.entries[0].loc);
@@ -295,16 +300,16 @@ fn with_addresses(module: &Module, params: &[usize]) -> Module {
     module
 }
 
-/// What stands for a parameter.
+/// Source of a parameter.
 enum Arg {
-    /// The address of something of this type.
+    /// Address of elements of this type.
     Address(Elem),
-    /// An extent or stride of this type.
+    /// Extent or stride of this type.
     Extent(Type),
     Number(Type),
 }
 
-/// What the parameters of a traced entry stand for, and their types as text.
+/// Returns the sources of the parameters of a traced entry, and their types as text.
 fn given_params(module: &Module) -> Vec<(Arg, String)> {
     let body = module.entries[0].body;
     let args = &module.block(body).args;
@@ -351,7 +356,8 @@ fn given_params(module: &Module) -> Vec<(Arg, String)> {
     given
 }
 
-/// May this stand for a parameter of that type? Parameters are words: an extent is the same number at any width.
+/// Returns true if the argument matches a parameter of that type. Parameters are words, so an
+/// extent is the same number at any width.
 fn fits(given: &Arg, wanted: &Type) -> bool {
     match (given, wanted) {
         (Arg::Address(elem), Type::Tile { elem: wanted, shape }) => {

@@ -1,4 +1,4 @@
-//! Kernels compiled ahead of time: exports, bundles, and modules that a program loads.
+//! Kernels compiled ahead of time: exports, bundles, and imported modules.
 
 pub(super) mod bundle;
 pub(super) mod compile_all;

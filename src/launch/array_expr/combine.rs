@@ -1,25 +1,25 @@
-//! How elements are combined: by sums and their like, or by a function.
+//! Combination of elements, by a built-in operation or by a function.
 
 use crate::element::{ByteSized, Number};
 use crate::ops::ScanOptions;
 use crate::tile::{Scalar, Tile};
 
-/// A function of two elements, of tiles at once and along an axis of a tile. Associative.
+/// Associative function of two elements, applied to tiles and along an axis of a tile.
 pub trait Combine<T: ByteSized>: Copy {
-    /// May elements change places?
+    /// The function is commutative.
     const COMMUTES: bool;
 
-    /// Of the elements of two tiles; extents of 1 are stretched.
+    /// Combines the elements of two tiles. Extents of 1 are broadcast.
     fn join<const R: usize>(self, a: Tile<T, R>, b: Tile<T, R>) -> Tile<T, R>;
 
-    /// Of all elements along an axis.
+    /// Combines all elements along an axis.
     fn along<const R: usize>(self, tile: Tile<T, R>, axis: usize, identity: T) -> Tile<T, R>;
 
-    /// Of all elements up to each one along an axis.
+    /// Inclusive scan along an axis.
     fn scan<const R: usize>(self, tile: Tile<T, R>, axis: usize, identity: T, options: ScanOptions) -> Tile<T, R>;
 }
 
-/// By a function.
+/// Combination by a function.
 #[derive(Clone, Copy)]
 pub struct By<F>(pub F);
 
@@ -59,12 +59,12 @@ macro_rules! built_in {
     )+};
 }
 built_in! {
-    /// Sums.
+    /// Sum of two elements.
     Sum: a b a + b, sum, cumsum_with;
-    /// Products.
+    /// Product of two elements.
     Product: a b a * b, prod, cumprod_with;
-    /// The larger one.
+    /// Maximum of two elements.
     Larger: a b a.max(b), reduce_max, cummax_with;
-    /// The smaller one.
+    /// Minimum of two elements.
     Smaller: a b a.min(b), reduce_min, cummin_with;
 }

@@ -1,4 +1,4 @@
-//! Arrays that are made on their device: numbers in a row, the unit matrix.
+//! Arrays that are generated on their device: sequences of numbers, the identity matrix.
 
 use super::generated::launched;
 use super::store::place;
@@ -12,7 +12,7 @@ use crate::tile::{ArrayMut, Scalar, Tile, at_place, here};
 
 const TILE: usize = 1024;
 
-/// The positions of the elements that a block makes.
+/// Returns the indices of the elements that a tile block generates.
 fn positions() -> Tile<i64, 1> {
     indices([TILE], 0).cast::<i64>() + bid(0).cast::<i64>() * TILE as i64
 }
@@ -36,7 +36,7 @@ fn integers<T: Number>(out: ArrayMut<T, 1>, first: Scalar<T>, step: Scalar<T>)
 where
     i64: CastTo<T>,
 {
-    // Numbers of a narrow type wrap, which is no fault.
+    // Numbers of a narrow type wrap, which the check of overflow must accept.
     out.store(bid(0), at_place(here(), || positions().cast::<T>() * step + first));
 }
 
@@ -49,8 +49,8 @@ fn unit<T: Number>(out: ArrayMut<T, 2>, (tile, several): ([usize; 2], [bool; 2])
 }
 
 impl Device {
-    /// `count` numbers in equal steps, the first and the last as given; of one, the first. Computed in f64 on the device,
-    /// and rounded.
+    /// Returns `count` numbers in equal steps from `first` to `last`; if `count` is 1, the first.
+    /// They are computed in f64 on the device, and rounded.
     ///
     /// ```
     /// let x = cutlet::Device::cpu().linspace(0.0f32, 1.0, 5)?;
@@ -71,8 +71,8 @@ impl Device {
         Ok(out)
     }
 
-    /// `count` numbers from `first` on, each `step` from the one before. Integers wrap; floats are computed in f64 on the
-    /// device, and rounded.
+    /// Returns `count` numbers: `first + i * step`. Integers wrap. Floats are computed in f64 on
+    /// the device, and rounded.
     ///
     /// ```
     /// let x = cutlet::Device::cpu().arange(4, 10u8, 3)?;
@@ -98,7 +98,7 @@ impl Device {
         Ok(out)
     }
 
-    /// The unit matrix: 1 on the diagonal, else 0.
+    /// Returns the identity matrix: 1 on the diagonal, else 0.
     ///
     /// ```
     /// let eye = cutlet::Device::cpu().eye::<i32>(3)?;

@@ -1,6 +1,10 @@
-//! Scans of few, long lines: each element is read once and written once. A block takes the next tile, whichever block it
-//! is, tells the others what the tile comes to, and asks what all before it do, while it scans its own elements
-//! (after Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016).
+//! Single-pass scan of few, long lines, by decoupled look-back (Merrill and Garland, "Single-pass
+//! Parallel Prefix Scan with Decoupled Look-back", 2016).
+//!
+//! Each element is read once and written once. A tile block has these steps:
+//! 1. draw a ticket for the next tile,
+//! 2. publish the aggregate of the tile,
+//! 3. wait for the exclusive prefix of the tile, and scan its elements at the same time.
 
 use super::combine::Combine;
 use super::fusion::{Code, FusedExpr};
@@ -16,7 +20,7 @@ use crate::ops::ScanOptions;
 use crate::runtime::{Device, DeviceArray};
 use crate::tile::{ArrayMut, Scalar};
 
-/// Each tile of the lines is a part of its own.
+/// Scans each tile of the lines as one part.
 #[track_caller]
 pub fn scan_long<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
@@ -35,7 +39,8 @@ pub fn scan_long<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
                        cut: CutLines<R>| {
         let identity = E::Elem::from_bits(cut.identity);
         let board = Board { words, levels, cut };
-        // Tiles of different lines follow one another, so that those that are at work wait for few of their own line.
+        // Consecutive tickets are tiles of different lines, so that concurrent tile blocks wait for
+        // few tiles of their line.
         let counts = std::array::from_fn(|d| (cut.several[d] && d != cut.axis).then(|| out.num_tiles(d, cut.tile)));
         let ticket = board.ticket();
         let mut at = place(ticket % groups, counts);
@@ -50,7 +55,7 @@ pub fn scan_long<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     let all = std::array::from_fn(|d| other[d] * lines.tile[d]);
     let groups = (0..R).filter(|&d| d != axis).map(|d| other[d]).product::<usize>();
     let (words, levels) = blank::<E::Elem, R>(lines.parts, axis, all);
-    // The last tile of a line may stick out: nobody asks what it comes to.
+    // The last tile of a line may exceed the axis: its aggregate is not read.
     let Constant(cut) = lines.constants(identity);
     let constants = Constant(CutLines { ragged: false, ..cut });
     launched(kernel, lines.blocks(), (given, &mut out, words, (groups as i32, levels), constants))?;

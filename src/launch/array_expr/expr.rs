@@ -1,4 +1,4 @@
-//! The methods of expressions over whole arrays.
+//! Methods of expressions over whole arrays.
 
 use super::combine::{By, Larger, Product, Smaller, Sum};
 use super::fusion::{FusedExpr, Map, MapWith, Zip, surveyed};
@@ -11,17 +11,22 @@ use crate::kernel::IntoKernelArg;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut};
 use crate::tile::Scalar;
 
-/// Expressions over whole arrays: what is written as a chain of functions of elements becomes one kernel.
+/// Expressions over whole arrays: a chain of functions of elements is compiled into one kernel.
 ///
-/// An expression begins with an array or view, [`DeviceArray::expr`]; `map` and `zip` add functions; what gives an array
-/// or a number runs it, on the device of the arrays and its default stream. Arrays may have any strides; those that are
-/// zipped have one shape. Functions work on scalars of the kernel, by elementwise operations, as those of
-/// [`Tile::map`](crate::Tile::map). Those that capture nothing are compiled once; what changes from launch to launch goes
-/// in by [`map_with`](ArrayExpr::map_with).
+/// * An expression begins with an array or view, [`DeviceArray::expr`]. `map` and `zip` add
+///   functions.
+/// * Methods that return an array or a number execute it, on the device of the arrays and its
+///   default stream.
+/// * Arrays may have any strides. Expressions that are zipped have the same shape.
+/// * Functions operate on scalars of the kernel by elementwise operations, as those of
+///   [`Tile::map`](crate::Tile::map).
+/// * Functions without captures are compiled once. [`map_with`](ArrayExpr::map_with) passes numbers
+///   that change between launches.
 ///
-/// Reduced axes stay, with extent 1. The functions of reductions and scans are associative and need not commute; their
-/// identity is neutral, and what comes of no elements. How elements are grouped is not specified; it follows from types,
-/// shapes and strides alone, so that rounded results are the same in every run.
+/// A reduced axis remains, with extent 1. The functions of reductions and scans must be associative
+/// and need not commute. Their identity is neutral, and is the result for no elements. The grouping
+/// of the elements is unspecified. It depends on types, shapes and strides only, so rounded results
+/// are the same in every execution.
 ///
 /// ```
 /// use cutlet as ct;
@@ -39,15 +44,16 @@ use crate::tile::Scalar;
 /// ```
 ///
 /// # Errors
-/// Of what runs: [`Error::Argument`](crate::Error::Argument) for arrays of different shapes or an axis that there is not;
-/// else as [`crate::launch`].
+/// Methods that execute the expression return [`Error::Argument`](crate::Error::Argument) for
+/// arrays of different shapes or an axis that does not exist; other errors are those of
+/// [`crate::launch`].
 pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
-    /// A function of each element.
+    /// Applies a function to each element.
     fn map<U: ByteSized, F: Fn(Scalar<Self::Elem>) -> Scalar<U> + Copy>(self, function: F) -> Map<Self, F> {
         Map { of: self, function }
     }
 
-    /// A function of each element and a number, which may differ from launch to launch.
+    /// Applies a function to each element and a number, which may differ from launch to launch.
     ///
     /// ```
     /// use cutlet as ct;
@@ -68,7 +74,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         MapWith { of: self, number, function }
     }
 
-    /// A function of the elements of two expressions of one shape.
+    /// Applies a function to the elements of two expressions of the same shape.
     fn zip<B, U, F>(self, other: B, function: F) -> Zip<Self, B, F>
     where
         B: FusedExpr<R>,
@@ -78,13 +84,13 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         Zip { of: (self, other), function }
     }
 
-    /// The elements as a new array.
+    /// Stores the elements in a new array.
     #[track_caller]
     fn to_array(self) -> Result<DeviceArray<Self::Elem, R>> {
         to_array(self)
     }
 
-    /// The elements into an array of the same shape.
+    /// Stores the elements in an array of the same shape.
     ///
     /// ```
     /// use cutlet as ct;
@@ -101,7 +107,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         store(self, out.into())
     }
 
-    /// The elements along an axis combined by a function, in their order.
+    /// Combines the elements along an axis by a function, in their order.
     ///
     /// ```
     /// use cutlet as ct;
@@ -119,7 +125,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce(self, axis, identity, By(combine))
     }
 
-    /// All elements combined by a function, in row-major order.
+    /// Combines all elements by a function, in row-major order.
     #[track_caller]
     fn reduce_all<F>(self, identity: Self::Elem, combine: F) -> Result<Self::Elem>
     where
@@ -128,11 +134,13 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce_all(self, identity, By(combine))
     }
 
-    /// Each element combined with all before it along an axis by a function.
+    /// Inclusive scan: combines each element with all preceding elements along an axis by a
+    /// function.
     ///
-    /// One launch, which reads each element once and writes each result once, however long the lines are. Where these are
-    /// few, blocks share them: each tells the others what its tile comes to, by 8 bytes for a tile of a line (16 for elements
-    /// of 8 bytes), which the device sets to zero before.
+    /// It is one launch, which reads each element once and writes each result once, for any length
+    /// of the axis. If there are few lines, several tile blocks share a line and publish the
+    /// results of their tiles. This needs 8 bytes for each tile of a line (16 for elements of 8
+    /// bytes), which the device sets to zero before.
     ///
     /// ```
     /// use cutlet as ct;
@@ -151,7 +159,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         scan(self, axis, identity, By(combine))
     }
 
-    /// The sum of each element and all before it along an axis, in the element type; see [`ArrayExpr::scan`].
+    /// Cumulative sum along an axis, in the element type; see [`ArrayExpr::scan`].
     #[track_caller]
     fn cumsum(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
     where
@@ -160,7 +168,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         scan(self, axis, zero(), Sum)
     }
 
-    /// The product of each element and all before it along an axis, in the element type; see [`ArrayExpr::scan`].
+    /// Cumulative product along an axis, in the element type; see [`ArrayExpr::scan`].
     #[track_caller]
     fn cumprod(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
     where
@@ -169,7 +177,8 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         scan(self, axis, Self::Elem::from_f64(1.0), Product)
     }
 
-    /// The sum along an axis, in the element type: `map(|x| x.cast::<f32>())` first where that is too narrow.
+    /// Sum along an axis, in the element type. If that is too narrow, call
+    /// `map(|x| x.cast::<f32>())` before.
     #[track_caller]
     fn sum(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
     where
@@ -178,7 +187,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce(self, axis, zero(), Sum)
     }
 
-    /// The product along an axis, in the element type.
+    /// Product along an axis, in the element type.
     #[track_caller]
     fn prod(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
     where
@@ -187,7 +196,8 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce(self, axis, Self::Elem::from_f64(1.0), Product)
     }
 
-    /// The largest element along an axis. NaNs are ignored; of none, the least number of the type.
+    /// Maximum along an axis. NaNs are ignored. The maximum of no elements is the least number of
+    /// the type.
     #[track_caller]
     fn max(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
     where
@@ -196,7 +206,8 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce(self, axis, limits().0, Larger)
     }
 
-    /// The smallest element along an axis. NaNs are ignored; of none, the largest number of the type.
+    /// Minimum along an axis. NaNs are ignored. The minimum of no elements is the largest number of
+    /// the type.
     #[track_caller]
     fn min(self, axis: usize) -> Result<DeviceArray<Self::Elem, R>>
     where
@@ -205,7 +216,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce(self, axis, limits().1, Smaller)
     }
 
-    /// The sum of all elements, in the element type.
+    /// Sum of all elements, in the element type.
     #[track_caller]
     fn sum_all(self) -> Result<Self::Elem>
     where
@@ -214,7 +225,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce_all(self, zero(), Sum)
     }
 
-    /// The product of all elements, in the element type.
+    /// Product of all elements, in the element type.
     #[track_caller]
     fn prod_all(self) -> Result<Self::Elem>
     where
@@ -223,7 +234,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce_all(self, Self::Elem::from_f64(1.0), Product)
     }
 
-    /// The largest of all elements; see [`ArrayExpr::max`].
+    /// Maximum of all elements; see [`ArrayExpr::max`].
     #[track_caller]
     fn max_all(self) -> Result<Self::Elem>
     where
@@ -232,7 +243,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce_all(self, limits().0, Larger)
     }
 
-    /// The smallest of all elements; see [`ArrayExpr::min`].
+    /// Minimum of all elements; see [`ArrayExpr::min`].
     #[track_caller]
     fn min_all(self) -> Result<Self::Elem>
     where
@@ -241,7 +252,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce_all(self, limits().1, Smaller)
     }
 
-    /// Is one element along an axis true?
+    /// Logical or along an axis.
     #[track_caller]
     fn any(self, axis: usize) -> Result<DeviceArray<bool, R>>
     where
@@ -250,7 +261,7 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce(self, axis, false, By(|a: Scalar<bool>, b: Scalar<bool>| a | b))
     }
 
-    /// Are all elements along an axis true?
+    /// Logical and along an axis.
     #[track_caller]
     fn all(self, axis: usize) -> Result<DeviceArray<bool, R>>
     where
@@ -259,10 +270,11 @@ pub trait ArrayExpr<const R: usize>: FusedExpr<R> {
         reduce(self, axis, true, By(|a: Scalar<bool>, b: Scalar<bool>| a & b))
     }
 
-    /// How many elements along an axis are true.
+    /// Number of true elements along an axis.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an axis of 2^31 elements or more, beside the errors of [`ArrayExpr::sum`].
+    /// [`Error::Argument`] for an axis of 2^31 elements or more, and the errors of
+    /// [`ArrayExpr::sum`].
     #[track_caller]
     fn count(self, axis: usize) -> Result<DeviceArray<i32, R>>
     where
@@ -284,13 +296,13 @@ fn zero<T: Number>() -> T {
     T::from_f64(0.0)
 }
 
-/// The least and the largest number of a type, infinities among them.
+/// Returns the least and the largest number of a type, including infinities.
 fn limits<T: Number>() -> (T, T) {
     (T::from_f64(f64::NEG_INFINITY), T::from_f64(f64::INFINITY))
 }
 
 impl<T: ByteSized, const R: usize> DeviceArray<T, R> {
-    /// The array as an expression, of which [`ArrayExpr`] has the methods.
+    /// Returns the array as an expression; [`ArrayExpr`] has the methods.
     ///
     /// ```
     /// use cutlet::{ArrayExpr, Device};
@@ -304,7 +316,7 @@ impl<T: ByteSized, const R: usize> DeviceArray<T, R> {
 }
 
 impl<'a, T: ByteSized, const R: usize> DeviceView<'a, T, R> {
-    /// The view as an expression, of which [`ArrayExpr`] has the methods.
+    /// Returns the view as an expression; [`ArrayExpr`] has the methods.
     ///
     /// ```
     /// use cutlet::{ArrayExpr, Device};

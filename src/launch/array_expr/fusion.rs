@@ -1,4 +1,4 @@
-//! What an expression over arrays consists of: arrays, and functions of their elements.
+//! Expressions over arrays: arrays, and functions of their elements.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,15 +10,15 @@ use crate::kernel::IntoKernelArg;
 use crate::runtime::{DeviceArray, DeviceView};
 use crate::tile::{Array, Scalar, Tile};
 
-/// Fused expression over arrays of one shape: an array, or functions of the elements of arrays. Its
-/// methods are those of [`ArrayExpr`](crate::ArrayExpr).
+/// Fused expression over arrays of one shape: an array, or functions of the elements of arrays.
+/// [`ArrayExpr`](crate::ArrayExpr) has its methods.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an expression over arrays of {R} axes",
     note = "begin with `array.expr()` or `&array`; arrays of one shape can be zipped; elements are integers, bool, f16, \
             bf16, f32 or f64"
 )]
 pub trait FusedExpr<const R: usize>: Copy {
-    /// The element type.
+    /// Element type.
     type Elem: ByteSized;
     #[doc(hidden)]
     type Arg: IntoKernelArg<Self::Arrays>;
@@ -31,23 +31,23 @@ pub trait FusedExpr<const R: usize>: Copy {
     #[doc(hidden)]
     fn survey(&self, survey: &mut Survey<R>);
 
-    /// The arrays, in another shape if one is given, and what the kernel does with their tiles.
+    /// Returns the arrays, reshaped if a shape is given, and the code of the expression.
     #[doc(hidden)]
     fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)>;
 }
 
-/// The code of an expression.
+/// Code of an expression.
 pub trait Code<const R: usize>: Copy {
-    /// What the arrays arrive as.
+    /// Traced arrays of the expression.
     type Arrays: Copy;
-    /// The element type.
+    /// Element type.
     type Elem: ByteSized;
 
-    /// A tile of results.
+    /// Returns a tile of results.
     fn tile(self, arrays: Self::Arrays, at: [Scalar<i32>; R], shape: [usize; R]) -> Tile<Self::Elem, R>;
 }
 
-/// The code of an array.
+/// Code of an array.
 pub struct Load<T>(PhantomData<fn() -> T>);
 
 impl<T> Clone for Load<T> {
@@ -100,14 +100,14 @@ impl<'a, T: ByteSized, const R: usize> FusedExpr<R> for &'a DeviceArray<T, R> {
     }
 }
 
-/// A function of each element: see [`ArrayExpr::map`](crate::ArrayExpr::map).
+/// Function of each element; see [`ArrayExpr::map`](crate::ArrayExpr::map).
 #[derive(Clone, Copy)]
 pub struct Map<E, F> {
     pub(super) of: E,
     pub(super) function: F,
 }
 
-/// The same with a number: see [`ArrayExpr::map_with`](crate::ArrayExpr::map_with).
+/// Function of each element and a number; see [`ArrayExpr::map_with`](crate::ArrayExpr::map_with).
 #[derive(Clone, Copy)]
 pub struct MapWith<E, N, F> {
     pub(super) of: E,
@@ -115,7 +115,7 @@ pub struct MapWith<E, N, F> {
     pub(super) function: F,
 }
 
-/// A function of the elements of two expressions: see [`ArrayExpr::zip`](crate::ArrayExpr::zip).
+/// Function of the elements of two expressions; see [`ArrayExpr::zip`](crate::ArrayExpr::zip).
 #[derive(Clone, Copy)]
 pub struct Zip<A, B, F> {
     pub(super) of: (A, B),
@@ -160,7 +160,7 @@ impl<E: FusedExpr<R>, U: ByteSized, F: Fn(Scalar<E::Elem>) -> Scalar<U> + Copy, 
     }
 }
 
-/// The code of a [`MapWith`].
+/// Code of a [`MapWith`].
 pub struct WithCode<C, N, F> {
     of: C,
     function: F,
@@ -249,7 +249,7 @@ where
     }
 }
 
-/// What the arrays of an expression are like.
+/// Returns devices, shapes and strides of the arrays of an expression.
 ///
 /// # Errors
 /// [`Error::Argument`] for arrays of different shapes.

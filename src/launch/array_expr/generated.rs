@@ -1,11 +1,11 @@
-//! Launches of generated kernels, which tests of this room also see.
+//! Launches of generated kernels, which tests can observe.
 
 use crate::error::Result;
 use crate::kernel::{Arguments, IntoKernelArg, Kernel};
 use crate::launch::grid::Grid;
 use crate::launch::launch::launch;
 
-/// As [`launch`].
+/// Executes [`launch`](fn@launch).
 #[track_caller]
 pub fn launched<K, A, P>(kernel: K, grid: impl Into<Grid>, args: A) -> Result<()>
 where
@@ -24,7 +24,7 @@ where
 
 #[cfg(test)]
 pub mod seen {
-    //! What the kernels of this thread came to.
+    //! Code of the kernels of this thread.
 
     use std::cell::{Cell, RefCell};
 
@@ -58,7 +58,7 @@ pub mod seen {
         THROUGH_TILE_IR.get()
     }
 
-    /// Launches of this thread run as what their Tile IR says, on the cpu back end.
+    /// Executes the launches of `work` by their Tile IR, on the cpu back end.
     pub fn by_tile_ir<X>(work: impl FnOnce() -> X) -> X {
         THROUGH_TILE_IR.set(true);
         let result = work();
@@ -66,7 +66,7 @@ pub mod seen {
         result
     }
 
-    /// Runs bytecode that has been read back.
+    /// Interprets the decoded bytecode of a kernel.
     pub fn interpret<K: Kernel<P>, A: IntoKernelArg<P>, P>(
         kernel: &K,
         grid: Grid,
@@ -81,14 +81,15 @@ pub mod seen {
         given.pack(&mut |word| words.push(word));
         given.memory(&mut |used| {
             let start = std::ptr::with_exposed_provenance_mut(used.memory.address() as usize);
-            // SAFETY: the arguments own or borrow the memory until after the launch, and nothing else runs on it.
+            // SAFETY: the arguments own or borrow the memory until after the launch, and no other
+            // work accesses it.
             unsafe { memory.add(start, used.memory.len().next_multiple_of(4), used.writes) };
         });
         let blocks = grid.extents().map(|n| n as u32);
         Program::compile(&tileir::read(&code.bytecode)?)?.run(blocks, &words, &memory, &RunOptions::default())
     }
 
-    /// PTX, for two targets each.
+    /// Returns the PTX of each kernel for two targets.
     pub fn take() -> Vec<String> {
         CODE.take()
     }

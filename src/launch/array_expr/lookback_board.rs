@@ -1,12 +1,17 @@
-//! Where tile blocks tell each other what the tiles along a line come to.
+//! Decoupled look-back (Merrill and Garland, 2016): tile blocks publish the aggregates of the tiles
+//! of a line.
 //!
-//! A word of 64 bits holds 32 bits of an element, and a bit that says that they are known: who reads the one reads the
-//! other, so that relaxed accesses suffice. An element of 64 bits takes two words. Each word is written once: two that are
-//! known belong together, and what is read does not depend on when.
+//! A word of 64 bits holds 32 bits of an element and a flag that they are valid. Both are read by
+//! one access, so relaxed accesses suffice. An element of 64 bits needs two words. Each word is
+//! written once, so two valid words belong together, and the result does not depend on timing.
 //!
-//! Words lie in windows, which are read at once. On the first level a word stands for a tile, on the second for a window of
-//! the first, and on the third for a window of the second and all before it. So what is before a tile takes three
-//! reads, of its own window on each level, wherever in the line it is.
+//! Words are grouped in windows of 32, which are read by one load:
+//! * first level: a word is the aggregate of a tile;
+//! * second level: a word is the aggregate of a window of the first level;
+//! * third level: a word is the inclusive prefix of a window of the second level.
+//!
+//! The exclusive prefix of a tile needs three reads, one for each level, at any position of the
+//! line.
 
 use super::combine::Combine;
 use super::reduce::CutLines;
@@ -15,25 +20,25 @@ use crate::ops::{AtomicOptions, Scope, from_words, if_then, indices, scalar, to_
 use crate::runtime::NewArray;
 use crate::tile::{ArrayMut, Scalar, Tile};
 
-/// Words that are read at once.
+/// Words of a window, which one load reads.
 const WINDOW: usize = 32;
 
-/// The bit of a word that says that the low half is known.
+/// Flag of a word: its low half is valid.
 const KNOWN: u64 = 1 << 32;
 
-/// Windows of the first and the second level, and the row where tickets are drawn.
+/// Numbers of windows of the first and the second level, and the row of the ticket counter.
 pub type Levels<N> = (N, N, N);
 
-/// The words of a window, or of one place in it: as many tiles as an element takes words.
+/// Words of a window, or of one place in it: one tile for each word of an element.
 type Words<const R: usize> = Vec<Tile<u64, R>>;
 
-/// Words of an element.
+/// Returns the number of words of an element.
 const fn planes<T: ByteSized>() -> usize {
     T::DTYPE.bits().div_ceil(32) as usize
 }
 
-/// For lines of `tiles` tiles of elements `T`: words of which none is known, and what the kernel has to know about them.
-/// Along the other axes they are as many as the elements of all tiles, which `all` says.
+/// Returns the invalid words for lines of `tiles` tiles of elements `T`, and the levels as kernel
+/// arguments. Along the other axes the extents are those of `all`.
 pub fn blank<T: ByteSized, const R: usize>(
     tiles: usize,
     axis: usize,
@@ -46,7 +51,7 @@ pub fn blank<T: ByteSized, const R: usize>(
     (NewArray::zeros(shape), (first as i32, second as i32, rows as i32))
 }
 
-/// The words of lines.
+/// Published words of lines.
 #[derive(Clone, Copy)]
 pub struct Board<const R: usize> {
     pub words: ArrayMut<u64, R>,
@@ -55,14 +60,14 @@ pub struct Board<const R: usize> {
 }
 
 impl<const R: usize> Board<R> {
-    /// The next number: who has it knows that those before are at work.
+    /// Returns the next ticket. The tile blocks of all smaller tickets have already started.
     pub fn ticket(self) -> Scalar<i32> {
         let mut at = [scalar(0); R];
         at[self.cut.axis] = self.levels.2;
         self.words.entry(at).atomic_add_with(1, AtomicOptions::new().relaxed(Scope::Device)).wrapping_cast::<i32>()
     }
 
-    /// Tells what a place of a window comes to, for the lines of the tile at `at`.
+    /// Publishes the aggregate at a place of a window, for the lines of the tile at `at`.
     fn tell<T: ByteSized>(self, at: [Scalar<i32>; R], [window, place]: [Scalar<i32>; 2], elements: Tile<T, R>) {
         let bits = to_words(elements);
         for plane in 0..planes::<T>() {
@@ -73,7 +78,7 @@ impl<const R: usize> Board<R> {
         }
     }
 
-    /// The words of a window; of one place alone, if one is given.
+    /// Loads the words of a window, or of one place in it.
     fn ask<T: ByteSized>(self, at: [Scalar<i32>; R], window: Scalar<i32>, place: Option<Scalar<i32>>) -> Words<R> {
         let words = |plane| {
             let (mut at, mut shape) = (at, self.cut.flat);
@@ -87,19 +92,19 @@ impl<const R: usize> Board<R> {
         (0..planes::<T>()).map(words).collect()
     }
 
-    /// Which places of a window are before one.
+    /// Returns the mask of the places of a window that precede `place`.
     fn places_before(self, place: Scalar<i32>) -> Tile<bool, R> {
         let (mut along, mut shape) = ([1; R], self.cut.flat);
         (along[self.cut.axis], shape[self.cut.axis]) = (WINDOW, WINDOW);
         indices(along, self.cut.axis).lt(place).broadcast_to(shape)
     }
 
-    /// Tells what a tile comes to, and gives what all before it along the line do. Who waits for that waits for earlier
-    /// tiles alone. How tiles are grouped does not depend on who is first.
+    /// Publishes the aggregate of a tile and returns the exclusive prefix of the tile along the
+    /// line. It waits for earlier tiles only. The grouping of the tiles does not depend on timing.
     pub fn before<T: ByteSized, C: Combine<T>>(self, at: [Scalar<i32>; R], own: Tile<T, R>, combine: C) -> Tile<T, R> {
         let (axis, identity) = (self.cut.axis, T::from_bits(self.cut.identity));
         let (first, second, _) = self.levels;
-        // Tiles, windows of them, and windows of those.
+        // Tile, window of the tile, and window of that window.
         let near = [at[axis] / WINDOW, at[axis] % WINDOW];
         let far = [near[0] / WINDOW + first, near[0] % WINDOW];
         let all = near[0] / WINDOW;
@@ -107,7 +112,7 @@ impl<const R: usize> Board<R> {
         let before_all = place_of_all(all - 1);
         self.tell(at, near, own);
 
-        // All of them are asked at once, and most often known.
+        // All levels are loaded before the first wait. In most cases the words are valid.
         let ask_near = || self.ask::<T>(at, near[0], None);
         let ask_far = || (self.ask::<T>(at, far[0], None), self.ask::<T>(at, before_all[0], Some(before_all[1])));
         let (near_words, far_words) = (ask_near(), ask_far());
@@ -130,13 +135,13 @@ impl<const R: usize> Board<R> {
     }
 }
 
-/// Is one of the words unknown that are needed?
+/// Returns true if a needed word is not valid.
 fn lacks<const R: usize>(words: &Words<R>, needed: Tile<bool, R>) -> Scalar<bool> {
     let unknown = words.iter().map(|&word| word.lt(KNOWN)).reduce(|a, b| a | b).expect("an element takes a word");
     (unknown & needed).any(..).item()
 }
 
-/// The elements of those that are needed, and the identity elsewhere.
+/// Returns the elements at the needed places, and the identity elsewhere.
 fn elements<T: ByteSized, const R: usize>(words: Words<R>, needed: Tile<bool, R>, identity: T) -> Tile<T, R> {
     let low = |word: Tile<u64, R>| word & (KNOWN - 1);
     let bits = words.iter().rev().fold(None, |above: Option<Tile<u64, R>>, &word| {

@@ -1,7 +1,9 @@
-//! Operations on whole arrays, without a kernel of the user's: expressions over arrays become one generated kernel.
+//! Operations on whole arrays without a user-defined kernel: an expression over arrays is compiled
+//! into one generated kernel.
 //!
-//! An expression ([`fused`]) is taken apart into its arrays, which are arguments of the launch, and its code, which the
-//! kernel is a closure over. Closures that capture nothing make kernels that are known by their type, as any other.
+//! An expression ([`fusion`]) is divided into its arrays, which are arguments of the launch, and
+//! its code, which the closure of the kernel captures. If no closure has captures, the kernel is
+//! identified by its type, like any other.
 
 mod combine;
 mod creation;

@@ -1,4 +1,4 @@
-//! Arrays of random numbers, filled on their device.
+//! Arrays of random numbers, generated on their device.
 
 use crate::element::{Element, bf16, f16};
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::ops::{Philox, bid};
 use crate::runtime::{Device, DeviceArray};
 use crate::tile::{ArrayMut, Scalar, Tile};
 
-/// What the numbers of [`Device::random`] are like.
+/// Distribution of the numbers of [`Device::random`].
 ///
 /// ```
 /// # use cutlet as ct;
@@ -19,19 +19,19 @@ use crate::tile::{ArrayMut, Scalar, Tile};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Random {
-    /// Floats from 0 to below 1.
+    /// Floats in [0, 1).
     Uniform,
     /// Floats of mean 0 and variance 1.
     Normal,
     /// Floats of mean 1.
     Exponential,
-    /// Integers from the first number to before the second one.
+    /// Integers from the first number (inclusive) to the second one (exclusive).
     Range(i32, i32),
     /// Bools that are true with this probability.
     Bernoulli(f32),
 }
 
-/// How [`Random`] is compiled in.
+/// Constant form of [`Random`], for which a kernel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// [`Random::Uniform`].
@@ -58,10 +58,10 @@ impl Random {
     }
 }
 
-/// Ends of a range, a probability: what the kernel takes as numbers.
+/// Ends of a range and a probability: the numbers that the kernel receives.
 type Params = (Scalar<i32>, Scalar<i32>, Scalar<f32>);
 
-/// Element types that [`Device::random`] fills arrays with: f16, bf16, f32, f64 as floats, i8 to i64 and u8 to u64 as
+/// Element types of [`Device::random`]: f16, bf16, f32, f64 for floats, i8 to i64 and u8 to u64 for
 /// integers, bool.
 ///
 /// ```
@@ -128,8 +128,8 @@ fn fill<T: RandomElement>(out: ArrayMut<T, 1>, seed: Scalar<u64>, params: Params
 }
 
 impl Device {
-    /// An array of random numbers, made on the device. Element k of it, in row-major order, is number k of
-    /// [`Philox::new`](crate::random::Philox::new)`(seed, 0)` along one axis.
+    /// Returns an array of random numbers, generated on the device. Element k in row-major order is
+    /// number k of [`Philox::new`](crate::random::Philox::new)`(seed, 0)` along one axis.
     ///
     /// ```
     /// use cutlet as ct;
@@ -144,7 +144,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for numbers that are not of the element type or a range without numbers; else as
+    /// [`Error::Argument`] for a distribution of another element type or an empty range; else as
     /// [`Device::zeros`] and [`crate::launch`].
     #[track_caller]
     pub fn random<T: RandomElement, const R: usize>(

@@ -1,5 +1,5 @@
-//! Elements of an expression combined along an axis. Where there are few lines, each is cut into parts, whose results
-//! are combined by another launch.
+//! Reduction of an expression along an axis. If there are few lines, each is divided into parts,
+//! whose results are combined by a further launch.
 
 use super::combine::Combine;
 use super::fusion::{Code, FusedExpr, surveyed};
@@ -13,25 +13,25 @@ use crate::ops::{bid, fold, full, indices, range};
 use crate::runtime::DeviceArray;
 use crate::tile::{ArrayMut, Scalar, Tile};
 
-/// How lines along an axis are cut.
+/// Division of the lines along an axis.
 pub struct Lines<const R: usize> {
-    /// The shape that the arrays have, or are given.
+    /// Shape of the arrays, original or replaced.
     pub shape: [usize; R],
-    /// Is it given?
+    /// The shape is a replacement for that of the arrays.
     pub given: bool,
     pub axis: usize,
     pub tile: [usize; R],
-    /// Tiles along the axis of a part.
+    /// Tiles of a part along the axis.
     pub each: usize,
     /// Parts of a line.
     pub parts: usize,
 }
 
 impl<const R: usize> Lines<R> {
-    /// Along an axis.
+    /// Returns the division along an axis.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there is no such axis.
+    /// [`Error::Argument`] if the axis does not exist.
     #[track_caller]
     pub fn along(survey: &Survey<R>, axis: usize) -> Result<Lines<R>> {
         let shape = survey.shape();
@@ -49,19 +49,19 @@ impl<const R: usize> Lines<R> {
         Lines { shape, given, axis, tile, each, parts }
     }
 
-    /// Each tile along an axis a part of its own, for elements of so many bytes.
+    /// Returns the division into parts of one tile along an axis, for elements of `bytes` bytes.
     pub fn of_tiles(survey: &Survey<R>, axis: usize, bytes: usize) -> Lines<R> {
         let lines =
             Lines { shape: survey.shape(), given: false, axis, tile: survey.long_tile(axis, bytes), each: 1, parts: 1 };
         Lines { parts: lines.count(), ..lines }
     }
 
-    /// The shape with another extent along the axis.
+    /// Returns the shape with another extent along the axis.
     pub fn with(&self, extent: usize) -> [usize; R] {
         std::array::from_fn(|d| if d == self.axis { extent } else { self.shape[d] })
     }
 
-    /// The tile of one element along the axis.
+    /// Returns the shape of a tile with the extent 1 along the axis.
     pub fn flat(&self) -> [usize; R] {
         std::array::from_fn(|d| if d == self.axis { 1 } else { self.tile[d] })
     }
@@ -70,7 +70,7 @@ impl<const R: usize> Lines<R> {
         counts(self.with(self.parts), self.flat()).iter().product()
     }
 
-    /// What the kernel is compiled for.
+    /// Returns the constants that the kernel is compiled for.
     pub fn constants(&self, identity: impl Element) -> Constant<CutLines<R>> {
         let several = counts(self.with(self.parts), self.flat()).map(|n| n > 1);
         let ragged = !self.shape[self.axis].is_multiple_of(self.tile[self.axis]);
@@ -78,7 +78,7 @@ impl<const R: usize> Lines<R> {
         Constant(CutLines { tile, axis, several, ragged, flat: self.flat(), identity: identity.to_bits() })
     }
 
-    /// Tiles along the axis.
+    /// Returns the number of tiles along the axis.
     fn count(&self) -> usize {
         self.shape[self.axis].div_ceil(self.tile[self.axis])
     }
@@ -88,25 +88,26 @@ impl<const R: usize> Lines<R> {
     }
 }
 
-/// Extent of the axis, tiles along it, those of a part, and parts.
+/// Extent of the axis, tiles along it, tiles of a part, and parts.
 pub type Numbers<Extent, Count> = (Extent, Count, Count, Count);
 
-/// What a kernel over lines is compiled for.
+/// Constants of a kernel over lines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CutLines<const R: usize> {
     pub tile: [usize; R],
-    /// The tile of one element along the axis.
+    /// Tile with the extent 1 along the axis.
     pub flat: [usize; R],
     pub axis: usize,
-    /// Are there several tiles of results along each axis?
+    /// There are several tiles of results along each axis.
     pub several: [bool; R],
-    /// Does the last tile of a line stick out?
+    /// The last tile of a line exceeds the axis.
     pub ragged: bool,
     pub identity: u64,
 }
 
 impl<const R: usize> CutLines<R> {
-    /// The tile of results of this block, and the first and last tile of its part.
+    /// Returns the index of the tile of results of this block, and the first and last tile
+    /// (exclusive) of its part.
     pub fn part<T: Element>(
         &self,
         out: ArrayMut<T, R>,
@@ -119,7 +120,7 @@ impl<const R: usize> CutLines<R> {
         (at, [first, (first + each).min(count)])
     }
 
-    /// A tile along the axis, with the identity where it sticks out.
+    /// Returns a tile along the axis, with the identity outside of the axis.
     pub fn tile<C: Code<R>>(
         &self,
         code: C,
@@ -140,7 +141,7 @@ impl<const R: usize> CutLines<R> {
     }
 }
 
-/// The shape with the parts of each line along the axis.
+/// Reduces each part of each line. The result has the parts of a line along the axis.
 #[track_caller]
 pub fn partial<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
@@ -162,7 +163,7 @@ pub fn partial<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
             let mut at = at;
             at[cut.axis] = k;
             let tile = cut.tile(code, arrays, at, numbers.0);
-            // Element by element where the order is free, and else in order, tile by tile.
+            // Elementwise if the order is free, else in order, tile by tile.
             let tile = if C::COMMUTES { tile } else { combine.along(tile, cut.axis, identity) };
             combine.join(result, tile)
         });
@@ -173,7 +174,7 @@ pub fn partial<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     Ok(out)
 }
 
-/// Along an axis, which keeps the extent 1.
+/// Reduces along an axis, which keeps the extent 1.
 #[track_caller]
 pub fn reduce<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,
@@ -191,7 +192,7 @@ pub fn reduce<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     Ok(result)
 }
 
-/// All elements, in row-major order.
+/// Reduces all elements, in row-major order.
 #[track_caller]
 pub fn reduce_all<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,

@@ -1,5 +1,5 @@
-//! Elements of an expression combined with all before them along an axis. Where there are many lines, a block takes each
-//! from its first element to its last.
+//! Inclusive scan of an expression along an axis. If there are many lines, one tile block scans
+//! each from its first element to its last; else decoupled look-back is used.
 
 use super::combine::Combine;
 use super::decoupled_lookback::scan_long;
@@ -31,7 +31,7 @@ pub fn scan<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     }
 }
 
-/// A block for each line, or tile of lines.
+/// Scans each line, or tile of lines, by one tile block.
 #[track_caller]
 fn scan_alone<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     expr: E,

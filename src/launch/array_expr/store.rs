@@ -1,4 +1,4 @@
-//! Elements of an expression, each stored where it belongs.
+//! Store of the elements of an expression in an array.
 
 use super::fusion::{Code, FusedExpr, surveyed};
 use super::generated::launched;
@@ -9,14 +9,15 @@ use crate::ops::{bid, scalar};
 use crate::runtime::{DeviceArray, DeviceViewMut};
 use crate::tile::{ArrayMut, Scalar};
 
-/// The tile of a block: blocks are counted along the axes that have several, the last one fastest.
+/// Returns the tile index of a tile block. The axes with several tiles are enumerated, the last one
+/// fastest.
 pub fn place<const R: usize>(block: Scalar<i32>, counts: [Option<Scalar<i32>>; R]) -> [Scalar<i32>; R] {
     let mut rest = block;
     let last = (0..R).find(|&d| counts[d].is_some());
     let mut at = [scalar(0); R];
     for d in (0..R).rev() {
         let Some(count) = counts[d] else { continue };
-        // In front of the first axis that counts nothing is left.
+        // The first enumerated axis has the complete rest.
         (at[d], rest) = if last == Some(d) { (rest, rest) } else { (rest % count, rest / count) };
     }
     at

@@ -1,5 +1,5 @@
-//! The kernels that expressions become, as PTX. (What they compute is tested by the suite; with `CUTLET_WHOLE_PTX=folder`
-//! the code goes there.)
+//! PTX of the kernels of expressions. The test suite checks their results.
+//! `CUTLET_WHOLE_PTX=folder` writes the code to a folder.
 
 use super::combine::{By, Sum};
 use super::decoupled_lookback::scan_long;
@@ -66,7 +66,7 @@ fn scans() {
     kernels("a long scan", 1, |device| device.full([n], 1.0f32)?.expr().cumsum(0).map(drop));
     kernels("a scan in order", 1, |device| device.full([n], 1)?.expr().scan(0, 0, last).map(drop));
     kernels("a scan of wide elements", 1, |device| device.full([n], 1.0f64)?.expr().cumsum(0).map(drop));
-    // As of arrays that a test does not wait for.
+    // The tile of large arrays, for which a test would be slow.
     kernels("a scan of large tiles", 1, |device| {
         let lines = Lines { shape: [n], given: false, axis: 0, tile: [16384], each: 1, parts: 7 };
         scan_long(&device.full([n], 1.0f32)?, device, &lines, 0.0, Sum).map(drop)
@@ -74,13 +74,15 @@ fn scans() {
     kernels("long columns", 1, |device| device.full([n / 10 + 1, 100], 1.0f32)?.expr().cumsum(0).map(drop));
 }
 
-/// x -> a x + b in the halves of a word, first the one on the left: the order counts.
+/// Composition of the functions x -> a x + b in the halves of a word, the left operand first. It
+/// does not commute.
 fn composed(first: Scalar<u32>, then: Scalar<u32>) -> Scalar<u32> {
     let (a, b) = (then >> 16, then & 0xffff);
     ((first >> 16).wrapping_mul(a) << 16) | ((first & 0xffff).wrapping_mul(a).wrapping_add(b) & 0xffff)
 }
 
-/// Lines of so many small tiles that all levels of look-back are in use, the last one more than once.
+/// Scans lines with enough small tiles that all levels of look-back are in use, the last one
+/// several times.
 fn levels(tiles: usize) {
     let device = Device::cpu();
     let n = 2 * tiles - 1;
@@ -106,12 +108,13 @@ fn levels(tiles: usize) {
 
 #[test]
 fn levels_of_look_back() {
-    // The longest one, unless a sample will do.
+    // The longest line is omitted in a sample.
     let lines = [1, 32, 33, 1024, 2080];
     lines[..lines.len() + 1 - one_in(2)].iter().copied().for_each(levels);
 }
 
-/// The same by Tile IR, with relaxed loads, in loops, of what other blocks write.
+/// The same scans through Tile IR, with relaxed loads in loops of words that other tile blocks
+/// write.
 #[test]
 fn look_back_through_tile_ir() {
     seen::by_tile_ir(|| {
@@ -125,7 +128,7 @@ fn look_back_through_tile_ir() {
     });
 }
 
-/// Bits of elements, as blocks tell them each other.
+/// Bits of elements, as tile blocks publish them.
 #[test]
 fn words() {
     fn there_and_back<T: ByteSized>(numbers: &[f64]) {

@@ -1,24 +1,25 @@
-//! How whole arrays are cut into tiles: from shapes and strides alone.
+//! Tiling of whole arrays, which depends on shapes and strides only.
 
 use crate::runtime::Device;
 
 /// Elements of a tile.
 const TILE: usize = 1024;
-/// Blocks that fill a GPU a few times over.
+/// Tile blocks that fill a GPU several times.
 const BLOCKS: usize = 2048;
-/// Tiles along an axis that a block takes alone.
+/// Limit of the tiles along an axis that one tile block reduces alone.
 const TILES_ALONE: usize = 32;
-/// Tiles that a block has at least, where several share an axis.
+/// Minimum of the tiles of a tile block, if several share an axis.
 const TILES_EACH: usize = 4;
-/// Elements of a tile of long lines whose elements lie side by side, where they have up to 4 bytes; of other lines.
+/// Elements of a tile for long lines with contiguous elements of up to 4 bytes; then of other long
+/// lines.
 const LONG_TILE: usize = 16384;
 const LONG_TILE_APART: usize = 4096;
-/// Lines of such a tile, at most: as many as make accesses wide where lines lie side by side.
+/// Limit of the lines of such a tile. It suffices for wide accesses if the lines are adjacent.
 const LONG_LINES: usize = 32;
-/// Blocks that long lines are cut for, if their tiles keep two rounds of [`TILE`] elements.
+/// Minimum of the tile blocks for long lines, if their tiles have at least 2 × [`TILE`] elements.
 const LONG_BLOCKS: usize = 512;
 
-/// What the arrays of an expression are like.
+/// Devices, shapes and strides of the arrays of an expression.
 #[derive(Debug)]
 pub struct Survey<const R: usize> {
     arrays: Vec<(Device, [usize; R], [usize; R])>,
@@ -36,22 +37,22 @@ impl<const R: usize> Survey<R> {
         self.arrays.push((device, shape, strides));
     }
 
-    /// The device of the first array.
+    /// Returns the device of the first array.
     pub fn device(&self) -> Device {
         self.arrays[0].0
     }
 
-    /// The shape of the first array.
+    /// Returns the shape of the first array.
     pub fn shape(&self) -> [usize; R] {
         self.arrays[0].1
     }
 
-    /// A shape that differs from that of the first array.
+    /// Returns a shape that differs from that of the first array.
     pub fn other_shape(&self) -> Option<[usize; R]> {
         self.arrays.iter().map(|array| array.1).find(|&shape| shape != self.shape())
     }
 
-    /// Are all arrays row-major and without gaps? Then they are a single line.
+    /// Returns true if all arrays are row-major and without gaps, so that they are a single line.
     pub fn is_line(&self) -> bool {
         self.arrays.iter().all(|(_, shape, strides)| {
             let mut expected = 1;
@@ -63,8 +64,8 @@ impl<const R: usize> Survey<R> {
         })
     }
 
-    /// A tile for arrays of this shape: along the axes whose elements lie side by side as many as make accesses wide,
-    /// then along the last axes.
+    /// Returns a tile for arrays of this shape. The contiguous axes have an extent for wide
+    /// accesses; the remaining elements extend the last axes.
     pub fn tile(&self, shape: [usize; R]) -> [usize; R] {
         let room = |d: usize| shape[d].next_power_of_two();
         let beside: Vec<usize> = (0..R)
@@ -86,8 +87,9 @@ impl<const R: usize> Survey<R> {
         tile
     }
 
-    /// A tile for few, long lines along an axis, of elements of so many bytes: large ones, as each has its own price, but
-    /// not so large that blocks are few.
+    /// Returns a tile for a small number of long lines along an axis, with elements of `bytes`
+    /// bytes. The tile is large, because each tile has a fixed cost, and small enough for a
+    /// sufficient number of tile blocks.
     pub fn long_tile(&self, axis: usize, bytes: usize) -> [usize; R] {
         let shape = self.shape();
         let mut tile = self.tile(shape);
@@ -109,20 +111,20 @@ impl<const R: usize> Survey<R> {
     }
 }
 
-/// How many tiles there are along each axis.
+/// Returns the number of tiles along each axis.
 pub fn counts<const R: usize>(shape: [usize; R], tile: [usize; R]) -> [usize; R] {
     std::array::from_fn(|d| shape[d].div_ceil(tile[d]))
 }
 
-/// Into how many parts an axis of `tiles` tiles is cut, where there are `lines` of them: the tiles of each part, and the
-/// number of parts.
+/// Divides `lines` lines of `tiles` tiles into parts. Returns the tiles of each part, and the
+/// number of parts of a line.
 pub fn parts(tiles: usize, lines: usize) -> (usize, usize) {
     let most = if tiles <= TILES_ALONE { 1 } else { tiles.div_ceil(TILES_EACH) };
     let each = tiles.div_ceil((BLOCKS / lines.max(1)).clamp(1, most)).max(1);
     (each, tiles.div_ceil(each).max(1))
 }
 
-/// One line of all elements.
+/// Returns the shape of one line of all elements.
 pub fn line<const R: usize>(shape: [usize; R]) -> [usize; R] {
     let count = shape.iter().product();
     std::array::from_fn(|d| if d + 1 == R { count } else { 1 })

@@ -1,4 +1,4 @@
-//! Assertions of kernels made by the ptx back end: from the note of a failure to an error.
+//! Assertions of kernels of the ptx back end: conversion of a failure record to an error.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::backend::ptx::{Assertion, NoteField, note_words};
 use crate::error::{Diagnostic, Error, Result};
 use crate::runtime::{FailureNote, Gpu, Note};
 
-/// The note of a kernel with these assertions; none if there are none.
+/// Returns the failure record of a kernel with these assertions; `None` without assertions.
 pub(crate) fn note(gpu: &'static Gpu, assertions: Vec<Assertion>) -> Result<Option<Arc<FailureNote>>> {
     if assertions.is_empty() {
         return Ok(None);

@@ -1,12 +1,14 @@
-//! Which wishes for code can be meant at all.
+//! Checks of hints, and the options of assemblers.
 
 use std::sync::OnceLock;
 
 use crate::backend::{Assembly, Hints};
 use crate::error::{Error, Result};
 
+/// Checks the ranges of hints.
+///
 /// # Errors
-/// [`Error::Argument`] at the caller's place for numbers that no code can have.
+/// [`Error::Argument`] at the caller's location for numbers that no code can have.
 #[inline]
 #[track_caller]
 pub(crate) fn check_hints(hints: Hints) -> Result<()> {
@@ -35,18 +37,19 @@ fn checked(hints: Hints) -> Result<()> {
     Err(Error::argument(format!("hints of this launch: {problem}")))
 }
 
-/// Is code to name the user's lines: by these hints, else by the environment, which is asked once?
+/// Returns true if the code has line information: by these hints, else by `CUTLET_LINES`, which is
+/// read once.
 pub(super) fn wants_lines(hints: Hints) -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     let environment = || std::env::var_os("CUTLET_LINES").is_some_and(|value| !value.is_empty() && value != "0");
     hints.device_debug || hints.line_info.unwrap_or_else(|| *WANTED.get_or_init(environment))
 }
 
-/// What assemblers are asked for.
+/// Returns the options of assemblers.
 pub(crate) fn assembly(hints: Hints) -> Assembly {
     Assembly {
         lines: wants_lines(hints),
-        // The highest level is what they do unasked.
+        // The highest level is the default of the assemblers.
         opt_level: hints.opt_level.filter(|&level| level < 3),
         device_debug: hints.device_debug,
         memcheck: hints.memcheck,

@@ -1,4 +1,4 @@
-//! A compiled kernel: code with what a launch has to pass and to check, and its other forms.
+//! Compiled kernel: code, the data and conditions of its launches, and its other forms.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,16 +13,16 @@ use crate::launch::inspect::profile::Profiled;
 use crate::launch::inspect::remarks::Remarks;
 use crate::runtime::{FailureNote, GpuKernel};
 
-/// A compiled kernel.
+/// Compiled kernel with the conditions of its launches.
 pub(crate) struct Executable {
     pub code: Code,
-    /// What each launch checks beforehand.
+    /// Conditions that each launch checks.
     pub required: Option<Box<Requirements>>,
-    /// Where launches are noted, if that is wished.
+    /// Record of launches, if the profile is enabled.
     pub profiled: Option<Box<Profiled>>,
 }
 
-/// What runs.
+/// Code of a back end.
 pub(crate) enum Code {
     Cpu(Box<cpu::Program>, Remarks),
     Gpu(GpuCode),
@@ -36,39 +36,40 @@ impl Executable {
     }
 }
 
-/// A kernel on a GPU.
+/// Code of a kernel on a GPU.
 pub(crate) struct GpuCode {
     pub kernel: GpuKernel,
-    /// Where its parameters come from, in order.
+    /// Sources of the parameters, in order.
     pub params: Vec<ParamKind>,
-    /// What became of it, for people.
+    /// Remarks of the compiler.
     pub remarks: Remarks,
-    /// What must hold at each launch.
+    /// Assumptions that must hold at each launch.
     pub promises: Option<Box<Promised>>,
-    /// The tensor maps among the parameters.
+    /// Tensor maps among the parameters.
     pub maps: Option<Box<Mapped>>,
-    /// Names of its globals, in the module and in the code. (A kernel that has some has no other forms.)
+    /// Names of globals, in the module and in the code. A kernel with globals has no other forms.
     pub globals: Vec<(String, String)>,
-    /// Where it notes assertions that fail. (Behind the kernel: dropped when that has ended.)
+    /// Memory of the record of failed assertions. Declared after `kernel`, so that it is dropped
+    /// after it.
     pub failure: Option<Arc<FailureNote>>,
 }
 
-/// The tensor maps of a kernel, and the kernels for launches that it is not for.
+/// Tensor maps of a kernel, and the forms for launches without them.
 pub(crate) struct Mapped {
     pub maps: TensorMaps,
-    /// For arrays that have no maps.
+    /// Form for arrays without tensor maps.
     pub plain: Other,
-    /// For grids that clusters do not divide.
+    /// Form for grids that are no multiple of the cluster.
     pub single: Other,
 }
 
-/// What a kernel on a GPU relies on, and the kernel that relies on nothing.
+/// Assumptions of a kernel on a GPU, and the form without assumptions.
 pub(crate) struct Promised {
     pub checks: Checks,
     pub guarded: Other,
 }
 
-/// Another form of a kernel, compiled when it is first asked for.
+/// Another form of a kernel, compiled at its first use.
 pub(crate) struct Other {
     code: OnceLock<Box<GpuCode>>,
     building: Mutex<()>,
@@ -80,10 +81,10 @@ impl Other {
         Other { code: OnceLock::new(), building: Mutex::new(()), build: Box::new(build) }
     }
 
-    /// The code.
+    /// Returns the code; compiles it at the first call.
     ///
     /// # Errors
-    /// Those of compiling.
+    /// Errors of the compilation.
     #[cold]
     pub fn get(&self) -> Result<&GpuCode> {
         let _only_one = self.building.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,15 +97,16 @@ impl Other {
 }
 
 impl GpuCode {
-    /// How the code calls a global of the module.
+    /// Returns the symbol of a global of the module in the code.
     pub fn symbol(&self, global: &str) -> Option<&str> {
         self.globals.iter().find(|(name, _)| name == global).map(|(_, symbol)| symbol.as_str())
     }
 
-    /// The kernel that runs with this grid and these parameter words, and its maps: of all forms.
+    /// Selects the form for this grid and these parameter words among all forms; returns it with
+    /// its tensor maps.
     ///
     /// # Errors
-    /// Those of compiling another one.
+    /// Errors of the compilation of another form.
     #[inline]
     pub fn chosen(&self, grid: [u32; 3], words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
         let (code, maps) = self.for_launch(Some(grid), words)?;
@@ -114,11 +116,12 @@ impl GpuCode {
         }
     }
 
-    /// The kernel that runs with this grid (any, if it is not known) and these parameter words, and its maps: this
-    /// one, the one without tensor maps, or the one without clusters.
+    /// Selects the form for this grid (`None`: any grid) and these parameter words, and returns it
+    /// with its tensor maps. Considers this form, the one without tensor maps, and the one without
+    /// clusters.
     ///
     /// # Errors
-    /// Those of compiling another one.
+    /// Errors of the compilation of another form.
     #[inline]
     pub fn for_launch(&self, grid: Option<[u32; 3]>, words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
         let Some(mapped) = &self.maps else { return Ok((self, None)) };

@@ -1,4 +1,4 @@
-//! Globals of compiled kernels, from the host.
+//! Access of the host to globals of compiled kernels.
 
 use super::executable::Code;
 use crate::element::Number;
@@ -6,17 +6,18 @@ use crate::error::{Error, Result};
 use crate::launch::inspect::compiled_kernel::CompiledKernel;
 use crate::ops::Global;
 
-/// Bytes of one element.
+/// Returns the bytes of one element.
 fn size<T: Number>() -> usize {
     T::DTYPE.storage_bits() as usize / 8
 }
 
 impl<T: Number, const N: usize> Global<T, N> {
-    /// The values in a compiled kernel; waits for all work on its device.
+    /// Returns the values in a compiled kernel, after all work on its device is complete.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the kernel does not name this static; [`Error::Driver`] when earlier work on the device
-    /// failed, [`Error::Execution`] when an assertion did.
+    /// * [`Error::Argument`] if the kernel does not use this static;
+    /// * [`Error::Driver`] if earlier work on the device failed;
+    /// * [`Error::Execution`] if an assertion failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -47,7 +48,7 @@ impl<T: Number, const N: usize> Global<T, N> {
         }))
     }
 
-    /// Replaces the values in a compiled kernel; waits for all work on its device before.
+    /// Replaces the values in a compiled kernel, after all work on its device is complete.
     ///
     /// # Errors
     /// As [`Global::read`].

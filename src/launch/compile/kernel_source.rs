@@ -1,10 +1,10 @@
-//! What a kernel on a GPU was made from, kept for other forms of it.
+//! Source of the code of a GPU, retained for other forms of the kernel.
 
 use crate::backend::Hints;
 use crate::ir::Module;
 use crate::runtime::Gpu;
 
-/// A kernel before the back end: other forms of it are made from this, when a launch needs one.
+/// Kernel before the back end, from which further forms are compiled on demand.
 pub(crate) struct Source {
     pub name: String,
     pub module: Module,

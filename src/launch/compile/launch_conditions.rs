@@ -1,22 +1,22 @@
-//! What a kernel relies on without asking, checked at each launch.
+//! Assumptions of a kernel that its code does not check, checked at each launch.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::backend::tileir::{Bound, Param, Probe, Promises};
 use crate::backend::{ParamWord, cpu};
 
-/// Grids of more blocks are not gone through block by block.
+/// Limit of the tile blocks of a grid that are checked one by one.
 const MOST_BLOCKS: u64 = 1 << 17;
-/// Launches that are remembered.
+/// Number of results of the probe that are cached.
 const REMEMBERED: usize = 32;
 
-/// The promises of one kernel, ready to be checked.
+/// Checkable assumptions of one kernel.
 #[derive(Debug)]
 pub(crate) struct Checks {
     promises: Promises,
-    /// Bytes of each parameter; 0 for addresses, which nothing depends on.
+    /// Bytes of each parameter; 0 for addresses, on which no assumption depends.
     widths: Vec<u32>,
-    /// The answers of the probe to launches, the last one first.
+    /// Results of the probe, the latest one first.
     answers: Mutex<Vec<Answer>>,
     program: OnceLock<Option<cpu::Program>>,
 }
@@ -34,7 +34,7 @@ impl Checks {
         Checks { promises, widths, answers: Mutex::default(), program: OnceLock::new() }
     }
 
-    /// Does everything hold at a launch with this grid and these parameters?
+    /// Returns true if all assumptions hold at a launch with this grid and these parameters.
     pub fn hold(&self, grid: [u32; 3], words: &[ParamWord]) -> bool {
         let number = |index: u32| {
             let unused = 64 - 8 * self.widths[index as usize];
@@ -60,7 +60,8 @@ impl Checks {
         holds
     }
 
-    /// Ranges answer for most kernels in microseconds; else the blocks are gone through.
+    /// Executes the probe. The analysis of ranges proves most kernels in microseconds; otherwise
+    /// each tile block is checked.
     #[cold]
     fn ask(&self, probe: &Probe, grid: [u32; 3], words: &[ParamWord]) -> bool {
         if probe.is_proven(grid, words) {

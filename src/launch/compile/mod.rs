@@ -1,4 +1,4 @@
-//! From a trace to something that runs: passes, then the back end.
+//! Compilation of a trace to an executable: passes, then the back end.
 
 use super::inspect::bug_report;
 use super::inspect::dump::Dump;
@@ -15,19 +15,19 @@ use executable::{Code, Executable, GpuCode};
 use preconditions::Requirements;
 use ptx::Maps;
 
-/// What the passes make of a trace.
+/// Form of a trace after the passes.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
-    /// What runs fast.
+    /// Optimized.
     Plain,
-    /// What the user wrote, without any pass: for the checks of the cpu back end.
+    /// As written by the user, without any pass: for the checks of the cpu back end.
     Written,
-    /// With promises of the user's as assertions: for those of a GPU.
+    /// Optimized, with assumptions of the user as assertions: for the checks of a GPU.
     Asserted,
 }
 
 impl Form {
-    /// The form of code by a back end; `checked`: is it made for checks?
+    /// Returns the form for a back end; `checked`: the code has checks.
     pub fn of(generator: Backend, checked: bool) -> Form {
         match (checked, generator) {
             (false, _) => Form::Plain,
@@ -37,22 +37,24 @@ impl Form {
     }
 }
 
-/// Verifies a trace, takes the conditions of launches out of it, runs the passes and verifies again.
+/// Verifies a trace, splits off the preconditions of launches, executes the passes and verifies
+/// again.
 ///
 /// # Errors
-/// [`Error::Kernel`] for a trace that is ill-formed, [`Error::Compile`] for a pass that broke it.
+/// [`Error::Kernel`] for an ill-formed trace, [`Error::Compile`] if a pass makes it ill-formed.
 pub(super) fn optimise(name: &str, module: Module, form: Form) -> Result<(Module, Option<Requirements>)> {
     let (module, checks) = optimise_apart(name, module, form)?;
     let required = checks.map(|checks| Requirements::new(name, &checks)).transpose()?;
     Ok((module, required))
 }
 
-/// [`optimise`] with the conditions as a module.
+/// [`optimise`] with the preconditions as a module.
 pub(super) fn optimise_apart(name: &str, module: Module, form: Form) -> Result<(Module, Option<Module>)> {
     optimise_watched(name, module, form, &mut |_, _| {})
 }
 
-/// [`optimise_apart`], with a look at the module before the passes ("trace") and after each.
+/// [`optimise_apart`] with an observer of the module before the passes ("trace") and after each
+/// pass.
 pub(super) fn optimise_watched(
     name: &str,
     mut module: Module,
@@ -77,7 +79,7 @@ pub(super) fn optimise_watched(
     Ok((module, required))
 }
 
-/// Lets a kernel that never waits for the one before it do so before all else.
+/// Inserts a wait for the preceding kernel at the start of a kernel that has none.
 fn wait_first(module: &mut Module) {
     let Some((body, loc)) = module.entries.first().map(|entry| (entry.body, entry.loc)) else { return };
     let mut waits = false;
@@ -89,7 +91,8 @@ fn wait_first(module: &mut Module) {
     }
 }
 
-/// Compiles a trace for a device, and writes a report of a defect if that is wished for. `stages`: what was done before.
+/// Compiles a trace for a device, and writes a bug report of an internal error if requested.
+/// `stages`: the preceding stages.
 pub(super) fn compile(
     name: &str,
     module: Module,
@@ -106,11 +109,12 @@ pub(super) fn compile(
     })
 }
 
-/// Builds code, and builds it without tensor maps if the assembler refuses it: for warps with roles the assembler has limits of
-/// its own. The remarks of the second form have the answer of the assembler.
+/// Builds code, and builds it again without tensor maps if the assembler rejects it: code with warp
+/// specialization has additional limits in the assembler. The remarks of the second form have the
+/// message of the assembler.
 ///
 /// # Errors
-/// The first error, if the second form fails as well.
+/// The first error, if the second form fails, too.
 fn within_limits<T>(maps: Maps<'_>, build: impl Fn(Maps<'_>) -> Result<T>) -> Result<T> {
     build(maps).or_else(|problem| match (&problem, maps) {
         (Error::Compile { stage, log, .. }, Maps::Allowed) => {
@@ -138,7 +142,7 @@ fn build(name: &str, module: Module, device: Device, wishes: Wishes, mut stages:
             Code::Cpu(Box::new(program), Remarks::of_interpreted(name, own))
         }
         Some(gpu) if wishes.generator == Backend::TileIr => {
-            // Globals live in the code: there is one form of it for all launches.
+            // Globals are part of the code, so there is one form for all launches.
             let guards = if module.globals.is_empty() { Guards::Launch } else { Guards::Kernel };
             Code::Gpu(tileir::compile(name, &module, gpu, wishes.hints, guards, &dump)?)
         }

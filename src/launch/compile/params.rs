@@ -1,4 +1,4 @@
-//! Where the driver finds the parameters of a launch.
+//! Addresses of the parameters of a launch for the driver.
 
 use std::ffi::c_void;
 
@@ -7,8 +7,8 @@ use crate::backend::ptx::ParamKind;
 use crate::runtime::FailureNote;
 use crate::runtime::driver::sys::CUtensorMap;
 
-/// Where the kernel's parameters lie, in order. `maps`: the tensor maps among them, in order; `failure`: the note of a
-/// kernel that has assertions.
+/// Returns the addresses of the kernel's parameters, in order. `maps`: the tensor maps among them,
+/// in order; `failure`: the failure record of a kernel with assertions.
 #[inline]
 pub(crate) fn param_pointers<'a>(
     params: &'a [ParamKind],
@@ -18,7 +18,7 @@ pub(crate) fn param_pointers<'a>(
 ) -> impl Iterator<Item = *mut c_void> + 'a {
     let mut maps = maps.iter();
     params.iter().map(move |kind| match kind {
-        // The low bytes of a word come first: this is a little-endian machine, as the GPU is.
+        // The low bytes of a word are the first ones: host and GPU are little-endian.
         ParamKind::Word { index, .. } => (&raw const words[*index as usize]).cast_mut().cast::<c_void>(),
         ParamKind::Failure => failure.expect("a note for assertions").address(),
         ParamKind::TensorMap(_) => {

@@ -1,4 +1,4 @@
-//! The conditions of a kernel, checked at each launch.
+//! Preconditions of a kernel, checked at each launch.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,27 +6,29 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Module, Opcode, Type};
 
-/// Launches that are remembered.
+/// Number of successful checks that are cached.
 const REMEMBERED: usize = 16;
 
-/// The conditions of one kernel, ready to be checked.
+/// Compiled preconditions of one kernel.
 #[derive(Debug)]
 pub(crate) struct Requirements {
     kernel: String,
     program: cpu::Program,
-    /// Which words a condition may depend on: all numbers, and addresses where one is read as a number.
+    /// Words that a condition may depend on: all numbers, and all addresses if one is converted to
+    /// a number.
     matters: Vec<bool>,
-    /// Does any condition depend on the grid?
+    /// A condition depends on the grid.
     asks_grid: bool,
-    /// Numbers and grids for which everything held, the last one first.
+    /// Numbers and grids that satisfy all conditions, the latest one first.
     held: Mutex<Vec<Box<[ParamWord]>>>,
 }
 
 impl Requirements {
-    /// Of the module that was split off from a kernel: its parameters, and then the grid.
+    /// Compiles the module of preconditions of a kernel. Its parameters are those of the kernel,
+    /// then the grid.
     ///
     /// # Errors
-    /// Those of the cpu back end.
+    /// Errors of the cpu back end.
     pub fn new(kernel: &str, checks: &Module) -> Result<Requirements> {
         let params = &checks.block(checks.entries[0].body).args;
         let grid = &params[params.len() - 3..];
@@ -45,7 +47,8 @@ impl Requirements {
         })
     }
 
-    /// Checks a launch whose grid is not known; conditions about the grid are not looked at, nor others beside them.
+    /// Checks a launch whose grid is unknown. If any condition depends on the grid, no condition is
+    /// checked.
     ///
     /// # Errors
     /// As [`Requirements::check`].
@@ -56,7 +59,7 @@ impl Requirements {
     /// Checks a launch with this grid and these parameters.
     ///
     /// # Errors
-    /// [`Error::Argument`] at the place of the condition that does not hold.
+    /// [`Error::Argument`] at the location of the condition that does not hold.
     pub fn check(&self, grid: [u32; 3], words: &[ParamWord]) -> Result<()> {
         // An exported kernel may have further parameters.
         let own = &words[..self.matters.len() - grid.len()];

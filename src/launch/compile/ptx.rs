@@ -1,4 +1,5 @@
-//! Compiling through the PTX back end: generated text to the driver's assembler, or its machine code from the disk.
+//! Compilation by the PTX back end: generates text, which the driver assembles unless the machine
+//! code is in the disk cache.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,17 +22,18 @@ use crate::runtime::{
 };
 use crate::target::Target;
 
-/// Tensor maps of a kernel: without them there are no warps that only load.
+/// Use of tensor maps by a kernel. Without them it has no warp specialization.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Maps<'a> {
-    /// The kernel may take tensor maps.
+    /// The kernel may have tensor maps.
     Allowed,
-    /// The kernel takes none, for this reason.
+    /// The kernel has no tensor maps, for this reason.
     Without(&'a str),
 }
 
 impl Maps<'_> {
-    /// Returns the choice for a module: a kernel with globals has one form, which runs for all arrays.
+    /// Returns the choice for a module. A kernel with globals has one form, which must support all
+    /// arrays.
     pub fn of(module: &Module) -> Maps<'static> {
         match module.globals.is_empty() {
             true => Maps::Allowed,
@@ -58,18 +60,18 @@ pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: Maps
     Ok(code)
 }
 
-/// The schedule that PTX is generated from as text, without the values that are computed at their uses.
+/// Returns the schedule of the PTX as text, without the values that are computed at their uses.
 pub(crate) fn schedule(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
     full_schedule(module, target, hints, tma).map(|text| ptx::schedule::without_deferred(&text))
 }
 
-/// The whole schedule that PTX is generated from, as text.
+/// Returns the complete schedule of the PTX as text.
 pub(crate) fn full_schedule(module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
     let options = CompileOptions { schedule: true, ..options(hints, tma) };
     Ok(ptx::compile(module, target, &options)?.schedule)
 }
 
-/// The schedule that PTX is generated from as a picture, replayed in time by the cost model.
+/// Returns the schedule of the PTX as an SVG image, simulated by the cost model.
 pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints, tma: bool) -> Result<String> {
     let title = format!("{name}, {target}");
     let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::weights(target), &title);
@@ -80,23 +82,25 @@ fn stuck() -> crate::Error {
     crate::Error::argument("the schedule does not come to an end, which is a defect of this crate".to_owned())
 }
 
-/// A plan of a kernel, what a launch of it would take by the cost model, and hints with which the plan is taken.
+/// Plan of a kernel, its time by the cost model, and the hints that select it.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How it differs from the usual one, for people.
+    /// Difference from the default plan, as text.
     pub what: String,
-    /// With them nothing is left open.
+    /// Hints that determine the plan completely.
     pub hints: Hints,
-    /// Microseconds of the launch, by the cost model; cycles of a tile block and multiprocessor where the grid is not known.
+    /// Time of the launch by the cost model, in microseconds. If the grid is unknown: cycles for
+    /// each tile block of a multiprocessor.
     pub model: f64,
-    /// The plan that is taken for the hints as they were given.
+    /// The plan is the one that the original hints select.
     pub chosen: bool,
-    /// The schedule, as text.
+    /// Schedule as text.
     pub schedule: String,
 }
 
-/// What a launch over a grid with these parameters would take with these hints; the schedule.
+/// Returns the estimated time of a launch over a grid with these parameters and hints, and the
+/// schedule as text.
 fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchInfo<'_>) -> Result<(f64, String)> {
     let weights = ptx::weights(target);
     let look = &mut |subject: &ptx::CostInput<'_, '_>| {
@@ -106,7 +110,8 @@ fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchIn
     Ok((cost.launch.map_or(cost.cycles_per_block(), |cycles| cycles / weights.clock / 1e3), text))
 }
 
-/// The plan that is taken for hints, and with `all` those that they leave open, once each.
+/// Returns the plan that is selected for hints. With `all`, also each other plan that the hints
+/// permit, once.
 pub(crate) fn plans(
     module: &Module,
     target: Target,
@@ -130,7 +135,8 @@ pub(crate) fn plans(
     Ok(plans)
 }
 
-/// Hints that leave nothing open, for the plans that these do; the usual plan first.
+/// Returns hints that determine a plan completely, for each plan that `hints` permits; the default
+/// plan first.
 fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
     let default_plan = PlanOverride { disable_search: true, ..hints.plan };
     let usual = hints.plan(default_plan);
@@ -153,7 +159,7 @@ fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
 }
 
 fn options(hints: Hints, tma: bool) -> CompileOptions {
-    // The interpreter takes `loop_limit`, `wants_lines` the next two, `assembly` the last two.
+    // The interpreter uses `loop_limit`, `wants_lines` the next two, and `assembly` the last two.
     let Hints {
         num_warps,
         occupancy,
@@ -187,10 +193,10 @@ fn options(hints: Hints, tma: bool) -> CompileOptions {
     }
 }
 
-/// So many times as many registers needed as there are is said unasked.
+/// Ratio of needed to available registers from which a warning is written without a request.
 const OVERFULL: u32 = 2;
 
-/// Says something about a kernel on standard error, once for each text.
+/// Writes a message about a kernel to standard error, once for each text.
 fn say_once(kernel: &str, what: &str) {
     static SAID: PerProcess<Mutex<BTreeSet<String>>> = PerProcess::new();
     let text = format!("cutlet: kernel `{kernel}`: {what}");
@@ -201,7 +207,7 @@ fn say_once(kernel: &str, what: &str) {
     }
 }
 
-/// The same kernel with other hints, or without tensor maps.
+/// Returns the same kernel with other hints, or without tensor maps, to be compiled on demand.
 fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> Other {
     Other::new(move || {
         let Source { name, module, gpu, .. } = &*source;
@@ -211,10 +217,11 @@ fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> Other {
     })
 }
 
-/// Compiles a module for a GPU through PTX.
+/// Compiles a module for a GPU by the PTX back end.
 ///
 /// # Errors
-/// [`crate::Error::Unsupported`] at the user's places, [`crate::Error::Compile`] with the assembler's log.
+/// [`crate::Error::Unsupported`] at the user's locations, [`crate::Error::Compile`] with the
+/// assembler's log.
 pub(crate) fn compile(
     name: &str,
     module: &Module,
@@ -230,7 +237,7 @@ pub(crate) fn compile(
     let load = |code: &ptx::Compiled| assembled(name, gpu, (&code.text, &code.entry), config(code), assembly(hints));
     let (mut kernel, mut cubin) = stages.time("assembler", || load(&code))?;
     if code.min_blocks > 1 && hints.occupancy.is_none() && (spills(&cubin.log) || kernel.resources()?.1 > 0) {
-        // So many blocks do not fit after all; memory traffic for registers costs more than they bring.
+        // The planned occupancy is not reached, and spills cost more than the occupancy gains.
         used.occupancy = Some(1);
         code = stages.time("code again", || generate(module, gpu.target(), used, maps))?;
         (kernel, cubin) = stages.time("assembler again", || load(&code))?;
@@ -254,7 +261,8 @@ fn config(code: &ptx::Compiled) -> LaunchConfig {
     LaunchConfig { threads: code.threads, shared_bytes: code.shared_bytes, cluster: code.cluster }
 }
 
-/// A loaded kernel with what its launches need: maps, the note of assertions, the names of globals.
+/// Returns a loaded kernel with the data of its launches: tensor maps, the record of assertions,
+/// the names of globals.
 fn completed(
     source: Source,
     kernel: GpuKernel,
@@ -274,10 +282,10 @@ fn completed(
     Ok(GpuCode { kernel, params, remarks, promises: None, maps, globals, failure })
 }
 
-/// PTX that was generated earlier, and what a launch has to know about it.
+/// PTX that was generated earlier, and the data of its launches.
 pub(crate) struct Ready<'a> {
     pub text: &'a str,
-    /// Machine code made of it, for this GPU.
+    /// Machine code of the PTX for this GPU.
     pub machine_code: Option<&'a [u8]>,
     pub entry: &'a str,
     pub config: LaunchConfig,
@@ -285,7 +293,8 @@ pub(crate) struct Ready<'a> {
     pub assertions: &'a [Assertion],
 }
 
-/// Loads PTX that was generated earlier. `module`: what it was made of, for launches that it is not for.
+/// Loads PTX that was generated earlier. `module` is its source, for launches that need another
+/// form.
 ///
 /// # Errors
 /// [`crate::Error::Compile`] with the assembler's log, [`crate::Error::Driver`].
@@ -294,7 +303,7 @@ pub(crate) fn load(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints,
     let whole = code.machine_code.and_then(|bytes| GpuKernel::load(gpu, bytes, code.entry, code.config).ok());
     let (kernel, log) = match whole {
         Some(kernel) => (kernel, String::new()),
-        // A driver that does not know this machine code makes its own.
+        // A driver that does not support this machine code assembles the PTX.
         None => {
             let names = (code.text, code.entry);
             let made = stages.time("assembler", || assembled(name, gpu, names, code.config, assembly(hints)))?;
@@ -306,8 +315,9 @@ pub(crate) fn load(name: &str, module: &Module, gpu: &'static Gpu, hints: Hints,
     completed(source, kernel, code.params.to_vec(), code.assertions.to_vec(), remarks)
 }
 
-/// The machine code of PTX, from the disk cache or the assembler, and the kernel loaded from it. Of a whole
-/// program the driver keeps the code for itself, and has no log of it if it did so earlier.
+/// Assembles PTX, or reads its machine code from the disk cache, and loads the kernel. If the text
+/// needs the whole-program mode of the driver, the driver caches the code itself and returns no log
+/// for cached code.
 fn assembled(
     name: &str,
     gpu: &'static Gpu,
@@ -325,7 +335,7 @@ fn assembled(
     let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, entry, config);
     let disk = DiskCache::from_env();
     let key = content_key(gpu, text, assembly)?;
-    // A cubin that the driver refuses although its checksum is right is a miss, too.
+    // A cubin that the driver rejects despite a correct checksum is a cache miss, too.
     let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
     if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
         return Ok(found);
@@ -339,14 +349,14 @@ fn assembled(
     Ok((kernel, cubin))
 }
 
-/// Everything that machine code depends on. The options of the assembler are in [`assemble`]; change the first part with
-/// them.
+/// Returns the cache key of machine code. The options of the assembler are in [`assemble`]; change
+/// the first part of the key with them.
 fn content_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
     let (driver, target) = (gpu.driver_identity()?, gpu.target().to_string());
     Ok(ContentKey::new(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
 }
 
-/// Log and code in one entry of the disk cache: length of the log, log, code.
+/// Encodes log and code as one entry of the disk cache: length of the log, log, code.
 fn pack(cubin: &Cubin) -> Vec<u8> {
     [&(cubin.log.len() as u64).to_le_bytes()[..], cubin.log.as_bytes(), &cubin.bytes].concat()
 }

@@ -1,4 +1,4 @@
-//! The tensor maps of a launch: made from its parameter words, and kept for the next one.
+//! Tensor maps of launches: encoded from the parameter words, and cached for later launches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,36 +8,36 @@ use crate::backend::ptx::tensor_map::{L2Promotion, MapElement, Swizzle, TensorMa
 use crate::runtime::TiledArray;
 use crate::runtime::driver::sys::{CUtensorMap, CUtensorMapDataType, CUtensorMapL2promotion, CUtensorMapSwizzle};
 
-/// Sets of arrays whose maps are kept.
+/// Number of launches whose maps are cached.
 const KEPT: usize = 4;
 
-/// The maps of one launch in the order of the kernel's parameters.
+/// Maps of one launch, in the order of the kernel's parameters.
 pub(crate) type Encoded = Arc<[CUtensorMap]>;
 
-/// The tensor maps that a kernel takes.
+/// Tensor maps among the parameters of a kernel.
 pub(crate) struct TensorMaps {
     maps: Vec<TensorMap>,
-    /// Positions of the entry's parameters that the maps depend on.
+    /// Indices of the entry's parameters that the maps depend on.
     words: Vec<u32>,
     recent: Mutex<Recent>,
 }
 
-/// Maps of the latest launches.
+/// Ring buffer of the maps of the latest launches.
 #[derive(Default)]
 struct Recent {
     launches: Vec<Launched>,
-    /// Where the next one goes.
+    /// Index of the next entry to write.
     next: usize,
 }
 
-/// The words that the maps of a launch depend on, and the maps; none if these arrays have none.
+/// Words that the maps of a launch depend on, and the maps; `None` if an array has none.
 struct Launched {
     words: Box<[ParamWord]>,
     encoded: Option<Encoded>,
 }
 
 impl TensorMaps {
-    /// Those among the parameters of a kernel; `None` if there are none.
+    /// Returns the tensor maps among the parameters of a kernel; `None` if there are none.
     pub fn of(params: &[ParamKind]) -> Option<TensorMaps> {
         let map = |kind: &ParamKind| match kind {
             ParamKind::TensorMap(map) => Some(map.clone()),
@@ -50,7 +50,7 @@ impl TensorMaps {
         (!maps.is_empty()).then(|| TensorMaps { maps, words, recent: Mutex::default() })
     }
 
-    /// The maps for these parameter words; `None` when some array has none.
+    /// Returns the maps for these parameter words; `None` if an array has none.
     #[inline]
     pub fn encoded(&self, words: &[ParamWord]) -> Option<Encoded> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,6 +108,6 @@ fn encode(map: &TensorMap, words: &[ParamWord]) -> Option<CUtensorMap> {
             L2Promotion::B256 => CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         },
     };
-    // What the driver refuses beyond the limits that are known here is one more array without a map.
+    // An array that the driver rejects has no map, either: the driver may have further limits.
     tiled.encode().ok()
 }

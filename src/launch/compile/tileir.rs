@@ -1,4 +1,5 @@
-//! Compiling through the Tile IR back end: bytecode to the driver's own compiler, or to `tileiras`.
+//! Compilation by the Tile IR back end: generates bytecode, which the driver's compiler or
+//! `tileiras` assembles.
 
 use super::check_hints::assembly;
 use super::executable::{GpuCode, Other, Promised};
@@ -16,11 +17,11 @@ use crate::launch::inspect::remarks::{Remarks, Stages};
 use crate::runtime::{Gpu, GpuKernel, compile_limit, within};
 use crate::target::Target;
 
-/// Compiles a module for a GPU through Tile IR.
+/// Compiles a module for a GPU by the Tile IR back end.
 ///
 /// # Errors
-/// [`Error::Kernel`] and [`Error::Unsupported`] at the user's places; [`Error::Compile`] with everything
-/// that was tried when no way led to a kernel.
+/// [`Error::Kernel`] and [`Error::Unsupported`] at the user's locations; [`Error::Compile`] with
+/// the messages of all assemblers, if each fails.
 pub(crate) fn compile(
     name: &str,
     module: &Module,
@@ -61,8 +62,8 @@ pub(crate) fn compile(
     Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
 }
 
-/// Loads bytecode that was made earlier, and that asks itself whether tiles are inside; or the machine code that was made
-/// of it for this GPU. `module`: what it was made of.
+/// Loads bytecode that was generated earlier and checks the bounds of tiles itself, or its machine
+/// code for this GPU. `module`: the source of the bytecode.
 ///
 /// # Errors
 /// As [`compile`].
@@ -96,10 +97,10 @@ pub(crate) fn load(
     Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
 }
 
-/// The kernel by one of the ways, or why that is none.
+/// Loads a kernel by one of the assemblers, or returns the reason of its failure.
 ///
 /// # Errors
-/// The user's own affair: another way would not help.
+/// [`Error::Unsupported`]: the error of the user's code, which another assembler would report, too.
 fn loaded(
     way: Way,
     gpu: &'static Gpu,
@@ -123,7 +124,7 @@ fn loaded(
     }
 }
 
-/// The kernel that relies on nothing.
+/// Returns the form of the kernel without assumptions, to be compiled on demand.
 fn guarded(source: Source) -> Other {
     Other::new(move || {
         let Source { name, module, gpu, hints } = &source;
@@ -132,11 +133,11 @@ fn guarded(source: Source) -> Other {
     })
 }
 
-/// Machine code of a kernel from the disk cache or from the assembler, and what `load` makes of it. Code from the
-/// disk cache that it refuses is a miss.
+/// Returns the machine code of a kernel, from the disk cache or from the assembler, and the result
+/// of `load`. If `load` rejects code of the disk cache, this is a cache miss.
 ///
-/// Kept under two names: with the assembler's version, and for machines that have no assembler
-/// without it.
+/// The cache has two entries for the code: one with the version of the assembler, and one without
+/// it, for machines without an assembler.
 pub(crate) fn assembled<X>(
     entry: &str,
     (bytecode, assembly): (&[u8], Assembly),

@@ -1,18 +1,18 @@
-//! Which way Tile IR bytecode becomes machine code: through the driver's own compiler, or through `tileiras`.
+//! Assembly of Tile IR bytecode: by the driver's compiler, or by `tileiras`.
 
 use crate::error::{Error, Result};
 use crate::runtime::Gpu;
 use crate::target::Target;
 
-/// First driver with a compiler for Tile IR, as `cuDriverGetVersion` counts: 13.1.
+/// First driver with a compiler for Tile IR, in the format of `cuDriverGetVersion`: 13.1.
 const FIRST_DRIVER: i32 = 13_010;
-/// First architecture that drivers compile Tile IR for.
+/// First architecture for which drivers compile Tile IR.
 const FIRST_ARCH: u32 = 100;
 
-/// Does the driver of this GPU take bytecode?
+/// Returns true if the driver of this GPU compiles bytecode.
 #[inline]
 pub(crate) fn driver_compiles(gpu: &Gpu) -> bool {
-    // Every launch asks: the driver only where its answer matters.
+    // Executed by every launch: the driver version is read only if it matters.
     gpu.target().arch >= FIRST_ARCH && compiles(gpu.target(), gpu.driver_version().unwrap_or(0))
 }
 
@@ -20,14 +20,15 @@ fn compiles(target: Target, driver: i32) -> bool {
     target.arch >= FIRST_ARCH && driver >= FIRST_DRIVER
 }
 
-/// Which way bytecode goes; `CUTLET_TILEIR` names one.
+/// Assembler of bytecode. `CUTLET_TILEIR` selects one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Driver,
     Tileiras,
 }
 
-/// The ways for a target and a driver, best first, and why others are none.
+/// Returns the assemblers for a target and a driver, the preferred one first, and the reasons for
+/// which others are excluded.
 pub(crate) fn ways(target: Target, driver: i32, wish: Option<&str>) -> Result<(Vec<Way>, Vec<String>)> {
     match wish {
         Some("driver") => return Ok((vec![Way::Driver], Vec::new())),
@@ -65,7 +66,7 @@ mod tests {
         }
         let (_, reasons) = ways(target("sm_90a"), 13_000, None).expect("no wish");
         assert!(reasons[0].contains("CUDA 13.0 for sm_90a") && reasons[0].contains("sm_100 and later"), "{reasons:?}");
-        // A wish is followed, whatever is there.
+        // A request is followed on any target and driver.
         assert_eq!(ways(target("sm_90a"), 13_000, Some("driver")).expect("a wish").0, [Way::Driver]);
         assert_eq!(ways(target("sm_100"), 13_010, Some("tileiras")).expect("a wish").0, [Way::Tileiras]);
         let error = ways(target("sm_100"), 13_010, Some("nvcc")).expect_err("no such way").to_string();

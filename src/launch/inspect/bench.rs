@@ -1,4 +1,4 @@
-//! How long a kernel takes, and how near to the device's limits that is.
+//! Measurement of kernels: times, and their fraction of the roofline.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,8 +12,10 @@ use crate::launch::specialize::specialise;
 use crate::pass::Work;
 use crate::runtime::{Bench, Times};
 
-/// Measures a kernel: twenty launches on the same arrays, after three that do not count. On a GPU by events, behind a
-/// kernel that waits; on the cpu device by the clock. [`Launch::bench`] has choices, and arrays that no cache holds.
+/// Measures a kernel: twenty launches on the same arrays, after three warm-up launches.
+///
+/// On a GPU the times are those of events, queued after a kernel that waits; on the cpu device
+/// those of the clock. [`Launch::bench`] has options, and supports arrays that are in no cache.
 ///
 /// ```
 /// use cutlet as ct;
@@ -45,8 +47,8 @@ where
 }
 
 impl Launch<'_> {
-    /// Measures launches of a kernel as a [`Bench`] says, with several sets of arguments in turn: enough of them
-    /// ([`Bench::cold_sets`]), and no launch finds its arrays in a cache.
+    /// Measures launches of a kernel by a [`Bench`], with several sets of arguments in turn. With
+    /// [`Bench::cold_sets`] sets, no launch finds its arrays in a cache.
     ///
     /// ```
     /// use cutlet as ct;
@@ -66,7 +68,8 @@ impl Launch<'_> {
     /// ```
     ///
     /// # Errors
-    /// As [`Launch::launch`]; [`Error::Argument`] also where there are no arguments, no runs, or no tile blocks.
+    /// As [`Launch::launch`]; [`Error::Argument`] also without arguments, executions or tile
+    /// blocks.
     ///
     /// # Panics
     /// As [`Launch::launch`].
@@ -112,8 +115,8 @@ impl Launch<'_> {
     }
 }
 
-/// Measurement of a launch: times and rates, made by [`bench()`] and [`Launch::bench`]. Rates are
-/// those of the median.
+/// Times and rates of a launch, measured by [`bench()`] and [`Launch::bench`]. Rates are those of
+/// the median.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -132,7 +135,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The times of the launches.
+    /// Returns the times of the launches.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -146,7 +149,7 @@ impl Measurement {
         &self.times
     }
 
-    /// What a launch does at least.
+    /// Returns the work of a launch: a lower bound of its memory traffic and operations.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -160,7 +163,8 @@ impl Measurement {
         &self.work
     }
 
-    /// Bytes a second, each array counted once for reading and once for writing.
+    /// Returns the memory throughput in bytes per second. Each array is counted once for reading
+    /// and once for writing.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -174,8 +178,8 @@ impl Measurement {
         self.work.bytes() / self.times.median().as_secs_f64()
     }
 
-    /// Floating-point (or integer) operations of matrix products a second; of a kernel without products, elementwise
-    /// operations a second.
+    /// Returns the floating-point (or integer) operations of matrix products per second. For a
+    /// kernel without matrix products: elementwise operations per second.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -189,8 +193,9 @@ impl Measurement {
         self.flops() / self.times.median().as_secs_f64()
     }
 
-    /// The least time that the device could take for this work ([`Device::least_time`](crate::Device::least_time)) over
-    /// the time that it took; `None` on the cpu device.
+    /// Returns the least time of the device for this work
+    /// ([`Device::least_time`](crate::Device::least_time)), divided by the measured time; `None` on
+    /// the cpu device.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,7 +1,8 @@
-//! What a report of a defect needs, in a folder: `CUTLET_REPORT=<folder>`.
+//! Files for a bug report, in a folder: `CUTLET_REPORT=<folder>`.
 //!
-//! Code that an assembler refuses, and a pass that breaks a kernel, are defects of this crate. With the wish each leaves the
-//! trace of its kernel, its PTX as far as there is some, what was said, and what `doctor` finds on this machine.
+//! Code that an assembler rejects, and a pass that makes a kernel ill-formed, are defects of this
+//! crate. If the variable is set, each writes the trace of its kernel, its PTX if it can be
+//! generated, the message, and the output of `doctor`.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +15,23 @@ use crate::launch::file::name_for_file;
 use crate::launch::options::Wishes;
 use crate::runtime::Device;
 
-/// Where reports are wished for.
+/// Returns the folder of reports, if the variable is set.
 pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os("CUTLET_REPORT").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// A kernel that was to be compiled.
+/// Input of a compilation.
 pub(crate) struct Case<'a> {
     pub kernel: &'a str,
-    /// As it was recorded.
+    /// Trace of the kernel before the passes.
     pub trace: &'a Module,
     pub device: Device,
     pub wishes: Wishes,
 }
 
 impl Case<'_> {
-    /// The error, which says where the report is if it is of a defect. `optimise`: the passes.
+    /// Writes a report if the error is a defect of this crate; returns the error with the path of
+    /// the report. `optimise`: the passes.
     pub fn reported(
         &self,
         folder: &Path,
@@ -91,7 +93,8 @@ mod tests {
         for part in ["kernel fill", "no such register", "driver  ", env!("CARGO_PKG_VERSION")] {
             assert!(file("report.txt").contains(part), "{part} in {}", file("report.txt"));
         }
-        // The same defect has the same folder; what is no defect has none; a folder that cannot be is said.
+        // The same defect has the same folder. Other errors have no report. A folder that cannot be
+        // created is reported.
         report(folder.path(), defect("line 8"));
         assert_eq!(std::fs::read_dir(folder.path()).expect("it").count(), 1);
         assert!(file("report.txt").contains("line 8"));

@@ -1,4 +1,5 @@
-//! A compiled kernel in the hand: launched without a look-up, and asked what became of it.
+//! Handle of a compiled kernel: launches without a cache look-up, and gives access to remarks and
+//! code.
 
 use std::any::TypeId;
 use std::fmt;
@@ -17,12 +18,12 @@ use crate::launch::run::run;
 use crate::launch::specialize::{Specialised, key_of, specialise};
 use crate::runtime::Device;
 
-/// A kernel compiled for one form of its arguments, made by [`compile`].
+/// Kernel compiled for one form of its arguments, made by [`compile`].
 ///
-/// Launching it traces nothing, also where the kernel is a closure with captures or a function pointer;
-/// captured values stay as they were when it was compiled.
+/// Its launch traces nothing, also if the kernel is a closure with captures or a function pointer.
+/// Captured values are those at the time of the compilation.
 ///
-/// `Args` is what the kernel receives.
+/// `Args` are the parameters of the kernel.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -38,27 +39,27 @@ pub struct CompiledKernel<Args> {
     args: PhantomData<fn(Args)>,
 }
 
-/// The same without the type of its arguments.
+/// Compiled kernel without the type of its arguments.
 struct Held {
     name: String,
     slot: Specialised,
     device: Device,
     wishes: Wishes,
-    /// Those of the launch that it was compiled by.
+    /// Checks of the launch that compiled it.
     checks: Option<Checks>,
-    /// May arrays lie on other GPUs? As in the launch that it was compiled by.
+    /// Arrays may be on other GPUs, as in the launch that compiled it.
     peers: bool,
     key: Box<[u64]>,
     constants: Vec<StoredConstant>,
-    /// What the arguments were, as types.
+    /// Type of the arguments.
     form: TypeId,
 }
 
-// As of a slot: comparisons read the constants alone.
+// As for a slot: comparisons only read the constants.
 impl UnwindSafe for Held {}
 impl RefUnwindSafe for Held {}
 
-/// Compiles a kernel for arguments of this form and on their device, without running it.
+/// Compiles a kernel for arguments of this form and on their device, without an execution.
 ///
 /// ```
 /// use cutlet as ct;
@@ -133,7 +134,7 @@ impl Launch<'_> {
         Ok(Held { name, slot, device, wishes, checks: self.checks, peers: self.peers, key, constants, form })
     }
 
-    /// Runs a compiled kernel; back end and hints of this launch do not matter.
+    /// Launches a compiled kernel. The back end and hints of this launch are ignored.
     ///
     /// # Errors
     /// As [`CompiledKernel::launch`].
@@ -170,8 +171,11 @@ impl Launch<'_> {
 }
 
 impl Held {
+    /// Checks the form of the arguments.
+    ///
     /// # Errors
-    /// [`Error::Argument`] at the caller's place for arguments of another form than the kernel was compiled for.
+    /// [`Error::Argument`] at the caller's location for arguments of another form than that of the
+    /// compilation.
     #[track_caller]
     fn check(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> Result<()> {
         if self.takes(args, form, device) {
@@ -185,7 +189,7 @@ impl Held {
         )))
     }
 
-    /// Returns true if the arguments are of the form that the kernel was compiled for.
+    /// Returns true if the arguments have the form that the kernel was compiled for.
     fn takes(&self, args: &dyn AnyArgs, form: TypeId, device: Device) -> bool {
         let mut key = key_of(device, self.wishes);
         args.key(&mut key);
@@ -226,11 +230,12 @@ impl<Args> CompiledKernel<Args> {
         self.held.executable()
     }
 
-    /// Runs the kernel on the default stream of its device; [`Launch::launch_compiled`] has a choice.
+    /// Launches the kernel on the default stream of its device. [`Launch::launch_compiled`] has
+    /// options.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the arguments differ in form from those it was compiled for; else as
-    /// [`crate::launch`].
+    /// [`Error::Argument`] if the arguments have another form than those of the compilation; else
+    /// as [`crate::launch`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -246,7 +251,7 @@ impl<Args> CompiledKernel<Args> {
         Launch::new(grid).launch_compiled(self, args)
     }
 
-    /// The device it was compiled for.
+    /// Returns the device that the kernel was compiled for.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -259,7 +264,8 @@ impl<Args> CompiledKernel<Args> {
         self.held.device
     }
 
-    /// What became of the kernel: accesses, instructions, registers, notes of the assembler.
+    /// Returns the remarks of the compiler: accesses, instructions, registers, notes of the
+    /// assembler.
     ///
     /// ```
     /// use cutlet as ct;
@@ -277,10 +283,10 @@ impl<Args> CompiledKernel<Args> {
         self.executable().remarks()
     }
 
-    /// Registers of one thread; 0 on the cpu device.
+    /// Returns the number of registers of one thread; 0 on the cpu device.
     ///
     /// # Errors
-    /// [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -294,10 +300,11 @@ impl<Args> CompiledKernel<Args> {
         Ok(self.resources()?.0)
     }
 
-    /// Local memory of one thread in bytes: what was spilled, and its stack; 0 on the cpu device.
+    /// Returns the local memory of one thread in bytes: spilled registers and the stack; 0 on the
+    /// cpu device.
     ///
     /// # Errors
-    /// [`Error::Driver`] when earlier work on the device failed.
+    /// [`Error::Driver`] if earlier work on the device failed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -311,13 +318,15 @@ impl<Args> CompiledKernel<Args> {
         Ok(self.resources()?.1)
     }
 
-    /// The kernel and its parameters for a launch with these arguments through the driver; `None` on the cpu
-    /// device.
+    /// Returns the kernel and its parameters for a launch with these arguments through the driver;
+    /// `None` on the cpu device.
     ///
     /// # Errors
-    /// [`Error::Argument`] for arguments of another form than it was compiled for, and where a condition of the kernel ([`require`](fn@crate::require)) does not hold (those about the
-    /// grid are left to the launcher, and all others of such a kernel), [`Error::Compile`] and [`Error::Driver`] where these arguments are the first that need a kernel
-    /// without tensor maps, or a kernel that was compiled with clusters the first that is needed without.
+    /// * [`Error::Argument`] for arguments of another form than those of the compilation, and if a
+    ///   condition of the kernel ([`require`](fn@crate::require)) does not hold. If any condition
+    ///   depends on the grid, the launcher must check all conditions.
+    /// * [`Error::Compile`] and [`Error::Driver`] if these arguments need another form of the
+    ///   kernel, without tensor maps or without clusters, which is compiled by this call.
     ///
     /// ```
     /// # use cutlet as ct;

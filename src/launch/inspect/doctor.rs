@@ -1,4 +1,4 @@
-//! What there is on a machine for kernels to run with, said on one screen: the first thing to ask of a bug report.
+//! Report on the environment of kernels, for bug reports: driver, devices, tools and cache.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::launch::options::generator;
 use crate::runtime::{Backend, Device, Driver, Gpu, Seen, driver_build};
 use crate::target::Target;
 
-/// Variables that change what runs where; those that are set are part of the report.
+/// Environment variables that affect execution. The report has those that are set.
 const VARIABLES: [&str; 10] = [
     "CUDA_VISIBLE_DEVICES",
     "CUTLET_BACKEND",
@@ -26,10 +26,9 @@ const VARIABLES: [&str; 10] = [
     "CUTLET_TILEIRAS",
 ];
 
-/// Report of [`doctor`] on driver, devices, tools and cache. Its `Display` is the report, of about
-/// a dozen lines.
+/// Report of [`doctor`] on driver, devices, tools and cache. `Display` writes about a dozen lines.
 ///
-/// What is not there is an `Err` with the reason, and the way out where there is one.
+/// A missing part is an `Err` with the reason, and the remedy if there is one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DoctorReport {
@@ -37,54 +36,54 @@ pub struct DoctorReport {
     pub version: &'static str,
     /// Operating system and processor.
     pub platform: String,
-    /// The driver: its CUDA version, and its build where the system says it.
+    /// CUDA version of the driver, and its build if the system reports it.
     pub driver: Result<String, String>,
-    /// The GPUs in the driver's order.
+    /// GPUs in the driver's order.
     pub gpus: Vec<Result<GpuCheck, String>>,
-    /// Each back end: how it runs, or why it does not.
+    /// Back ends: the method of execution, or the reason of its absence.
     pub backends: Vec<(Backend, Result<String, String>)>,
-    /// The back end of launches that choose none, or why they fail.
+    /// Default back end of launches, or the reason of their failure.
     pub chosen: Result<Backend, String>,
-    /// Where compiled kernels are kept.
+    /// Cache of compiled kernels.
     pub cache: Result<CacheCheck, String>,
-    /// Assemblers by name: where each is. Only `tileiras` is ever needed, and only for the tileir back end.
+    /// Paths of assemblers by name. Only `tileiras` can be required, by the tileir back end.
     pub assemblers: Vec<(&'static str, Result<String, String>)>,
-    /// Variables of the environment that matter here, and their values.
+    /// Environment variables that affect execution, and their values.
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// A GPU as [`doctor`] sees it.
+/// Properties of a GPU in a [`DoctorReport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GpuCheck {
-    /// The marketing name.
+    /// Marketing name.
     pub name: String,
-    /// What it is.
+    /// Target of its code.
     pub target: Target,
-    /// Its multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: usize,
-    /// Bytes of its memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
 }
 
-/// The folder of compiled kernels as [`doctor`] sees it.
+/// Properties of the folder of compiled kernels in a [`DoctorReport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheCheck {
-    /// The folder, which may not exist yet.
+    /// Path of the folder, which may not exist yet.
     pub folder: PathBuf,
-    /// Kernels in it.
+    /// Number of kernels in it.
     pub kernels: usize,
-    /// Bytes of these.
+    /// Total size of the kernels in bytes.
     pub bytes: u64,
-    /// Bytes that they may have at most.
+    /// Limit of the total size in bytes.
     pub limit_bytes: u64,
 }
 
-/// Looks at what there is for kernels to run with: driver, GPUs, back ends, cache, assemblers.
+/// Reports the environment of kernels: driver, GPUs, back ends, cache, assemblers.
 ///
-/// Works on any machine, and opens the first GPU if there is one. Print it, and put it into a bug report;
-/// `cargo run --example doctor` does no more.
+/// It works on any machine, and opens the first GPU if there is one. Print the report and add it to
+/// a bug report; `cargo run --example doctor` prints it.
 ///
 /// ```
 /// let checkup = cutlet::doctor();
@@ -145,7 +144,8 @@ fn backends(tileiras: &Result<String, String>) -> Vec<(Backend, Result<String, S
     vec![(Backend::Cpu, threads), (Backend::Ptx, ptx), (Backend::TileIr, tileir)]
 }
 
-/// What launches use on the device that [`Device::first`] gives, which is asked without a word on standard error.
+/// Returns the default back end on the device of [`Device::first`], without messages on standard
+/// error.
 fn chosen() -> Result<Backend, String> {
     let asked = Backend::from_env().map_err(|error| error.to_string())?;
     match (asked, Device::gpu(0)) {
@@ -186,7 +186,7 @@ fn ptxas() -> Result<String, String> {
     }
 }
 
-/// A line of the report, or the first of several: what it is about, in a column.
+/// Writes a line of the report, or the first one of several, with its subject in a column.
 fn line(f: &mut Formatter<'_>, what: &str, text: impl Display) -> fmt::Result {
     writeln!(f, "{what:<11} {text}")
 }
@@ -248,7 +248,7 @@ impl Display for CacheCheck {
 mod tests {
     use super::*;
 
-    /// The report of a machine with two GPUs, one of them too old.
+    /// Returns the report of a machine with two GPUs, one of them too old.
     fn good() -> DoctorReport {
         let gpu = |name: &str, arch| GpuCheck {
             name: name.into(),

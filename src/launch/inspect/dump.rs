@@ -1,4 +1,4 @@
-//! What was compiled, written to files for people: `CUTLET_DUMP=<folder>`, `CUTLET_DUMP_FILTER=<names>`.
+//! Output of compilation stages to files: `CUTLET_DUMP=<folder>`, `CUTLET_DUMP_FILTER=<names>`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,16 +8,18 @@ use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::launch::file::name_for_file;
 
-/// The files of one kernel: `NAME.ir`, `NAME.layout`, `NAME.schedule`, `NAME.svg`, `NAME.ptx`, `NAME.cubin`, `NAME.log`.
+/// Files of one kernel: `NAME.ir`, `NAME.layout`, `NAME.schedule`, `NAME.svg`, `NAME.ptx`,
+/// `NAME.cubin`, `NAME.log`.
 ///
-/// NAME is the kernel's name and eight digits of a hash of its module, so that specialisations of one
-/// kernel do not overwrite each other.
+/// NAME is the kernel's name and eight digits of a hash of its module, so that specializations of
+/// one kernel do not overwrite each other.
 pub(crate) struct Dump {
     stem: Option<PathBuf>,
 }
 
 impl Dump {
-    /// The dump that the environment asks for; without a wish nothing is written, nor printed for it.
+    /// Returns the dump that the environment selects. If `CUTLET_DUMP` is not set, nothing is
+    /// printed or written.
     pub fn from_env(kernel: &str, module: &Module, salt: &str) -> Dump {
         let folder = std::env::var_os("CUTLET_DUMP").filter(|folder| !folder.is_empty());
         let folder = folder.filter(|_| match std::env::var("CUTLET_DUMP_FILTER") {
@@ -27,14 +29,14 @@ impl Dump {
         Dump::to(folder, kernel, module, salt)
     }
 
-    /// The dump of a kernel in a folder.
+    /// Returns the dump of a kernel in a folder.
     fn to(folder: Option<OsString>, kernel: &str, module: &Module, salt: &str) -> Dump {
         let hash = || ContentKey::new(&[text(module).as_bytes(), salt.as_bytes()]).hex();
         let stem = |folder| PathBuf::from(folder).join(format!("{}-{}", name_for_file(kernel), &hash()[..8]));
         Dump { stem: folder.map(stem) }
     }
 
-    /// Does anybody want the files?
+    /// Returns true if files are written.
     pub fn is_wanted(&self) -> bool {
         self.stem.is_some()
     }
@@ -47,7 +49,7 @@ impl Dump {
     /// Writes one file.
     pub fn write(&self, extension: &str, content: &[u8]) -> Result<()> {
         let Some(stem) = &self.stem else { return Ok(()) };
-        // Not `with_extension`: a dot in the name of a kernel starts none.
+        // Not `with_extension`: a dot in the name of a kernel begins no extension.
         let mut path = stem.clone().into_os_string();
         path.push(format!(".{extension}"));
         let path = PathBuf::from(path);
@@ -63,14 +65,14 @@ fn text(module: &Module) -> String {
     module.to_text(PrintOptions::default())
 }
 
-/// Returns true if a name matches a form, in which `*` stands for any text.
+/// Returns true if a name matches a pattern, in which `*` matches any text.
 ///
-/// Two pointers, as in `fnmatch` of the BSD C library: after a mismatch the last star takes one byte more. The stars before
-/// it keep their text, so that the time is at most the product of the two lengths.
+/// Two pointers, as in `fnmatch` of the BSD C library: after a mismatch the last star matches one
+/// more byte. Earlier stars keep their text, so the time is at most the product of the two lengths.
 fn is_like(name: &str, form: &str) -> bool {
     let (name, form) = (name.as_bytes(), form.as_bytes());
     let (mut at, mut in_form) = (0, 0);
-    // What follows the last star in the form, and the end of the star's text.
+    // Position after the last star in the pattern, and the end of the text that the star matches.
     let mut star = None;
     while at < name.len() {
         match form.get(in_form) {

@@ -1,4 +1,4 @@
-//! The plans of a launch and what they would take, by the cost model of schedules.
+//! Plans of a launch, and their times by the cost model.
 
 use super::text::traced;
 use crate::backend::ptx::LaunchInfo;
@@ -11,8 +11,9 @@ use crate::runtime::Backend;
 use crate::target::Target;
 
 impl Launch<'_> {
-    /// The plan that the ptx back end takes for this launch on a GPU of a target, and with `all` those that its hints leave open: what
-    /// each would take by the cost model, and how it is taken. For measurements of the model.
+    /// Returns the plan that the ptx back end selects for this launch on a GPU of a target. With
+    /// `all`, also the other plans that the hints permit. Each has its time by the cost model, and
+    /// the hints that select it. For the calibration of the model.
     ///
     /// # Errors
     /// As for [`Inspection`](crate::Inspection); [`crate::Error::Argument`] for a grid beyond the

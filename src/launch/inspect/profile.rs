@@ -1,6 +1,8 @@
-//! What launches took, as a table on standard error when the program ends: where the environment has `CUTLET_PROFILE=1`.
+//! Profile of launches: a table on standard error at the end of the program, if `CUTLET_PROFILE=1`
+//! is set.
 //!
-//! On a GPU by events around each launch, which nobody waits for until there are many; on the cpu device by the clock.
+//! On a GPU, the times are those of events around each launch. They are read when many are pending,
+//! so that launches do not wait. On the cpu device, the times are those of the clock.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -15,20 +17,20 @@ use crate::pass::Work;
 use crate::process::PerProcess;
 use crate::runtime::{Device, Event, Stream};
 
-/// Launches whose events are kept; then the older half is asked for its times.
+/// Limit of launches with pending events. Then the times of the older half are read.
 const MOST_PENDING: usize = 512;
 
-/// Launches whose work is remembered.
+/// Limit of launches whose work is cached.
 const MOST_WORKS: usize = 4096;
 
-/// Is the table wished for by the environment? Asked once.
+/// Returns true if `CUTLET_PROFILE` is set. It is read once.
 #[inline]
 pub(crate) fn wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| std::env::var_os("CUTLET_PROFILE").is_some_and(|value| !value.is_empty() && value != "0"))
 }
 
-/// A kernel, to find what its launches do.
+/// Kernel of the profile, from which the work of its launches is computed.
 pub(crate) struct Profiled {
     id: u64,
     name: String,
@@ -37,7 +39,7 @@ pub(crate) struct Profiled {
 }
 
 impl Profiled {
-    /// The kernel, if the table is wished for.
+    /// Returns the kernel if the profile is enabled.
     pub fn new(name: &str, device: Device, module: &Module) -> Option<Box<Profiled>> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         wanted().then(|| {
@@ -47,7 +49,7 @@ impl Profiled {
     }
 }
 
-/// From right before a launch to its end.
+/// Time from the start of a launch to its end.
 #[derive(Default)]
 pub(crate) enum Span {
     #[default]
@@ -59,16 +61,16 @@ pub(crate) enum Span {
 }
 
 impl Span {
-    /// What is queued next is measured.
+    /// Begins the measurement before a launch is queued.
     pub fn begin(&mut self, stream: &Stream) {
-        // An event of a stream that somebody captures belongs to their graph.
+        // An event of a stream that the program captures belongs to its graph.
         if stream.as_gpu().is_some_and(|stream| stream.is_captured().unwrap_or(true)) {
             return;
         }
         *self = stream.record().map_or(Span::Unknown, Span::Begun);
     }
 
-    /// It has been queued.
+    /// Ends the measurement after a launch was queued.
     pub fn end(&mut self, stream: &Stream) {
         if let Span::Begun(start) = std::mem::take(self)
             && let Ok(end) = stream.record()
@@ -77,7 +79,7 @@ impl Span {
         }
     }
 
-    /// Work of the host.
+    /// Measures work of the host.
     pub fn of_host<X>(&mut self, work: impl FnOnce() -> Result<X>) -> Result<X> {
         let start = Instant::now();
         let result = work()?;
@@ -86,7 +88,7 @@ impl Span {
     }
 }
 
-/// What one launch does at least.
+/// Lower bound of the work of one launch.
 #[derive(Clone, Copy, Default)]
 struct Least {
     bytes: f64,
@@ -95,12 +97,12 @@ struct Least {
     is_guess: bool,
 }
 
-/// The launches of a kernel on a device.
+/// Launches of a kernel on a device.
 struct Row {
     name: String,
     device: Device,
     launches: u64,
-    /// Those whose time is known, and what they took and did.
+    /// Number of launches with known times, and their sum, minimum and work.
     timed: u64,
     total: Duration,
     least: Duration,
@@ -119,12 +121,13 @@ struct Table {
 
 static TABLE: PerProcess<Mutex<Option<Table>>> = PerProcess::new();
 
-/// Notes a launch.
+/// Records a launch.
 pub(crate) fn note(kernel: &Profiled, grid: [u32; 3], words: &[u64], span: Span) {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
-        // By now the driver is loaded: it ends after what is registered here. Without a table the program runs as well.
-        // SAFETY: every C library has this function, and what it is given never unwinds.
+        // The driver is loaded at this point, so it exits after functions that are registered here.
+        // If the registration fails, only the table is missing.
+        // SAFETY: every C library has this function, and `say` never unwinds.
         let _ = unsafe { atexit(say) };
     });
     let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +178,7 @@ impl Table {
         })
     }
 
-    /// Asks for the times of so many launches, the oldest ones.
+    /// Reads the times of the `count` oldest pending launches.
     fn settle(&mut self, count: usize) {
         for (row, least, start, end) in self.pending.drain(..count) {
             if let Ok(time) = end.since(&start) {
@@ -230,7 +233,7 @@ impl Row {
 const HEAD: [&str; 10] =
     ["kernel", "device", "launches", "total ms", "%", "mean us", "min us", "GB/s", "TFLOP/s", "of roofline"];
 
-/// The table as text, what took longest first.
+/// Returns the table as text, sorted by total time in descending order.
 fn text(rows: &mut [Row]) -> String {
     rows.sort_by_key(|row| std::cmp::Reverse(row.total));
     let all = rows.iter().map(|row| row.total).sum();
@@ -253,7 +256,7 @@ unsafe extern "C" {
     fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
-/// Says the table, when the program ends.
+/// Writes the table at the end of the program.
 extern "C" fn say() {
     let said = std::panic::catch_unwind(|| {
         let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,6 @@
-//! Compilation remarks of a kernel: by [`CompiledKernel::remarks`](crate::launch::CompiledKernel::remarks), and
-//! on standard error where the environment has `CUTLET_REMARKS=1`.
+//! Compilation remarks of a kernel: by
+//! [`CompiledKernel::remarks`](crate::launch::CompiledKernel::remarks), and on standard error if
+//! `CUTLET_REMARKS=1` is set.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -28,7 +29,7 @@ pub struct Remarks {
     resources: Resources,
     notes: Vec<String>,
     stages: Stages,
-    /// The work of a launch has been said.
+    /// The work of a launch has been reported.
     said: AtomicBool,
 }
 
@@ -39,21 +40,21 @@ struct Resources {
     registers: u32,
     local_bytes: u32,
     shared_bytes: u32,
-    /// Tile blocks of a multiprocessor at a time.
+    /// Number of tile blocks that a multiprocessor executes at the same time.
     blocks: u32,
 }
 
-/// How long each stage of compiling took, in order.
+/// Times of the compilation stages, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Stages(Vec<(&'static str, Duration)>);
 
 impl Stages {
-    /// A first stage, which began at this time and is over.
+    /// Returns a list with one finished stage, which began at `start`.
     pub fn begun(stage: &'static str, start: Instant) -> Stages {
         Stages(vec![(stage, start.elapsed())])
     }
 
-    /// Does the work of a stage.
+    /// Executes a stage and records its time.
     pub fn time<X>(&mut self, stage: &'static str, work: impl FnOnce() -> X) -> X {
         let start = Instant::now();
         let result = work();
@@ -63,20 +64,24 @@ impl Stages {
 }
 
 impl Remarks {
-    /// Of a kernel that the interpreter runs.
+    /// Returns the remarks of an interpreted kernel.
     pub(crate) fn of_interpreted(kernel: &str, stages: Stages) -> Remarks {
         Remarks { kernel: kernel.to_owned(), stages, ..Remarks::default() }
     }
 
-    /// These stages came before.
+    /// Inserts stages before the recorded ones.
     pub(crate) fn precede(&mut self, stages: Stages) {
         self.stages.0.splice(0..0, stages.0);
     }
 
-    /// How long each stage of compiling took, in order: running the kernel's function on traced values (`trace`), the
-    /// passes, the generation of code (on the cpu device: the program of the interpreter), and what assembler and driver
-    /// took to make it loadable, or to find it on the disk. What is compiled later, for launches that this code is not
-    /// for, is not among them.
+    /// Returns the times of the compilation stages, in order:
+    /// * `trace`: execution of the kernel's function on traced values;
+    /// * `passes`;
+    /// * `code`: code generation (on the cpu device: the program of the interpreter);
+    /// * assembler and driver: assembly and loading, or reading from the disk cache.
+    ///
+    /// Other forms of the kernel that are compiled later, for launches that need them, are not
+    /// included.
     ///
     /// ```
     /// use cutlet as ct;
@@ -95,10 +100,10 @@ impl Remarks {
         &self.stages.0
     }
 
-    /// Of a kernel on a GPU; says them, if that is wished.
+    /// Returns the remarks of a kernel on a GPU, and writes them if `CUTLET_REMARKS` is set.
     ///
     /// # Errors
-    /// When the driver does not answer.
+    /// If the driver reports an error.
     pub(crate) fn of_gpu(
         name: &str,
         gpu: &Gpu,
@@ -127,22 +132,23 @@ impl Remarks {
         Ok(remarks)
     }
 
-    /// The name of the kernel.
+    /// Returns the name of the kernel.
     pub(crate) fn kernel(&self) -> &str {
         &self.kernel
     }
 
-    /// What the code generator says about its code.
+    /// Returns the remarks of the code generator.
     pub(crate) fn code(&self) -> Option<&CodeRemarks> {
         self.code.as_ref()
     }
 
-    /// Is this the first time that the work of a launch is to be said?
+    /// Returns true at the first call: the work of a launch is reported once.
     pub(super) fn is_first_launch(&self) -> bool {
         !self.said.swap(true, Ordering::Relaxed)
     }
 
-    /// What the assembler said about lost speed: spilled registers, serialised matrix instructions.
+    /// Returns the notes of the assembler on performance: spilled registers, serialized matrix
+    /// instructions.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -156,7 +162,7 @@ impl Remarks {
         &self.notes
     }
 
-    /// Threads of a tile block; 0 on the cpu device.
+    /// Returns the number of threads of a tile block; 0 on the cpu device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -170,7 +176,7 @@ impl Remarks {
         self.resources.threads
     }
 
-    /// Registers of one thread; 0 on the cpu device.
+    /// Returns the number of registers of one thread; 0 on the cpu device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -184,7 +190,8 @@ impl Remarks {
         self.resources.registers
     }
 
-    /// Local memory of one thread in bytes: what was spilled, and its stack; 0 on the cpu device.
+    /// Returns the local memory of one thread in bytes: spilled registers and the stack; 0 on the
+    /// cpu device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -198,7 +205,7 @@ impl Remarks {
         self.resources.local_bytes
     }
 
-    /// Dynamic shared memory of a tile block in bytes; 0 on the cpu device.
+    /// Returns the dynamic shared memory of a tile block in bytes; 0 on the cpu device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -212,7 +219,8 @@ impl Remarks {
         self.resources.shared_bytes
     }
 
-    /// Tile blocks that a multiprocessor runs at a time; 0 on the cpu device.
+    /// Returns the number of tile blocks that a multiprocessor executes at the same time; 0 on the
+    /// cpu device.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,4 +1,5 @@
-//! The time below which a device cannot do some work: the larger of moving its bytes and doing its arithmetic.
+//! Roofline: a lower bound of the time of a device for some work, by memory traffic and by
+//! arithmetic.
 
 use std::time::Duration;
 
@@ -6,12 +7,12 @@ use crate::dtype::DType;
 use crate::pass::Work;
 use crate::runtime::{Device, Gpu};
 
-/// Elementwise operations of a multiprocessor in a cycle: one a lane.
+/// Elementwise operations of a multiprocessor per cycle: one for each of 128 lanes.
 const ELEMENTWISE_RATE: f64 = 128.0;
 
 impl Device {
-    /// The time below which a GPU cannot do this work, by its clocks and the rates of its units; `None` on the
-    /// cpu device. Real kernels reach 0.85 to 0.92 of it where memory decides.
+    /// Returns the least time of a GPU for this work, by its clocks and the rates of its units;
+    /// `None` on the cpu device. Kernels bound by memory reach 0.85 to 0.92 of this limit.
     ///
     /// ```
     /// use cutlet as ct;
@@ -32,10 +33,11 @@ fn least_time(gpu: &Gpu, work: &Work) -> Duration {
     Duration::from_secs_f64(arithmetic.max(work.bytes() / gpu.memory_rate()))
 }
 
-/// Floating-point (or integer) operations of matrix products that a multiprocessor does in a cycle: the peak rate
-/// of the vendor's data sheets (dense, f32 accumulators) over multiprocessors and boost clock.
+/// Returns the floating-point (or integer) operations of matrix products of a multiprocessor per
+/// cycle: the peak rate of the vendor's data sheets (dense, f32 accumulators), divided by
+/// multiprocessors and boost clock.
 fn product_rate(arch: u32, dtype: DType) -> f64 {
-    // For 16-bit elements; double for 8 bits, half for tf32.
+    // The rate for 16-bit elements (twice that for 8 bits, half for tf32), and the rate for f64.
     let (half, double) = match arch {
         80 => (2048.0, 128.0),
         86 | 87 | 89 | 120 | 121 => (1024.0, 4.0),

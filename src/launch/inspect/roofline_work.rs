@@ -1,4 +1,4 @@
-//! What a launch does at least: for programs, and said to people with the remarks of its kernel.
+//! Work of a launch: a lower bound for programs, and a report with the remarks of its kernel.
 
 use super::remarks::Remarks;
 use super::text::traced;
@@ -9,7 +9,8 @@ use crate::pass::Work;
 use crate::runtime::{Backend, Device};
 
 impl Launch<'_> {
-    /// What a launch of this kernel over the grid would do at least: bytes of memory, operations.
+    /// Returns a lower bound of the work of a launch of this kernel over the grid: bytes of memory,
+    /// operations.
     ///
     /// ```
     /// use cutlet as ct;
@@ -26,11 +27,11 @@ impl Launch<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Kernel`] with everything that is wrong in the kernel, [`crate::Error::Argument`] for a
+    /// [`crate::Error::Kernel`] with all errors of the kernel, [`crate::Error::Argument`] for a
     /// grid beyond the limits.
     ///
     /// # Panics
-    /// When the kernel panics while it is traced.
+    /// If the kernel panics during tracing.
     #[track_caller]
     pub fn work<K, A, P>(&self, kernel: K, args: A) -> Result<Work>
     where
@@ -50,7 +51,8 @@ impl Launch<'_> {
         Ok(Work::new(&module, &module.entries[0], grid, words.words()))
     }
 
-    /// Says, once for each compiled kernel, what this launch does and how fast that could be.
+    /// Writes the work of this launch and its least time to standard error, once for each compiled
+    /// kernel.
     #[cold]
     #[track_caller]
     pub(crate) fn say_work(&self, device: Device, grid: [u32; 3], call: &Call<'_>, remarks: &Remarks) {

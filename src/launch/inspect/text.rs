@@ -16,7 +16,7 @@ use crate::launch::options::Launch;
 use crate::runtime::Backend;
 use crate::target::Target;
 
-/// Traces a kernel and returns its [`Inspection`], for the code of each stage of the compiler as text.
+/// Traces a kernel and returns its [`Inspection`]: the code of each compiler stage as text.
 ///
 /// `args` are the arguments of a launch. [`ArraySpec`](crate::ArraySpec) describes arrays that do
 /// not exist.
@@ -36,7 +36,7 @@ use crate::target::Target;
 /// ```
 ///
 /// # Panics
-/// When the kernel panics while it is traced.
+/// If the kernel panics during tracing.
 #[track_caller]
 pub fn inspect<K, A, P>(kernel: K, args: A) -> Inspection
 where
@@ -49,7 +49,7 @@ where
 /// Code of a kernel at each stage of the compiler, made by [`inspect`]. Each accessor compiles as
 /// far as its stage.
 ///
-/// Without further choices the target is [`Target::SM_90A`], and there are no hints.
+/// By default the target is [`Target::SM_90A`], and there are no hints.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -62,9 +62,10 @@ where
 /// ```
 ///
 /// # Errors
-/// Each accessor returns [`Error::Kernel`] with all problems of an ill-formed kernel. Accessors of
-/// a stage for a target return [`Error::Unsupported`] with all ops that the target cannot run, and
-/// [`Error::Argument`] for hints outside their ranges.
+/// * Each accessor returns [`Error::Kernel`] with all errors of an ill-formed kernel.
+/// * Accessors of a stage for a target return [`Error::Unsupported`] with all ops that the target
+///   does not support.
+/// * They return [`Error::Argument`] for hints outside of their ranges.
 pub struct Inspection {
     name: String,
     trace: Result<Module>,
@@ -198,7 +199,7 @@ impl Inspection {
         Ok(forms)
     }
 
-    /// Returns the Tile IR as the tileir back end writes it for the target: with memory tokens.
+    /// Returns the Tile IR of the tileir back end for the target, with memory tokens.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -238,11 +239,12 @@ impl Inspection {
         Ok(ptx::generate(&module, self.target, self.hints, Maps::of(&module))?.layout)
     }
 
-    /// Returns the schedule of the ptx back end: the steps of each warp role before they become PTX (`docs/schedule.md`).
+    /// Returns the schedule of the ptx back end: the steps of each warp role before the emission of
+    /// PTX (`docs/schedule.md`).
     ///
-    /// A header names the warps, the pipelines, and the user's line
-    /// of each load, MMA and store. Values without
-    /// instructions of their own are left out; [`full_schedule`](Inspection::full_schedule) has them. The text is for readers and may change.
+    /// A header lists the warps, the pipelines, and the user's line of each load, MMA and store.
+    /// Values without instructions are omitted; [`full_schedule`](Inspection::full_schedule) has
+    /// them. The text is for readers and may change.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -262,7 +264,8 @@ impl Inspection {
         ptx::schedule(&module, self.target, self.hints, Maps::of(&module).are_allowed())
     }
 
-    /// Returns the [schedule](Inspection::schedule) with the values that have no instructions of their own (`defer` steps).
+    /// Returns the [schedule](Inspection::schedule) with the values that have no instructions
+    /// (`defer` steps).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -282,11 +285,13 @@ impl Inspection {
         ptx::full_schedule(&module, self.target, self.hints, Maps::of(&module).are_allowed())
     }
 
-    /// Returns a timeline of the [schedule](Inspection::schedule) by the cost model, as an SVG file.
+    /// Returns a timeline of the [schedule](Inspection::schedule) by the cost model, as an SVG
+    /// image.
     ///
-    /// Each group of warps and each resource of a multiprocessor has a row; the unit of time is a
-    /// cycle, and waits are hatched. The interval is one steady iteration of the innermost loop
-    /// with matrix products, or the whole tile block without such a loop. Nothing is measured.
+    /// Each partition of the warps and each resource of a multiprocessor has a row. The unit of
+    /// time is a cycle, and waits are hatched. The interval is one steady iteration of the
+    /// innermost loop with matrix products, or the whole tile block without such a loop. Nothing is
+    /// measured.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -330,7 +335,7 @@ impl Inspection {
         Ok(code.text)
     }
 
-    /// Returns the optimised module, as a launch compiles it for the ptx back end.
+    /// Returns the optimized module, as a launch compiles it for the ptx back end.
     #[track_caller]
     fn module_for_ptx(&self) -> Result<Module> {
         check_hints(self.hints)?;

@@ -1,4 +1,5 @@
-//! Measuring candidates in turn, so that all meet the same clocks, temperatures and neighbours.
+//! Alternating measurement of candidates, so that clocks, temperatures and other load are equal for
+//! all.
 
 use std::time::Duration;
 
@@ -6,20 +7,21 @@ use super::time_limit::Ended;
 use crate::error::Result;
 use crate::runtime::{Bench, Stream, Times};
 
-/// Does the work on a state.
+/// Work of a candidate on a state.
 pub(super) type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 
-/// Does a part of the runs of one way, by its number: its times, or why it fails.
+/// Executes a part of the measurement of one candidate, by index; returns its times or its failure.
 pub(super) type Attempt<'a> = &'a dyn Fn(usize, &mut dyn FnMut() -> Result<Times>) -> Result<Result<Times>, Ended>;
 
-/// Turns that each candidate has at most.
+/// Limit of the turns of each candidate.
 pub(super) const TURNS: usize = 5;
 
-/// Measures each way to do the work on a state: a part of its runs, then the next one, and again in the other order.
-/// Each part begins with what `restore` makes. A way that fails has no further turn.
+/// Measures candidates alternately: a part of the executions of each, then the next part in reverse
+/// order. Each part begins with a state that `restore` has restored. A candidate that fails has no
+/// further turn.
 ///
 /// # Errors
-/// What restoring answers, and what `attempt` ends the search for.
+/// Errors of `restore`, and errors of `attempt` that end the search.
 pub(super) fn in_turns<S>(
     bench: Bench,
     stream: &Stream,
@@ -33,7 +35,8 @@ pub(super) fn in_turns<S>(
     let mut all: Vec<Result<Vec<Duration>>> = ways.iter().map(|_| Ok(Vec::new())).collect();
     for turn in 0..turns {
         let part = runs * (turn + 1) / turns - runs * turn / turns;
-        // Warmed up before; one run makes the caches those of this way.
+        // The device is warm after the first turn; one execution fills the caches for this
+        // candidate.
         let bench = if turn == 0 { bench.runs(part) } else { bench.warm_up(1).runs(part) };
         for place in 0..ways.len() {
             let at = if turn % 2 == 0 { place } else { ways.len() - 1 - place };

@@ -1,4 +1,4 @@
-//! What the answer of a search is good for.
+//! Key of the result of a search.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::launch::options::{Launch, Wishes};
 use crate::runtime::Device;
 
-/// Everything that the answer of a search is good for; with anything else it has to be searched again.
+/// Key of the result of a search. If any part differs, the search is repeated.
 ///
 /// ```
 /// let key = cutlet::tune::TuneKey::of(cutlet::Device::cpu(), "scale 10000", "", &[64, 128])?;
@@ -16,27 +16,28 @@ use crate::runtime::Device;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TuneKey {
-    /// The name that the program gives: the kernel, and what else the answer depends on, such as extents.
+    /// Name of the search: the kernel, and further inputs of the result, such as extents.
     pub name: String,
     /// Name of the device.
     pub device: String,
-    /// The back end that makes the code, and whether that code has checks.
+    /// Back end that generates the code, and whether the code has checks.
     pub backend: String,
-    /// The target of the code.
+    /// Target of the code.
     pub target: String,
-    /// The driver.
+    /// Identity of the driver.
     pub driver: String,
     /// Version of this crate.
     pub version: String,
-    /// Hash of the trace of the first configuration's kernels, with the forms of their arguments and their hints; empty
-    /// where the kernels are not known.
+    /// Hash of the trace of the first configuration's kernels, with the forms of their arguments
+    /// and their hints; empty if the kernels are unknown.
     pub kernel: String,
     /// Hash of all configurations.
     pub space: String,
 }
 
 impl TuneKey {
-    /// The key on a device. `kernel`: the hash of the kernels, or nothing; `configurations`: all that are tried.
+    /// Returns the key on a device. `kernel`: hash of the kernels, or empty; `configurations`: all
+    /// that are tried.
     ///
     /// ```
     /// let key = cutlet::tune::TuneKey::of(cutlet::Device::cpu(), "scale", "", &[64, 128])?;
@@ -45,7 +46,7 @@ impl TuneKey {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Driver`] where a GPU's driver does not answer.
+    /// [`crate::Error::Driver`] if the driver of a GPU reports an error.
     pub fn of<C: Debug>(device: Device, name: &str, kernel: &str, configurations: &[C]) -> Result<TuneKey> {
         let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let texts: Vec<String> = configurations.iter().map(text_of).collect();
@@ -62,7 +63,7 @@ impl TuneKey {
         })
     }
 
-    /// The parts with their names, in the order in which a record has them.
+    /// Returns the parts with their names, in the order of a record.
     pub(super) fn parts(&self) -> [(&'static str, &str); 8] {
         let TuneKey { name, device, backend, target, driver, version, kernel, space } = self;
         [
@@ -92,19 +93,19 @@ impl TuneKey {
     }
 }
 
-/// What makes the code of a launch without hints: code with checks takes other times.
+/// Returns the generator of the code of a launch without hints. Code with checks has other times.
 fn made_by(wishes: Wishes) -> String {
     // Hints and dependent launches are in the hash of the kernels.
     let Wishes { generator, checked, hints: _, dependent: _ } = wishes;
     if checked { format!("{generator} with checks") } else { generator.to_string() }
 }
 
-/// How a configuration is written: on one line.
+/// Returns the text of a configuration on one line.
 pub(super) fn text_of<C: Debug>(configuration: &C) -> String {
     format!("{configuration:?}")
 }
 
-/// A hash of texts, in 32 hexadecimal digits.
+/// Returns a hash of texts, of 32 hexadecimal digits.
 pub(super) fn hash(texts: &[String]) -> String {
     let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
     ContentKey::new(&texts).hex()[..32].to_owned()

@@ -1,4 +1,4 @@
-//! Answers of earlier searches: what they are good for, where they are, and where new ones go.
+//! Cache of the results of searches, in records and on the disk.
 
 use std::fmt;
 
@@ -11,29 +11,30 @@ use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
 
-/// What is known without a measurement.
+/// Result of earlier searches.
 pub(super) struct Known {
-    /// Number of the configuration, and where the answer was.
+    /// Index of the configuration, and the source of the result.
     pub answer: Option<(usize, Origin)>,
-    /// Why a record has none.
+    /// Reasons for which no record is valid.
     pub notes: Vec<String>,
-    /// Configurations that are no good, as a search found that had to end, and why.
+    /// Configurations that aborted an earlier search, and the reasons.
     pub no_good: Vec<(String, String)>,
 }
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
-    /// What an answer is good for; `None` where none is kept.
+    /// Returns the key of the result; `None` if results are not cached.
     pub(super) fn key(&self, device: Device, state: &mut S, all: &[C]) -> Result<Option<TuneKey>> {
         if !self.cached && self.record.is_none() && self.records.is_none() {
             return Ok(None);
         }
-        // Kernels that cannot be traced are told of when they are to run.
+        // The error of a kernel that cannot be traced is reported by its execution.
         let kernel = self.kernels.as_ref().map(|describe| hash_of(device, state, &all[0], describe));
         let kernel = kernel.and_then(Result::ok).unwrap_or_default();
         TuneKey::of(device, &self.name, &kernel, all).map(Some)
     }
 
-    /// The number of the configuration that an earlier search found; why none did.
+    /// Returns the result of an earlier search with this key, or the reasons for which there is
+    /// none.
     pub(super) fn known(&self, key: Option<&TuneKey>, all: &[C]) -> Result<Known> {
         let Some(key) = key else { return Ok(Known { answer: None, notes: Vec::new(), no_good: Vec::new() }) };
         let (mut notes, mut no_good) = (Vec::new(), Vec::new());
@@ -55,7 +56,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         Ok(Known { answer: at.map(|at| (at, Origin::Cache)), notes, no_good })
     }
 
-    /// Notes in the record a configuration that ended the search, so that the next one leaves it out.
+    /// Adds a configuration that aborted the search to the record, so that the next search skips
+    /// it.
     pub(super) fn keep_stuck(&self, key: TuneKey, configuration: String, why: &Error) -> Result<()> {
         let Some(path) = &self.record else { return Ok(()) };
         let failed = |(text, why)| (text, Trial::Failed(why));
@@ -67,7 +69,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         })
     }
 
-    /// Puts what was found where it is kept.
+    /// Writes the result of a search to the cache and the record.
     pub(super) fn keep_found(&self, key: TuneKey, texts: &[String], tuned: &TuningResult<C>) -> Result<()> {
         let winner = text_of(tuned.best());
         if let Some(disk) = self.cached.then(DiskCache::from_env).flatten()
@@ -91,7 +93,7 @@ fn content_key(key: &TuneKey) -> ContentKey {
     ContentKey::new(&all)
 }
 
-/// The number of the winner among the configurations.
+/// Decodes the index of the best configuration.
 fn place(bytes: &[u8]) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
 }

@@ -1,9 +1,14 @@
-//! A search for the configuration that is fastest: tile extents, hints, whatever a launch takes.
+//! Autotuning: a search for the fastest configuration of tile extents, hints and other parameters
+//! of a launch.
 //!
-//! [`options`] is what a search is told, [`mod@space`] makes lists of configurations, [`key`] says what an answer is
-//! good for, [`record`] writes answers as text and [`keep`] finds them again, [`ahead`] compiles candidates and
-//! [`prune`] leaves some out, [`sets`] are what the rest works on, [`within`] limits their time, [`trying`] runs and
-//! [`turns`] measures them, [`line`] says how far that is, [`tuned`] is what was found, [`tuner`] does it all.
+//! * Input: [`options`]; [`mod@space`] makes lists of configurations.
+//! * Earlier results: [`key`] identifies a result, [`record`] is its text, [`memo`] reads and
+//!   writes results.
+//! * Candidates: [`precompile`] compiles them, [`prune`] rejects some of them.
+//! * Measurement: [`workspaces`] has the states, [`time_limit`] the limit of time; [`trials`]
+//!   executes candidates, and [`interleave`] measures them alternately.
+//! * Output: [`progress_line`] shows the progress, [`result`] is the result. [`tuner`] has the
+//!   entry points.
 
 mod interleave;
 mod key;

@@ -1,4 +1,4 @@
-//! What a search is told beforehand.
+//! Options of an autotuning search.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,11 +18,16 @@ type Restore<S> = Box<dyn Fn(&mut S) -> Result<()>>;
 type Check<S> = (Box<dyn Fn(&S) -> Result<Vec<f64>>>, f64);
 type Tell<C> = Box<dyn Fn(&TuneStep<'_, C>)>;
 
-/// A search among configurations `C` for work on a state `S`, which is what the work changes: arrays, mostly.
+/// Autotuning search over configurations `C` of a function that changes a state `S`, which is
+/// mostly arrays.
 ///
-/// Each configuration is run once; one that fails, because its tiles are illegal, too large for the device or anything
-/// else, is kept apart with its error, and the search goes on. Then they are measured in turn, as a [`Bench`] says, and
-/// those that are close to the fastest once more, for longer. The first configuration is the default: where that says as much, it wins.
+/// 1. Each configuration is executed once. If it fails, because its tiles are illegal, too large
+///    for the device or for another reason, its error is recorded and the search continues.
+/// 2. The configurations are measured alternately, see [`Bench`].
+/// 3. Those that are close to the fastest are measured again, for a longer time.
+///
+/// The first configuration is the default: it is selected if its median is within 1 % of the least
+/// one.
 ///
 /// ```
 /// use cutlet as ct;
@@ -52,7 +57,7 @@ pub struct Tuner<S, C> {
     pub(super) copies: Option<Copies<S>>,
     pub(super) limit: Option<Duration>,
     pub(super) name: String,
-    /// Is the user's cache asked?
+    /// The user's cache on the disk is read and written.
     pub(super) cached: bool,
     pub(super) record: Option<PathBuf>,
     pub(super) records: Option<Records>,
@@ -61,7 +66,7 @@ pub struct Tuner<S, C> {
     pub(super) most: Option<usize>,
     pub(super) check: Option<Check<S>>,
     pub(super) tell: Option<Tell<C>>,
-    /// The line of a terminal.
+    /// Progress line of the terminal.
     pub(super) line: Option<Line>,
 }
 
@@ -78,7 +83,8 @@ impl<S, C> fmt::Debug for Tuner<S, C> {
 }
 
 impl<S, C> Tuner<S, C> {
-    /// A search with the measurement of [`Bench::new`], among all configurations, of which nothing is kept.
+    /// Returns a search over all configurations, with the measurement of [`Bench::new`] and without
+    /// a cache.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -109,7 +115,7 @@ impl<S, C> Tuner<S, C> {
         }
     }
 
-    /// How each configuration is measured.
+    /// Sets the method of measurement of each configuration.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -124,7 +130,7 @@ impl<S, C> Tuner<S, C> {
         Tuner { bench, ..self }
     }
 
-    /// Only configurations of which this is true are tried.
+    /// Restricts the search to configurations for which `keep` returns true.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -139,8 +145,10 @@ impl<S, C> Tuner<S, C> {
         self
     }
 
-    /// Done before each part of a configuration's runs and when the search is over, and not measured: brings back what
-    /// the work changes. Between the runs of one part it is not done.
+    /// Sets a function that restores the state that the work changes.
+    ///
+    /// It is called before each part of the measurement of a configuration and at the end of the
+    /// search, and is not measured. It is not called between the executions of one part.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -156,19 +164,24 @@ impl<S, C> Tuner<S, C> {
         Tuner { restore: Some(Box::new(restore)), ..self }
     }
 
-    /// Each configuration has so long for its compilation and first run, and again for each of the parts in which it is
-    /// measured. One that takes longer is a failure.
+    /// Sets a time limit for each configuration.
     ///
-    /// The search goes on when what runs has ended. A kernel on a GPU cannot be stopped: where it does not end within ten
-    /// times the limit, the search ends with [`Error::TimedOut`](crate::Error::TimedOut), and nothing runs on that GPU until
-    /// the process has ended. A search with [`Tuner::record`] writes there which configuration that was, and leaves it out
-    /// the next time. Compilers are waited for as `CUTLET_COMPILE_SECONDS` says. The interpreter of the cpu device stops;
-    /// what else the host does has to end by itself.
+    /// The limit applies to the compilation and first execution together, and to each part of the
+    /// measurement. A configuration that exceeds it is a failure.
     ///
-    /// On a thread of a rayon pool, work that waits for rayon (`join`, `scope`, a parallel iterator) has its thread run other
-    /// tasks meanwhile, which the limit must not end. There the limit does not stop launches and waits inside the work: the
-    /// interpreter and copies to the host end by themselves, and the configuration is a failure afterwards. The search itself
-    /// waits for a GPU no longer than the limit there, too.
+    /// The search continues when the work in progress has ended:
+    /// * GPU: a kernel cannot be stopped. If it does not end within ten times the limit, the search
+    ///   ends with [`Error::TimedOut`](crate::Error::TimedOut), and this process can no longer use
+    ///   that GPU. A search with [`Tuner::record`] records the configuration in that file, and
+    ///   skips it the next time.
+    /// * Compilers: the limit is `CUTLET_COMPILE_SECONDS`.
+    /// * cpu device: the interpreter stops. Other work of the host must end by itself.
+    ///
+    /// On a thread of a rayon pool, work that waits for rayon (`join`, `scope`, a parallel
+    /// iterator) can execute other tasks. The limit must not end these tasks. There the limit does
+    /// not stop launches and waits inside the work: the interpreter and copies to the host end by
+    /// themselves, and the configuration fails afterwards. The search itself waits for a GPU no
+    /// longer than the limit there, too.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -184,8 +197,8 @@ impl<S, C> Tuner<S, C> {
         Tuner { limit: Some(limit), ..self }
     }
 
-    /// The name of the search, which says what the answer depends on besides the kernels and the device: such as the
-    /// extents of arrays.
+    /// Sets the name of the search. It identifies the inputs of the result besides the kernels and
+    /// the device, for example the extents of arrays.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -199,10 +212,11 @@ impl<S, C> Tuner<S, C> {
         Tuner { name: name.into(), ..self }
     }
 
-    /// Caches the best configuration on the disk under this name, beside compiled kernels: another
-    /// search of this name for the same device, driver, kernels ([`Tuner::kernels`]) and
-    /// configurations takes it from there, and tries nothing. The name says what else the answer
-    /// depends on, such as the kernel and the extents of its arrays.
+    /// Caches the best configuration under this name on the disk, in the cache of compiled kernels.
+    ///
+    /// A later search with the same name, device, driver, kernels ([`Tuner::kernels`]) and
+    /// configurations reads the result and measures nothing. The name identifies all other inputs
+    /// of the result, such as the kernel and the extents of its arrays.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -218,9 +232,11 @@ impl<S, C> Tuner<S, C> {
         Tuner { name: name.into(), cached: true, ..self }
     }
 
-    /// Keeps what was measured in this file, [`Records`] as text, to be committed beside the source. A search that
-    /// finds its record there, of the same name, device, driver, version of this crate, kernels and configurations,
-    /// tries nothing.
+    /// Stores the measurements in this file, as the text of [`Records`], which can be committed
+    /// with the source.
+    ///
+    /// A search measures nothing if the file has a record of the same name, device, driver, version
+    /// of this crate, kernels and configurations.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -238,7 +254,8 @@ impl<S, C> Tuner<S, C> {
         Tuner { record: Some(path.into()), ..self }
     }
 
-    /// Asks these records, as [`Tuner::record`], and writes none: those that are in the program (`include_str!`).
+    /// Reads these records, as [`Tuner::record`] does, and writes none. Suits records that are
+    /// compiled in (`include_str!`).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -253,7 +270,7 @@ impl<S, C> Tuner<S, C> {
         Tuner { records: Some(records), ..self }
     }
 
-    /// Ignores results of earlier searches, measures, and replaces them.
+    /// Ignores results of earlier searches, measures again, and replaces these results.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -270,11 +287,17 @@ impl<S, C> Tuner<S, C> {
         Tuner { afresh: true, ..self }
     }
 
-    /// Names the kernels of a configuration, so that they are compiled ahead on all cores, records are good for these
-    /// kernels alone, and configurations are left out without a run: those whose threads keep registers in memory, and
-    /// those whose products do without tensor cores or whose tiles without the copy engine, where others do better.
-    /// Launches with their grids ([`Kernels::add_with`]) have their times estimated, too. The first configuration is
-    /// always run.
+    /// Sets a function that lists the kernels of a configuration.
+    ///
+    /// * The kernels are compiled before the search, on all cores.
+    /// * Records are valid for these kernels only.
+    /// * Configurations are rejected without an execution for these reasons: their threads spill
+    ///   registers to memory; not all of their matrix products use tensor cores; their tiles use no
+    ///   copy engine (TMA). Each reason applies only if another configuration is better in this
+    ///   respect.
+    /// * For launches with grids ([`Kernels::add_with`]), the times are estimated, too.
+    ///
+    /// The first configuration is always executed.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -300,9 +323,11 @@ impl<S, C> Tuner<S, C> {
         Tuner { kernels: Some(Box::new(kernels)), ..self }
     }
 
-    /// Sets the maximum number of trials besides the first configuration: those that are estimated
-    /// to be the fastest ([`Tuner::kernels`]; by the work, the rates of the device, and how full
-    /// the last round of tile blocks is).
+    /// Sets the maximum number of trials besides the first configuration.
+    ///
+    /// The configurations with the least estimated time are tried ([`Tuner::kernels`]). The
+    /// estimate uses the work, the rates of the device, and the utilization of the last wave of
+    /// tile blocks.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -316,9 +341,10 @@ impl<S, C> Tuner<S, C> {
         Tuner { most: Some(count), ..self }
     }
 
-    /// Compares the result of every configuration with that of the first one that runs: the numbers that `result` reads
-    /// after one run differ by at most `tolerance`, times the number where that is above 1. Another result is a
-    /// failure.
+    /// Compares the result of every configuration with that of the first one that succeeds.
+    ///
+    /// `result` reads numbers after one execution. They may differ by `tolerance`, multiplied by
+    /// the number if that is above 1. A configuration with a larger difference is a failure.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -349,21 +375,23 @@ impl<S, C> Tuner<S, C> {
         Tuner { tell: Some(Box::new(tell)), ..self }
     }
 
-    /// Brings back what work has changed.
+    /// Restores the state that the work has changed.
     pub(super) fn restored(&self, sets: &mut Sets<'_, S>) -> Result<()> {
         sets.restore(self.copies.as_ref(), |state| self.restore.as_ref().map_or(Ok(()), |restore| restore(state)))
     }
 
-    /// Brings back what work has changed of what the program gave.
+    /// Restores the state of the caller. If the work used copies, that state is unchanged.
     pub(super) fn left_restored(&self, sets: &mut Sets<'_, S>) -> Result<()> {
         if sets.has_copies() { Ok(()) } else { self.restored(sets) }
     }
 }
 
 impl<S: Scratch, C> Tuner<S, C> {
-    /// Does the work on copies, which are made for the search; the arrays of the program keep what they have, and need
-    /// not be restored. On a GPU there are so many copies that the second-level cache holds none of them when its turn
-    /// comes, as [`Bench::cold_sets`] counts them.
+    /// Executes the work on copies that are allocated for the search.
+    ///
+    /// The arrays of the program keep their contents and need not be restored. On a GPU the number
+    /// of copies is large enough that the L2 cache holds none of them at its next use
+    /// ([`Bench::cold_sets`]).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -387,9 +415,9 @@ impl<S: Scratch, C> Tuner<S, C> {
 }
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
-    /// Shows the progress on standard error, if that is a terminal: how far the search is, in one
-    /// line that is written over, and what was measured of each configuration, or why it has failed
-    /// or was left out.
+    /// Shows the progress on standard error, if that is a terminal: a status line that is
+    /// overwritten, and the result of each configuration. A result is the measurement, the error,
+    /// or the reason of the rejection.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -403,7 +431,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         Tuner { line: Line::of_stderr(), ..self }
     }
 
-    /// Says what is being done.
+    /// Shows the current activity in the progress line.
     pub(super) fn doing(&self, done: usize, total: usize, what: &str) {
         if let Some(line) = &self.line {
             let name = if self.name.is_empty() { "tuning" } else { &self.name };
@@ -411,7 +439,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
     }
 
-    /// Takes the line away.
+    /// Clears the progress line.
     pub(super) fn done(&self) {
         if let Some(line) = &self.line {
             line.clear();

@@ -1,4 +1,4 @@
-//! Candidates before any of them runs: their kernels compiled on all cores, and what is known about the code.
+//! Compilation of candidates on all cores before their execution, and the properties of their code.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::error::{Error, Result};
 use crate::launch::aot::compile_all::{Described, Kernels, compile_each};
 use crate::runtime::Device;
 
-/// Names the kernels of a configuration.
+/// Function that lists the kernels of a configuration.
 pub(super) type Describe<S, C> = Box<dyn Fn(&mut S, &C, Kernels) -> Kernels>;
 
-/// The hash of the kernels of a configuration.
+/// Returns the hash of the kernels of a configuration.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Errors of the kernels.
 pub(super) fn hash_of<S, C>(
     device: Device,
     state: &mut S,
@@ -35,7 +35,8 @@ fn described<S, C>(
     describe(state, configuration, Kernels::on(device).with_descriptions()).described()
 }
 
-/// Compiles the kernels of all configurations, each within a limit of time; what is known of the code of each, or what is wrong with it.
+/// Compiles the kernels of all configurations, each with a time limit. Returns the properties of
+/// the code of each, or its error.
 pub(super) fn compiled<S, C>(
     device: Device,
     state: &mut S,
@@ -51,7 +52,7 @@ pub(super) fn compiled<S, C>(
             described
         }));
     }
-    // What fails fails again when it is to run, and says so then.
+    // A failure is reported by the execution, which fails in the same way.
     let _ = compile_each(all, limit, |_| ());
     kernels.into_iter().map(|kernels| Ok(qualities(device, &kernels?))).collect::<Vec<Result<_, Error>>>()
 }

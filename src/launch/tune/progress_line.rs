@@ -1,16 +1,16 @@
-//! The line of a terminal that says how far a search is.
+//! Progress line of a search in a terminal.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 
-/// Characters that are shown: less than any terminal has in a line.
+/// Limit of characters in the line: fewer than a line of any terminal has.
 const WIDTH: usize = 78;
 
-/// A line that is written over and over, and lines that stay above it.
+/// Status line that is overwritten, with permanent lines above it.
 pub(super) struct Line(RefCell<Box<dyn Write>>);
 
 impl Line {
-    /// That of standard error; nothing where that is no terminal.
+    /// Returns the line of standard error; `None` if it is no terminal.
     pub fn of_stderr() -> Option<Line> {
         let stderr = std::io::stderr();
         stderr.is_terminal().then(|| Line::new(stderr))
@@ -20,23 +20,23 @@ impl Line {
         Line(RefCell::new(Box::new(out)))
     }
 
-    /// Puts a text into the place of the last one.
+    /// Replaces the text of the status line.
     pub fn now(&self, text: &str) {
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WIDTH).collect();
         self.write(format_args!("\r\x1b[2K{text}"));
     }
 
-    /// Leaves a line that stays.
+    /// Writes a permanent line.
     pub fn stay(&self, text: &str) {
         self.write(format_args!("\r\x1b[2K{text}\n"));
     }
 
-    /// Takes the text away.
+    /// Clears the status line.
     pub fn clear(&self) {
         self.write(format_args!("\r\x1b[2K"));
     }
 
-    /// A terminal that is gone is no reason to end a search.
+    /// Writes text and ignores errors: a closed terminal must not end a search.
     fn write(&self, text: std::fmt::Arguments<'_>) {
         let mut out = self.0.borrow_mut();
         let _ = out.write_fmt(text).and_then(|()| out.flush());

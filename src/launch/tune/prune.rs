@@ -1,24 +1,26 @@
-//! Which candidates need not be run, by what is known of their code: those that spill, or that do without tensor cores
-//! or the copy engine, where others do not. And an estimate of time, by which the rest are ranked.
+//! Rejection of candidates by properties of their code: spilled registers, matrix products without
+//! tensor cores, or no use of the copy engine (TMA). Each reason applies only if another candidate
+//! is better in this respect. The remaining candidates are ranked by an estimate of their time.
 
 use std::time::Duration;
 
-/// What is known about the code of a candidate.
+/// Properties of the code of a candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Qualities {
-    /// Bytes of a thread in memory for which registers were missing.
+    /// Bytes of spilled registers of a thread.
     pub spilled: u32,
-    /// Matrix products, and those among them that tensor cores do.
+    /// Matrix products, and the number of them on tensor cores.
     pub products: u32,
     pub on_tensor_cores: u32,
-    /// Loads and stores, and those among them that the copy engine does.
+    /// Loads and stores, and the number of them by the copy engine.
     pub accesses: u32,
     pub by_copy_engine: u32,
-    /// What the launch takes at least, as far as that is known.
+    /// Estimate of the time of the launch, if known.
     pub estimate: Option<Duration>,
 }
 
-/// Why each candidate need not be run; `None`: it is to be run. The first one, the default, always is.
+/// Returns the reason to reject each candidate, or `None`. The first one, the default, is never
+/// rejected.
 pub(super) fn reasons(all: &[Qualities], most: Option<usize>) -> Vec<Option<String>> {
     let mut reasons: Vec<Option<String>> = vec![None; all.len()];
     let all_on = |q: &Qualities| q.products > 0 && q.on_tensor_cores == q.products;
@@ -43,7 +45,8 @@ pub(super) fn reasons(all: &[Qualities], most: Option<usize>) -> Vec<Option<Stri
     reasons
 }
 
-/// Leaves the default and so many others in which the estimate puts first; those without an estimate stay.
+/// Rejects all but the default and the `most` candidates with the least estimates. Candidates
+/// without an estimate remain.
 fn leave_best(all: &[Qualities], most: usize, reasons: &mut [Option<String>]) {
     let mut ranked: Vec<(Duration, usize)> = (1..all.len())
         .filter(|&at| reasons[at].is_none())
@@ -56,8 +59,8 @@ fn leave_best(all: &[Qualities], most: usize, reasons: &mut [Option<String>]) {
     }
 }
 
-/// What a launch takes where the device does its work in `least` if all of it works all the time: blocks run so many at
-/// once, and the last round of them takes as long as a full one.
+/// Estimates the time of a launch. `least` is its time at full utilization of the device, and
+/// `at_once` the number of blocks of a wave. The last wave takes the time of a full one.
 pub(super) fn estimate(least: Duration, blocks: u64, at_once: u64) -> Duration {
     let (blocks, at_once) = (blocks.max(1) as f64, at_once.max(1) as f64);
     let rounds = blocks / at_once;
@@ -82,11 +85,11 @@ mod tests {
         let all = said(&[plain(), spills, threads, fma, plain()]);
         assert!(all[0].is_empty() && all[4].is_empty());
         assert!(all[1].contains("64 bytes") && all[2].contains("copy engine") && all[3].contains("1 of 1 matrix"));
-        // Nobody does better: all are run. The default is run, whatever it does.
+        // No candidate is better: all are executed. The default is always executed.
         assert_eq!(said(&[spills, spills]), ["", ""]);
         assert_eq!(said(&[threads, threads]), ["", ""]);
         assert_eq!(said(&[spills, plain()]), ["", ""]);
-        // Kernels without products, or whose code is not known, are judged by nothing.
+        // Candidates without matrix products, or with unknown code, are not rejected.
         assert_eq!(said(&[plain(), Qualities::default()]), ["", ""]);
     }
 

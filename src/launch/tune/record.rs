@@ -1,5 +1,5 @@
-//! Answers of searches as text that is kept beside the source: written sorted, read with places of what is wrong, and
-//! used only where everything that an answer is good for is the same.
+//! Results of searches as text, which can be committed with the source. The text is sorted. Errors
+//! of its parser have line numbers. A result is valid only if all parts of its key are equal.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -9,36 +9,36 @@ use super::key::TuneKey;
 use crate::error::{Diagnostic, Error, Location, Result};
 use crate::launch::file;
 
-/// The first line of a file; the digit is the version of the format.
+/// First line of a file; the digit is the version of the format.
 const FIRST_LINE: &str = "# tuning records of cutlet, format 1";
 
-/// What a search measured for one configuration, or why it did not.
+/// Measurement of one configuration, or the reason of its absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trial {
-    /// Times of its runs, the least first; at least one.
+    /// Execution times in ascending order, at least one.
     Times(Vec<Duration>),
-    /// Its error.
+    /// Error of the configuration.
     Failed(String),
-    /// Why it was not run.
+    /// Reason of the rejection before an execution.
     LeftOut(String),
 }
 
-/// The answer of one search.
+/// Result of one search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
-    /// What it is good for.
+    /// Key of the result.
     pub key: TuneKey,
-    /// The configuration that won, as its `Debug` writes it; empty where the search had to end, and the record only has what
-    /// ended it.
+    /// The selected configuration as `Debug` text. Empty if the search was aborted; the record then
+    /// has only the configurations that caused this.
     pub winner: String,
-    /// All configurations, as their `Debug` writes them: the fastest first, then those that have no times.
+    /// All configurations as `Debug` text: the fastest first, then those without times.
     pub trials: Vec<(String, Trial)>,
 }
 
 impl Record {
-    /// What was measured for a configuration.
+    /// Returns the measurement of a configuration.
     ///
     /// ```
     /// # let text = "# tuning records of cutlet, format 1\n\n[record]\nname \"n\"\ndevice \"d\"\nbackend \"cpu\"\ntarget \"\"\n\
@@ -53,8 +53,8 @@ impl Record {
     }
 }
 
-/// Answers of searches, for several devices and names, sorted. Their text is made to be committed: a search that is
-/// done again changes the lines of its own record alone.
+/// Results of searches for several devices and names, sorted. Their text can be committed: a
+/// repeated search changes the lines of one record only.
 ///
 /// ```
 /// # let path = std::env::temp_dir().join(format!("cutlet-scale-{}.tune", std::process::id()));
@@ -74,7 +74,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Reads a file; none is there: no records.
+    /// Reads a file. A missing file has no records.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -84,7 +84,7 @@ impl Records {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::Argument`] with the line that is wrong.
+    /// [`Error::Io`], and [`Error::Argument`] with the erroneous line.
     pub fn read(path: impl AsRef<Path>) -> Result<Records> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -95,7 +95,7 @@ impl Records {
         }
     }
 
-    /// Reads the text of a file (`include_str!`), whose name an error gives.
+    /// Parses the text of a file (`include_str!`). Errors contain the name `file`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -106,7 +106,7 @@ impl Records {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] with the line that is wrong.
+    /// [`Error::Argument`] with the erroneous line.
     pub fn parse(file: &str, text: &str) -> Result<Records> {
         let wrong = |(line, problem): (usize, String)| {
             let location = Location { file: file.to_owned().into(), line: line as u32, column: 1 };
@@ -115,8 +115,8 @@ impl Records {
         parse(text).map_err(wrong)
     }
 
-    /// Writes the file, through another one: a reader never gets half of it. A symbolic link is followed, and a file that
-    /// exists keeps its mode.
+    /// Writes the file by atomic replacement: a reader never gets a part of it. A symbolic link is
+    /// followed, and an existing file keeps its mode.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -128,12 +128,12 @@ impl Records {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         file::replace(path.as_ref(), self.to_string().as_bytes())
     }
 
-    /// All records, sorted by what they are good for.
+    /// Returns all records, sorted by key.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -146,7 +146,7 @@ impl Records {
         &self.all
     }
 
-    /// Puts a record in, in the place of another one of the same name, device and back end.
+    /// Inserts a record. It replaces the one with the same name, device and back end.
     pub(super) fn put(&mut self, record: Record) {
         let same = |other: &Record| same_place(&other.key, &record.key);
         self.all.retain(|other| !same(other));
@@ -154,7 +154,7 @@ impl Records {
         self.all.insert(at, record);
     }
 
-    /// The record that is good for this.
+    /// Returns the record that is valid for a key.
     ///
     /// ```
     /// let key = cutlet::tune::TuneKey::of(cutlet::Device::cpu(), "scale", "", &[64])?;
@@ -164,7 +164,8 @@ impl Records {
     /// ```
     ///
     /// # Errors
-    /// Why there is none: what differs from the record of that name, device and back end.
+    /// The reason, if no record is valid: the differences from the record of that name, device and
+    /// back end.
     pub fn find(&self, key: &TuneKey) -> std::result::Result<&Record, String> {
         let Some(record) = self.all.iter().find(|record| same_place(&record.key, key)) else {
             return Err(format!("there is no record of `{}` for {} ({})", key.name, key.device, key.backend));
@@ -183,7 +184,7 @@ impl Records {
 }
 
 impl Records {
-    /// Changes a file; records that other threads and processes put into it meanwhile stay.
+    /// Changes a file. Records that other threads and processes add at the same time are kept.
     ///
     /// # Errors
     /// As [`Records::read`].
@@ -196,7 +197,7 @@ impl Records {
         })
     }
 
-    /// What ended searches of exactly this, and why.
+    /// Returns the configurations that aborted searches with this key, and the reasons.
     pub(super) fn stuck(&self, key: &TuneKey) -> Vec<(String, String)> {
         let records = self.all.iter().filter(|record| record.key == *key && record.winner.is_empty());
         let failed = |(text, trial): &(String, Trial)| match trial {
@@ -207,7 +208,7 @@ impl Records {
     }
 }
 
-/// Are the records of two keys in each other's place?
+/// Returns true if the record of one key replaces that of the other one.
 fn same_place(a: &TuneKey, b: &TuneKey) -> bool {
     (&a.name, &a.device, &a.backend) == (&b.name, &b.device, &b.backend)
 }
@@ -238,7 +239,7 @@ impl fmt::Display for Records {
     }
 }
 
-/// A text on one line.
+/// Returns a text as a quoted string on one line.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -254,7 +255,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// A quoted text, and what follows it.
+/// Parses a quoted string; returns it and the rest of the text.
 fn unquoted(text: &str) -> std::result::Result<(String, &str), String> {
     let mut rest = text.trim_start().strip_prefix('"').ok_or("a text in quotation marks is missing")?;
     let mut out = String::new();
@@ -285,7 +286,7 @@ fn unquoted(text: &str) -> std::result::Result<(String, &str), String> {
     }
 }
 
-/// Reads records; an error has its line.
+/// Parses records. An error has its line number.
 fn parse(text: &str) -> std::result::Result<Records, (usize, String)> {
     let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     if lines.next().map(|(_, line)| line) != Some(FIRST_LINE) {
@@ -306,7 +307,7 @@ fn parse(text: &str) -> std::result::Result<Records, (usize, String)> {
     Ok(records)
 }
 
-/// A record whose lines are being read.
+/// Incomplete record of the parser.
 #[derive(Default)]
 struct Draft {
     key: TuneKey,
@@ -351,7 +352,7 @@ fn times(rest: &str) -> std::result::Result<Vec<Duration>, String> {
     if all.is_empty() { Err("a trial has at least one time".into()) } else { Ok(all) }
 }
 
-/// Puts a record in that is complete.
+/// Inserts a finished record.
 fn close(records: &mut Records, open: Option<(usize, Draft)>) -> std::result::Result<(), (usize, String)> {
     let Some((at, Draft { key, parts, winner, trials })) = open else { return Ok(()) };
     if let Some((missing, _)) = key.parts().iter().find(|(part, _)| !parts.iter().any(|given| given == part)) {

@@ -1,66 +1,66 @@
-//! What a search found, and how far it is.
+//! Result and progress of a search.
 
 use std::fmt;
 
 use crate::error::Error;
 use crate::runtime::Times;
 
-/// Where a configuration comes from.
+/// Source of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Named by the program.
+    /// Selected by the program.
     Explicit,
-    /// Measurement now.
+    /// Measured by this search.
     Measurement,
-    /// A record beside the source.
+    /// A record in a file or in the program.
     Record,
-    /// The user's cache.
+    /// The user's cache on the disk.
     Cache,
-    /// Estimated by what the code is.
+    /// Estimated from properties of the code.
     Estimate,
-    /// The first of the configurations.
+    /// The first one of the configurations.
     Default,
 }
 
-/// A configuration that [`Tuner::choose`](crate::Tuner::choose) took without measuring.
+/// Configuration that [`Tuner::choose`](crate::Tuner::choose) selected without a measurement.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chosen<C> {
-    /// The configuration.
+    /// Selected configuration.
     pub configuration: C,
-    /// Where it comes from.
+    /// Source of the configuration.
     pub origin: Origin,
-    /// Why it comes from no better place.
+    /// Reasons for which better sources had no configuration.
     pub notes: Vec<String>,
 }
 
-/// What became of a configuration.
+/// Result of one configuration.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<'a> {
-    /// It runs, and its result is right as far as that is checked.
+    /// The execution succeeded, and its result is correct if a check was requested.
     Runs,
-    /// It is not run, for this reason.
+    /// It was not executed, for this reason.
     LeftOut(&'a str),
-    /// It fails.
+    /// The execution failed.
     Failed(&'a Error),
     /// It was measured.
     Measurement(&'a Times),
 }
 
-/// A step of a search, told to [`Tuner::on_progress`](crate::Tuner::on_progress); its `Display` is
-/// a line without its end.
+/// Step of a search, passed to [`Tuner::on_progress`](crate::Tuner::on_progress). `Display` writes
+/// one line without its end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TuneStep<'a, C> {
-    /// Configurations that are so far, this one among them.
+    /// Number of configurations in this state, including this one.
     pub done: usize,
-    /// Configurations in all; so many as were tried so far where that is not known.
+    /// Total number of configurations. If it is not known: the same as `done`.
     pub total: usize,
-    /// The configuration.
+    /// Configuration of the step.
     pub configuration: &'a C,
-    /// What became of it.
+    /// Result of the configuration.
     pub outcome: Outcome<'a>,
 }
 
@@ -79,11 +79,11 @@ impl<C: fmt::Debug> fmt::Display for TuneStep<'_, C> {
 /// Result of a search: the best configuration, and times or errors of all.
 #[derive(Debug)]
 pub struct TuningResult<C> {
-    /// The winner of an earlier search, and where it was kept.
+    /// Result of an earlier search, and its source.
     pub(super) known: Option<(C, Origin)>,
-    /// The fastest first; not empty where none is known.
+    /// Fastest first. Not empty if `known` is `None`.
     pub(super) successes: Vec<(C, Times)>,
-    /// The winner among them.
+    /// Index of the selected one.
     pub(super) winner: usize,
     pub(super) failures: Vec<(C, Error)>,
     pub(super) left_out: Vec<(C, String)>,
@@ -100,8 +100,9 @@ impl<C> TuningResult<C> {
         TuningResult { known: Some((configuration, origin)), notes, ..TuningResult::nothing() }
     }
 
-    /// The configuration with the least median; of two that are within 1 %, measured again in alternation, the first of
-    /// all configurations, if it is one of them.
+    /// Returns the configuration with the least median. Those close to the fastest are measured
+    /// again in alternation. If one of two medians within 1 % is that of the first configuration
+    /// (the default), it is preferred.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -114,7 +115,7 @@ impl<C> TuningResult<C> {
         self.known.as_ref().map_or_else(|| &self.successes[self.winner].0, |(known, _)| known)
     }
 
-    /// Where the best one comes from: [`Origin::Measurement`], or an earlier search.
+    /// Returns the source of the best configuration: [`Origin::Measurement`], or an earlier search.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -127,7 +128,8 @@ impl<C> TuningResult<C> {
         self.known.as_ref().map_or(Origin::Measurement, |(_, origin)| *origin)
     }
 
-    /// All that ran, with their times, the fastest first. None, if the winner was known.
+    /// Returns the successful configurations and their times, the fastest first. Empty if the
+    /// result is that of an earlier search.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -141,7 +143,7 @@ impl<C> TuningResult<C> {
         &self.successes
     }
 
-    /// All that failed, and why.
+    /// Returns the failed configurations and their errors.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -160,7 +162,8 @@ impl<C> TuningResult<C> {
         &self.failures
     }
 
-    /// All that were not run, and why: see [`Tuner::kernels`](crate::Tuner::kernels).
+    /// Returns the configurations that were rejected without an execution, and the reasons; see
+    /// [`Tuner::kernels`](crate::Tuner::kernels).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -173,7 +176,7 @@ impl<C> TuningResult<C> {
         &self.left_out
     }
 
-    /// Why an earlier search did not answer.
+    /// Returns the reasons for which no earlier result was used.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -186,7 +189,7 @@ impl<C> TuningResult<C> {
         &self.notes
     }
 
-    /// Was the winner that of an earlier search?
+    /// Returns true if the result is that of an earlier search.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -200,7 +203,7 @@ impl<C> TuningResult<C> {
     }
 }
 
-/// One line for each configuration: its times, its error, or why it was not run.
+/// Writes one line for each configuration: its times, its error, or the reason of its rejection.
 impl<C: fmt::Debug> fmt::Display for TuningResult<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((best, _)) = &self.known {

@@ -1,11 +1,12 @@
-//! Spaces of configurations: products of ranges.
+//! Spaces of configurations: Cartesian products of ranges.
 
-/// Ranges whose product is a list of configurations: a tuple of one to six lists or ranges.
+/// Ranges whose Cartesian product is a list of configurations: a tuple of one to six lists or
+/// ranges.
 pub trait Ranges {
-    /// One value of each.
+    /// Tuple of one value of each range.
     type Point;
 
-    /// All of them, the last range going round fastest.
+    /// Returns all tuples; the last range varies fastest.
     fn points(self) -> Vec<Self::Point>;
 }
 
@@ -46,12 +47,13 @@ ranges! {
     A 0 B 1 C 2 D 3 E 4 F 5;
 }
 
-/// The values of a range: the others go round for each of them.
+/// Returns the values of a range as a list, because inner ranges are repeated.
 fn listed<I: IntoIterator>(range: I) -> Vec<I::Item> {
     range.into_iter().collect()
 }
 
-/// All combinations of the values of some ranges, as tuples: configurations for a [`Tuner`](crate::Tuner).
+/// Returns all combinations of the values of some ranges, as tuples: configurations for a
+/// [`Tuner`](crate::Tuner).
 ///
 /// ```
 /// let all = cutlet::tune::space(([64, 128], 1..=3u32));

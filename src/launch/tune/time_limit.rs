@@ -1,4 +1,4 @@
-//! A limit of time for each configuration, and what becomes of a search whose device hangs.
+//! Time limit for each configuration, and the end of a search whose device hangs.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use super::options::Tuner;
 use crate::error::{Error, Result};
 use crate::runtime::{Device, limited};
 
-/// A kernel that is late has so many limits to end after all.
+/// Ratio of the time in which a late kernel must end to the limit.
 const PATIENCE: u32 = 10;
 
-/// Why a search is over before its end.
+/// Error that ends a search early.
 pub(super) struct Ended {
     pub error: Error,
-    /// The configuration whose kernel does not end.
+    /// Configuration whose kernel does not end.
     pub stuck: Option<String>,
 }
 
@@ -25,10 +25,10 @@ impl From<Error> for Ended {
 }
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
-    /// What `work` for a configuration gives within the limit, or why it fails.
+    /// Executes `work` for a configuration with the limit; returns its result or its failure.
     ///
     /// # Errors
-    /// Where its kernels do not end: nothing else can run on the device then.
+    /// If the kernels do not end: the device is then unusable.
     pub(super) fn attempt<X>(
         &self,
         device: Device,
@@ -44,7 +44,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     }
 }
 
-/// Waits until nothing of a configuration that failed runs any more.
+/// Waits until no work of a failed configuration is in progress.
 fn ended<C: fmt::Debug>(device: Device, configuration: &C, patience: Duration) -> Result<(), Ended> {
     match limited(patience, "", || device.synchronize()) {
         Err(Error::TimedOut { limit, .. }) => {
@@ -55,7 +55,7 @@ fn ended<C: fmt::Debug>(device: Device, configuration: &C, patience: Duration) -
             );
             Err(Ended { error: Error::TimedOut { what, limit }, stuck: Some(text) })
         }
-        // What fails here is told by whatever comes next.
+        // The next operation reports other errors.
         Ok(()) | Err(_) => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
-//! Trying configurations: once each, with its result compared; then in turn.
+//! Trials of configurations: one execution of each with a check of its result, then alternating
+//! measurements.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,28 +15,30 @@ use super::workspaces::Sets;
 use crate::error::{Error, Result};
 use crate::runtime::{Bench, Device, Times, in_user_code};
 
-/// The work of a configuration.
+/// Work of a configuration.
 pub(super) type Work<'a, S, C> = &'a dyn Fn(&mut S, &C) -> Result<()>;
 
-/// Of two that are closer to each other, the first configuration wins, if it is one of them.
+/// Relative difference of a tie. In a tie, the first configuration wins if it is one of the two.
 const TIE: f64 = 0.01;
 
-/// Most configurations that are measured once more, and how much slower than the fastest they may be, at best or in the middle: where a GPU is
-/// at the limit of its power, some runs are slow because of what ran before.
+/// Limit of the configurations that are measured again, and of their ratio to the fastest one, by
+/// minimum or by median. On a GPU at its power limit, some executions are slow because of the
+/// preceding work.
 const FINALISTS: usize = 12;
 const CLOSE: f64 = 1.03;
 
-/// Time of a turn then: a GPU at the limit of its power needs some of it to find the clock for what runs now.
+/// Time of a turn of the second measurement. A GPU at its power limit needs a part of it to adapt
+/// its clock to the current work.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Most runs of one.
+/// Limit of the executions of one configuration in a turn.
 const MOST_RUNS: usize = 50;
 
-/// What was measured, the fastest first, and the place of the winner.
+/// Measurements, the fastest first, and the index of the winner.
 type Ranked<C> = (Vec<(C, Times)>, usize);
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
-    /// The configuration that is estimated to be the fastest, if that is wished for and known.
+    /// Returns the configuration with the least estimated time, if requested and known.
     pub(super) fn estimated(&self, device: Device, state: &mut S, all: &[C]) -> Option<usize> {
         let describe = self.most.and(self.kernels.as_ref())?;
         let all: Vec<Option<Qualities>> =
@@ -46,7 +49,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         (0..known.len()).filter(|&at| reasons[at].is_none() && estimate(&at).is_some()).min_by_key(estimate)
     }
 
-    /// Tries all configurations but those that are known to be no good, with the reason.
+    /// Tries all configurations except those in `no_good`, which has the reasons.
     #[track_caller]
     pub(super) fn tried(
         &self,
@@ -99,7 +102,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         Ok(tuned)
     }
 
-    /// Why each configuration is not run.
+    /// Returns the reason to reject each configuration.
     fn reasons(&self, device: Device, state: &mut S, all: &[C], no_good: &[(String, String)]) -> Vec<Option<String>> {
         let stuck = |c: &C| no_good.iter().find(|(text, _)| *text == text_of(c)).map(|(_, why)| why.clone());
         let stuck: Vec<Option<String>> = all.iter().map(stuck).collect();
@@ -110,7 +113,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         stuck.into_iter().zip(reasons(&known, self.most)).map(|(stuck, reason)| stuck.or(reason)).collect()
     }
 
-    /// Runs a configuration once, and compares its result with that of the first one.
+    /// Executes a configuration once, and compares its result with that of the first one.
     #[track_caller]
     fn once(
         &self,
@@ -133,8 +136,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
     }
 
-    /// Measures configurations in turn, and those that are close to the fastest once more, for longer: the fastest first, and the number of the
-    /// winner among them.
+    /// Measures configurations alternately, then those that are close to the fastest again, for a
+    /// longer time. Returns them with the fastest first, and the index of the winner.
     fn measured(
         &self,
         device: Device,
@@ -161,7 +164,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
                 Err(error) => failures.push((configuration, error)),
             }
         }
-        // Of equally fast ones the first stays in front.
+        // The sort is stable: of equal medians, the first configuration is first.
         all.sort_by_key(|(_, _, times)| times.median());
         let finalists = close(&all.iter().map(|(_, _, times)| [times.min(), times.median()]).collect::<Vec<_>>());
         let mut winner = 0;
@@ -178,39 +181,44 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     }
 }
 
-/// The numbers of those that are close to the fastest; of each its shortest time and the one in the middle, in the order of the latter.
+/// Returns the indices of the configurations that are close to the fastest one. `times`: minimum
+/// and median of each, sorted by median.
 fn close(times: &[[Duration; 2]]) -> Vec<usize> {
     let least = [0, 1].map(|which| times.iter().map(|of| of[which]).min().unwrap_or_default().mul_f64(CLOSE));
     let is_close = |of: &[Duration; 2]| of[0] <= least[0] || of[1] <= least[1];
     times.iter().enumerate().filter(|(_, of)| is_close(of)).map(|(at, _)| at).take(FINALISTS).collect()
 }
 
-/// With so many runs that a turn takes long enough; `each`: the time of one piece of work.
+/// Increases the number of executions so that a turn has sufficient time; `each`: the time of one
+/// execution.
 fn longer(bench: Bench, each: Duration) -> Bench {
     let run = each.as_secs_f64().max(1e-6) * bench.num_repeats() as f64;
     let runs = (TURN.as_secs_f64() / run).ceil() as usize;
     bench.runs(bench.num_runs().max(TURNS * runs.min(MOST_RUNS)))
 }
 
-/// The number of the best, of which each has its time, if it ran, and whether it is the default.
+/// Returns the index of the best one. Items: whether it is the default, and its time; `None` if it
+/// failed.
 fn winner_of(all: impl Iterator<Item = Option<(bool, f64)>>) -> usize {
     let all = all.enumerate().filter_map(|(at, one)| Some((at, one?)));
     all.reduce(|best, next| if second_wins(best.1, next.1) { next } else { best }).map_or(0, |(at, _)| at)
 }
 
-/// Is the second of the two better? Each with its time, and whether it is the default.
+/// Returns true if the second one is better. Arguments: whether it is the default, and its time.
 fn second_wins((first_is_default, first): (bool, f64), (second_is_default, second): (bool, f64)) -> bool {
     let tie = (first - second).abs() <= TIE * first.max(second);
     if tie && (first_is_default || second_is_default) { second_is_default } else { second < first }
 }
 
-/// The error of a search in which nothing runs.
+/// Returns the error of a search in which no configuration succeeds.
 #[track_caller]
 pub(super) fn none_runs<C>(failures: Vec<(C, Error)>) -> Error {
     let first = failures.into_iter().next().map(|(_, error)| error);
     first.unwrap_or_else(|| Error::argument("there is no configuration to try"))
 }
 
+/// Compares two results.
+///
 /// # Errors
 /// The first number that differs.
 #[track_caller]

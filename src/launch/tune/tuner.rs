@@ -1,4 +1,5 @@
-//! The search: among all configurations, among those that a function names, or without a device.
+//! Autotuning: search over a list of configurations, search by a function, replay of a record, and
+//! selection without a device.
 
 use std::fmt;
 
@@ -14,13 +15,16 @@ use crate::error::{Error, Result};
 use crate::runtime::{Device, Times, in_user_code};
 
 impl<S, C: fmt::Debug> Tuner<S, C> {
-    /// Finds the fastest configuration: in a record, in the user's cache, or by trying all.
+    /// Returns the fastest configuration: that of a record or of the user's cache, or the result of
+    /// trials of all.
     ///
-    /// `work` queues the work on the default stream of the device.
+    /// `work` must queue its work on the default stream of the device.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no configuration, and for a record that cannot be read; the error of the
-    /// first one where all fail, and what restoring answers; [`Error::Io`] where the record cannot be written.
+    /// * [`Error::Argument`] without a configuration, and for a record that cannot be read;
+    /// * the error of the first configuration, if all fail;
+    /// * errors of the restore function;
+    /// * [`Error::Io`] if the record cannot be written.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -64,9 +68,12 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         }
     }
 
-    /// A configuration without a measurement: `explicit`, if there is one; else the winner of a
-    /// record that is good here, else that of the user's cache; else the one that is estimated to
-    /// be the fastest, where [`Tuner::max_trials`] wishes for estimates; else the first one.
+    /// Selects a configuration without a measurement, from the first source that has one:
+    /// 1. `explicit`;
+    /// 2. a valid record;
+    /// 3. the user's cache;
+    /// 4. the least estimated time, if [`Tuner::max_trials`] is set;
+    /// 5. the first configuration.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -79,7 +86,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] where there is no configuration, and for a record that cannot be read.
+    /// [`Error::Argument`] without a configuration, and for a record that cannot be read.
     #[track_caller]
     pub fn choose(
         &self,
@@ -101,8 +108,9 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         Ok(Chosen { configuration: all.swap_remove(at), origin, notes })
     }
 
-    /// Tries the configurations that `next` names, one after another, until it names none: a search of one's own. It
-    /// sees what has been measured so far, in the order in which it was tried. Nothing of it is kept.
+    /// Tries the configurations that `next` returns, until it returns `None`: a user-defined
+    /// search. `next` receives the measurements, in the order of the trials. The result is not
+    /// cached.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -141,7 +149,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         Ok(tuned)
     }
 
-    /// [`Tuner::search`] on what a record has instead of a device: how good a search is can be tried anywhere.
+    /// Executes [`Tuner::search`] on the measurements of a record. The quality of a search can be
+    /// evaluated without its device.
     ///
     /// ```
     /// # let text = "# tuning records of cutlet, format 1\n\n[record]\nname \"n\"\ndevice \"NVIDIA H200\"\nbackend \"ptx\"\n\
@@ -154,7 +163,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// ```
     ///
     /// # Errors
-    /// That of the first configuration, where the record has times of none.
+    /// The error of the first configuration, if the record has no times of any of them.
     #[track_caller]
     pub fn replay(&self, record: &Record, next: impl FnMut(&[(C, Times)]) -> Option<C>) -> Result<TuningResult<C>> {
         let measured = |configuration: &C| {
@@ -173,7 +182,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         Ok(tuned)
     }
 
-    /// What `next` names, measured one after another.
+    /// Measures the configurations that `next` returns, in order.
     fn searched(
         &self,
         mut next: impl FnMut(&[(C, Times)]) -> Option<C>,

@@ -1,9 +1,9 @@
-//! What candidates work on: the state that the program gives, or copies of it in turn.
+//! States that configurations work on: the state of the program, or copies of it, used in turn.
 
 use crate::error::{Error, Result};
 use crate::runtime::{Bench, Device, Scratch};
 
-/// How copies of a state are made.
+/// Functions that copy a state.
 pub(super) struct Copies<S> {
     copy: fn(&S) -> Result<S>,
     refresh: fn(&mut S, &S) -> Result<()>,
@@ -16,7 +16,7 @@ impl<S: Scratch> Copies<S> {
     }
 }
 
-/// The state of a program, and copies of it, if there are to be any.
+/// State of a program, and its copies, if requested.
 pub(super) struct Sets<'a, S> {
     given: &'a mut S,
     copies: Vec<S>,
@@ -24,16 +24,17 @@ pub(super) struct Sets<'a, S> {
 }
 
 impl<'a, S> Sets<'a, S> {
-    /// As many copies as it takes that the caches of the device hold none when its turn comes, or as there is memory for.
+    /// Allocates a number of copies for which the caches of the device hold no copy at its next
+    /// use. The available memory limits the number.
     ///
     /// # Errors
-    /// Those of the first copy.
+    /// Errors of the first copy.
     #[track_caller]
     pub fn new(device: Device, given: &'a mut S, copies: Option<&Copies<S>>) -> Result<Sets<'a, S>> {
         let Some(how) = copies else { return Ok(Sets { given, copies: Vec::new(), last: 0 }) };
         let mut copies = match (how.copy)(given) {
             Ok(copy) => vec![copy],
-            // The place of the search.
+            // The error has the location of the search.
             Err(Error::Argument(problem)) => return Err(Error::argument(problem.message)),
             Err(error) => return Err(error),
         };
@@ -41,7 +42,7 @@ impl<'a, S> Sets<'a, S> {
             match (how.copy)(given) {
                 Ok(copy) => copies.push(copy),
                 Err(_) => {
-                    // What the last copy took is left to kernels.
+                    // The memory of the last copy is reserved for kernels.
                     copies.truncate((copies.len() - 1).max(1));
                     break;
                 }
@@ -50,7 +51,7 @@ impl<'a, S> Sets<'a, S> {
         Ok(Sets { given, copies, last: 0 })
     }
 
-    /// What work is done on next.
+    /// Returns the state for the next execution.
     pub fn next(&mut self) -> &mut S {
         if self.copies.is_empty() {
             return self.given;
@@ -59,15 +60,15 @@ impl<'a, S> Sets<'a, S> {
         &mut self.copies[self.last]
     }
 
-    /// What work was done on last.
+    /// Returns the state of the last execution.
     pub fn last(&self) -> &S {
         self.copies.get(self.last).unwrap_or(self.given)
     }
 
-    /// Brings back what work has changed: copies, and what `restore` knows of.
+    /// Restores the state that the work has changed: refreshes the copies, and calls `restore`.
     ///
     /// # Errors
-    /// Those of copying and of `restore`.
+    /// Errors of copying and of `restore`.
     pub fn restore(&mut self, how: Option<&Copies<S>>, restore: impl Fn(&mut S) -> Result<()>) -> Result<()> {
         let Some(how) = how else { return restore(self.given) };
         self.copies.iter_mut().try_for_each(|copy| {
@@ -76,7 +77,7 @@ impl<'a, S> Sets<'a, S> {
         })
     }
 
-    /// Are there copies?
+    /// Returns true if there are copies.
     pub fn has_copies(&self) -> bool {
         !self.copies.is_empty()
     }

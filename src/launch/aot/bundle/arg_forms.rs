@@ -1,4 +1,4 @@
-//! What a kernel of a bundle was made for, in bytes: forms of arguments, hints.
+//! Encoding of the forms of arguments and of hints in a bundle.
 
 use super::wire::{Read, Reader, Writer};
 use crate::backend::{Hints, PlanOverride};

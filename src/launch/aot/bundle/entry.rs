@@ -1,4 +1,4 @@
-//! A kernel of a bundle: for one form of its arguments, with its code for each target.
+//! Kernel of a bundle: one form of its arguments, with code for each target.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::launch::specialize::Specialised;
 use crate::runtime::{Backend, Device, Gpu};
 use crate::target::Target;
 
-/// A kernel of a [`Bundle`](crate::aot::Bundle), for one form of its arguments.
+/// Kernel of a [`Bundle`](crate::aot::Bundle), for one form of its arguments.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -38,17 +38,17 @@ pub struct BundledKernel {
     pub(super) name: String,
     pub(super) forms: Vec<ArgSignature>,
     pub(super) hints: Hints,
-    /// What the code was made of: for the cpu device, and for arrays that have no tensor maps.
+    /// Source of the code, for the cpu device and for arrays without tensor maps.
     pub(super) module: Module,
-    /// The conditions of launches, split off from it.
+    /// Preconditions of launches, split off from the module.
     pub(super) required: Option<Module>,
     pub(super) images: Vec<Image>,
-    /// Where it was loaded.
+    /// Loaded kernels by device.
     pub(super) loaded: Mutex<Vec<(Device, Specialised)>>,
 }
 
 impl BundledKernel {
-    /// The name that launches give.
+    /// Returns the name of the kernel, which selects it in a launch.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -63,7 +63,7 @@ impl BundledKernel {
         &self.name
     }
 
-    /// What it takes, lists of arguments taken apart.
+    /// Returns the forms of the arguments. Lists of arguments are flattened.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -79,7 +79,7 @@ impl BundledKernel {
         &self.forms
     }
 
-    /// The hints that its code was made with.
+    /// Returns the hints of the code.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -94,7 +94,7 @@ impl BundledKernel {
         self.hints
     }
 
-    /// What it has code for. (The cpu device is always among what it runs on.)
+    /// Returns the targets of the code. The cpu device is always supported.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -108,8 +108,8 @@ impl BundledKernel {
         self.images.iter().map(|image| image.target)
     }
 
-    /// The PTX for a target, that other programs may load. None if there is none: of a target whose code is Tile IR,
-    /// too.
+    /// Returns the PTX for a target, which other programs can load. `None` if there is no code for
+    /// the target, or it is Tile IR.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -143,13 +143,13 @@ impl BundledKernel {
         let words = forms.iter().map(ArgSignature::words).sum();
         let hints = read_hints(from)?;
         let module = read_module(&from.text()?, words)?;
-        // Conditions have the grid as three more parameters.
+        // Preconditions have the grid as three further parameters.
         let required = from.option(|from| read_module(&from.text()?, words + 3))?;
         let images = from.list(|from| Image::read(from, words))?;
         Ok(BundledKernel { name, forms, hints, module, required, images, loaded: Mutex::default() })
     }
 
-    /// The back end whose limits a grid has to keep.
+    /// Returns the back end whose limits apply to the grid.
     pub(super) fn generator(&self, device: Device) -> Backend {
         match device.backend() {
             Backend::Cpu => Backend::Cpu,
@@ -158,7 +158,7 @@ impl BundledKernel {
         }
     }
 
-    /// The place of the kernel on a device; it may be empty.
+    /// Returns the slot of the kernel on a device. It may be empty.
     pub(super) fn slot(&self, device: Device) -> Specialised {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, slot)) = loaded.iter().find(|(other, _)| *other == device) {
@@ -172,7 +172,7 @@ impl BundledKernel {
     /// Loads the kernel on a device.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the bundle has no code for it; those of the driver.
+    /// [`Error::Argument`] if the bundle has no code for the device; errors of the driver.
     pub(super) fn load(&self, device: Device) -> Result<Executable> {
         let required = self.required.as_ref().map(|checks| Requirements::new(&self.name, checks)).transpose()?;
         let code = match device.as_gpu() {
@@ -217,11 +217,12 @@ impl BundledKernel {
         }
     }
 
-    /// The best code for a GPU; `tile_ir`: it may be bytecode.
+    /// Returns the best code for a GPU; `tile_ir`: bytecode is supported.
     pub(super) fn image_for(&self, gpu: Target, tile_ir: bool) -> Option<&Image> {
         let runs =
             |image: &&Image| image.runs_on(gpu) && (tile_ir || !image.tile_ir || image.machine_code_for(gpu).is_some());
-        // The latest architecture; of one, what was made for this GPU alone, and then Tile IR.
+        // The latest architecture; of one architecture, accelerated code of this GPU before other
+        // code, then Tile IR.
         self.images.iter().filter(runs).max_by_key(|image| (image.target, image.tile_ir))
     }
 }
@@ -250,7 +251,7 @@ impl fmt::Debug for BundledKernel {
     }
 }
 
-/// A module of one entry with so many parameters.
+/// Parses and verifies a module of one entry with `words` parameters.
 fn read_module(text: &str, words: usize) -> Read<Module> {
     let module = Module::parse("a bundle", text).map_err(|problem| problem.to_string())?;
     verify(&module).map_err(|problems| problems[0].to_string())?;

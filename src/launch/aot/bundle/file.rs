@@ -1,4 +1,4 @@
-//! The whole: kernels, their bytes, and the one among them that fits the arguments of a launch.
+//! Bundles: file format, and selection of the kernel that matches the arguments of a launch.
 
 use std::fmt;
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::launch::file::replace;
 /// First bytes of a file; the digit is the version of the format.
 const MAGIC: &[u8; 8] = b"cutletB2";
 
-/// Of what is before it, at the end.
+/// Bytes of the SHA-256 checksum at the end, over all preceding bytes.
 const CHECKSUM_BYTES: usize = 32;
 
-/// The crate that makes and reads bundles.
+/// Version of this crate, which makes and reads bundles.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Compiled kernels for several targets and forms of arguments, made by a
-/// [`Bundler`](crate::aot::Bundler), mostly in a build script, and carried in the program
+/// [`Bundler`](crate::aot::Bundler), mostly in a build script, and included in the program
 /// ([`include_bundle!`](crate::include_bundle)). A launch from it traces nothing and needs no
 /// source of the kernel.
 ///
@@ -52,16 +52,21 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// ```
 ///
 /// # What fits
-/// The arguments have the types that the entry was made for, constants have its values, and everything that its code
-/// relies on holds for the arrays: code for arrays at multiples of 16 bytes takes no others, code for any arrays takes
-/// those. (An [`ArraySpec`](crate::ArraySpec) of odd extents, [`unaligned`](crate::ArraySpec::unaligned), is an entry
-/// for any row-major array.) Of several entries that fit, the one that relies on most is launched. A constant of a type
-/// of one's own is known by the name of its type and by what its `Hash` writes.
+/// An entry matches the arguments of a launch under these conditions:
+/// * The arguments have the types of the entry, and constants have its values. A constant of a user
+///   type is identified by the name of its type and the output of its `Hash`.
+/// * All assumptions of the code hold for the arrays. Code for arrays at multiples of 16 bytes
+///   accepts no others; code for any arrays accepts both. An [`ArraySpec`](crate::ArraySpec) of odd
+///   extents that is [`unaligned`](crate::ArraySpec::unaligned) results in an entry for any
+///   row-major array.
+///
+/// If several entries match, the one with the most assumptions is launched.
 ///
 /// # What runs
-/// On a GPU the code of the latest architecture that it can run: machine code, where the bundle has it, else PTX or
-/// Tile IR, which the driver compiles at the first launch. Code of the ptx back end has no clusters, that for Tile IR
-/// asks itself whether tiles are inside. On the cpu device the interpreter runs the module that the code was made of.
+/// A GPU executes the code of the latest architecture that it supports. This is machine code if the
+/// bundle has it, else PTX or Tile IR, which the driver compiles at the first launch. Code of the
+/// ptx back end has no clusters. Code for Tile IR checks the bounds of tiles itself. On the cpu
+/// device, the interpreter executes the module that the code was generated from.
 pub struct Bundle {
     pub(super) kernels: Vec<BundledKernel>,
 }
@@ -83,18 +88,19 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for bytes that are no bundle, that were changed since it was made, or that another version
-    /// of this crate made.
+    /// [`Error::Argument`] for bytes that are no bundle, that were changed after its creation, or
+    /// that another version of this crate made.
     ///
     /// # Safety
-    /// The bytes are those that [`Bundle::to_bytes`] gave, or changed by accident alone: a checksum tells that. They
-    /// hold code, which runs with the rights of this program; whoever forges it may do anything.
+    /// The bytes are the result of [`Bundle::to_bytes`], or differ from it by accident only, which
+    /// a checksum detects. The bytes contain code, which executes with the rights of this program;
+    /// forged bytes may do anything.
     #[track_caller]
     pub unsafe fn from_bytes(bytes: &[u8]) -> Result<Bundle> {
         checked(bytes).and_then(read).map_err(|problem| Error::argument(format!("this is no bundle: {problem}")))
     }
 
-    /// The bundle as bytes: the same ones for the same kernels.
+    /// Returns the bundle as bytes. Equal kernels result in equal bytes.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -112,7 +118,8 @@ impl Bundle {
         to.0
     }
 
-    /// Writes the bundle to a file, through another one: a reader never gets half of it. Folders that are missing are made.
+    /// Writes the bundle to a file by atomic replacement: a reader never gets a part of it. Missing
+    /// folders are created.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -124,12 +131,12 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         replace(path.as_ref(), &self.to_bytes())
     }
 
-    /// Its kernels, in the order in which they were added.
+    /// Returns the kernels, in the order in which they were added.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -145,10 +152,10 @@ impl Bundle {
         &self.kernels
     }
 
-    /// The kernel of a name that fits arguments of these forms best.
+    /// Returns the most specific kernel of this name that matches arguments of these forms.
     ///
     /// # Errors
-    /// [`Error::Argument`] at the caller's place where there is none, with the reasons.
+    /// [`Error::Argument`] at the caller's location if no kernel matches, with the reasons.
     #[track_caller]
     pub(super) fn find(&self, name: &str, given: &[ArgSignature]) -> Result<&BundledKernel> {
         let fits = |kernel: &&BundledKernel| kernel.name == name && takes(&kernel.forms, given).is_ok();
@@ -157,7 +164,7 @@ impl Bundle {
         best.ok_or_else(|| Error::Argument(self.misfit(name, given, place)))
     }
 
-    /// Why nothing fits.
+    /// Returns the reasons for which no kernel matches.
     #[cold]
     fn misfit(&self, name: &str, given: &[ArgSignature], place: Location) -> Diagnostic {
         let named: Vec<&BundledKernel> = self.kernels.iter().filter(|kernel| kernel.name == name).collect();
@@ -177,7 +184,7 @@ impl Bundle {
     }
 }
 
-/// Does an entry take arguments? If not, why.
+/// Returns the reason if an entry does not accept these arguments.
 fn takes(forms: &[ArgSignature], given: &[ArgSignature]) -> std::result::Result<(), String> {
     if forms.len() != given.len() {
         return Err(format!("it takes {} arguments, given are {}", forms.len(), given.len()));
@@ -188,7 +195,7 @@ fn takes(forms: &[ArgSignature], given: &[ArgSignature]) -> std::result::Result<
     }
 }
 
-/// What is between the first bytes and the checksum.
+/// Returns the bytes between the magic number and the checksum.
 fn checked(bytes: &[u8]) -> Read<&[u8]> {
     let rest = bytes.strip_prefix(MAGIC).ok_or("it does not begin as one")?;
     let body = rest.len().checked_sub(CHECKSUM_BYTES).ok_or("it ends too early")?;
@@ -199,7 +206,7 @@ fn checked(bytes: &[u8]) -> Read<&[u8]> {
     Ok(&rest[..body])
 }
 
-/// What the bytes of a file say.
+/// Decodes the checked bytes of a file.
 pub(super) fn read(body: &[u8]) -> Read<Bundle> {
     let mut from = Reader::new(body);
     let version = from.text()?;
@@ -210,7 +217,7 @@ pub(super) fn read(body: &[u8]) -> Read<Bundle> {
     if from.is_empty() { Ok(Bundle { kernels }) } else { Err("something follows after its end".into()) }
 }
 
-/// Kernels with their arguments, targets and sizes.
+/// Writes the kernels with their arguments, targets and sizes.
 impl fmt::Display for Bundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "cutlet {VERSION}")?;
@@ -224,8 +231,8 @@ impl fmt::Debug for Bundle {
     }
 }
 
-/// The [`Bundle`](crate::aot::Bundle) in a file that belongs to the program, as `include_bytes!`
-/// finds it: mostly one that the build script has made.
+/// Includes the [`Bundle`](crate::aot::Bundle) of a file in the program, with the paths of
+/// `include_bytes!`. The file is mostly the output of a build script.
 ///
 /// ```
 /// // Another file is an error.
@@ -233,7 +240,7 @@ impl fmt::Debug for Bundle {
 /// assert!(error.to_string().contains("bundle"), "{error}");
 /// ```
 ///
-/// With what the build script has written:
+/// With the output of a build script:
 ///
 /// ```text
 /// let kernels = cutlet::include_bundle!(concat!(env!("OUT_DIR"), "/kernels.bundle"))?;
@@ -242,7 +249,7 @@ impl fmt::Debug for Bundle {
 #[macro_export]
 macro_rules! include_bundle {
     ($path:expr $(,)?) => {{
-        // SAFETY: the file is part of the program, as its sources are.
+        // SAFETY: the file is part of the program, like its sources.
         #[allow(unsafe_code)]
         unsafe {
             $crate::aot::Bundle::from_bytes(include_bytes!($path))

@@ -1,4 +1,4 @@
-//! The code of one kernel for one target, with what a launch has to know about it.
+//! Code of one kernel for one target, with the data of its launches.
 
 use super::wire::{Read, Reader, Writer};
 use crate::backend::ptx::tensor_map::{Dim, L2Promotion, MapElement, Number, Swizzle, TensorMap};
@@ -12,11 +12,11 @@ use crate::target::Target;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Image {
     pub target: Target,
-    /// Is it Tile IR bytecode (else PTX)?
+    /// The code is Tile IR bytecode, and not PTX.
     pub tile_ir: bool,
-    /// The bytecode, or the text.
+    /// Bytecode, or PTX as UTF-8.
     pub code: Vec<u8>,
-    /// Machine code made of it.
+    /// Machine code of `code`.
     pub machine_code: Option<Vec<u8>>,
     pub entry: String,
     pub threads: u32,
@@ -30,15 +30,16 @@ impl Image {
         LaunchConfig { threads: self.threads, shared_bytes: self.shared_bytes, cluster: 1 }
     }
 
-    /// Does this code run on a GPU? An architecture runs what was made for an older one, unless that uses what only one
-    /// has, or more memory than there is.
+    /// Returns true if a GPU can execute this code. A GPU executes code for older architectures,
+    /// unless it is accelerated code (`a`) of one architecture or exceeds the shared memory.
     pub fn runs_on(&self, gpu: Target) -> bool {
         let made_for = self.target.arch == gpu.arch && (gpu.accelerated || !self.target.accelerated);
         let older = self.target.arch < gpu.arch && !self.target.accelerated;
         (made_for || older) && self.shared_bytes <= gpu.max_shared_bytes()
     }
 
-    /// Machine code runs on later members of its own generation alone.
+    /// Returns the machine code, if a GPU can execute it. Machine code is compatible with later
+    /// architectures of the same major version only.
     pub fn machine_code_for(&self, gpu: Target) -> Option<&[u8]> {
         let code = self.machine_code.as_deref()?;
         (self.runs_on(gpu) && self.target.arch / 10 == gpu.arch / 10).then_some(code)
@@ -56,7 +57,7 @@ impl Image {
         to.list(&self.assertions, write_assertion);
     }
 
-    /// `words`: parameters of the entry.
+    /// Decodes an image. `words`: number of parameters of the entry.
     pub fn read(from: &mut Reader<'_>, words: usize) -> Read<Image> {
         let target: Target = from.text()?.parse()?;
         let tile_ir = from.flag()?;
@@ -124,7 +125,7 @@ const ELEMENTS: [MapElement; 8] = {
 const SWIZZLES: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
 const PROMOTIONS: [L2Promotion; 4] = [L2Promotion::None, L2Promotion::B64, L2Promotion::B128, L2Promotion::B256];
 
-/// The number of a value in a list that has it.
+/// Returns the index of a value in a list of all values.
 fn place<X: PartialEq>(all: &[X], value: &X) -> u8 {
     all.iter().position(|one| one == value).expect("the list has every value") as u8
 }
@@ -146,7 +147,7 @@ fn read_map(from: &mut Reader<'_>, words: usize) -> Read<TensorMap> {
     let dims = from.list(|from| {
         let (extent, stride) = (read_number(from, words)?, read_number(from, words)?);
         let boxed = from.u32()?;
-        // The product of a few of these is a number of bytes.
+        // Limits the product of several extents, which is a number of bytes.
         if boxed > 256 { Err(format!("a box of {boxed}")) } else { Ok(Dim { extent, stride, boxed }) }
     })?;
     let (element, swizzle) = (from.one_of(&ELEMENTS)?, from.one_of(&SWIZZLES)?);
@@ -198,7 +199,7 @@ fn read_assertion(from: &mut Reader<'_>) -> Read<Assertion> {
     })?;
     let values = from.list(|from| from.one_of(&DType::ALL))?;
     let shape = from.list(|from| match from.u64()? {
-        // Extents of a tile: their product is a number.
+        // Limits the extents of a tile, so that their product does not overflow.
         extent @ 1..=0x100_0000 => Ok(extent as i64),
         extent => Err(format!("an extent of {extent}")),
     })?;

@@ -1,4 +1,4 @@
-//! Launching from a bundle.
+//! Launch of a kernel of a bundle.
 
 use super::file::Bundle;
 use crate::error::Result;
@@ -9,9 +9,12 @@ use crate::launch::run::{make, run};
 use crate::launch::specialize::refuse_captured;
 
 impl Bundle {
-    /// Launches the kernel of this name whose code fits the arguments: [`crate::launch`] without a trace. Numbers have
-    /// the very type that the kernel takes; a struct is given as the tuple of its parts. The arrays that a
-    /// [`NewArray`](crate::NewArray) stands for are given back, `()` in the places of other arguments.
+    /// Launches the kernel of this name whose code matches the arguments: [`crate::launch`] without
+    /// a trace.
+    ///
+    /// Numbers must have exactly the types of the kernel. A struct is passed as the tuple of its
+    /// fields. Returns an array for each [`NewArray`](crate::NewArray), and `()` for other
+    /// arguments.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -28,8 +31,8 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Argument`] where the bundle has no kernel of this name, none for such arguments (with what
-    /// differs), or no code for the device; else as [`crate::launch`].
+    /// [`crate::Error::Argument`] if the bundle has no kernel of this name, none for such arguments
+    /// (with the differences), or no code for the device; else as [`crate::launch`].
     #[track_caller]
     pub fn launch<A: LaunchArg>(&self, kernel: &str, grid: impl Into<Grid>, args: A) -> Result<A::Output> {
         Launch::new(grid).launch_from(self, kernel, args)
@@ -37,8 +40,8 @@ impl Bundle {
 }
 
 impl Launch<'_> {
-    /// [`Bundle::launch`] with the stream and the checks of this launch; its hints do not matter, and it waits for the
-    /// launch before it.
+    /// [`Bundle::launch`] with the stream and the checks of this launch. Its hints are ignored, and
+    /// it waits for the preceding launch.
     ///
     /// ```
     /// # use cutlet as ct;

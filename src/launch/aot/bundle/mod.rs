@@ -1,9 +1,10 @@
-//! Kernels in a file that programs carry with them: made ahead for several targets and forms of arguments, launched
-//! without tracing.
+//! Bundles: kernels that are compiled ahead of time for several targets and forms of arguments,
+//! included in a program, and launched without a trace.
 //!
-//! [`wire`] writes and reads bytes, [`forms`] what a kernel was made for, [`image`] is the code of one kernel for one
-//! target, [`entry`] a kernel for one form of its arguments, [`file`] the whole, [`make`] makes it, [`start`] launches
-//! from it.
+//! * [`wire`] encodes and decodes bytes, [`arg_forms`] the forms of arguments and the hints.
+//! * [`image`] is the code of one kernel for one target, [`entry`] a kernel for one form of its
+//!   arguments, [`file`] a bundle.
+//! * [`bundler`] makes a bundle, [`mod@launch`] launches from it.
 
 mod arg_forms;
 mod bundler;

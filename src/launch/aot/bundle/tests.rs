@@ -1,4 +1,4 @@
-//! Bundles: what fits and what does not, damage at random, what comes back of what was written.
+//! Tests of bundles: matching of arguments, random damage, and the round trip of the file.
 
 use super::file::read;
 use super::wire::Writer;
@@ -28,7 +28,7 @@ fn sm(name: &str) -> Target {
     name.parse().expect("a target")
 }
 
-/// Two forms of one kernel, another kernel, for four targets.
+/// Returns a bundle of two forms of one kernel, and another kernel, for four targets.
 fn bundle() -> Bundle {
     let aligned = ct::ArraySpec::<f32, 1>::new([1024]);
     let any = ct::ArraySpec::<f32, 1>::new([1001]).unaligned();
@@ -49,7 +49,7 @@ fn bundle() -> Bundle {
 }
 
 fn from(bytes: &[u8]) -> Result<Bundle> {
-    // SAFETY: a bundle, or one that was changed by accident.
+    // SAFETY: the bytes of a bundle, or bytes that were changed at random.
     unsafe { Bundle::from_bytes(bytes) }
 }
 
@@ -77,7 +77,7 @@ fn launches_trace_nothing_and_check_everything() -> Result<()> {
     let (x, mut y) = (device.full([1000], 1.5f32)?, device.zeros::<f32, 1>([1000])?);
     bundle.launch("scale", 16, (&x, &mut y, 2.0f32, ct::Constant(64usize)))?;
     assert_eq!(y.to_vec()?, [3.0; 1000]);
-    // A slice that begins anywhere has the other entry.
+    // A slice with an arbitrary start matches the other entry.
     let mut part = y.view_mut().slice(0, 1..4)?;
     bundle.launch("scale", 1, (x.slice(0, 5..8)?, &mut part, 4.0f32, ct::Constant(64usize)))?;
     assert_eq!(y.to_vec()?[..5], [3.0, 6.0, 6.0, 6.0, 3.0]);
@@ -103,7 +103,7 @@ fn launches_trace_nothing_and_check_everything() -> Result<()> {
     assert!(error.contains("takes 4 arguments, given are 1") && error.contains("tests.rs"), "{error}");
     let error = bundle.launch("scales", 16, (&x,)).unwrap_err().to_string();
     assert!(error.contains("no kernel `scales`: it has `scale`, `product`"), "{error}");
-    // Columns of a matrix are no rows.
+    // Columns of a matrix do not match code for rows.
     let a = device.full([64, 64], f16::ONE)?;
     let mut c = device.zeros::<f32, 2>([64, 64])?;
     let error = bundle.launch("product", [1, 1], (a.transpose()?, &a, &mut c)).unwrap_err().to_string();
@@ -139,7 +139,8 @@ fn a_gpu_gets_the_latest_code_that_it_runs() {
     assert!(hopper.kernels()[0].image_for(sm("sm_100"), true).is_none());
 }
 
-/// Code for indices of 64 bits takes small arrays, too; that for 32 bits takes no large ones.
+/// Code for 64-bit indices accepts small arrays, too; code for 32-bit indices accepts no large
+/// ones.
 #[test]
 fn wide_indices_serve_all() -> Result<()> {
     let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([16]));
@@ -161,7 +162,7 @@ fn wide_indices_serve_all() -> Result<()> {
     Ok(())
 }
 
-/// A global is in one form of the code alone.
+/// A kernel with globals has one form of code.
 #[test]
 fn globals_have_one_place() -> Result<()> {
     static COUNTER: ct::Global<i32, 1> = ct::Global::new([0]);
@@ -190,7 +191,7 @@ fn the_same_form_twice_is_an_error() {
     assert!(error.contains("`fill` is in this bundle already") && error.contains("tests.rs"), "{error}");
 }
 
-/// Numbers at random, the same ones in every run.
+/// Pseudo-random numbers with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -200,7 +201,7 @@ impl Numbers {
     }
 }
 
-/// Some bytes changed, cut out, or repeated.
+/// Returns bytes of which some are changed, removed or inserted.
 fn damaged(bytes: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let at = numbers.below(bytes.len());
@@ -236,7 +237,7 @@ fn damage_is_told() {
     assert!(error.contains("cutlet 0.0.1 made it") && error.contains("make it again"), "{error}");
 }
 
-/// Damage that a checksum does not tell, as if there were none: an error, or a bundle whose launches end.
+/// Damage without a checksum results in an error, or in a bundle whose launches end.
 #[test]
 fn what_is_read_is_checked_without_the_checksum_too() -> Result<()> {
     let x = ct::ArraySpec::<f32, 1>::new([64]);

@@ -1,10 +1,10 @@
-//! Numbers and texts in the bytes of a bundle. What is read may be damaged: every length is compared with what is
-//! there, and nothing is allocated for a length that a file merely claims.
+//! Encoding of numbers and texts in a bundle. The reader accepts damaged bytes: every length is
+//! checked against the remaining bytes, and no memory is allocated for an unchecked length.
 
-/// Why bytes cannot be read.
+/// Result of a reader, with the reason of a failure.
 pub(super) type Read<X> = Result<X, String>;
 
-/// Writes one thing after another.
+/// Encoder of a sequence of values.
 #[derive(Default)]
 pub(super) struct Writer(pub Vec<u8>);
 
@@ -25,7 +25,7 @@ impl Writer {
         self.u8(u8::from(value));
     }
 
-    /// A number of bytes below 4 GiB, and the bytes.
+    /// Writes the number of bytes, which is below 2^32, and the bytes.
     pub fn bytes(&mut self, value: &[u8]) {
         self.u32(u32::try_from(value.len()).expect("code of less than 4 GiB"));
         self.0.extend(value);
@@ -48,7 +48,7 @@ impl Writer {
     }
 }
 
-/// Reads one thing after another.
+/// Decoder of a sequence of values.
 pub(super) struct Reader<'b> {
     rest: &'b [u8],
 }
@@ -105,7 +105,7 @@ impl<'b> Reader<'b> {
         if self.flag()? { read(self).map(Some) } else { Ok(None) }
     }
 
-    /// What is read of each element takes a byte at least, so that the count is bounded by what is there.
+    /// Reads a list. Each element has at least one byte, so the remaining bytes bound the count.
     pub fn list<X>(&mut self, mut read: impl FnMut(&mut Self) -> Read<X>) -> Read<Vec<X>> {
         let count = self.u32()?;
         let mut all = Vec::new();
@@ -115,7 +115,7 @@ impl<'b> Reader<'b> {
         Ok(all)
     }
 
-    /// The element of a list that a byte numbers.
+    /// Reads the index of an element of a list; returns the element.
     pub fn one_of<X: Copy>(&mut self, all: &[X]) -> Read<X> {
         let number = self.u8()?;
         all.get(usize::from(number)).copied().ok_or_else(|| format!("{number} where less than {} should be", all.len()))
