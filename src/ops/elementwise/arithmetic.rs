@@ -1,14 +1,20 @@
 //! Operators: `+ - * / % & | ^ << >>`, unary `-` and `!`.
 //!
-//! They mean what they mean in Rust: integer division truncates, `%` has the sign of the dividend,
-//! `>>` keeps the sign of signed integers. Integers wrap on overflow; a quotient by zero is 0, a
-//! remainder the dividend (a divisor that the host knows must not be 0). Each line of the table at
-//! the end gives every combination of tile, scalar and host value. (A host `usize` stands only on
-//! the right: on the left it would be a second type that the literal in `(2 * n).max(m)` could
-//! have, and rustc would ask for annotations.) Of two tiles, that with fewer axes gets axes of
-//! extent 1 in front, and extents of 1 are stretched. The assigning forms (`+=`) are for Rust
-//! loops, which are unrolled while the kernel is traced: the state of a loop that happens when it
-//! runs goes in and comes out by value.
+//! The semantics are those of Rust:
+//!
+//! * Integer division truncates, and `%` has the sign of the dividend.
+//! * `>>` extends the sign of signed integers.
+//!
+//! Unlike in Rust, integers wrap on overflow. An integer quotient by zero is 0 and the remainder is
+//! the dividend. A divisor that is constant during tracing must not be 0.
+//!
+//! The table at the end of the file lists all combinations of tile, scalar and host value. A host
+//! `usize` is only a right operand: as a left operand it would make the type of the literal in
+//! `(2 * n).max(m)` ambiguous for rustc.
+//!
+//! Two tiles are broadcast: the tile with fewer axes receives leading axes of extent 1, and axes of
+//! extent 1 are repeated. The assigning forms (`+=`) are for Rust loops, which are unrolled during
+//! tracing. A loop at run time receives and returns its state as values.
 
 use std::ops::{
     Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign, Mul, MulAssign,
