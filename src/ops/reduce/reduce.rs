@@ -6,8 +6,7 @@
 //! The closure must be associative and need not be commutative: adjacent ranges of elements are
 //! combined, the earlier one on the left, along several axes in row-major order. `identity` must be
 //! neutral; it may be combined at any position, or never. The grouping of the elements is
-//! unspecified, but equal in every execution of one compiled kernel. grouped is not specified, but
-//! the same on every run of one compiled kernel.
+//! unspecified, but equal in every execution of one compiled kernel.
 
 use super::combiner::{ByOp, Fold};
 use crate::element::{Bits, ByteSized, Element, Float, Int, Number};
