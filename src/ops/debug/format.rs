@@ -2,8 +2,7 @@
 //!
 //! `std::fmt` parses the format. During the formatting of a message, a tile or scalar writes a mark
 //! to the text and records its format. The result is a C `printf` format with its values, which
-//! have one of the four types that all back ends print: i32, i64, f32, f64. back ends can print:
-//! i32, i64, f32, f64.
+//! have one of the four types that all back ends print: i32, i64, f32, f64.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
@@ -38,7 +37,7 @@ struct Spec {
     zeros: bool,
     left: bool,
     alternate: bool,
-    /// Has an alignment or fill that C does not support.
+    /// The alignment or fill is not available in C.
     fancy: bool,
 }
 
