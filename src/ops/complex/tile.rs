@@ -127,7 +127,7 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
         Complex { re: self.re.sum(axes), im: self.im.sum(axes) }
     }
 
-    /// Returns true for each element of which both parts are equal.
+    /// Returns true for each element if both parts are equal to those of `other`.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,8 +1,8 @@
 //! Text that contains values of the kernel.
 //!
 //! `std::fmt` parses the format. During the formatting of a message, a tile or scalar writes a mark
-//! to the text and records its format. The result is a C `printf` format with its values, which
-//! have one of the four types that all back ends print: i32, i64, f32, f64.
+//! to the text and records its format. The result is a C `printf` format with its values. Their
+//! types are those that all back ends print: i32, i64, f32, f64.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};

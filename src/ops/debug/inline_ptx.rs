@@ -91,9 +91,9 @@ operands! { A 0; A 0 B 1; A 0 B 1 C 2; }
 /// the text names an operand that does not exist, has unbalanced braces, or contains a comment.
 ///
 /// # Safety
-/// The text computes its result from its operands and has no other effect: no memory access, no
-/// jump out of the text, no barrier and no exchange between threads. It is valid PTX for every
-/// target of the kernel's launches.
+/// The text computes its result from its operands and has no other effect. It contains no memory
+/// access, no jump out of the text, no barrier and no exchange between threads. It is valid PTX for
+/// every target of the kernel's launches.
 #[track_caller]
 #[must_use]
 pub unsafe fn ptx_elementwise<Y, O>(text: &str, operands: O, meaning: impl FnOnce(O) -> Y) -> Y

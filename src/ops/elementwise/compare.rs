@@ -89,8 +89,7 @@ macro_rules! compared_by_operator {
 compared_by_operator! { [const R: usize] Tile<T, R>; [] Scalar<T>; }
 
 comparisons! {
-    /// Compares for equality: `self == rhs` by element. The result is false if either element is
-    /// NaN.
+    /// Returns true for each element with `self == rhs`, and false if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -101,8 +100,7 @@ comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     eq = Eq Ordered;
-    /// Compares for inequality: `self != rhs` by element. The result is true if either element is
-    /// NaN.
+    /// Returns true for each element with `self != rhs`, and if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -446,7 +444,7 @@ impl Scalar<bool> {
 }
 
 /// Values that a [`Scalar`] condition selects. `B` is the type of the other value, `O` that of the
-/// result: two operands of a scalar, or a tile and one of its operands.
+/// result. Both values are operands of a scalar, or a tile and one of its operands.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -114,8 +114,9 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
     /// Converts the values to elements of tiles. The result is exact if `U` has the value;
     /// otherwise it is that of [`Tile::cast`] from f32 or i32.
     ///
-    /// To f16, bf16 and f32, an integer costs a mask and a sum, and a float of up to 7 bits costs
-    /// two shifts, a mask and a product. Numbers of f7e5m1 that exceed f16 become infinite.
+    /// In a conversion to f16, bf16 or f32, an integer costs a mask and a sum. A float of up to 7
+    /// bits costs two shifts, a mask and a product. Numbers of f7e5m1 that exceed f16 become
+    /// infinite.
     ///
     /// ```
     /// use cutlet as ct;

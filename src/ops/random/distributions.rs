@@ -1,8 +1,8 @@
 //! Normal and exponential numbers from words of random bits.
 //!
-//! G. Box and M. Muller, *A note on the generation of random normal deviates*, 1958: with u uniform
-//! in (0, 1), √(-2 log u) is the distance from 0 of a pair of normal numbers, whose direction is
-//! uniform.
+//! Box-Muller transform (G. Box and M. Muller, *A note on the generation of random normal
+//! deviates*, 1958). If u is uniform in (0, 1), √(-2 log u) is the distance from 0 of a pair of
+//! normal numbers. Its direction is uniform.
 //!
 //! * In f32, all operations are integer operations, products, sums, fused multiply-adds and a
 //!   square root. Each is rounded as IEEE 754 specifies, so the results of all back ends are

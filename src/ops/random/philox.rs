@@ -36,7 +36,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 /// computed together.
 ///
 /// The words of the counter are column / 4 (f64: column / 2), row, and the two halves of the
-/// offset, to which the first of three axes is added. The key is the seed.
+/// offset. The position along the first of three axes is added to the offset. The key is the seed.
 ///
 /// # Period
 /// The numbers repeat after the counter wraps:
@@ -339,7 +339,7 @@ impl Philox {
         at_place(place, || numbers.lt(probability))
     }
 
-    /// Numbers of which one counter provides `lanes`.
+    /// Makes numbers from words. One counter provides `lanes` numbers.
     fn lanes<T: ByteSized, const R: usize>(
         self,
         place: Place,

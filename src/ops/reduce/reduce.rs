@@ -3,10 +3,10 @@
 //! **Order.** `reduce(axis, identity, |acc, x| …)` passes the accumulator first and the element
 //! second, like `Iterator::fold`. The body in the IR has pairs of element and accumulator instead.
 //!
-//! The closure must be associative and need not be commutative: adjacent ranges of elements are
-//! combined, the earlier one on the left, along several axes in row-major order. `identity` must be
-//! neutral; it may be combined at any position, or never. The grouping of the elements is
-//! unspecified, but equal in every execution of one compiled kernel.
+//! The closure must be associative and need not be commutative. Adjacent ranges of elements are
+//! combined, with the earlier range on the left. The order along several axes is row-major.
+//! `identity` must be neutral; it may be combined at any position, or never. The grouping of the
+//! elements is unspecified, but equal in every execution of one compiled kernel.
 
 use super::combiner::{ByOp, Fold};
 use crate::element::{Bits, ByteSized, Element, Float, Int, Number};
@@ -452,8 +452,8 @@ pub(super) fn untyped<X: TileSet>(
 /// * `combine(accumulator, element)` receives one element of each tile, in the structure of
 ///   `tiles`. It is traced once and may contain elementwise operations on scalars, including
 ///   scalars from outside.
-/// * `combine` must be **associative and need not be commutative**: elements are combined in their
-///   order, the earlier ones on the left, along several axes in row-major order.
+/// * `combine` must be **associative and need not be commutative**. Elements are combined in their
+///   order, which is row-major along several axes, with the earlier ones on the left.
 /// * `identity` must be neutral for `combine`.
 ///
 /// The reduced axes remain, with extent 1.

@@ -14,8 +14,8 @@ use crate::ops::elementwise::compare::mask;
 use crate::ops::shape::rearrange::Rows;
 use crate::tile::Trace;
 
-/// Tiles of one shape whose elements are permuted alike along an axis: the keys; if `ties` is set,
-/// i32 numbers that order equal keys; then other tiles.
+/// Tiles of one shape whose elements are permuted alike along an axis. The first tile has the keys.
+/// If `ties` is set, the second one has i32 numbers that order equal keys.
 pub(super) struct Network<'t> {
     t: &'t mut Trace,
     tiles: Vec<Value>,

@@ -187,8 +187,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
-    /// The launch returns an error with this source location if the layout has another shape,
-    /// another number of threads, or extents that are no powers of two.
+    /// The launch returns an error with this source location in these cases: the layout has another
+    /// shape or number of threads, or its extents are no powers of two.
     #[track_caller]
     #[must_use]
     pub fn with_layout(self, layout: impl TileLayout) -> Tile<T, R> {
