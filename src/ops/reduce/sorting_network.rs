@@ -15,7 +15,7 @@ use crate::ops::shape::rearrange::Rows;
 use crate::tile::Trace;
 
 /// Tiles of one shape whose elements are permuted alike along an axis. The first tile has the keys.
-/// If `ties` is set, the second one has i32 numbers that order equal keys.
+/// If `ties` is set, the second one has i32 numbers that order equal keys. Others may follow.
 pub(super) struct Network<'t> {
     t: &'t mut Trace,
     tiles: Vec<Value>,
