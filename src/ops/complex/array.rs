@@ -1,4 +1,4 @@
-//! Arrays of complex numbers: arrays of their parts, the real and the imaginary one side by side.
+//! Arrays of complex numbers: arrays of their interleaved real and imaginary parts.
 
 use crate::complex::Complex;
 use crate::element::Float;
@@ -7,13 +7,14 @@ use crate::ops::memory::access_options::{LoadOptions, StoreOptions};
 use crate::ops::support::tile_index::{Component, IntoIndex, TileIndex};
 use crate::tile::{Array, ArrayMut, Handle, Place, Raw, Scalar, Tile, Trace, here, record};
 
-/// An array of complex numbers with parts of type `T` and `R` dimensions; read only.
+/// An array of complex numbers with parts of type `T` and `R` axes; read only.
 ///
-/// In memory it is an array of `T` whose last axis is twice as long: pairs of a real and an
-/// imaginary part. Made by the launch from a
-/// [`ComplexDeviceArray`](crate::math::ComplexDeviceArray), from any other array of such pairs by
-/// [`Interleaved`](crate::math::Interleaved), and in a kernel by [`Array::complex`]. `Copy`: a
-/// handle.
+/// In memory it is an array of `T` with a last axis of twice the extent: pairs of a real and an
+/// imaginary part. It is a handle that is `Copy`, created by:
+///
+/// * the launch, from a [`ComplexDeviceArray`](crate::math::ComplexDeviceArray),
+/// * the launch, from another array of such pairs by [`Interleaved`](crate::math::Interleaved),
+/// * the kernel, by [`Array::complex`].
 ///
 /// ```
 /// use cutlet as ct;
@@ -34,7 +35,7 @@ pub struct ComplexArray<T, const R: usize> {
     reals: Array<T, R>,
 }
 
-/// A [`ComplexArray`] that this kernel may also write.
+/// A [`ComplexArray`] that the kernel can also write.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -61,7 +62,7 @@ fn shape_of_parts<const R: usize>(mut shape: [usize; R]) -> [usize; R] {
     shape
 }
 
-/// An index of tiles of complex numbers as one of tiles of their parts.
+/// An index of tiles of complex numbers, as an index of tiles of their parts.
 #[derive(Clone, Copy)]
 struct OfParts<const R: usize>([Component; R]);
 
@@ -93,7 +94,7 @@ fn index_of_parts<const R: usize>(place: Place, name: &str, index: impl TileInde
 }
 
 impl Trace {
-    /// One part of each pair along the last axis.
+    /// Extracts one part of each pair along the last axis.
     fn part_of_pairs(&mut self, place: Place, pairs: Raw, part: usize) -> Raw {
         self.at(place);
         let mut shape = self.shape(pairs);
@@ -132,8 +133,8 @@ macro_rules! complex_array {
         impl<T, const R: usize> Copy for $name<T, R> {}
 
         impl<T: Float, const R: usize> $reals<T, R> {
-            /// Pairs along the last axis as complex numbers. Without its partner, the last element of an odd extent is the
-            /// real part of a number whose imaginary part reads as padding and is not written.
+            /// Returns pairs along the last axis as complex numbers. If the extent is odd, the last
+            /// element is a real part; its imaginary part reads as padding and is not written.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -155,7 +156,7 @@ macro_rules! complex_array {
         }
 
         impl<T: Float, const R: usize> $name<T, R> {
-            /// The parts: an array whose last axis is twice as long.
+            /// The parts, as an array with a last axis of twice the extent.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -175,8 +176,9 @@ macro_rules! complex_array {
                 self.reals
             }
 
-            /// The tile of `shape` at a tile index, as [`Array::load`] has it. What lies outside of the array reads as
-            /// zero. A list of positions ([`ct::at`](crate::at)) goes along all axes but the last.
+            /// Loads the tile of `shape` at a tile index, as [`Array::load`]. Elements outside of
+            /// the array are zero. All axes but the last accept a list of positions
+            /// ([`ct::at`](crate::at)).
             ///
             /// ```
             /// # use cutlet as ct;
@@ -198,7 +200,8 @@ macro_rules! complex_array {
                 self.load_with(index, shape, LoadOptions::default())
             }
 
-            /// [`Self::load`] with padding (of both parts), axis order and hints as stated.
+            /// Loads a tile with options, as [`Self::load`]: padding of both parts, order of the
+            /// axes, and hints.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -249,7 +252,8 @@ macro_rules! complex_array {
                 if axis + 1 == R { (extent >> 1) + (extent & 1) } else { extent }
             }
 
-            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part.
+            /// The number of tiles of `shape` that cover the array along an axis. The last one may
+            /// be partial.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -276,7 +280,8 @@ complex_array!(ComplexArray Array);
 complex_array!(ComplexArrayMut ArrayMut);
 
 impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
-    /// Writes a tile at a tile index, as [`ArrayMut::store`] has it. What lies outside of the array is not written.
+    /// Stores a tile at a tile index, as [`ArrayMut::store`]. Elements outside of the array are not
+    /// written.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -296,7 +301,7 @@ impl<T: Float, const R: usize> ComplexArrayMut<T, R> {
         self.store_with(index, tile, StoreOptions::default());
     }
 
-    /// [`Self::store`] with axis order and hints as stated.
+    /// Stores a tile with options, as [`Self::store`]: order of the axes, and hints.
     ///
     /// ```
     /// # use cutlet as ct;

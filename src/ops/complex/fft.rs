@@ -1,5 +1,6 @@
-//! Fourier transforms of tiles: Stockham's order, by radix 16 and less. Each thread holds the elements of a butterfly
-//! in registers; between two steps elements change threads once.
+//! Fourier transforms of tiles, by Stockham's algorithm with radices up to 16. Each thread holds
+//! the elements of a butterfly in registers. Between two steps the elements are exchanged among
+//! threads once.
 
 use crate::complex::Complex;
 use crate::element::Float;
@@ -7,8 +8,8 @@ use crate::ops::create::construct::indices;
 use crate::ops::shape::cat_split::stack;
 use crate::tile::{Handle, Place, Tile, at_place, here, record};
 
-/// Types of the parts that are transformed: f32 and f64. (Numbers of f16 are cast before and after:
-/// `z.map(|part| part.cast::<f32>())`.)
+/// Part types of Fourier transforms: f32 and f64. Numbers of f16 are cast:
+/// `z.map(|part| part.cast::<f32>())`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -30,11 +31,11 @@ pub trait FftElement: Float {}
 impl FftElement for f32 {}
 impl FftElement for f64 {}
 
-/// The discrete Fourier transform along an axis: element `k` of the result is the sum of `x[n] exp(-2πi n k / N)` over the
-/// `N` elements. `N` is a power of two.
+/// Discrete Fourier transform along an axis: element `k` of the result is the sum of
+/// `x[n] exp(-2πi n k / N)` over the `N` elements. `N` is a power of two.
 ///
-/// Steps have radix 16 and less, so a thread holds 8 or 16 numbers: on GPUs a tile of 1024 to 8192 numbers, of one transform
-/// or several, makes a good block.
+/// A thread holds 8 or 16 numbers, because the radices are at most 16. On GPUs a tile should
+/// therefore have 1024 to 8192 numbers, of one or several transforms.
 ///
 /// ```
 /// use cutlet as ct;
@@ -66,7 +67,7 @@ pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -
     transform(here(), "fft", z, axis)
 }
 
-/// The inverse of [`fft`]: the sum of `x[k] exp(2πi n k / N)`, divided by `N`.
+/// Inverse of [`fft`]: the sum of `x[k] exp(2πi n k / N)`, divided by `N`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -82,7 +83,7 @@ pub fn fft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -
 #[must_use]
 pub fn ifft<T: FftElement, const R: usize>(z: Complex<Tile<T, R>>, axis: usize) -> Complex<Tile<T, R>> {
     let place = here();
-    // With the parts exchanged, the angles turn the other way.
+    // The exchange of the parts negates the angles.
     let turned = transform(place, "ifft", Complex { re: z.im, im: z.re }, axis);
     let count = z.re.shape().get(axis).copied().unwrap_or(1);
     let factor = T::from_f64(1.0 / count as f64);
@@ -131,15 +132,15 @@ fn transform<T: FftElement, const R: usize>(
     })
 }
 
-/// Radices of at most 16, as few and as equal as possible, the largest first.
+/// Radices of at most 16: the smallest number of them, as equal as possible, the largest first.
 fn radices(n: usize) -> Vec<usize> {
     let bits = n.ilog2();
     let steps = bits.div_ceil(4);
     (0..steps).map(|step| 1 << (bits / steps + u32::from(step < bits % steps))).collect()
 }
 
-/// One step: of [rows, n, done] elements, each butterfly takes those that lie n / radix apart along the second axis; what
-/// comes out has [rows, n / radix, radix * done] elements.
+/// One step on [rows, n, done] elements. Each butterfly has elements at distance n / radix along
+/// the second axis. The result has [rows, n / radix, radix * done] elements.
 fn step<T: FftElement>(z: Complex<Tile<T, 3>>, radix: usize) -> Complex<Tile<T, 3>> {
     let [rows, n, done] = z.re.shape();
     let left = n / radix;
@@ -160,8 +161,8 @@ fn step<T: FftElement>(z: Complex<Tile<T, 3>>, radix: usize) -> Complex<Tile<T, 
     Complex { re: joined(|leg| leg.re), im: joined(|leg| leg.im) }
 }
 
-/// exp(-2πi j k / n) for j from 0 to `left` along the second axis, for each k from 1 to the radix. Those of powers of two
-/// are computed, the others are products of two or three of these.
+/// exp(-2πi j k / n) for j from 0 to `left - 1` along the second axis, for each k from 1 to
+/// `radix - 1`. Powers of two are computed; the others are products of two or three of them.
 fn twiddles<T: FftElement>(n: usize, left: usize, radix: usize) -> Vec<Complex<Tile<T, 3>>> {
     let j = indices([1, left, 1], 1).cast::<T>();
     let mut all: Vec<Complex<Tile<T, 3>>> = Vec::with_capacity(radix);
@@ -179,13 +180,14 @@ fn twiddles<T: FftElement>(n: usize, left: usize, radix: usize) -> Vec<Complex<T
     all
 }
 
-/// The transform of as many tiles as there are, element by element, in place.
+/// The transform across the tiles `legs`, element by element and in place.
 fn butterfly<T: FftElement>(legs: &mut [Complex<Tile<T, 3>>]) {
     match legs.len() {
         1 => {}
         2 => (legs[0], legs[1]) = (legs[0] + legs[1], legs[0] - legs[1]),
         count => {
-            // As columns of `first` rows: the columns, what turns them, the rows.
+            // As a matrix with `first` rows: transforms of the columns, twiddle factors, transforms
+            // of the rows.
             let first = if count >= 16 { 4 } else { 2 };
             let columns = count / first;
             let mut grid = vec![legs[0]; count];
@@ -207,7 +209,7 @@ fn butterfly<T: FftElement>(legs: &mut [Complex<Tile<T, 3>>]) {
     }
 }
 
-/// A tile times exp(-2πi k / n): quarters of a turn exchange the parts.
+/// A tile times exp(-2πi k / n). Quarter turns exchange the parts.
 fn by_root<T: FftElement>(z: Complex<Tile<T, 3>>, k: usize, n: usize) -> Complex<Tile<T, 3>> {
     let (quarter, rest) = (4 * k / n % 4, 4 * k % n);
     let z = match quarter {

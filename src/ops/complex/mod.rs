@@ -1,4 +1,5 @@
-//! Complex numbers in kernels: tiles and scalars as parts, arrays of pairs in memory, Fourier transforms.
+//! Complex numbers in kernels: tiles and scalars as parts, arrays of pairs in memory, and Fourier
+//! transforms.
 
 mod array;
 mod fft;

@@ -43,7 +43,7 @@ macro_rules! parts {
 }
 parts! { [, const R: usize] Tile<T, R>; [] Scalar<T>; }
 
-/// What goes through loops and branches.
+/// State of loops and branches.
 impl<X: LoopState> LoopState for Complex<X> {
     fn flatten(&self, out: &mut Values) {
         self.re.flatten(out);
@@ -55,7 +55,7 @@ impl<X: LoopState> LoopState for Complex<X> {
 }
 
 impl<T: Float> Complex<Scalar<T>> {
-    /// Both parts times a real number.
+    /// Scales both parts by a real number.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -74,7 +74,7 @@ impl<T: Float> Complex<Scalar<T>> {
 }
 
 impl<T: Element, const R: usize> Complex<Tile<T, R>> {
-    /// A tile with this number everywhere.
+    /// A tile with one number in every element.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -93,7 +93,7 @@ impl<T: Element, const R: usize> Complex<Tile<T, R>> {
 }
 
 impl<T: Float, const R: usize> Complex<Tile<T, R>> {
-    /// Both parts times a real number, a scalar, or the elements of a tile.
+    /// Scales both parts by a real number, a scalar, or the elements of a tile.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -110,7 +110,7 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
         Complex { re: self.re * factor, im: self.im * factor }
     }
 
-    /// The sum along axes, which remain with extent 1, as [`Tile::sum`] has it.
+    /// The sum along axes, as [`Tile::sum`]. The reduced axes remain, with extent 1.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -127,7 +127,7 @@ impl<T: Float, const R: usize> Complex<Tile<T, R>> {
         Complex { re: self.re.sum(axes), im: self.im.sum(axes) }
     }
 
-    /// Are both parts equal?
+    /// Returns true for each element if both parts are equal to those of `other`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -149,8 +149,9 @@ impl<A: Float, const R: usize> Complex<Tile<A, R>>
 where
     Rank<R>: MatrixRank,
 {
-    /// The matrix product with `b`, added to an accumulator: four products of real tiles, as [`mma`](crate::mma) has them.
-    /// (Three would do, of sums of parts; these are rounded to the element type of the operands, which costs digits.)
+    /// The matrix product with `b`, added to an accumulator: four products of real tiles by
+    /// [`mma`](crate::mma). The algorithm with three products would round sums of parts to the
+    /// element type of the operands, which loses digits.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -175,7 +176,7 @@ where
         Complex { re: mma(-self.im, b.im, re), im: mma(self.im, b.re, im) }
     }
 
-    /// The matrix product with `b`, as [`matmul`](crate::matmul) has that of real tiles.
+    /// The matrix product with `b`, as [`matmul`](crate::matmul) of real tiles.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -7,12 +7,12 @@ use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::ops::support::operand::Operand;
 use crate::tile::{Handle, Raw, Scalar, Source, Tile, Trace, here, record};
 
-/// Extents as the IR holds them.
+/// Extents in the type of the IR.
 pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
     shape.iter().map(|&e| i64::try_from(e).unwrap_or(i64::MAX)).collect()
 }
 
-/// A tile of one value: a host value or a scalar.
+/// A tile with one value in every element, a host value or a scalar.
 ///
 /// ```
 /// use cutlet as ct;
@@ -116,7 +116,7 @@ pub fn scalar<T: ByteSized>(value: T) -> Scalar<T> {
     }))
 }
 
-/// [`scalar`], where the type is known from elsewhere: `[i, 0.into()]`.
+/// Conversion by [`scalar`], with an inferred type: `[i, 0.into()]`.
 ///
 /// ```
 /// use cutlet as ct;
@@ -133,10 +133,10 @@ impl<T: ByteSized> From<T> for Scalar<T> {
     }
 }
 
-/// The numbers `start`, `start + step`, `start + 2 * step`, …: a tile of `n` elements.
+/// A tile of the `n` numbers `start`, `start + step`, `start + 2 * step`, ….
 ///
-/// Integers wrap. Floats are computed as `start + i * step` in their own type, f16 and bf16 in f32 and
-/// rounded once.
+/// Integers wrap. Floats are computed as `start + i * step` in their own type; f16 and bf16 are
+/// computed in f32 and rounded once.
 ///
 /// ```
 /// use cutlet as ct;
@@ -212,7 +212,7 @@ fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]
     t.raw(value)
 }
 
-/// The index of each element along an axis: 0, 1, 2, … there, the same along the others.
+/// The index of each element along an axis.
 ///
 /// ```
 /// use cutlet as ct;
@@ -250,7 +250,7 @@ pub fn indices<const R: usize>(shape: [usize; R], axis: usize) -> Tile<i32, R> {
 }
 
 impl Trace {
-    /// An index along an axis of a tile of this shape.
+    /// The index of each element along an axis of a tile of this shape.
     pub(crate) fn count_along(&mut self, shape: &[i64], axis: usize) -> Value {
         let line = self.put(Opcode::Iota, &[], vec![], DType::I32, &[shape[axis]]);
         let one: Vec<i64> = (0..shape.len()).map(|d| if d == axis { shape[d] } else { 1 }).collect();

@@ -7,7 +7,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, ConstData, Opcode, Type};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
-/// The elements of a tile with `R` axes, written down: nested arrays, up to four deep.
+/// The elements of a tile with `R` axes: nested arrays, up to four levels deep.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -85,7 +85,7 @@ impl Trace {
     }
 }
 
-/// A tile of written-down elements: nested arrays, whose extents are those of a tile.
+/// A tile of nested arrays. Their extents are the extents of the tile.
 ///
 /// ```
 /// use cutlet as ct;
@@ -110,8 +110,8 @@ pub fn astile<T: Element, const R: usize>(elements: impl Dense<T, R>) -> Tile<T,
     Tile::from_raw(record(|t| t.dense(place, "astile", T::DTYPE, &shape, words)))
 }
 
-/// A tile of host values, row-major. They become part of the kernel's code: for tables of up to a few hundred
-/// elements; larger ones are passed as arrays.
+/// A tile of host values in row-major order. The values become part of the kernel's code, which is
+/// suitable for tables of up to a few hundred elements. Larger tables are arguments of the launch.
 ///
 /// ```
 /// use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Promises about integers, which the compiler builds on.
+//! Assumptions about integers, which the compiler relies on.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -7,21 +7,21 @@ use crate::ir::{Attr, Opcode, Predicate, Sign};
 use crate::ops::support::operand::methods;
 use crate::tile::{Handle, Place, Raw, Scalar, Tile, here, record};
 
-/// Records a promise about a value; gives the value about which it holds.
+/// Records an assumption about a value and returns the value for which it holds.
 fn assume(place: Place, raw: Raw, predicate: Predicate) -> Raw {
     record(|t| {
         t.at(place);
         let Some(value) = t.usable(raw, place) else { return raw };
         let (dtype, shape) = (t.builder.module.dtype(value), t.shape(raw));
         let value = t.put(Opcode::Assume, &[value], vec![Attr::Predicate(predicate)], dtype, &shape);
-        // The IR reads bounds with a sign.
+        // Bounds are signed in the IR.
         t.written(value, [Sign::Signed; 2]);
         t.raw(value)
     })
 }
 
 fn divisible(place: Place, raw: Raw, divisor: usize) -> Raw {
-    // In the IR divisors are powers of two.
+    // Divisors are powers of two in the IR.
     let power = 1u64 << divisor.trailing_zeros().min(62);
     if divisor == 0 {
         let way_out = "only 0 is a multiple of 0";
@@ -44,7 +44,7 @@ fn bounded(place: Place, raw: Raw, signed: bool, bits: u32, range: impl RangeBou
     };
     let (min, max) = (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits));
     if !signed {
-        // The IR reads bounds with a sign: numbers above have none that it could be told.
+        // Bounds are signed in the IR and cannot express larger numbers.
         if upper.is_none_or(|last| last > max) {
             return raw;
         }
@@ -61,8 +61,9 @@ fn bounded(place: Place, raw: Raw, signed: bool, bits: u32, range: impl RangeBou
 }
 
 methods! { [Int]
-    /// The same numbers, of which the compiler may assume that they are multiples of `divisor` (as far as that is a power
-    /// of two: of 48 it takes 16). The cpu back end checks that, and answers with an error.
+    /// Returns the same numbers, with the assumption that they are multiples of `divisor`. The
+    /// compiler uses its largest power of two, for example 16 for 48. The cpu back end checks the
+    /// assumption and returns an error if it is false.
     ///
     /// ```
     /// use cutlet as ct;
@@ -84,15 +85,16 @@ methods! { [Int]
     /// ```
     ///
     /// # Safety
-    /// They are. Elsewhere than on the cpu back end a kernel may do anything if they are not.
+    /// All elements are multiples of `divisor`. Otherwise the behavior is undefined, except on the
+    /// cpu back end.
     #[track_caller]
     #[must_use]
     pub unsafe fn assume_divisible_by(self, divisor: usize) -> Self {
         Self::from_raw(divisible(here(), self.raw(), divisor))
     }
 
-    /// The same numbers, of which the compiler may assume that they lie within `range`. The cpu back end checks that, and
-    /// answers with an error.
+    /// Returns the same numbers, with the assumption that they are in `range`. The cpu back end
+    /// checks the assumption and returns an error if it is false.
     ///
     /// ```
     /// use cutlet as ct;
@@ -113,7 +115,8 @@ methods! { [Int]
     /// ```
     ///
     /// # Safety
-    /// They do. Elsewhere than on the cpu back end a kernel may do anything if they do not.
+    /// All elements are in `range`. Otherwise the behavior is undefined, except on the cpu back
+    /// end.
     #[track_caller]
     #[must_use]
     pub unsafe fn assume_bounds(self, range: impl RangeBounds<i64>) -> Self {

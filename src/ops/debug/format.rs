@@ -1,8 +1,8 @@
-//! Text with values of the kernel in it.
+//! Text that contains values of the kernel.
 //!
-//! `std::fmt` itself reads the format: while a message is traced, a tile or scalar leaves a mark in the text and notes
-//! how it is to be printed. What comes out is the format of a C `printf` and its values, of the four types that all
-//! back ends can print: i32, i64, f32, f64.
+//! `std::fmt` parses the format. During the formatting of a message, a tile or scalar writes a mark
+//! to the text and records its format. The result is a C `printf` format with its values. Their
+//! types are those that all back ends print: i32, i64, f32, f64.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
@@ -14,7 +14,7 @@ use crate::ir::Value;
 use crate::ops::elementwise::convert::{Kind, convert};
 use crate::tile::{Handle, Place, Raw, Scalar, Tile, Trace, is_tracing, record};
 
-/// The form of a number.
+/// Notation of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Style {
     Plain,
@@ -25,7 +25,7 @@ enum Style {
     UpperExp,
 }
 
-/// How one value is printed.
+/// Format of one value.
 #[derive(Clone, Copy)]
 struct Spec {
     raw: Raw,
@@ -37,32 +37,32 @@ struct Spec {
     zeros: bool,
     left: bool,
     alternate: bool,
-    /// Aligned or filled as C cannot.
+    /// The alignment or fill is not available in C.
     fancy: bool,
 }
 
-/// The values of a message, whose numbers have marks around them in its text.
+/// The values of a message, whose numbers are in marks in the text.
 struct Marked {
-    /// In front of a number. Other texts do not have it, because a part of it is drawn for each message: neither the
-    /// message's own text nor marks of other messages are taken for values.
+    /// Text before the number of a value. A part of it is random for each message, so that neither
+    /// other text nor marks of other messages are taken for values.
     opening: String,
     specs: Vec<Spec>,
 }
 
 thread_local! {
-    /// The values of the message that is being formatted on this thread.
+    /// The values of the message that this thread is formatting.
     static MARKED: RefCell<Option<Marked>> = const { RefCell::new(None) };
 }
 
-/// The first and the last character of a mark: one for private use.
+/// First and last character of a mark, from a private use area of Unicode.
 const MARK: char = '\u{F8FE}';
 
-/// Collects values while it lives; at the end the message around this one, if any, goes on.
+/// Guard that collects values. Its drop restores the enclosing message, if any.
 struct Collecting(Option<Marked>);
 
 impl Collecting {
     fn start() -> Collecting {
-        // A state of its own draws its keys.
+        // A new state has random keys.
         let drawn = RandomState::new().hash_one(MARK);
         Collecting(MARKED.replace(Some(Marked { opening: format!("{MARK}{drawn:016x}:"), specs: Vec::new() })))
     }
@@ -132,21 +132,21 @@ formats! {
     UpperExp UpperExp AnyFloat;
 }
 
-/// A piece of a message.
+/// Part of a message.
 enum Piece {
     Text(String),
     Value(Spec),
 }
 
-/// A message, taken apart.
+/// A message, parsed into pieces.
 pub(crate) struct Message(Vec<Piece>);
 
 impl Message {
-    /// Formats the message. Runs code of the user's, the formatting of what stands in it.
+    /// Formats the message. This calls the user's implementations of the formatting traits.
     pub fn of(message: fmt::Arguments<'_>) -> Message {
         let collecting = Collecting::start();
         let mut text = String::new();
-        // What fails is the formatting of a value of the user's: what it wrote until then stays.
+        // Only the user's formatting can fail. The text up to the failure remains.
         let _ = text.write_fmt(message);
         let marked = MARKED.take();
         drop(collecting);
@@ -165,12 +165,13 @@ impl Message {
         Message(pieces)
     }
 
-    /// The text, if there are no values in it.
+    /// Returns the text if it contains no values.
     pub fn plain(&self) -> Option<String> {
         self.0.iter().map(|piece| if let Piece::Text(text) = piece { Some(text.as_str()) } else { None }).collect()
     }
 
-    /// The format and its values, recorded as they are printed; `None` after a problem.
+    /// Records the values as they are printed, and returns the format and the values. Returns
+    /// `None` after an error.
     pub fn record(&self, t: &mut Trace, place: Place, name: &str) -> Option<(String, Vec<Value>)> {
         let (mut format, mut values, mut fine) = (String::new(), Vec::new(), true);
         for piece in &self.0 {
@@ -197,7 +198,7 @@ impl Message {
     }
 }
 
-/// The text before the next mark, the number in the mark, and the text after it.
+/// Returns the text before the next mark, the number in the mark, and the text after it.
 fn next_mark<'t>(text: &'t str, opening: &str) -> Option<(&'t str, &'t str, &'t str)> {
     let (before, rest) = text.split_once(opening)?;
     let (number, after) = rest.split_once(MARK)?;
@@ -209,7 +210,7 @@ impl Spec {
         self.kind.signed && self.style == Style::Plain
     }
 
-    /// The type that is printed.
+    /// The type of the printed value.
     fn printed(&self) -> DType {
         match self.kind.dtype {
             wide @ (DType::I64 | DType::F64) => wide,
@@ -266,7 +267,7 @@ impl Spec {
         if let Some(width) = self.width {
             text.push_str(&width.to_string());
         }
-        // The precision of an integer means nothing in Rust, and digits in C.
+        // The precision of an integer has no effect in Rust, but sets the number of digits in C.
         if let Some(precision) = self.precision.filter(|_| float) {
             text.push_str(&format!(".{precision}"));
         }
@@ -274,7 +275,7 @@ impl Spec {
     }
 }
 
-/// The message of a print or an assertion at `place`, recorded; `None` after a problem.
+/// Records the message of a print or an assertion at `place`. Returns `None` after an error.
 pub(crate) fn traced(place: Place, name: &str, message: &Message) -> Option<(String, Vec<Value>)> {
     record(|t| {
         t.at(place);

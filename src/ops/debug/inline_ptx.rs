@@ -1,4 +1,4 @@
-//! Instructions of PTX on the elements of tiles.
+//! Inline PTX for the elements of tiles.
 
 use crate::dtype::DType;
 use crate::element::{ByteSized, Element};
@@ -22,7 +22,7 @@ use crate::tile::{Place, Raw, Source, TileLike, here, record};
     note = "they are a tuple of one to three tiles or scalars: `(x,)`, `(x, y)`, `(x, y, z)`"
 )]
 pub trait PtxOperands: Copy {
-    /// Value, element type and its name, of each.
+    /// Value, element type and type name of each operand.
     #[doc(hidden)]
     fn list(self) -> Vec<(Raw, DType, &'static str)>;
 }
@@ -38,13 +38,14 @@ macro_rules! operands {
 }
 operands! { A 0; A 0 B 1; A 0 B 1 C 2; }
 
-/// Instructions of PTX, done for each element: in `text`, `$0` is the register of the result, and `$1`, `$2`, `$3` are those
-/// of the operands. `meaning` computes the same of the operands with operations of this crate.
+/// Executes PTX instructions for each element. In `text`, `$0` is the register of the result, and
+/// `$1`, `$2`, `$3` are those of the operands. `meaning` computes the same result with operations
+/// of this crate.
 ///
-/// Operands are stretched as those of operators; the result has the shape that they have together. On the back ends `cpu`
-/// and `tileir` the meaning is what runs, and the text is not looked at; on `ptx` it is the text. So the meaning is the
-/// definition, and tests on the cpu device hold for it; that both agree, with all their bits or but for a rounding, is up
-/// to the author.
+/// Operands are broadcast as those of operators, and the result has their common shape. The back
+/// ends `cpu` and `tileir` execute the meaning and ignore the text; `ptx` executes the text. The
+/// meaning is therefore the definition, which tests on the cpu device cover. The author is
+/// responsible for the agreement of both, bit for bit or up to a rounding.
 ///
 /// | element type | register |
 /// |---|---|
@@ -52,11 +53,11 @@ operands! { A 0; A 0 B 1; A 0 B 1 C 2; }
 /// | `f16`, `bf16` | `.b16` |
 /// | `i64`, `u64` | `.b64` |
 /// | `i32`, `u32` | `.b32` |
-/// | `i16`, `u16`, `i8`, `u8` | `.b32`: operands zero-extended; of a result the low bits count |
+/// | `i16`, `u16`, `i8`, `u8` | `.b32`: operands are zero-extended; only the low bits of a result are used |
 /// | `bool` | `.pred` |
 ///
-/// The text stands in a scope of its own: between its braces it may declare registers. It may be done any number of
-/// times for an element, also for none that is looked at, and in any order.
+/// The text is inside a PTX scope and may declare registers. It may be executed any number of times
+/// for an element, also for unused elements, and in any order.
 ///
 /// ```
 /// use cutlet as ct;
@@ -86,12 +87,13 @@ operands! { A 0; A 0 B 1; A 0 B 1 C 2; }
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
-/// Elements of other types, a text that names an operand which is not there, whose braces do not close, or that has a
-/// comment, are errors of the launch.
+/// The launch returns an error if an element type is not in the table. It also returns an error if
+/// the text names an operand that does not exist, has unbalanced braces, or contains a comment.
 ///
 /// # Safety
-/// The text computes its result of its operands, and does nothing else: no access to memory, no jump out of it, no barrier
-/// or exchange between threads, and it is PTX of every target that the kernel is launched on.
+/// The text computes its result from its operands and has no other effect. It contains no memory
+/// access, no jump out of the text, no barrier and no exchange between threads. It is valid PTX for
+/// every target of the kernel's launches.
 #[track_caller]
 #[must_use]
 pub unsafe fn ptx_elementwise<Y, O>(text: &str, operands: O, meaning: impl FnOnce(O) -> Y) -> Y
@@ -100,7 +102,7 @@ where
     O: PtxOperands,
 {
     let place = here();
-    // The user's code: not under a fixed place.
+    // This calls the user's code, whose operations have source locations of their own.
     let meant = meaning(operands);
     let list = operands.list();
     check(place, text, &list, (Y::Elem::DTYPE, Y::Elem::NAME));
@@ -117,7 +119,7 @@ where
     })
 }
 
-/// Reports what the text cannot be.
+/// Reports invalid texts and element types without a register.
 fn check(place: Place, text: &str, operands: &[(Raw, DType, &'static str)], result: (DType, &'static str)) {
     let report = |message: String, way_out: &str| record(|t| t.report(place, message, &[way_out]));
     let types = operands.iter().map(|&(_, dtype, name)| (dtype, name)).chain([result]);
@@ -144,7 +146,10 @@ fn check(place: Place, text: &str, operands: &[(Raw, DType, &'static str)], resu
     }
 }
 
-/// What is wrong with a text for so many operands.
+/// Checks a text for this number of operands.
+///
+/// # Errors
+/// A description of the defect.
 fn check_text(text: &str, operands: usize) -> Result<(), String> {
     if let Some(other) = text.chars().find(|c| !c.is_ascii_graphic() && !c.is_ascii_whitespace()) {
         return Err(format!("a {other:?}"));

@@ -1,4 +1,4 @@
-//! Messages of a running kernel: what it prints, and what it asserts.
+//! Messages of a running kernel: prints and assertions.
 
 use std::fmt::Arguments;
 
@@ -8,19 +8,27 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, here, record};
 
-/// Prints when the kernel runs, once for each tile block that comes here: [`print!`](crate::print!) and
-/// [`println!`](crate::println!) are this with [`format_args!`].
+/// Prints when the kernel runs, once for each tile block that executes the call.
+/// [`print!`](crate::print!) and [`println!`](crate::println!) call it with [`format_args!`].
 ///
-/// Values of the kernel stand in the text as others do: `{x}`, `{x:8.3}`, `{n:#x}`, `{x:e}`. A tile prints as nested
-/// brackets, every element in the form of the value. Forms are those of C: a float without precision has six
-/// significant digits (`%g`), a bool is 0 or 1, there is no binary form, and text is aligned left or right and filled
-/// with blanks or zeros. Host values are formatted while the kernel is traced.
+/// Values of the kernel are formatted like other values: `{x}`, `{x:8.3}`, `{n:#x}`, `{x:e}`. A
+/// tile prints as nested brackets, with the format applied to each element. The formats are those
+/// of C:
 ///
-/// What one block prints comes in its order; between blocks there is none. On the cpu back end the text goes to
-/// standard output when the launch is done, block after block. On a GPU it is in a buffer of the driver (1 MiB, in which
-/// old text gives way to new) until the host waits: then the driver writes it, past Rust's own buffer of standard
-/// output. One call of the driver's `printf` has room for 32 numbers: texts with more may be mixed with those of other
-/// blocks.
+/// * A float without precision has six significant digits (`%g`).
+/// * A bool is 0 or 1.
+/// * There is no binary format.
+/// * Text is aligned to the left or right, and filled with blanks or zeros.
+///
+/// Host values are formatted during tracing.
+///
+/// The output of one block is in program order; the order of blocks is unspecified. On the cpu back
+/// end, the text is written to standard output after the launch, block by block.
+///
+/// On a GPU, the text is in a buffer of the driver (1 MiB, in which new text overwrites old text).
+/// The driver writes it when the host waits, without Rust's buffer of standard output. One call of
+/// the driver's `printf` has at most 32 numbers; longer texts may be interleaved with those of
+/// other blocks.
 ///
 /// ```
 /// use cutlet as ct;
@@ -48,7 +56,8 @@ pub fn print(message: Arguments<'_>) {
     }
 }
 
-/// What [`assert`](fn@assert) takes: `Scalar<bool>`, or `Tile<bool, R>`, of which every element has to hold.
+/// Conditions of [`assert`](fn@assert): `Scalar<bool>`, or `Tile<bool, R>`, of which every element
+/// must be true.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -81,15 +90,19 @@ impl<const R: usize> AssertCondition for Tile<bool, R> {
     }
 }
 
-/// An error of the launch or of a later synchronisation if the condition, or an element of it, is false when the kernel
-/// runs: [`assert!`](crate::assert!) is this with [`format_args!`].
+/// Asserts a condition when the kernel runs. If it is false, or an element of it, the launch or a
+/// later synchronization returns an error. [`assert!`](crate::assert!) calls this function with
+/// [`format_args!`].
 ///
-/// The error is an [`Error::Execution`](crate::Error::Execution) with the place of the call, the message with its
-/// values, an element that fails, and the tile block. Values in the message are scalars, or tiles that stretch to the
-/// condition's shape: of these the failing element is shown. Of several failures one is reported. On the cpu back end
-/// the launch stops and gives the error; on a GPU the next call that waits for the device gives it, whichever thread of
-/// the program that is, and the kernel goes on, as does the block that failed. Through Tile IR a failure costs the
-/// context: later calls of the driver fail.
+/// The error is an [`Error::Execution`](crate::Error::Execution) with the source location of the
+/// call, the message with its values, a failing element, and the tile block. Values in the message
+/// are scalars, or tiles that broadcast to the shape of the condition; the message has their
+/// failing element. Of several failures one is reported.
+///
+/// * On the cpu back end the launch stops and returns the error.
+/// * On a GPU the next call that waits for the device returns the error, in any thread of the
+///   program. The kernel continues, including the failing block.
+/// * With Tile IR a failure invalidates the context: later calls of the driver fail.
 ///
 /// ```
 /// use cutlet as ct;
@@ -127,7 +140,8 @@ pub fn assert(condition: impl AssertCondition, message: Arguments<'_>) {
     });
 }
 
-/// A value in the message of an assertion over `shape`: a scalar, or stretched to the shape. `None` after a problem.
+/// Returns a value in the message of an assertion over `shape`: a scalar, or a tile broadcast to
+/// the shape. Returns `None` after an error.
 fn argument(t: &mut Trace, place: Place, value: Value, shape: &[i64]) -> Option<Value> {
     let own = t.builder.module.shape(value).to_vec();
     let dtype: DType = t.builder.module.dtype(value);
@@ -145,9 +159,10 @@ fn argument(t: &mut Trace, place: Place, value: Value, shape: &[i64]) -> Option<
     None
 }
 
-/// Prints when the kernel runs: see [`print`](fn@crate::print). Takes what Rust's own `print!` takes.
+/// Prints when the kernel runs; see [`print`](fn@crate::print). The arguments are those of Rust's
+/// `print!`.
 ///
-/// Not in the prelude, where it would hide that one.
+/// The prelude does not contain this macro, because it would hide that of Rust.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -161,7 +176,8 @@ macro_rules! print {
     ($($message:tt)+) => { $crate::print(::std::format_args!($($message)+)) };
 }
 
-/// Prints a line when the kernel runs: see [`print`](fn@crate::print). Takes what Rust's own `println!` takes.
+/// Prints a line when the kernel runs; see [`print`](fn@crate::print). The arguments are those of
+/// Rust's `println!`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -176,10 +192,10 @@ macro_rules! println {
     ($($message:tt)+) => { $crate::print(::std::format_args!("{}\n", ::std::format_args!($($message)+))) };
 }
 
-/// An error of the launch or of a later synchronisation if the condition does not hold when the kernel runs: see
-/// [`assert`](fn@crate::assert).
+/// Asserts a condition when the kernel runs: a false condition is an error of the launch or of a
+/// later synchronization. See [`assert`](fn@crate::assert).
 ///
-/// What is known while tracing goes into Rust's own `assert!`.
+/// Rust's `assert!` checks conditions that are known during tracing.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Conditions of a launch, which it checks before anything runs.
+//! Conditions that a launch checks on the host.
 
 use std::fmt::Arguments;
 
@@ -7,15 +7,22 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Def, Opcode, Value};
 use crate::tile::{Handle, Place, Scalar, Trace, here, record};
 
-/// A condition that every launch of the kernel checks on the host before anything runs: if it does not hold, the launch
-/// is an [`Error::Argument`](crate::Error::Argument) with this place and the message, in which values are filled in.
-/// [`require!`](crate::require!) is this with [`format_args!`].
+/// Requires a condition, which every launch of the kernel checks on the host before the kernel
+/// runs. If it is false, the launch returns an [`Error::Argument`](crate::Error::Argument) with
+/// this source location and the message with its values. [`require!`](crate::require!) calls this
+/// function with [`format_args!`].
 ///
-/// Condition and message are computed from extents, strides, number arguments, host values and
-/// [`num_blocks`](crate::num_blocks()) alone, outside of loops and branches. The compiler knows what the condition says: that
-/// a number is a multiple of a power of two (`(n % 16).eq(0)`), that two numbers are equal, and bounds that are host
-/// numbers; so it may leave out checks and take wider accesses. A launch pays for it with a microsecond or so where
-/// its numbers are new, and next to nothing where they were seen before; a kernel without conditions pays nothing.
+/// Condition and message may depend only on extents, strides, scalar arguments, host values and
+/// [`num_blocks`](crate::num_blocks()). The call is outside of loops and branches.
+///
+/// The compiler derives facts from the condition, and can then omit checks and use wider accesses:
+///
+/// * a number is a multiple of a power of two: `(n % 16).eq(0)`,
+/// * two numbers are equal,
+/// * a number has a constant bound.
+///
+/// The check costs about a microsecond in a launch with new numbers, and almost nothing for numbers
+/// of an earlier launch. A kernel without conditions has no cost.
 ///
 /// ```
 /// use cutlet as ct;
@@ -37,8 +44,8 @@ use crate::tile::{Handle, Place, Scalar, Trace, here, record};
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
-/// An exported kernel is launched by others:
-/// [`ExportedKernel::fits`](crate::aot::ExportedKernel::fits) says whether conditions hold.
+/// The launches of an exported kernel are outside of this crate:
+/// [`ExportedKernel::fits`](crate::aot::ExportedKernel::fits) checks its conditions.
 #[track_caller]
 pub fn require(condition: Scalar<bool>, message: Arguments<'_>) {
     let (place, message) = (here(), Message::of(message));
@@ -66,7 +73,7 @@ pub fn require(condition: Scalar<bool>, message: Arguments<'_>) {
     });
 }
 
-/// A value in the message.
+/// Returns a scalar value of the message.
 fn scalar(t: &mut Trace, place: Place, value: Value) -> Option<Value> {
     let shape = t.builder.module.shape(value).to_vec();
     if shape.is_empty() {
@@ -77,7 +84,8 @@ fn scalar(t: &mut Trace, place: Place, value: Value) -> Option<Value> {
     None
 }
 
-/// What a value depends on that is not known before the kernel runs, if there is something; and in whose words.
+/// Returns a value that `value` depends on and that is unknown before the kernel runs, if any, with
+/// its name in messages.
 pub(crate) fn found_late(t: &Trace, value: Value) -> Option<(Value, &'static str)> {
     let module = &t.builder.module;
     let mut seen = rustc_hash::FxHashSet::default();
@@ -86,7 +94,7 @@ pub(crate) fn found_late(t: &Trace, value: Value) -> Option<(Value, &'static str
         if !seen.insert(value) {
             continue;
         }
-        // Arguments are parameters: no inner block is open.
+        // Arguments are parameters of the kernel, because no inner block is open.
         let Def::Result(id, _) = module.def(value) else { continue };
         let op = module.op(id);
         let what = match (op.code, op.code.spec().effect) {
@@ -105,10 +113,10 @@ pub(crate) fn found_late(t: &Trace, value: Value) -> Option<(Value, &'static str
     None
 }
 
-/// A condition that every launch of the kernel checks on the host before anything runs: see
-/// [`require`](fn@crate::require).
+/// Requires a condition, which every launch of the kernel checks on the host before the kernel
+/// runs; see [`require`](fn@crate::require).
 ///
-/// What is known while tracing goes into Rust's own `assert!`.
+/// Rust's `assert!` checks conditions that are known during tracing.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,13 +1,20 @@
 //! Operators: `+ - * / % & | ^ << >>`, unary `-` and `!`.
 //!
-//! They mean what they mean in Rust: integer division truncates, `%` has the sign of the dividend, `>>`
-//! keeps the sign of signed integers. Integers wrap on overflow; a quotient by zero is 0, a remainder the dividend
-//! (a divisor that the host knows must not be 0). Each line of the table at the end gives
-//! every combination of tile, scalar and host value. (A host `usize` stands only on the right: on the left it would be a second type that the
-//! literal in `(2 * n).max(m)` could have, and rustc would ask for annotations.) Of two tiles, that with fewer axes gets axes of
-//! extent 1 in front, and extents of 1 are stretched. The assigning
-//! forms (`+=`) are for Rust loops, which are unrolled while the kernel is traced: the state of a loop that happens when
-//! it runs goes in and comes out by value.
+//! The semantics are those of Rust:
+//!
+//! * Integer division truncates, and `%` has the sign of the dividend.
+//! * `>>` extends the sign of signed integers.
+//!
+//! Unlike in Rust, integers wrap on overflow. An integer quotient by zero is 0 and the remainder is
+//! the dividend. A divisor that is constant during tracing must not be 0.
+//!
+//! The table at the end of the file lists all combinations of tile, scalar and host value. A host
+//! `usize` is only a right operand: as a left operand it would make the type of the literal in
+//! `(2 * n).max(m)` ambiguous for rustc.
+//!
+//! Two tiles are broadcast: the tile with fewer axes receives leading axes of extent 1, and axes of
+//! extent 1 are repeated. The assigning forms (`+=`) are for Rust loops, which are unrolled during
+//! tracing. A loop at run time receives and returns its state as values.
 
 use std::ops::{
     Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign, Mul, MulAssign,
@@ -21,7 +28,7 @@ use crate::ops::support::float_mode::scoped;
 use crate::ops::support::operand::{BroadcastOperand, Operand, elementwise, operand, uniform, value, written};
 use crate::tile::{Arg, Place, Scalar, Source, Tile, TileLike, here, record};
 
-/// How integers of this type are read.
+/// Signedness of the integers of `T`.
 pub(crate) fn sign<T: Element>() -> Sign {
     if T::SIGNED { Sign::Signed } else { Sign::Unsigned }
 }
@@ -29,7 +36,7 @@ pub(crate) fn sign<T: Element>() -> Sign {
 const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
 const WRAP: Attr = Attr::Overflow(Overflow::None);
 
-/// Op and attributes of an operator on this element type.
+/// Opcode and attributes of an operator for one element type.
 type Selected = (Opcode, Vec<Attr>);
 
 fn add(elem: DType, _: Sign) -> Selected {
@@ -66,7 +73,7 @@ fn shr(_: DType, sign: Sign) -> Selected {
     (Opcode::ShrI, vec![Attr::Sign(sign)])
 }
 
-/// An integer divisor that the host knows is a mistake where it is 0.
+/// Reports an integer divisor that is the constant 0.
 pub(super) fn check_divisor(place: Place, name: &str, divisor: Arg) {
     if !divisor.dtype.is_float() && matches!(divisor.source, Source::Literal(0) | Source::Extent(0)) {
         let way_out = "a divisor that is 0 only when the kernel runs gives a quotient of 0, and the dividend as remainder: \
@@ -128,7 +135,7 @@ macro_rules! operators {
         $(operators!(@literal $trait $method $symbol $literal $literal);)+
         operators!(@halves $trait $method $symbol $bound);
     )+};
-    // A tile with fewer axes on the left.
+    // The left tile has fewer axes.
     (@ranks $trait:ident $method:ident $symbol:literal $bound:ident: $($few:literal < $many:literal),+) => {$(
         impl<T: $bound> $trait<Tile<T, $many>> for Tile<T, $few> {
             type Output = Tile<T, $many>;
@@ -182,7 +189,7 @@ fn negate<X: TileLike>(place: Place, x: X) -> X {
     uniform(place, "-", code, attrs, &[value(x)])
 }
 
-/// Bits of a value with every bit set.
+/// The bit pattern with all bits of `T` set.
 fn all_ones<T: Element>() -> u64 {
     u64::MAX >> (64 - T::DTYPE.bits())
 }

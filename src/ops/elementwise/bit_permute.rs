@@ -1,4 +1,4 @@
-//! Bits of integers turned around, and moved through two of them (H. Warren, *Hacker's Delight*, 7-1).
+//! Bit reversal and funnel shifts of integers (H. Warren, *Hacker's Delight*, 7-1).
 
 use crate::element::Int;
 use crate::ir::Value;
@@ -7,7 +7,7 @@ use crate::ops::support::operand::{BroadcastOperand, beside, methods, value};
 use crate::tile::{Scalar, Tile, here};
 
 methods! { [Int]
-    /// The bits in the opposite order.
+    /// Reverses the order of the bits.
     ///
     /// ```
     /// use cutlet as ct;
@@ -30,8 +30,8 @@ methods! { [Int]
         formula(here(), "reverse_bits", &[value(self)], |c, v| reversed(c, v[0]))
     }
 
-    /// The upper half of the bits of `self` and, below them, `low`, moved up together by `n` places. `n` counts modulo
-    /// the width.
+    /// Funnel shift to the left: the upper half of `(self:low) << n`, where `self:low` is the
+    /// concatenation with `self` as the upper half. `n` counts modulo the width.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -53,8 +53,8 @@ methods! { [Int]
         })
     }
 
-    /// The lower half of the bits of `self` and, below them, `low`, moved down together by `n` places. `n` counts modulo
-    /// the width.
+    /// Funnel shift to the right: the lower half of `(self:low) >> n`, where `self:low` is the
+    /// concatenation with `self` as the upper half. `n` counts modulo the width.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -77,14 +77,14 @@ methods! { [Int]
     }
 }
 
-/// `n` modulo the width, what it lacks of the last place, and 1.
+/// `n` modulo the width, `width - 1` less that number, and 1.
 fn amounts(c: &mut Calc<'_>, n: Value) -> [Value; 3] {
     let (last, one) = (c.bits(u64::from(c.dtype.bits()) - 1), c.bits(1));
     let there = c.and(n, last);
     [there, c.xor(there, last), one]
 }
 
-/// Neighbouring bits change places, then pairs, fours, and so on.
+/// Exchanges adjacent bits, then pairs, groups of four, and so on.
 fn reversed(c: &mut Calc<'_>, mut x: Value) -> Value {
     let mut step = u64::from(c.dtype.bits()) / 2;
     let mut lower = u64::MAX >> (64 - step);

@@ -1,6 +1,6 @@
-//! Bits of integers: counts and rotations; arithmetic that stops at the ends of a type; quotient with remainder.
+//! Bit counts and rotations, saturating arithmetic, and quotient with remainder of integers.
 //!
-//! The counts add up neighbouring bits, pairs, fours (H. Warren, *Hacker's Delight*, 5-1).
+//! The counts add adjacent bits, pairs and groups of four (H. Warren, *Hacker's Delight*, 5-1).
 
 use super::convert::{Kind, convert};
 use crate::element::Int;
@@ -27,7 +27,7 @@ fn ones(c: &mut Calc<'_>, x: Value) -> Value {
     match u64::from(c.dtype.bits()) {
         8 => bytes,
         bits => {
-            // The highest byte of the product is the sum of all.
+            // The highest byte of the product is the sum of all bytes.
             let every = c.bits(0x0101_0101_0101_0101);
             let product = c.muli(bytes, every);
             shifted(c, product, bits - 8)
@@ -35,7 +35,7 @@ fn ones(c: &mut Calc<'_>, x: Value) -> Value {
     }
 }
 
-/// Every bit below the highest one that is set.
+/// Sets all bits below the highest set bit.
 fn smeared(c: &mut Calc<'_>, x: Value) -> Value {
     let (mut x, mut step) = (x, 1);
     while step < u64::from(c.dtype.bits()) {
@@ -71,7 +71,7 @@ macro_rules! counts {
 }
 
 counts! {
-    /// How many bits are set.
+    /// The number of bits that are set.
     ///
     /// ```
     /// use cutlet as ct;
@@ -89,7 +89,7 @@ counts! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     count_ones = |_: &mut Calc<'_>, x| x;
-    /// How many bits above the highest one that is set are not: all of them, of 0.
+    /// The number of zero bits above the highest set bit; the width if the element is 0.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -103,7 +103,7 @@ counts! {
         let below = smeared(c, x);
         inverted(c, below)
     };
-    /// How many bits below the lowest one that is set are not: all of them, of 0.
+    /// The number of zero bits below the lowest set bit; the width if the element is 0.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -121,7 +121,7 @@ counts! {
 }
 
 methods! { [Int]
-    /// `self + other`; what does not fit becomes the nearest end of the range.
+    /// `self + other`, saturating at the ends of the range.
     ///
     /// ```
     /// use cutlet as ct;
@@ -148,14 +148,14 @@ methods! { [Int]
                 let wraps = c.is(CmpPred::Lt, sum, v[0]);
                 return c.select(wraps, all, sum);
             }
-            // Beyond the range if the sign is neither that of the one nor that of the other.
+            // Overflow: the sign of the sum differs from the signs of both operands.
             let (a, b) = (c.xor(v[0], sum), c.xor(v[1], sum));
             let differ = c.and(a, b);
             saturated(c, v[0], sum, differ)
         })
     }
 
-    /// `self - other`; what does not fit becomes the nearest end of the range.
+    /// `self - other`, saturating at the ends of the range.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -181,7 +181,7 @@ methods! { [Int]
         })
     }
 
-    /// The bits moved up by `n` places; those that leave at the top come in at the bottom. `n` counts modulo the width.
+    /// Rotates the bits to the left by `n` places. `n` counts modulo the width.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -197,7 +197,7 @@ methods! { [Int]
         formula(here(), "rotate_left", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
     }
 
-    /// The bits moved down by `n` places; those that leave at the bottom come in at the top. `n` counts modulo the width.
+    /// Rotates the bits to the right by `n` places. `n` counts modulo the width.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -213,8 +213,8 @@ methods! { [Int]
         formula(here(), "rotate_right", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
     }
 
-    /// Quotient, rounded toward zero, and remainder: `(self / divisor, self % divisor)` with one division. By zero the
-    /// quotient is 0 and the remainder `self`.
+    /// Quotient, rounded toward zero, and remainder, with one division:
+    /// `(self / divisor, self % divisor)`. By zero, the quotient is 0 and the remainder is `self`.
     ///
     /// ```
     /// use cutlet as ct;
@@ -244,7 +244,7 @@ methods! { [Int]
     }
 }
 
-/// The end of the range on the side of `a`, where the sign of `differ` is set.
+/// `result`, or the end of the range with the sign of `a` if `differ` is negative.
 fn saturated(c: &mut Calc<'_>, a: Value, result: Value, differ: Value) -> Value {
     let bits = u64::from(c.dtype.bits());
     let (places, largest) = (c.bits(bits - 1), c.bits((1 << (bits - 1)) - 1));

@@ -1,7 +1,7 @@
-//! Comparison, minimum and maximum, select.
+//! Comparisons, minimum and maximum, and select.
 //!
-//! **Names.** `a.max(b)` compares element by element, as `f32::max` does; the largest element along an
-//! axis is `a.reduce_max(axis)`. No name here means both.
+//! `a.max(b)` compares element by element, as `f32::max` does. `a.reduce_max(axis)` is the largest
+//! element along an axis.
 
 use super::arithmetic::sign;
 use crate::dtype::DType;
@@ -34,8 +34,9 @@ pub(crate) fn mask(
 macro_rules! comparisons {
     ($($(#[$doc:meta])+ $name:ident = $pred:ident $order:ident;)+) => {
         methods! {
-            // These names belong to operator traits of the standard library, which tiles have only for the sake of
-            // a message: a comparison gives a tile of bool. `&self`, so that these come first for references, too.
+            // The names are those of operator traits, which tiles implement only for a compiler
+            // message: a comparison returns a tile of `bool`. The receiver is `&self`, so that
+            // method resolution prefers these methods for references, too.
             #[allow(clippy::should_implement_trait)]
             [Comparable] $(
             $(#[$doc])+
@@ -50,7 +51,8 @@ macro_rules! comparisons {
     };
 }
 
-/// What `==` and `<` between values of a kernel ask for. Nothing implements it.
+/// Bound of `==` and `<` between values of a kernel. No type implements it, so that rustc prints
+/// its message.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -87,7 +89,7 @@ macro_rules! compared_by_operator {
 compared_by_operator! { [const R: usize] Tile<T, R>; [] Scalar<T>; }
 
 comparisons! {
-    /// Is each element equal to that of `rhs`? False where either is NaN.
+    /// Returns true for each element with `self == rhs`, and false if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -98,7 +100,7 @@ comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     eq = Eq Ordered;
-    /// Does each element differ from that of `rhs`? True where either is NaN.
+    /// Returns true for each element with `self != rhs`, and if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -109,7 +111,7 @@ comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     ne = Ne Unordered;
-    /// Is each element less than that of `rhs`? False where either is NaN.
+    /// Returns true for each element with `self < rhs`, and false if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -120,7 +122,7 @@ comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     lt = Lt Ordered;
-    /// Is each element less than or equal to that of `rhs`? False where either is NaN.
+    /// Returns true for each element with `self <= rhs`, and false if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -131,7 +133,7 @@ comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     le = Le Ordered;
-    /// Is each element greater than that of `rhs`? False where either is NaN.
+    /// Returns true for each element with `self > rhs`, and false if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -142,7 +144,7 @@ comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     gt = Gt Ordered;
-    /// Is each element greater than or equal to that of `rhs`? False where either is NaN.
+    /// Returns true for each element with `self >= rhs`, and false if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -171,7 +173,7 @@ macro_rules! unordered_comparisons {
 }
 
 unordered_comparisons! {
-    /// Is each element equal to that of `rhs`, or either a NaN?
+    /// Returns true for each element with `self == rhs`, and if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -182,7 +184,7 @@ unordered_comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     eq_unordered = Eq Unordered;
-    /// Does each element differ from that of `rhs`, neither being a NaN?
+    /// Returns true for each element with `self != rhs`, and false if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -193,7 +195,7 @@ unordered_comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     ne_ordered = Ne Ordered;
-    /// Is each element less than that of `rhs`, or either a NaN?
+    /// Returns true for each element with `self < rhs`, and if either element is NaN.
     ///
     /// ```
     /// use cutlet as ct;
@@ -211,7 +213,7 @@ unordered_comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     lt_unordered = Lt Unordered;
-    /// Is each element less than or equal to that of `rhs`, or either a NaN?
+    /// Returns true for each element with `self <= rhs`, and if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -222,7 +224,7 @@ unordered_comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     le_unordered = Le Unordered;
-    /// Is each element greater than that of `rhs`, or either a NaN?
+    /// Returns true for each element with `self > rhs`, and if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -233,7 +235,7 @@ unordered_comparisons! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     gt_unordered = Gt Unordered;
-    /// Is each element greater than or equal to that of `rhs`, or either a NaN?
+    /// Returns true for each element with `self >= rhs`, and if either element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -246,7 +248,7 @@ unordered_comparisons! {
     ge_unordered = Ge Unordered;
 }
 
-/// What [`max`](Tile::max) and [`min`](Tile::min) take: every [`Operand`].
+/// Operands of [`max`](Tile::max) and [`min`](Tile::min): every [`Operand`].
 ///
 /// ```
 /// # use cutlet as ct;
@@ -281,14 +283,16 @@ fn comparand<X: TileLike>(x: impl Comparand<X>) -> Arg {
     Arg { source: x.compared(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
-/// Op and attributes of the larger or smaller of two numbers.
+/// Opcode and attributes of a maximum or minimum.
 fn extremum<T: Element>(float: Opcode, int: Opcode) -> (Opcode, Vec<Attr>) {
     if T::DTYPE.is_float() { (float, vec![]) } else { (int, vec![Attr::Sign(sign::<T>())]) }
 }
 
 methods! { [Number]
-    /// The larger of the two elements. A NaN is ignored unless both are NaN; +0 is larger than -0.
-    /// See [`Self::max_nan`](Tile::max_nan) for the form that keeps NaN, and `reduce_max` for the largest
+    /// The larger of two elements. A NaN is ignored unless both elements are NaN; +0 is larger than
+    /// -0.
+    ///
+    /// [`max_nan`](Tile::max_nan) propagates NaN. [`reduce_max`](Tile::reduce_max) is the largest
     /// element along an axis.
     ///
     /// ```
@@ -306,8 +310,10 @@ methods! { [Number]
         uniform(here(), "max", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
     }
 
-    /// The smaller of the two elements. A NaN is ignored unless both are NaN; -0 is smaller than +0.
-    /// See [`Self::min_nan`](Tile::min_nan) for the form that keeps NaN, and `reduce_min` for the smallest
+    /// The smaller of two elements. A NaN is ignored unless both elements are NaN; -0 is smaller
+    /// than +0.
+    ///
+    /// [`min_nan`](Tile::min_nan) propagates NaN. [`reduce_min`](Tile::reduce_min) is the smallest
     /// element along an axis.
     ///
     /// ```
@@ -325,10 +331,11 @@ methods! { [Number]
         uniform(here(), "min", code, scoped(code, T::DTYPE, attrs), &[value(self), comparand::<Self>(rhs)])
     }
 
-    /// `self`, but at least `low` and at most `high`: `self.max(low).min(high)`.
+    /// Limits `self` to the range from `low` to `high`: `self.max(low).min(high)`.
     ///
-    /// A NaN is ignored, as by [`max`](Tile::max) and [`min`](Tile::min): a NaN element becomes `low` (`f32::clamp` of Rust
-    /// keeps it), and a bound that is NaN is no bound. Where `low` is above `high`, the result is `high`.
+    /// A NaN is ignored, as by [`max`](Tile::max) and [`min`](Tile::min): a NaN element becomes
+    /// `low`, unlike with Rust's `f32::clamp`. A bound that is NaN has no effect. If `low` is
+    /// greater than `high`, the result is `high`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -356,10 +363,10 @@ methods! { [Number]
     }
 }
 
-/// Element by element: where `condition` is true that of `if_true`, else that of `if_false`.
+/// Selects by element: `if_true` if `condition` is true, else `if_false`.
 ///
-/// Both are computed; [`crate::if_else`] runs only one of two branches. The result has the form of the
-/// values; a scalar condition or value is stretched.
+/// Both values are computed; [`crate::if_else`] executes only one of two branches. The result has
+/// the shape of the values. A scalar condition or value is broadcast.
 ///
 /// ```
 /// use cutlet as ct;
@@ -411,8 +418,8 @@ impl<const R: usize> Tile<bool, R> {
 }
 
 impl Scalar<bool> {
-    /// [`select`] with this scalar as the condition: of two scalars a scalar, of two tiles, or a tile and a scalar, a
-    /// tile; host values go with both.
+    /// [`select`] with this scalar as the condition. Two scalars result in a scalar; two tiles, or
+    /// a tile and a scalar, in a tile. Host values are accepted with both.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -436,8 +443,8 @@ impl Scalar<bool> {
     }
 }
 
-/// Values between which a [`Scalar`] selects, `B` being the other one, and `O` what comes of it: two operands of a
-/// scalar, or a tile and one of its operands.
+/// Values that a [`Scalar`] condition selects. `B` is the type of the other value, `O` that of the
+/// result. Both values are operands of a scalar, or a tile and one of its operands.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -480,7 +487,7 @@ impl<T: Element, A: Single + Operand<Tile<T, R>>, const R: usize> Choice<Tile<T,
     }
 }
 
-/// Values of one element: scalars and those of the host.
+/// Values of one element: scalars and host values.
 pub trait Single {}
 impl<T: Element> Single for T {}
 impl<T: Element> Single for Scalar<T> {}

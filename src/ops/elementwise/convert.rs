@@ -1,7 +1,7 @@
 //! Conversion of element types: by value (`cast`) and by bits (`bitcast`).
 //!
-//! `cast` takes every pair of element types and picks the ops for it; there is no other conversion of
-//! values, and none is implicit.
+//! `cast` accepts every pair of element types and selects the ops of the conversion. No conversion
+//! is implicit.
 
 use super::compare::mask;
 use crate::dtype::DType;
@@ -10,7 +10,7 @@ use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value
 use crate::ops::support::operand::{elementwise, methods, value};
 use crate::tile::{Handle, Scalar, Tile, TileLike, Trace, here, record};
 
-/// The rounding of a float conversion when none is stated. (The scale type takes only directed ones.)
+/// Default rounding of a float conversion. `f8e8m0fnu` has only directed roundings.
 fn default_rounding(to: DType) -> Rounding {
     if to == DType::F8E8M0FNU { Rounding::Zero } else { Rounding::NearestEven }
 }
@@ -29,8 +29,8 @@ fn to_bool(t: &mut Trace, x: Value, from: Kind, shape: &[i64]) -> Value {
     mask(t, CmpPred::Ne, CmpOrder::Unordered, dtype, from.signed, x, zero, shape)
 }
 
-/// An element type and how its integers are read. (A value rather than a type parameter: `convert` is
-/// compiled once, not for each pair of types.)
+/// Element type with its signedness. It is a value and not a type parameter, so that `convert` is
+/// compiled once and not for each pair of types.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
     pub dtype: DType,
@@ -70,7 +70,7 @@ pub(crate) fn convert(t: &mut Trace, x: Value, source: Kind, target: Kind, shape
     }
 }
 
-/// Is every value of `from` a value of `to`?
+/// Returns true if every value of `from` is a value of `to`.
 fn is_widening(from: DType, to: DType) -> bool {
     use DType::*;
     let small = matches!(from, F8E4M3FN | F8E5M2 | F4E2M1FN);
@@ -85,7 +85,7 @@ fn is_widening(from: DType, to: DType) -> bool {
     }
 }
 
-/// The roundings that a float conversion takes (as the Tile IR verifier has them).
+/// Roundings that a float conversion accepts, as in the verifier of Tile IR.
 fn allowed_roundings(from: DType, to: DType) -> &'static [Rounding] {
     use Rounding::*;
     match (from, to) {
@@ -99,13 +99,14 @@ fn allowed_roundings(from: DType, to: DType) -> &'static [Rounding] {
 }
 
 methods! { [Element]
-    /// The values as another element type.
+    /// Converts the values to another element type.
     ///
-    /// * float to float: nearest even (to `f8e8m0fnu`: toward zero); see [`Tile::cast_with`];
-    /// * float to integer: toward zero; what does not fit becomes the nearest end of the range, NaN becomes 0;
-    /// * integer to float: nearest even;
-    /// * integer to integer: keeps the low bits, or extends by the sign of the source type;
-    /// * to bool: `value != 0`; from bool: 0 or 1.
+    /// * Float to float rounds to nearest even, to `f8e8m0fnu` toward zero; see
+    ///   [`Tile::cast_with`].
+    /// * Float to integer rounds toward zero and saturates. NaN becomes 0.
+    /// * Integer to float rounds to nearest even.
+    /// * Integer to integer keeps the low bits, or extends by the signedness of the source type.
+    /// * To bool is `value != 0`; from bool is 0 or 1.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -132,8 +133,10 @@ methods! { [Element]
         })
     }
 
-    /// Float to float with a stated rounding. `NearestEven` and `Zero` exist for most pairs (8- and 4-bit
-    /// targets: only `NearestEven`; `f8e8m0fnu`: `Zero` and `PosInf`), the others for some.
+    /// Converts floats to another float type with an explicit rounding.
+    ///
+    /// Most pairs accept `NearestEven` and `Zero`, and some pairs accept further roundings. Targets
+    /// of 8 and 4 bits accept only `NearestEven`; `f8e8m0fnu` accepts `Zero` and `PosInf`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -163,7 +166,7 @@ methods! { [Element]
         })
     }
 
-    /// The same bits read as another element type of the same width.
+    /// Reinterprets the bits as another element type of the same width.
     ///
     /// ```
     /// # use cutlet as ct;

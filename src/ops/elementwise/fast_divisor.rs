@@ -1,6 +1,7 @@
-//! Division by a number that many elements are divided by: by a product instead of a division.
+//! Integer division by an invariant divisor, as a multiplication.
 //!
-//! T. Granlund and P. Montgomery, *Division by invariant integers using multiplication* (PLDI 1994), figure 4.1.
+//! T. Granlund and P. Montgomery, *Division by invariant integers using multiplication* (PLDI
+//! 1994), figure 4.1.
 
 use std::ops::{Div, Rem};
 
@@ -10,7 +11,7 @@ use crate::ops::support::expr_builder::formula;
 use crate::ops::support::operand::{Operand, operand};
 use crate::tile::{Handle, Scalar, Tile, at_place, here};
 
-/// Integers of 32 bits: what is divided by a [`Divisor`].
+/// Element types that a [`Divisor`] divides: integers of 32 bits.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -30,10 +31,11 @@ pub trait Divides: Int + CastTo<u32> + CastTo<i32> {}
 impl Divides for i32 {}
 impl Divides for u32 {}
 
-/// A divisor that is known when the kernel runs, with what makes divisions by it cheap: a product, two shifts, and for
-/// i32 the signs. Making one costs a division in 64 bits.
+/// A divisor with precomputed factor and shifts, known when the kernel runs. A division is a
+/// product and two shifts, and for i32 the signs. The construction costs one 64-bit division.
 ///
-/// Results are those of `/` and `%`: a quotient by zero is 0, a remainder the dividend.
+/// The results are those of `/` and `%`: by zero, the quotient is 0 and the remainder is the
+/// dividend.
 ///
 /// ```
 /// use cutlet as ct;
@@ -65,7 +67,7 @@ impl<T: Divides> std::fmt::Debug for Divisor<T> {
 }
 
 impl<T: Divides> Divisor<T> {
-    /// Of a scalar of the kernel, or a host number.
+    /// Prepares the division by a scalar of the kernel or a host number.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -86,12 +88,12 @@ impl<T: Divides> Divisor<T> {
 
     fn of(divisor: Scalar<T>) -> Divisor<T> {
         let magnitude = divisor.abs().cast::<u32>();
-        // The bits of numbers below the divisor.
+        // The number of bits of `divisor - 1`.
         let bits = 32 - (magnitude - 1).leading_zeros();
         let wide = magnitude.cast::<u64>();
         let rest = (scalar(1u64) << bits.cast::<u64>()) - wide;
         let factor = ((rest << 32) / wide + 1).cast::<u32>();
-        // Of nothing and the dividend's half, moved out, nothing is left.
+        // With factor 0 and these shifts the quotient is 0.
         let factor = magnitude.eq(0).select(0, factor);
         let (first, second) = (bits.min(1).cast::<u32>(), (bits - 1).max(0).cast::<u32>());
         Divisor { divisor, factor, first, second }
@@ -112,7 +114,7 @@ impl<T: Divides> Divisor<T> {
         self.divisor
     }
 
-    /// `(x / self, x % self)`.
+    /// Quotient and remainder: `(x / self, x % self)`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -142,7 +144,7 @@ impl<T: Divides> Divisor<T> {
                 let sign = x >> 31;
                 let quotient = unsigned(((x ^ sign) - sign).cast::<u32>()).cast::<i32>();
                 let sign = sign ^ (self.divisor.cast::<i32>() >> 31);
-                // An i32 and a u32 are one type of the IR.
+                // i32 and u32 are one type in the IR.
                 Tile::from_raw(((quotient ^ sign) - sign).raw())
             } else {
                 Tile::from_raw(unsigned(x.cast::<u32>()).raw())

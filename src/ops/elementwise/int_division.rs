@@ -1,4 +1,4 @@
-//! Divisions that round in a stated direction, floored remainder, high half of a product.
+//! Division with a stated direction of rounding, floored remainder, and high half of a product.
 
 use super::arithmetic::{check_divisor, sign};
 use super::compare::mask;
@@ -7,11 +7,11 @@ use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value
 use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
 use crate::tile::{Arg, Place, Scalar, Tile, Trace, here};
 
-/// `a / b` rounded in a direction: floats divide, then round to a whole number.
+/// `a / b`, rounded in a direction. Floats are divided and then rounded to a whole number.
 fn divide<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64], rounding: Rounding) -> Value {
     let dtype = T::DTYPE;
     if !dtype.is_float() {
-        // Tile IR has no floored unsigned division; it truncates, which is the same.
+        // Tile IR has no floored unsigned division. Truncation is equal for unsigned integers.
         let rounding = if !T::SIGNED && rounding == Rounding::NegInf { Rounding::Zero } else { rounding };
         let attrs = vec![Attr::Sign(sign::<T>()), Attr::Rounding(rounding)];
         let quotient = t.put(Opcode::DivI, v, attrs, dtype, shape);
@@ -36,7 +36,8 @@ fn is_negative<T: Element>(t: &mut Trace, x: Value, shape: &[i64]) -> Value {
     mask(t, CmpPred::Lt, CmpOrder::Ordered, T::DTYPE, T::SIGNED, x, zero, shape)
 }
 
-/// Remainder with the sign of the divisor: the truncated one, moved by the divisor where signs differ.
+/// Remainder with the sign of the divisor: the truncated remainder, plus the divisor if the signs
+/// differ.
 fn floored_remainder<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> Value {
     let (dtype, is_float) = (T::DTYPE, T::DTYPE.is_float());
     let (rem, xor) = (if is_float { Opcode::RemF } else { Opcode::RemI }, Opcode::XorI);
@@ -70,8 +71,8 @@ fn floored_remainder<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> V
     t.put(Opcode::Select, &[moves, moved, r], vec![], dtype, shape)
 }
 
-/// The upper half of the product. Tile IR has the unsigned one; for signed operands each negative operand
-/// has added the other one times 2^width, which is taken off again.
+/// The upper half of the product. Tile IR has only the unsigned one. A negative operand adds the
+/// other operand times 2^width to it, which is subtracted again.
 fn high_product<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> Value {
     let dtype = T::DTYPE;
     let unsigned = t.put(Opcode::MulHiI, v, vec![], dtype, shape);
@@ -86,14 +87,15 @@ fn high_product<T: Element>(t: &mut Trace, v: &[Value], shape: &[i64]) -> Value 
     })
 }
 
-/// The operands of a division; a divisor of 0 that the host knows is reported.
+/// Returns the operands of a division, and reports a divisor that is the constant 0.
 fn checked(place: Place, name: &str, dividend: Arg, divisor: Arg) -> [Arg; 2] {
     check_divisor(place, name, divisor);
     [dividend, divisor]
 }
 
 methods! { [Number]
-    /// `self / divisor` rounded down, toward negative infinity; an integer by zero gives 0. Floats divide and take the floor.
+    /// `self / divisor`, rounded toward negative infinity. An integer quotient by zero is 0. Floats
+    /// are divided, then floored.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -111,7 +113,8 @@ methods! { [Number]
         })
     }
 
-    /// `self / divisor` rounded up, toward positive infinity; an integer by zero gives 0. Floats divide and take the ceiling.
+    /// `self / divisor`, rounded toward positive infinity. An integer quotient by zero is 0. Floats
+    /// are divided, then rounded up.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -129,7 +132,8 @@ methods! { [Number]
         })
     }
 
-    /// `self / divisor` rounded toward zero: for integers the same as `/`; floats divide and truncate.
+    /// `self / divisor`, rounded toward zero. For integers it is equal to `/`. Floats are divided,
+    /// then truncated.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -147,8 +151,8 @@ methods! { [Number]
         })
     }
 
-    /// The remainder of the floored division: it has the sign of the divisor; of an integer by zero it is
-    /// `self`. (`%` has the sign of `self`.)
+    /// Remainder of the floored division, with the sign of the divisor. An integer remainder by
+    /// zero is `self`. The result of `%` has the sign of `self` instead.
     ///
     /// ```
     /// # use cutlet as ct;

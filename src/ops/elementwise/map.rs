@@ -1,7 +1,8 @@
-//! `map`: a function of scalars applied to every element.
+//! `map`: a function of scalars, applied to every element.
 //!
-//! The closure is recorded once on scalars, in a scratch block; then each op that depends on an element is
-//! recorded again on tiles. What does not depend on one stays a scalar and is stretched where it meets a tile.
+//! 1. The closure is recorded once on scalars, in a scratch block.
+//! 2. Each op that depends on an element is recorded again on tiles. Other values remain scalars
+//!    and are broadcast at their use by an op on tiles.
 
 use rustc_hash::FxHashMap;
 
@@ -12,7 +13,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Module, OpId, Type, TypeId, Value};
 use crate::tile::{Handle, Place, Raw, Region, Scalar, Tile, Trace, here, in_region, record};
 
-/// Records `body` on scalars of the elements of `sources` and lifts it to their shape.
+/// Records `body` on scalars of the elements of `sources`, then lifts it to their shape.
 fn map_tiles(
     place: Place,
     name: &str,
@@ -66,12 +67,12 @@ fn map_tiles(
     })
 }
 
-/// Where the values of a scratch block went.
+/// Map from the values of a scratch block to those outside.
 struct Lift {
     shape: Vec<i64>,
-    /// Values that depend on an element: now tiles.
+    /// Values that depend on an element, as tiles.
     lifted: FxHashMap<Value, Value>,
-    /// Values that do not: still scalars.
+    /// Values that do not depend on an element, as scalars.
     moved: FxHashMap<Value, Value>,
 }
 
@@ -86,7 +87,7 @@ impl Lift {
         }
     }
 
-    /// The tile of a value of the scratch block or from outside.
+    /// The tile of a value from the scratch block or from outside.
     fn tile(&self, t: &mut Trace, value: Value) -> Value {
         match self.lifted.get(&value) {
             Some(&tile) => tile,
@@ -119,8 +120,8 @@ fn location(module: &Module, op: OpId) -> Option<Location> {
 }
 
 impl<T: ByteSized, const R: usize> Tile<T, R> {
-    /// A function of one value applied to every element. The function is traced once; it takes elementwise
-    /// operations on scalars.
+    /// Applies a function of one value to every element. The function is traced once and may
+    /// contain elementwise operations on scalars.
     ///
     /// ```
     /// use cutlet as ct;
@@ -147,7 +148,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
         Tile::from_raw(map_tiles(place, "map", "the closure of `map`", &[self.raw()], U::DTYPE, &body))
     }
 
-    /// A function of two values applied to the elements of two tiles; extents of 1 are stretched.
+    /// Applies a function of two values to the elements of two tiles. Axes of extent 1 are
+    /// broadcast.
     ///
     /// ```
     /// use cutlet as ct;
@@ -184,8 +186,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
 }
 
 impl<T: ByteSized, const R: usize> Tile<T, R> {
-    /// A function of each element, and these reduced along axes: `self.map(function).reduce(axes, identity, combine)`,
-    /// which keeps nothing in between either.
+    /// Applies a function to each element and reduces the results along axes:
+    /// `self.map(function).reduce(axes, identity, combine)`. Both forms generate the same code.
     ///
     /// ```
     /// use cutlet as ct;
@@ -216,8 +218,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     }
 }
 
-/// A tile of a function of the index: `from_fn([n, m], |[i, j]| …)`. The function is traced once; it takes
-/// elementwise operations on scalars, as that of [`Tile::map`].
+/// A tile as a function of the index: `from_fn([n, m], |[i, j]| …)`. The function is traced once
+/// and may contain elementwise operations on scalars, as that of [`Tile::map`].
 ///
 /// ```
 /// use cutlet as ct;

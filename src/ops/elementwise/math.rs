@@ -1,6 +1,7 @@
-//! Mathematical functions of floats: one row each.
+//! Mathematical functions of floats.
 //!
-//! They work on f16, bf16, f32 and f64; the two 16-bit types are computed in f32 and rounded.
+//! Their element types are f16, bf16, f32 and f64. The 16-bit types are computed in f32 and
+//! rounded.
 
 use super::compare::mask;
 use crate::element::{Element, Float, Number};
@@ -11,7 +12,7 @@ use crate::tile::{Scalar, Tile, TileLike, here};
 
 macro_rules! unary_functions {
     ($($(#[$doc:meta])+ $name:ident = $code:ident $($rounding:ident)?;)+) => {
-        // The bound stands at the method, so that the compiler's message is that of `Float`.
+        // The bound is part of the method, so that the compiler's message is that of `Float`.
         methods! { [Element] $(
             $(#[$doc])+
             #[track_caller]
@@ -161,7 +162,7 @@ unary_functions! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     tanh = Tanh Full;
-    /// The largest whole number that is not above.
+    /// The largest whole number that is at most the element.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -172,7 +173,7 @@ unary_functions! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     floor = Floor;
-    /// The smallest whole number that is not below.
+    /// The smallest whole number that is at least the element.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -202,7 +203,7 @@ methods! { [Float]
         uniform(here(), "pow", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
     }
 
-    /// The angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.
+    /// Angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -219,7 +220,7 @@ methods! { [Float]
         uniform(here(), "atan2", Opcode::Atan2, vec![], &[value(self), beside::<Self>(x)])
     }
 
-    /// Is each element NaN?
+    /// Returns true for each element that is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -261,7 +262,7 @@ macro_rules! approximations {
     )+};
 }
 approximations! {
-    /// e to the power of each element, by the hardware's fast path: 2^(x · log2 e).
+    /// e to the power of each element, by the fast path of the hardware: 2^(x · log2 e).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -272,7 +273,7 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     exp_approx = Exp;
-    /// Hyperbolic tangent by the hardware's fast instruction.
+    /// Hyperbolic tangent by the fast instruction of the hardware.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -283,8 +284,8 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     tanh_approx = Tanh;
-    /// Natural logarithm by the hardware's fast instruction: off by 2^-21, or by that much of the result
-    /// where it is beyond 1; subnormal numbers count as 0.
+    /// Natural logarithm by the fast instruction of the hardware. The absolute error is 2^-21, or
+    /// the relative error if the magnitude of the result exceeds 1. Subnormal numbers count as 0.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -295,8 +296,8 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     log_approx = Log;
-    /// Logarithm to base 2 by the hardware's fast instruction: off by 2^-21, or by that much of the result
-    /// where it is beyond 1; subnormal numbers count as 0.
+    /// Logarithm to base 2 by the fast instruction of the hardware. The absolute error is 2^-21, or
+    /// the relative error if the magnitude of the result exceeds 1. Subnormal numbers count as 0.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -307,7 +308,8 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     log2_approx = Log2;
-    /// Sine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, and by more beyond.
+    /// Sine by the fast instruction of the hardware. The error is 2^-20 for arguments from -2π to
+    /// 2π, and larger outside.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -318,7 +320,8 @@ approximations! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     sin_approx = Sin;
-    /// Cosine by the hardware's fast instruction: off by 2^-20 for arguments from -2π to 2π, and by more beyond.
+    /// Cosine by the fast instruction of the hardware. The error is 2^-20 for arguments from -2π to
+    /// 2π, and larger outside.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -332,8 +335,8 @@ approximations! {
 }
 
 methods! { [Number]
-    /// The magnitude. Floats only lose their sign bit; of signed integers the smallest one stays as it is
-    /// (wrapping), unsigned integers stay as they are.
+    /// The magnitude. Floats lose their sign bit. The smallest signed integer is unchanged (it
+    /// wraps), and unsigned integers are unchanged.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Bytes and what they hold: elements packed into bytes and read from them, casts that saturate.
+//! Elements packed into bytes and unpacked from them, and saturating casts.
 
 use super::arithmetic::sign;
 use crate::dtype::DType;
@@ -8,8 +8,8 @@ use crate::ir::{Attr, Opcode, Overflow, Sign, Type, Value};
 use crate::ops::support::operand::{elementwise, methods, value};
 use crate::tile::{Handle, Place, Raw, Scalar, Tile, TileLike, Trace, here, record};
 
-/// Element types that bytes can hold in parts or several of: all whose width is not 8 bits. Bool counts as one bit,
-/// tf32 as 32.
+/// Element types for packing into bytes: all whose width is not 8 bits. Bool has one bit, tf32 has
+/// 32.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -34,13 +34,14 @@ macro_rules! packed {
 }
 packed!(bool i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64 tf32 f4e2m1fn);
 
-/// Bits of an element among bytes.
+/// Bits of an element in packed form.
 fn width<T: Element>() -> i64 {
     if T::DTYPE == DType::TF32 { 32 } else { T::DTYPE.bits().into() }
 }
 
 impl Trace {
-    /// `pack` or `unpack`, which the IR has for one axis: the last one, as all are row-major.
+    /// Records `pack` or `unpack` along the last axis. The IR has both for one axis only; tiles are
+    /// row-major.
     fn repack(&mut self, place: Place, name: &str, code: Opcode, tile: Raw, dtype: DType, [from, to]: [i64; 2]) -> Raw {
         self.at(place);
         let shape = self.shape(tile);
@@ -55,7 +56,7 @@ impl Trace {
         }
         let ty = Type::tile(dtype, result.as_slice());
         let flat = |shape: &[i64]| [shape.iter().product::<i64>()];
-        // The IR packs in one row.
+        // The IR packs a tile of one axis.
         if ![&result[..], &flat(&shape), &flat(&result)].iter().all(|shape| self.legal_shape(place, name, shape)) {
             return self.poison(Type::tile(dtype, vec![1; result.len()]));
         }
@@ -78,8 +79,9 @@ impl Trace {
 }
 
 impl<T: Packed, const R: usize> Tile<T, R> {
-    /// The bytes of the elements, little-endian: the last axis becomes longer by the bytes of an element. Of 4-bit
-    /// elements two share a byte and of bools eight, the first in the low bits.
+    /// Packs the elements into bytes, in little-endian order. The last axis is multiplied by the
+    /// bytes of an element. Two 4-bit elements or eight bools share a byte, the first one in the
+    /// low bits.
     ///
     /// ```
     /// use cutlet as ct;
@@ -106,7 +108,7 @@ impl<T: Packed, const R: usize> Tile<T, R> {
 }
 
 impl<const R: usize> Tile<u8, R> {
-    /// The elements whose bytes these are: the inverse of [`pack_to_bytes`](Tile::pack_to_bytes).
+    /// Unpacks elements from bytes: the inverse of [`pack_to_bytes`](Tile::pack_to_bytes).
     ///
     /// ```
     /// use cutlet as ct;
@@ -133,8 +135,8 @@ impl<const R: usize> Tile<u8, R> {
     }
 }
 
-/// The value of a type's smallest or largest number, as a pattern of another integer type; `None` where all numbers
-/// of the other type are on the right side of it.
+/// The smallest and largest value of `U` as bit patterns of `T`. A bound is `None` if no value of
+/// `T` exceeds it.
 fn bounds<T: Int, U: Int>() -> [Option<u64>; 2] {
     let ends = |bits: u32, signed: bool| match signed {
         true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
@@ -147,8 +149,8 @@ fn bounds<T: Int, U: Int>() -> [Option<u64>; 2] {
 }
 
 methods! { [Int]
-    /// The values as another integer type; what does not fit becomes the nearest end of its range.
-    /// (`cast` keeps the low bits; floats always saturate on their way to integers.)
+    /// Converts to another integer type, saturating at the ends of its range. `cast` keeps the low
+    /// bits instead; casts of floats to integers always saturate.
     ///
     /// ```
     /// use cutlet as ct;

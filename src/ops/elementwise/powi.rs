@@ -1,4 +1,4 @@
-//! Whole powers.
+//! Powers with an integer exponent.
 
 use super::compare::mask;
 use crate::dtype::DType;
@@ -9,7 +9,8 @@ use crate::ops::support::operand::{Operand, elementwise, methods, operand, unifo
 use crate::tile::{Arg, Scalar, Source, Tile, TileLike, Trace, here};
 
 methods! { [Number]
-    /// `self` to a whole power. Integers wrap; of a negative exponent their power is that of 1 and -1, and else 0.
+    /// `self` to an integer power. Integers wrap. With a negative exponent, the integer power is
+    /// that of 1 or -1, and 0 for all other bases.
     ///
     /// ```
     /// use cutlet as ct;
@@ -41,7 +42,7 @@ methods! { [Number]
     }
 }
 
-/// An exponent of the host.
+/// Returns the exponent if it is constant during tracing.
 fn known(exponent: &Arg) -> Option<i32> {
     match exponent.source {
         Source::Literal(bits) => Some(bits as u32 as i32),
@@ -50,7 +51,8 @@ fn known(exponent: &Arg) -> Option<i32> {
     }
 }
 
-/// By as many products as the exponent has digits, and ones among them.
+/// Binary exponentiation for a constant exponent: one product for each binary digit and each set
+/// bit.
 fn known_power<T: Element>(t: &mut Trace, x: Value, n: i32, shape: &[i64]) -> Value {
     if n < 0 {
         let n = t.splat(DType::I32, u64::from(n as u32), shape);
@@ -87,7 +89,7 @@ fn power<T: Element>(t: &mut Trace, x: Value, n: Value, shape: &[i64]) -> Value 
     Calc::new(t, T::DTYPE, T::SIGNED, shape).select(negative, inverse, product)
 }
 
-/// Has an exponent this bit?
+/// Returns true if the exponent has this bit.
 fn has(t: &mut Trace, n: Value, bit: u64, shape: &[i64]) -> Value {
     let mut c = Calc::new(t, DType::I32, true, shape);
     let (bit, zero) = (c.bits(bit), c.bits(0));
@@ -95,7 +97,7 @@ fn has(t: &mut Trace, n: Value, bit: u64, shape: &[i64]) -> Value {
     mask(t, CmpPred::Ne, CmpOrder::Ordered, DType::I32, true, masked, zero, shape)
 }
 
-/// What a negative exponent gives.
+/// Integer power with a negative exponent.
 fn inverse<T: Element>(t: &mut Trace, x: Value, n: Value, shape: &[i64]) -> Value {
     let odd = has(t, n, 1, shape);
     let mut c = Calc::new(t, T::DTYPE, T::SIGNED, shape);

@@ -1,4 +1,4 @@
-//! Floats to whole numbers, parts of floats, signs and kinds of numbers.
+//! Rounding, fractions, signs and classification of floats.
 
 use crate::dtype::DType;
 use crate::element::{Element, Float, Number, Signed};
@@ -7,7 +7,7 @@ use crate::ops::support::expr_builder::{Calc, formula};
 use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
 use crate::tile::{Scalar, Tile, TileLike, Trace, here};
 
-/// Bits of a float behind the binary point.
+/// Number of fraction bits of a float type.
 fn digits<T: Element>() -> i32 {
     match T::DTYPE {
         DType::F16 => 10,
@@ -17,14 +17,14 @@ fn digits<T: Element>() -> i32 {
     }
 }
 
-/// Toward zero; the sign of what becomes zero stays.
+/// Rounds toward zero. A zero result keeps the sign of `x`.
 fn truncated(c: &mut Calc<'_>, x: Value) -> Value {
     let (down, up) = (c.floor(x), c.ceil(x));
     let negative = c.is_number(CmpPred::Lt, x, 0.0);
     c.select(negative, up, down)
 }
 
-/// The bits of a float count up with its magnitude.
+/// The next float after `x` toward `other`. The bit patterns of floats ascend with the magnitude.
 fn next_after<T: Element>(t: &mut Trace, x: Value, other: Value, shape: &[i64]) -> Value {
     let int = match T::DTYPE.bits() {
         16 => DType::I16,
@@ -42,7 +42,7 @@ fn next_after<T: Element>(t: &mut Trace, x: Value, other: Value, shape: &[i64]) 
     let (outward, inward) = (c.select(ascends, one, minus), c.select(ascends, minus, one));
     let step = c.select(positive, outward, inward);
     let next = c.addi(bits, step);
-    // From zero there is one way: to the smallest number of the sign.
+    // The number after zero is the smallest one with the sign of `other`.
     let sign = c.and(other_bits, top);
     let first = c.or(sign, one);
     let next = c.select(zero, first, next);
@@ -53,7 +53,7 @@ fn next_after<T: Element>(t: &mut Trace, x: Value, other: Value, shape: &[i64]) 
 }
 
 methods! { [Float]
-    /// The nearest whole number; halves go away from zero, as [`f32::round`] has it.
+    /// The nearest whole number. Halves round away from zero, as by [`f32::round`].
     ///
     /// ```
     /// use cutlet as ct;
@@ -85,7 +85,7 @@ methods! { [Float]
         })
     }
 
-    /// The nearest whole number; halves go to the even one, as [`f32::round_ties_even`] has it.
+    /// The nearest whole number. Halves round to the even one, as by [`f32::round_ties_even`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -98,7 +98,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn round_ties_even(self) -> Self {
-        // Beside this number there is no room behind the point; addition rounds to nearest even.
+        // At this magnitude floats have no fraction bits; the addition rounds to nearest even.
         let limit = 2f64.powi(digits::<T>());
         formula(here(), "round_ties_even", &[value(self)], |c, v| {
             let magnitude = c.abs(v[0]);
@@ -111,7 +111,7 @@ methods! { [Float]
         })
     }
 
-    /// The whole number next to it toward zero.
+    /// The whole number toward zero.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -127,7 +127,7 @@ methods! { [Float]
         formula(here(), "trunc", &[value(self)], |c, v| truncated(c, v[0]))
     }
 
-    /// `self - self.trunc()`, exactly; NaN for infinities.
+    /// The fraction `self - self.trunc()`, exact. The fraction of an infinity is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -146,7 +146,7 @@ methods! { [Float]
         })
     }
 
-    /// The magnitude of `self` with the sign of `sign`, also of zeros and NaNs.
+    /// The magnitude of `self` with the sign of `sign`, also for zeros and NaNs.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -162,7 +162,8 @@ methods! { [Float]
         formula(here(), "copysign", &[value(self), beside::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
     }
 
-    /// The number next to `self` on the way to `other`: `other` itself where they are equal, NaN beside a NaN.
+    /// The next float after `self` toward `other`. The result is `other` if both are equal, and NaN
+    /// if either is NaN.
     ///
     /// ```
     /// use cutlet as ct;
@@ -185,7 +186,7 @@ methods! { [Float]
         elementwise(here(), "nextafter", &operands, |t, v, shape| next_after::<T>(t, v[0], v[1], shape))
     }
 
-    /// Is each element an infinity?
+    /// Returns true for each element that is an infinity.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -201,7 +202,7 @@ methods! { [Float]
         self.magnitude_is("isinf", CmpPred::Eq)
     }
 
-    /// Is each element a number, and no infinity?
+    /// Returns true for each element that is neither NaN nor an infinity.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -229,8 +230,8 @@ methods! { [Float]
 }
 
 methods! { [Signed]
-    /// The sign as a number, as Rust's `signum` has it: of floats 1 or -1, also of zeros, and NaN of NaN; of integers 1,
-    /// 0 or -1.
+    /// The sign as a number, as by Rust's `signum`. For floats it is 1 or -1, also for zeros, and
+    /// NaN for NaN. For integers it is 1, 0 or -1.
     ///
     /// ```
     /// # use cutlet as ct;

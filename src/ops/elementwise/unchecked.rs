@@ -1,4 +1,4 @@
-//! Integer arithmetic with the promise that nothing overflows.
+//! Integer arithmetic with the assumption that no operation overflows.
 
 use crate::element::{Element, Int};
 use crate::ir::{Attr, Opcode, Overflow};
@@ -12,8 +12,10 @@ fn promised<X: TileLike>(place: Place, name: &str, code: Opcode, operands: &[Arg
 }
 
 methods! { [Int]
-    /// `self + other`, with the promise that every sum fits the type: the compiler may conclude from it how large the
-    /// result is (that an index stays below 2^31, say). The cpu back end checks that, and answers with an error.
+    /// `self + other`, with the assumption that every sum fits the type.
+    ///
+    /// The compiler may derive bounds of the result from it, for example that an index is less than
+    /// 2^31. The cpu back end checks the assumption and returns an error if it is false.
     ///
     /// ```
     /// use cutlet as ct;
@@ -34,14 +36,15 @@ methods! { [Int]
     /// ```
     ///
     /// # Safety
-    /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
+    /// Every sum fits the type. Otherwise the behavior is undefined, except on the cpu back end.
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_add(self, other: impl BroadcastOperand<Self>) -> Self {
         promised(here(), "unchecked_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
     }
 
-    /// `self - other`, with the promise that every difference fits the type; see [`Self::unchecked_add`].
+    /// `self - other`, with the assumption that every difference fits the type; see
+    /// [`Self::unchecked_add`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -54,14 +57,16 @@ methods! { [Int]
     /// ```
     ///
     /// # Safety
-    /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
+    /// Every difference fits the type. Otherwise the behavior is undefined, except on the cpu back
+    /// end.
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_sub(self, other: impl BroadcastOperand<Self>) -> Self {
         promised(here(), "unchecked_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
     }
 
-    /// `self * factor`, with the promise that every product fits the type; see [`Self::unchecked_add`].
+    /// `self * factor`, with the assumption that every product fits the type; see
+    /// [`Self::unchecked_add`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -74,15 +79,16 @@ methods! { [Int]
     /// ```
     ///
     /// # Safety
-    /// It does, for every element. Elsewhere than on the cpu back end a kernel may do anything if one does not.
+    /// Every product fits the type. Otherwise the behavior is undefined, except on the cpu back
+    /// end.
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_mul(self, factor: impl BroadcastOperand<Self>) -> Self {
         promised(here(), "unchecked_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
     }
 
-    /// `self << n`, with the promise that `n` is less than the width and that `self * 2^n` fits the type; see
-    /// [`Self::unchecked_add`].
+    /// `self << n`, with the assumption that `n` is less than the width and that `self * 2^n` fits
+    /// the type; see [`Self::unchecked_add`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -95,7 +101,8 @@ methods! { [Int]
     /// ```
     ///
     /// # Safety
-    /// Both hold, for every element. Elsewhere than on the cpu back end a kernel may do anything if they do not.
+    /// Both conditions hold for every element. Otherwise the behavior is undefined, except on the
+    /// cpu back end.
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_shl(self, n: impl BroadcastOperand<Self>) -> Self {

@@ -1,4 +1,4 @@
-//! Integer arithmetic that is meant to wrap: what the operators compute, and no check of overflow looks at it.
+//! Wrapping integer arithmetic: the results of the operators, without overflow checks.
 
 use super::convert::{Kind, convert};
 use crate::element::{CastTo, Int};
@@ -12,7 +12,8 @@ fn wrapping<X: TileLike>(place: Place, name: &str, code: Opcode, operands: &[Arg
 }
 
 methods! { [Int]
-    /// `self + other` modulo 2 to the width, as `+`; [`Checks::overflow`](crate::Checks::overflow) takes it as meant.
+    /// `self + other` modulo 2^width, as `+`, without the check of
+    /// [`Checks::overflow`](crate::Checks::overflow).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -28,7 +29,8 @@ methods! { [Int]
         wrapping(here(), "wrapping_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
     }
 
-    /// `self - other` modulo 2 to the width, as `-`; [`Checks::overflow`](crate::Checks::overflow) takes it as meant.
+    /// `self - other` modulo 2^width, as `-`, without the check of
+    /// [`Checks::overflow`](crate::Checks::overflow).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -44,7 +46,8 @@ methods! { [Int]
         wrapping(here(), "wrapping_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
     }
 
-    /// `self * factor` modulo 2 to the width, as `*`; [`Checks::overflow`](crate::Checks::overflow) takes it as meant.
+    /// `self * factor` modulo 2^width, as `*`, without the check of
+    /// [`Checks::overflow`](crate::Checks::overflow).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -61,8 +64,8 @@ methods! { [Int]
         wrapping(here(), "wrapping_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
     }
 
-    /// The low bits as another integer type, as [`cast`](Tile::cast); [`Checks::casts`](crate::Checks::casts) takes it as
-    /// meant.
+    /// The low bits as another integer type, as [`cast`](Tile::cast), without the check of
+    /// [`Checks::casts`](crate::Checks::casts).
     ///
     /// ```
     /// # use cutlet as ct;

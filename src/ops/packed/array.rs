@@ -14,8 +14,8 @@ use crate::tile::{Array, ArrayMut, Scalar, Tile, at_place, here, record};
 
 /// An array of elements of 1 to 8 bits ([`Narrow`]), packed along its last axis; read only.
 ///
-/// Made by the launch from a shared reference to a
-/// [`PackedDeviceArray`](crate::packed::PackedDeviceArray). `Copy`: a handle.
+/// The launch creates it from a shared reference to a
+/// [`PackedDeviceArray`](crate::packed::PackedDeviceArray). It is a handle that is `Copy`.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -38,7 +38,8 @@ pub struct PackedArray<F, const R: usize> {
     element: PhantomData<F>,
 }
 
-/// A [`PackedArray`] that this kernel may also write: by whole tiles. Tile blocks must not write one tile both.
+/// A [`PackedArray`] that the kernel can also write, by whole tiles. Two tile blocks must not write
+/// the same tile.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -60,13 +61,13 @@ pub struct PackedArrayMut<F, const R: usize> {
     element: PhantomData<F>,
 }
 
-/// What the launch knows about a packed array and compiles in, beside the facts of its words. (Public because an
-/// implementation of a public trait mentions it.)
+/// Facts of a packed array that are compiled into the kernel, in addition to those of its words.
+/// The type is public because an implementation of a public trait mentions it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PackedFacts {
-    /// Rows are whole groups: no word holds bits behind the end of a row.
+    /// Rows are whole groups: no word contains bits after the end of a row.
     pub whole: bool,
-    /// Some offset does not fit i32 when it counts bytes.
+    /// At least one offset in bytes exceeds i32.
     pub bytes64: bool,
 }
 
@@ -92,11 +93,12 @@ macro_rules! packed_array {
         impl<F, const R: usize> Copy for $name<F, R> {}
 
         impl<F: Narrow, const R: usize> $name<F, R> {
-            /// The tile of `shape` at a tile index, as [`Array::load`](crate::Array::load) has it. Elements outside of the
-            /// array have the code 0.
+            /// Loads the tile of `shape` at a tile index, as [`Array::load`](crate::Array::load).
+            /// Elements outside of the array have the code 0.
             ///
-            /// Rows of the tile hold whole bytes: of 4 bits a multiple of 2 elements, of 3, 5, 6 and 7 bits of 8. Multiples of
-            /// 32 bits (of 3, 5, 6 and 7 bits: of 32 elements) are read by words. `ct::at` goes along all axes but the last.
+            /// Rows of the tile are whole bytes: multiples of 2 elements for 4 bits, and of 8
+            /// elements for 3, 5, 6 and 7 bits. Multiples of 32 bits (for 3, 5, 6 and 7 bits: of 32
+            /// elements) are read by words. All axes but the last accept `ct::at`.
             ///
             /// ```
             /// use cutlet as ct;
@@ -127,7 +129,7 @@ macro_rules! packed_array {
                 NarrowTile::of(record(|t| t.load_packed(&source, &index.components(), &shape)))
             }
 
-            /// [`Self::load`] and [`cast`](NarrowTile::cast) in one.
+            /// Loads a tile and casts it: [`Self::load`], then [`cast`](NarrowTile::cast).
             ///
             /// ```
             /// # use cutlet as ct;
@@ -190,7 +192,8 @@ macro_rules! packed_array {
                 std::array::from_fn(|axis| self.extent(axis))
             }
 
-            /// How many tiles of `shape` cover the array along an axis, the last one perhaps in part.
+            /// The number of tiles of `shape` that cover the array along an axis. The last one may
+            /// be partial.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -223,8 +226,8 @@ packed_array!(PackedArray);
 packed_array!(PackedArrayMut);
 
 impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
-    /// Writes a tile at a tile index. What lies outside of the array is not written. Rows of the tile hold whole bytes, as
-    /// those that are loaded do.
+    /// Stores a tile at a tile index. Elements outside of the array are not written. Rows of the
+    /// tile are whole bytes, as in [`Self::load`].
     ///
     /// ```
     /// use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Codes in i32 elements, worked out of words: in the low bits, or in the high ones.
+//! Codes in i32 elements, extracted from words to the low or high bits.
 
 use crate::dtype::DType;
 use crate::ir::{Attr, ConstData, Opcode, Type, Value};
@@ -8,14 +8,15 @@ use crate::tile::{Place, Raw, Trace};
 /// The codes of a tile.
 #[derive(Clone, Copy, Debug)]
 pub enum Bits {
-    /// i32, in the shape of the tile: the codes, with zeros above.
+    /// i32, in the shape of the tile: the codes in the low bits, zero-extended.
     Codes(Raw),
-    /// i32, with the elements of a group along one more axis: the word with the first bit of each element; where elements
-    /// lie in two words, also that with the rest (0 for the others); and the bits of a word.
+    /// i32, with the elements of a group along one more axis. `low` is the word with the first bit
+    /// of each element. `high` is the word with the rest if elements cross words, and 0 for the
+    /// other elements. `unit` is the number of bits of a word.
     Words { low: Raw, high: Option<Raw>, unit: u32 },
 }
 
-/// Shift amounts of the elements of a group, for the two words of each.
+/// Shift amounts of the elements of a group, for both words of each element.
 struct Shifts {
     left: Vec<u32>,
     right: Vec<u32>,
@@ -44,7 +45,7 @@ impl Trace {
         self.pattern_of_bits(&patterns, dtype, shape)
     }
 
-    /// As [`Trace::pattern`], of bit patterns.
+    /// Constant of bit patterns that varies along the last axis, as [`Trace::pattern`].
     pub(super) fn pattern_of_bits(&mut self, numbers: &[u64], dtype: DType, shape: &[i64]) -> Value {
         if numbers.iter().all(|number| *number == numbers[0]) {
             return self.splat(dtype, numbers[0], shape);
@@ -57,7 +58,7 @@ impl Trace {
         self.stretch(constant, shape)
     }
 
-    /// The words of each element moved to the same place.
+    /// Shifts the words of each element to one position and joins them.
     fn gathered(&mut self, low: Value, high: Option<Value>, shifts: &Shifts) -> Value {
         let shape = self.builder.module.shape(low).to_vec();
         let mut moved = low;
@@ -76,7 +77,7 @@ impl Trace {
         c.or(moved, rest)
     }
 
-    /// The same elements in another shape.
+    /// Reshapes a value, if necessary.
     pub(super) fn merged(&mut self, value: Value, shape: &[i64]) -> Value {
         let dtype = self.builder.module.dtype(value);
         match self.builder.module.shape(value) == shape {
@@ -85,7 +86,7 @@ impl Trace {
         }
     }
 
-    /// The codes in the low bits, with zeros above; `None` after a problem.
+    /// Returns the codes in the low bits, zero-extended, or `None` after an error.
     pub(super) fn low_bits(&mut self, place: Place, bits: Bits, width: u32) -> Option<Value> {
         let shape = self.shape_of_bits(bits);
         let (low, high, unit) = match bits {
@@ -108,8 +109,9 @@ impl Trace {
         Some(c.and(value, mask))
     }
 
-    /// The codes where they are in words that are moved as little as leaves their bits below `room`, in the shape of the
-    /// tile or, with one more axis, of groups; and how far up each code of a group is. What is beside them is anything.
+    /// Returns the codes with minimal shifts, such that their bits are below `room`, and the offset
+    /// of each code of a group. The shape is that of the tile, or has one more axis of the elements
+    /// of a group. The other bits are unspecified.
     pub(super) fn loose_bits(&mut self, place: Place, bits: Bits, width: u32, room: u32) -> Option<(Value, Vec<u32>)> {
         let (low, high, unit) = match bits {
             Bits::Codes(raw) => return Some((self.usable(raw, place)?, vec![0])),
@@ -134,7 +136,7 @@ impl Trace {
         Some((self.gathered(low, high, &shifts), offsets))
     }
 
-    /// The codes in the high bits; what is below is anything. `None` after a problem.
+    /// Returns the codes in the high bits, or `None` after an error. The low bits are unspecified.
     pub(super) fn high_bits(&mut self, place: Place, bits: Bits, width: u32) -> Option<Value> {
         let shape = self.shape_of_bits(bits);
         let (low, high, unit) = match bits {

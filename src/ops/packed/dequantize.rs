@@ -1,8 +1,9 @@
-//! Codes as numbers: what a code is as an element of tiles.
+//! Dequantization: conversion of codes to elements of tiles.
 //!
-//! Integers become floats by the exponent under which a mantissa counts ones: their bits below that exponent, less the
-//! power of two. Floats have their fields moved to those of the wider format, and are brought to its bias by one
-//! product, which makes normal numbers of subnormal ones, too.
+//! * Integers become floats with the exponent whose unit in the last place is 1. The code is the
+//!   mantissa, and the power of two is subtracted.
+//! * Floats have their fields shifted to those of the wider format. One product corrects the bias
+//!   and also normalizes subnormal numbers.
 
 use super::bits::Bits;
 use super::word_packing::Coded;
@@ -24,7 +25,7 @@ fn fields(dtype: DType) -> (u32, u32) {
 }
 
 impl Trace {
-    /// The numbers that codes stand for, as elements of another type; `None` after a problem.
+    /// Converts codes to elements of another type. Returns `None` after an error.
     pub(super) fn unpacked(
         &mut self,
         place: Place,
@@ -35,7 +36,7 @@ impl Trace {
     ) -> Option<Value> {
         let (dtype, value) = match coded.format {
             NarrowFormat::Float { exponent, mantissa } => {
-                // Five exponent bits reach beyond an f16.
+                // Five exponent bits exceed the range of f16.
                 let dtype = match target.dtype {
                     DType::F16 if exponent <= 4 => DType::F16,
                     DType::BF16 => DType::BF16,
@@ -70,7 +71,7 @@ impl Trace {
         Some(convert(self, value, Kind { dtype, signed: true }, target, shape))
     }
 
-    /// Patterns in the low bits of i32 elements, read as elements of another type.
+    /// Reinterprets patterns in the low bits of i32 elements as another type.
     fn reread(&mut self, words: Value, int: DType, dtype: DType, shape: &[i64]) -> Value {
         let patterns = match int {
             DType::I32 => words,
@@ -79,11 +80,12 @@ impl Trace {
         if int == dtype { patterns } else { self.put(Opcode::Bitcast, &[patterns], vec![], dtype, shape) }
     }
 
-    /// The floats that count as many as integer codes say, each of which is so far up in its word.
+    /// Converts integer codes to floats. Each code has an offset of bits in its word.
     fn counted(&mut self, words: Value, offsets: &[u32], (bits, signed): (u32, bool), dtype: DType) -> Value {
         let (exponent, mantissa) = fields(dtype);
         let shape = &self.builder.module.shape(words).to_vec()[..];
-        // 2^mantissa, whose last bit counts ones; a code with a sign counts from its smallest value on.
+        // 2^mantissa, whose unit in the last place is 1. A signed code counts from its smallest
+        // value.
         let one = (u64::from(mantissa) + (1 << (exponent - 1)) - 1) << mantissa;
         let least = if signed { 1u64 << (bits - 1) } else { 0 };
         let of = |pattern: &dyn Fn(u32) -> u64| offsets.iter().map(|&up| pattern(up)).collect::<Vec<u64>>();
@@ -98,7 +100,7 @@ impl Trace {
             let start = c.bits(one | least);
             return c.sub(value, start);
         }
-        // A code that is further up counts more, which the product takes back.
+        // An offset multiplies the code by a power of two, which the product removes.
         let number = |x: f64| codec::encode(dtype, x, Rounding::NearestEven);
         let start = |up| 2f64.powi(mantissa as i32) + (least << up) as f64;
         let scale = self.pattern_of_bits(&of(&|up| number(2f64.powi(-(up as i32)))), dtype, shape);
@@ -106,12 +108,13 @@ impl Trace {
         Calc::new(self, dtype, true, shape).fma(value, scale, start)
     }
 
-    /// The float whose code is in the high bits.
+    /// Converts the code in the high bits to a float.
     fn float_of(&mut self, left: Value, exponent: u32, mantissa: u32, dtype: DType, shape: &[i64]) -> Value {
         let (wide_exponent, wide_mantissa) = fields(dtype);
         let width = 1 + wide_exponent + wide_mantissa;
         let mut c = Calc::new(self, DType::I32, true, shape);
-        // The sign stays in front, its copies fill what the exponent is shorter by and are cut out.
+        // The arithmetic shift fills the missing exponent bits with copies of the sign, which the
+        // mask clears.
         let down = c.bits((32 - width + wide_exponent - exponent).into());
         let moved = c.sar(left, down);
         let magnitude = ((1u64 << (exponent + mantissa)) - 1) << (wide_mantissa - mantissa);

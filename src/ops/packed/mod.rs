@@ -1,8 +1,9 @@
-//! Elements of 1 to 8 bits in kernels: tiles of packed arrays, unpacked in registers and packed again.
+//! Elements of 1 to 8 bits in kernels: tiles of packed arrays, unpacked in registers and packed
+//! again.
 //!
-//! Words are loaded; what an element is is worked out of them when it is known what it becomes ([`NarrowTile::cast`]), so
-//! that a shift into place, a mask and one operation of floats are all that a conversion takes. All of it is made of ops
-//! that the IR has.
+//! Loads read words. The elements are extracted by the conversion ([`NarrowTile::cast`]), when the
+//! target type is known. A conversion then is a shift, a mask and one operation of floats. It
+//! consists of existing ops of the IR.
 
 mod array;
 mod bits;

@@ -1,4 +1,4 @@
-//! Numbers as codes: elements of tiles rounded to a narrow type.
+//! Quantization: elements of tiles rounded to a narrow type.
 
 use super::word_packing::Coded;
 use crate::dtype::DType;
@@ -12,7 +12,8 @@ const F32: Kind = Kind { dtype: DType::F32, signed: true };
 const I32: Kind = Kind { dtype: DType::I32, signed: true };
 
 impl Trace {
-    /// The codes of the nearest numbers of a format, in the low bits of i32 elements, with zeros above.
+    /// Returns the codes of the nearest numbers of a format, in the low bits of i32 elements,
+    /// zero-extended.
     pub(super) fn codes_of(&mut self, x: Value, source: Kind, coded: Coded, shape: &[i64]) -> Value {
         match coded.format {
             NarrowFormat::UInt(bits) => self.integer_codes(x, source, [0, (1 << bits) - 1], bits, shape),
@@ -32,7 +33,7 @@ impl Trace {
         }
     }
 
-    /// Brought between two numbers: in the type that they have, so that nothing wraps.
+    /// Clamps a value to two numbers, in its own type, so that nothing wraps.
     fn integer_codes(&mut self, x: Value, source: Kind, ends: [i64; 2], bits: u32, shape: &[i64]) -> Value {
         let (mut value, mut kind) = match source.dtype.is_float() {
             true => (convert(self, x, source, I32, shape), I32),
@@ -55,15 +56,15 @@ impl Trace {
         c.and(value, mask)
     }
 
-    /// The values as f32, such that rounding once more gives what rounding at once would.
+    /// Converts the values to f32 such that a second rounding is equal to a single one.
     fn single(&mut self, x: Value, source: Kind, shape: &[i64]) -> Value {
         if source.dtype != DType::F64 {
-            // Integers that f32 cannot hold are beyond all narrow floats.
+            // Integers that f32 cannot represent exceed the range of all narrow floats.
             return convert(self, x, source, F32, shape);
         }
         let ftof =
             |t: &mut Trace, x, rounding, to| t.put(Opcode::FToF, &[x], vec![Attr::Rounding(rounding)], to, shape);
-        // To odd: where bits were lost the last one that is left is set.
+        // Rounding to odd: the last bit is set if the result is inexact.
         let short = ftof(self, x, Rounding::Zero, DType::F32);
         let back = ftof(self, short, Rounding::NearestEven, DType::F64);
         let order = Attr::CmpOrder(CmpOrder::Ordered);
@@ -74,7 +75,7 @@ impl Trace {
         self.put(Opcode::Bitcast, &[word], vec![], DType::F32, shape)
     }
 
-    /// f32 to the nearest even; too large ones saturate, and NaN gives the largest.
+    /// Rounds f32 to nearest even. Larger numbers saturate, and NaN becomes the largest number.
     fn float_codes(&mut self, single: Value, exponent: u32, mantissa: u32, shape: &[i64]) -> Value {
         let bias = (1i64 << (exponent - 1)) - 1;
         let dropped = 23 - mantissa;
@@ -84,7 +85,8 @@ impl Trace {
         let mut c = Calc::new(self, DType::I32, false, shape);
         let (all_but_sign, one) = (c.bits(0x7fff_ffff), c.bits(1));
         let magnitude = c.and(word, all_but_sign);
-        // Normal results: the fields are rounded in place, and the exponent gets the small bias.
+        // Normal results: the fields are rounded in place, and the exponent is converted to the
+        // smaller bias.
         let (cut, half) = (c.bits(dropped.into()), c.bits((1 << (dropped - 1)) - 1));
         let kept = c.shr(magnitude, cut);
         let odd = c.and(kept, one);
@@ -93,7 +95,7 @@ impl Trace {
         let kept = c.shr(rounded, cut);
         let shorter = c.bits(((127 - bias) as u64) << mantissa);
         let normal = c.subi(kept, shorter);
-        // Subnormal results: a sum whose unit in the last place is the smallest of them.
+        // Subnormal results: a sum whose unit in the last place is the smallest subnormal number.
         let anchor = power_of_two(1 - bias - i64::from(mantissa) + 23);
         let mut floats = Calc::new(self, DType::F32, true, shape);
         let start = floats.bits(anchor);

@@ -1,4 +1,4 @@
-//! Codes packed into words, and these stored.
+//! Stores to packed arrays: codes are packed into words.
 
 use super::bits::Bits;
 use super::word_packing::Grouping;
@@ -16,15 +16,15 @@ use crate::tile::{Handle, Raw, Scalar, Trace, record};
 /// A store to a packed array.
 pub struct Target {
     pub source: Source,
-    /// The extent of rows, where words hold more than that.
+    /// The extent of rows, if words contain bits after the end of a row.
     pub extent: Option<Scalar<i32>>,
 }
 
-/// Elements that are put together at a time where widths do not divide a word.
+/// Elements that are joined at a time if the width does not divide a word.
 const RUN: u32 = 8;
 
 impl Target {
-    /// Writes a tile.
+    /// Stores a tile.
     #[track_caller]
     pub fn store(&self, index: &[Component], bits: Bits) {
         let (width, place) = (self.source.coded.bits, self.source.place);
@@ -58,7 +58,7 @@ impl Target {
         });
     }
 
-    /// The codes, 0 behind the end of the rows.
+    /// The codes, set to 0 after the end of the rows.
     fn inside(&self, t: &mut Trace, codes: Value, index: &[Component], shape: &[i64]) -> Option<Value> {
         let Some(extent) = self.extent else { return Some(codes) };
         let place = self.source.place;
@@ -79,7 +79,7 @@ impl Target {
         Some(t.put(Opcode::Select, &[mask, codes, zero], vec![], DType::I32, shape))
     }
 
-    /// Runs of so many neighbours, the first in the low bits; as i32 or i64.
+    /// Joins runs of `elements` adjacent codes, the first one in the low bits, as i32 or i64.
     fn joined(&self, codes: Value, elements: u32, dtype: DType, shape: &[i64]) -> Option<Raw> {
         if elements == 1 {
             return Some(record(|t| t.raw(codes)));
@@ -111,7 +111,7 @@ impl Target {
         })
     }
 
-    /// Words of groups that have several, put together of runs.
+    /// Builds the words of groups with several words from runs.
     fn words_of_runs(&self, codes: Value, grouping: Grouping, shape: &[i64]) -> Vec<Option<Raw>> {
         let run_bits = (RUN * self.source.coded.bits) as i32;
         let dtype = if run_bits <= 32 { DType::I32 } else { DType::I64 };
@@ -151,7 +151,7 @@ impl Target {
     }
 }
 
-/// The or of all elements along an axis.
+/// The bitwise or of all elements along an axis.
 #[track_caller]
 fn or_along<T: Element>(tile: Raw, axis: usize, zero: T) -> Raw {
     let by = ByOp { name: "store", code: Opcode::OrI, attrs: &[], identity: zero };
@@ -159,7 +159,7 @@ fn or_along<T: Element>(tile: Raw, axis: usize, zero: T) -> Raw {
 }
 
 impl Trace {
-    /// One element of each group.
+    /// Extracts one element of each group.
     fn part_of_group(&mut self, groups: Value, number: u32, dtype: DType, shape: &[i64]) -> Value {
         if self.builder.module.shape(groups) == shape {
             return groups;
@@ -170,7 +170,7 @@ impl Trace {
         self.emit(Opcode::Extract, &[&[groups], &index], vec![], vec![], &[ty])[0]
     }
 
-    /// An i64 scalar.
+    /// Sign-extends an i64 or i32 scalar to i64.
     fn extended_to_i64(&mut self, value: Value) -> Value {
         match self.builder.module.dtype(value) {
             DType::I64 => value,
@@ -178,7 +178,7 @@ impl Trace {
         }
     }
 
-    /// The low bits of i32 or i64 elements as words.
+    /// Truncates i32 or i64 elements to words.
     fn as_words(&mut self, value: Value, dtype: DType, shape: &[i64]) -> Value {
         let value = match self.builder.module.dtype(value) == dtype {
             true => value,

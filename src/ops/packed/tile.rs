@@ -12,8 +12,8 @@ use crate::narrow::{Narrow, NarrowFormat};
 use crate::ops::elementwise::convert::Kind;
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
-/// A tile of elements of 1 to 8 bits ([`Narrow`]): of a packed array, or made by [`Tile::cast_narrow`]. There is no
-/// arithmetic on it: [`cast`](NarrowTile::cast) it.
+/// A tile of elements of 1 to 8 bits ([`Narrow`]), from a packed array or from
+/// [`Tile::cast_narrow`]. It has no arithmetic; [`cast`](NarrowTile::cast) converts it.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -48,7 +48,7 @@ impl<F, const R: usize> NarrowTile<F, R> {
 }
 
 impl Trace {
-    /// Something made of codes, elementwise.
+    /// Records an elementwise function of codes.
     fn made_of_bits(
         &mut self,
         place: Place,
@@ -61,7 +61,7 @@ impl Trace {
         self.value_or_poison(value, out, shape)
     }
 
-    /// Codes made of a tile, elementwise.
+    /// Records an elementwise function of a tile that results in codes.
     fn bits_made_of(&mut self, place: Place, tile: Raw, body: impl FnOnce(&mut Trace, Value, &[i64]) -> Value) -> Bits {
         let (shape, value) = self.begin_with_tile(place, tile);
         let codes = value.map(|value| body(self, value, &shape));
@@ -91,7 +91,7 @@ impl Trace {
 }
 
 impl<F: Narrow, const R: usize> NarrowTile<F, R> {
-    /// The extents, in elements. Known while tracing.
+    /// The extents in elements, known during tracing.
     ///
     /// # Panics
     /// Outside of a kernel.
@@ -111,10 +111,12 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
         std::array::from_fn(|d| shape[d] as usize)
     }
 
-    /// The values as elements of tiles: exact where `U` has them, else as [`Tile::cast`] from f32 or i32.
+    /// Converts the values to elements of tiles. The result is exact if `U` has the value;
+    /// otherwise it is that of [`Tile::cast`] from f32 or i32.
     ///
-    /// To f16, bf16 and f32 integers take a mask and a sum, floats of up to 7 bits two shifts, a mask and a product. (f7e5m1
-    /// has numbers beyond those of f16, which become infinite there.)
+    /// In a conversion to f16, bf16 or f32, an integer costs a mask and a sum. A float of up to 7
+    /// bits costs two shifts, a mask and a product. Numbers of f7e5m1 that exceed f16 become
+    /// infinite.
     ///
     /// ```
     /// use cutlet as ct;
@@ -141,7 +143,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
         }))
     }
 
-    /// The values as another narrow type: the nearest ones, as [`Tile::cast_narrow`] has it.
+    /// Converts to the nearest values of another narrow type, as [`Tile::cast_narrow`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -161,7 +163,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
         }
     }
 
-    /// The codes: the bits of each element in the low ones of a byte.
+    /// The codes: the bits of each element in the low bits of a byte.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -183,7 +185,7 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
         }))
     }
 
-    /// The elements with these codes; higher bits of the bytes are dropped.
+    /// Creates a tile from codes. The higher bits of each byte are ignored.
     ///
     /// ```
     /// use cutlet as ct;
@@ -216,9 +218,12 @@ impl<F: Narrow, const R: usize> NarrowTile<F, R> {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// The nearest values of a type of 1 to 8 bits, ties to even; floats become integers toward zero (round them before:
-    /// [`round_ties_even`](Tile::round_ties_even)). What does not fit becomes the nearest end of the range, also of
-    /// integers; NaN gives 0 as an integer, and the largest number where a float type has no NaN.
+    /// Converts to the nearest values of a type of 1 to 8 bits, with ties to even.
+    ///
+    /// * Floats convert to integers toward zero; [`round_ties_even`](Tile::round_ties_even) rounds
+    ///   them first.
+    /// * Values outside of the range saturate, including integers.
+    /// * NaN becomes 0 as an integer, and the largest number in a float type without NaN.
     ///
     /// ```
     /// use cutlet as ct;

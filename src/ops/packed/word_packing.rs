@@ -1,8 +1,8 @@
-//! How the elements of a row lie in words.
+//! Packing of the elements of a row into words.
 
 use crate::narrow::{Narrow, NarrowFormat};
 
-/// A format as a value: what is recorded is compiled once, not for each format.
+/// A format as a value, so that the recording code is compiled once and not for each format.
 #[derive(Clone, Copy, Debug)]
 pub struct Coded {
     pub format: NarrowFormat,
@@ -16,7 +16,8 @@ impl Coded {
     }
 }
 
-/// Elements that fill whole words: of widths that divide a word those of one, of others as many as a word has bits.
+/// A group of elements that fills whole words: one word if the width divides it, otherwise as many
+/// elements as a word has bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouping {
     /// Bits of a word: 8, 16 or 32.
@@ -30,7 +31,8 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// Of rows of so many elements, in the largest words that they fill; `None` where these are no whole bytes.
+    /// The grouping of rows of `extent` elements, in the largest words that they fill. `None` if a
+    /// row is not a whole number of bytes.
     pub fn of(bits: u32, extent: i64) -> Option<Grouping> {
         let extent = u32::try_from(extent).ok()?;
         if bits == 8 {
@@ -44,12 +46,12 @@ impl Grouping {
         [32, 16, 8].map(of).into_iter().find(|grouping| extent.is_multiple_of(grouping.elements))
     }
 
-    /// What the elements of a row of a tile are a multiple of.
+    /// The divisor of the row extents of a tile: the least number of elements in whole bytes.
     pub fn least(bits: u32) -> u32 {
         if bits.is_power_of_two() { 8 / bits } else { 8 }
     }
 
-    /// Where an element of a group begins: the word, and the bit in it.
+    /// The position of an element's first bit in its group: the word, and the bit in it.
     pub fn place(self, bits: u32, element: u32) -> (u32, u32) {
         (element * bits / self.unit, element * bits % self.unit)
     }

@@ -1,4 +1,4 @@
-//! Words of packed arrays: their views, and how tiles of them are loaded.
+//! Words of packed arrays: views of the array, and loads of their tiles.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::ops::memory::tile_access::Visit;
 use crate::ops::support::tile_index::{Component, IntoIndex};
 use crate::tile::{ArrayHandle, Place, Raw, Trace};
 
-/// One access to a packed array: where, in whose words, to which array of 32-bit words.
+/// An access to a packed array of 32-bit words, with its source location and its name in messages.
 pub struct Source {
     pub place: Place,
     pub name: &'static str,
@@ -22,7 +22,7 @@ pub struct Source {
     pub bytes64: bool,
 }
 
-/// The type of words of so many bits.
+/// The integer type of words of `unit` bits.
 pub fn word_type(unit: u32) -> DType {
     match unit {
         8 => DType::I8,
@@ -32,7 +32,7 @@ pub fn word_type(unit: u32) -> DType {
 }
 
 impl Source {
-    /// How the elements of a tile of this shape lie in words, if the shape and the index are as they should be.
+    /// Returns the grouping of a tile of this shape. Reports errors of the shape and the index.
     pub fn grouping(&self, t: &mut Trace, index: &[Component], shape: &[i64]) -> Option<Grouping> {
         let Source { place, name, coded, .. } = *self;
         t.at(place);
@@ -59,7 +59,8 @@ impl Source {
         grouping
     }
 
-    /// The array as one of these words: with the words of a group along one more axis where there are several.
+    /// The view of the array with words of this grouping. If a group has several words, they are
+    /// one more axis.
     pub fn words(&self, t: &mut Trace, grouping: Grouping) -> Option<ArrayHandle> {
         const WRAP: Attr = Attr::Overflow(Overflow::None);
         let mut data = t.array_data(self.array, self.place)?;
@@ -105,7 +106,7 @@ impl Source {
         Some(t.make_array(dtype, base, extents, strides, unit))
     }
 
-    /// Shape and index of each word of the groups of a tile.
+    /// The shape and the index of each word of the groups of a tile.
     pub fn pieces(grouping: Grouping, index: &[Component], shape: &[i64]) -> (Vec<i64>, Vec<Vec<Component>>) {
         let mut shape = shape.to_vec();
         shape[index.len() - 1] = grouping.groups;
@@ -136,7 +137,7 @@ impl Source {
 }
 
 impl Trace {
-    /// A tile of a packed array.
+    /// Loads a tile of a packed array.
     pub(super) fn load_packed(&mut self, source: &Source, index: &[Component], shape: &[i64]) -> Bits {
         match self.load_groups(source, index, shape) {
             Some(bits) => bits,
@@ -186,7 +187,7 @@ impl Trace {
     }
 }
 
-/// Words side by side along the last axis, in lists that may name them often, or zeros.
+/// Concatenation of words along the last axis, by lists that can repeat words or contain zeros.
 struct Joined {
     words: Vec<Value>,
     shape: Vec<i64>,
@@ -194,8 +195,9 @@ struct Joined {
 }
 
 impl Joined {
-    /// The tile of a list, whose length is a power of two: two lists by turns, so that those come together first which lie
-    /// furthest apart. Where threads share the elements of a group, each has neighbours then.
+    /// Concatenates a list, whose length is a power of two. It is split into its even and odd
+    /// positions, so that the most distant elements are joined first. If threads share the elements
+    /// of a group, each thread then has adjacent ones.
     fn of(&mut self, t: &mut Trace, list: &[Option<u32>]) -> Value {
         if let Some(&value) = self.known.get(list) {
             return value;

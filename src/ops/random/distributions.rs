@@ -1,22 +1,30 @@
-//! Normal and exponential numbers made of words of random bits.
+//! Normal and exponential numbers from words of random bits.
 //!
-//! G. Box and M. Muller, *A note on the generation of random normal deviates*, 1958: with u from 0 to 1, √(-2 log u) is the
-//! distance from 0 of two normal numbers, whose direction is uniform. In f32 all of it is integers, products, sums, fused
-//! multiply-adds and a root, each rounded as the standard says, so that back ends agree to the bit: log u by a polynomial of
-//! the mantissa, the direction by polynomials of half its angle, which double. What decides is how many instructions a number
-//! takes: GPUs make such numbers more slowly than their memory takes them. The coefficients are those of the least largest
-//! error (Remez's exchange), computed with 40 digits.
+//! Box-Muller transform (G. Box and M. Muller, *A note on the generation of random normal
+//! deviates*, 1958). If u is uniform in (0, 1), √(-2 log u) is the distance from 0 of a pair of
+//! normal numbers. Its direction is uniform.
+//!
+//! * In f32, all operations are integer operations, products, sums, fused multiply-adds and a
+//!   square root. Each is rounded as IEEE 754 specifies, so the results of all back ends are
+//!   bit-identical.
+//! * log u is a polynomial in the mantissa. The direction is computed by polynomials in half its
+//!   angle, which is then doubled.
+//! * The aim is a small number of instructions for each number: on GPUs the generation is slower
+//!   than the stores of its results.
+//! * The coefficients minimize the maximum error (Remez exchange algorithm), computed with 40
+//!   digits.
 
 use crate::ops::support::float_mode::{FloatMode, is_approx};
 use crate::tile::Tile;
 
-/// log ((3/2 + f) / (3/2)) / f for f from -1/2 to 1/2: the root of twice the logarithm is off by 2.7e-7 at most.
+/// log((3/2 + f) / (3/2)) / f for f from -1/2 to 1/2. The root of twice the logarithm has an error
+/// of at most 2.7e-7.
 const LOG: [f32; 7] = [0.6666651, -0.22223832, 0.098819554, -0.04899022, 0.02577048, -0.017268099, 0.010659211];
 
-/// √2 sin (π/2 y) / y in y², for y from -1/2 to 1/2, to 4e-9 of it.
+/// √2 sin(π/2 y) / y as a polynomial in y², for y from -1/2 to 1/2; relative error 4e-9.
 const SINE: [f32; 4] = [2.2214415, -0.9135303, 0.112684585, -0.006507727];
 
-/// √2 cos (π/2 y) in y², to 4e-8 of it.
+/// √2 cos(π/2 y) as a polynomial in y²; relative error 4e-8.
 const COSINE: [f32; 4] = [std::f32::consts::SQRT_2, -1.7447106, 0.35863742, -0.028847951];
 
 fn polynomial<const R: usize>(x: Tile<f32, R>, coefficients: &[f32]) -> Tile<f32, R> {
@@ -26,11 +34,11 @@ fn polynomial<const R: usize>(x: Tile<f32, R>, coefficients: &[f32]) -> Tile<f32
     others.iter().rev().fold(first, |sum, &coefficient| sum.fma(x, coefficient))
 }
 
-/// -`factor` log u, with u = (word + 1/2) 2^-32, rounded; the factor is a power of two. Half a step of u at 1 is added, so that
-/// it is above 0: from 2^-26 to 22.9 times the factor.
+/// -`factor` log u with u = (word + 1/2) 2^-32, rounded. The factor is a power of two. Half a step
+/// of u at 1 is added, so that the result is positive: from 2^-26 to 22.9 times the factor.
 fn minus_log<const R: usize>(word: Tile<u32, R>, factor: f32) -> Tile<f32, R> {
-    // Of 3/2 u the mantissas from 1 to 2 have that of u = 1 in their middle: masks take the exponent off, and near 1, where the
-    // logarithm is small, it is 0.
+    // The mantissa of 3/2 u, in [1, 2), is in its middle for u = 1. Masks then extract an exponent
+    // that is 0 near u = 1, where the logarithm is small.
     let scaled = word.cast::<f32>().fma(1.5 * 2f32.powi(-32), 1.5 * 2f32.powi(-33));
     let bits = scaled.bitcast::<i32>();
     let mantissa = (bits & 0x7f_ffff) | 0x3f80_0000;
@@ -41,50 +49,55 @@ fn minus_log<const R: usize>(word: Tile<u32, R>, factor: f32) -> Tile<f32, R> {
     polynomial(f, &LOG.map(|c| c * -factor)).fma(f, whole)
 }
 
-/// √x of normal numbers, correctly rounded: a guess at 1/√x, and Newton's step for the root. These are the instructions that
-/// NVIDIA's assembler makes of a root without its branch for other numbers. Of any guess within 2^-23 they make the same
-/// root, but for two mantissas, where the guess may be the nearest number or below it.
+/// Correctly rounded √x of normal numbers: an approximation of 1/√x, then a Newton step for the
+/// root.
+///
+/// ptxas emits these instructions for a square root, without its branch for other numbers. Any
+/// approximation with an error up to 2^-23 results in the same root. Exceptions are two mantissas,
+/// for which it must be the nearest number or the one below.
 fn root<const R: usize>(x: Tile<f32, R>) -> Tile<f32, R> {
-    // Without subnormal numbers the guess is one instruction.
+    // If subnormal numbers are flushed, the approximation is one instruction.
     let guess = x.rsqrt_with(FloatMode::new().flush_to_zero());
     let root = x * guess;
     root.fma(-root, x).fma(guess * 0.5, root)
 }
 
-/// A distance with the sign that the lowest bit of the direction gives it: to the opposite side of the circle.
+/// The distance, negated if the lowest bit of the direction is set: the opposite side of the
+/// circle.
 fn turned<const R: usize>(radius: Tile<f32, R>, direction: Tile<u32, R>) -> Tile<f32, R> {
     (radius.bitcast::<u32>() + (direction << 31)).bitcast::<f32>()
 }
 
-/// Numbers with mean 1.
+/// Exponential numbers with mean 1.
 pub(super) fn exponential<const R: usize>(word: Tile<u32, R>) -> Tile<f32, R> {
     if is_approx() { fast::minus_log2(word) * std::f32::consts::LN_2 } else { minus_log(word, 1.0) }
 }
 
-/// Two numbers with mean 0 and variance 1.
+/// Two normal numbers with mean 0 and variance 1.
 pub(super) fn normals<const R: usize>(distance: Tile<u32, R>, direction: Tile<u32, R>) -> [Tile<f32, R>; 2] {
     if is_approx() {
         return fast::normals(distance, direction);
     }
     let radius = root(minus_log(distance, 2.0));
-    // As a number with sign, the word says where in the right half of the circle the direction is; its lowest bit, which is
-    // rounded off unless the angle is close to 0, takes it to the opposite side.
+    // As a signed number, the word is the direction in the right half of the circle. Its lowest bit
+    // selects the opposite side; rounding discards that bit unless the angle is close to 0.
     let y = direction.bitcast::<i32>().cast::<f32>() * 2f32.powi(-32);
     let square = y * y;
     let sine = polynomial(square, &SINE) * y;
     let cosine = polynomial(square, &COSINE);
     let radius = turned(radius, direction);
-    // cos 2a = 1 - 2 sin² a, sin 2a = 2 sin a cos a: the factors are in the polynomials.
+    // cos 2a = 1 - 2 sin² a and sin 2a = 2 sin a cos a. The factors are part of the polynomials.
     let across = radius * sine;
     [sine.fma(-across, radius), across * cosine]
 }
 
-/// The same numbers as the hardware's fast functions have them: nearly.
+/// Approximations of the same numbers by the fast functions of the hardware.
 mod fast {
     use super::{FloatMode, Tile, turned};
     use std::f32::consts::{LN_2, PI};
 
-    /// -log2 u, with u = (word + 1/2) 2^-32, rounded; close to 1 the instruction may come out on the other side of 0.
+    /// -log2 u with u = (word + 1/2) 2^-32, rounded. Close to 1 the instruction can return the
+    /// opposite sign.
     pub(super) fn minus_log2<const R: usize>(word: Tile<u32, R>) -> Tile<f32, R> {
         word.cast::<f32>().fma(2f32.powi(-32), 2f32.powi(-33)).log2_approx().abs()
     }
@@ -92,7 +105,8 @@ mod fast {
     pub(super) fn normals<const R: usize>(distance: Tile<u32, R>, direction: Tile<u32, R>) -> [Tile<f32, R>; 2] {
         let mode = FloatMode::new().approx().flush_to_zero();
         let radius = (minus_log2(distance) * (2.0 * LN_2)).sqrt_with(mode);
-        // The direction that the other form has: half of it in the word as a number with sign, the other half in its lowest bit.
+        // The direction of the other form: the word as a signed number, and the half of the circle
+        // in its lowest bit.
         let angle = direction.bitcast::<i32>().cast::<f32>() * (PI * 2f32.powi(-32));
         let radius = turned(radius, direction);
         let (sine, cosine) = (angle.sin_approx(), angle.cos_approx());
@@ -104,7 +118,8 @@ mod fast {
 mod tests {
     use crate::sample::one_in;
 
-    /// Of all mantissas and both parities of the exponent, with guesses at either side of the nearest one.
+    /// All mantissas and both parities of the exponent, with approximations on both sides of the
+    /// nearest one.
     #[test]
     fn roots_of_neighbouring_guesses_are_the_same() {
         let mut others = Vec::new();

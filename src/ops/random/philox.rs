@@ -1,7 +1,8 @@
-//! Random numbers: a function of seed, offset and position alone.
+//! Random numbers as a function of seed, offset and position.
 //!
-//! The generator is Philox4x32-10 of J. Salmon, M. Moraes, R. Dror and D. Shaw, *Parallel random numbers: as easy as 1, 2,
-//! 3* (SC 2011): ten rounds of products make four words of 32 bits out of a counter of four words and a key of two.
+//! The generator is Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, *Parallel random
+//! numbers: as easy as 1, 2, 3*, SC 2011). Ten rounds of products compute four 32-bit words from a
+//! counter of four words and a key of two words.
 
 use super::distributions;
 use crate::dtype::DType;
@@ -14,32 +15,38 @@ use crate::ops::support::tile_index::{Component, TileIndex};
 use crate::ops::{arange, zeros};
 use crate::tile::{Handle, Place, Scalar, Tile, Trace, at_place, here, record};
 
-/// An endless array of random numbers, of which a kernel takes tiles as [`load`](crate::Array::load) takes them from an
-/// array.
+/// An unbounded array of random numbers, from which a kernel loads tiles as by
+/// [`load`](crate::Array::load).
 ///
-/// The number at a position depends on seed, offset and position alone: not on the extents of the tiles, the grid or the
-/// back end. So two kernels that ask for the same place get the same numbers (the backward pass of a dropout, say), and
-/// kernels that need others take another seed or another offset. All of them are the same to the bit everywhere, but for
-/// [`normal`](Philox::normal) and [`exponential`](Philox::exponential) in f64: these take functions that may differ in the last
-/// place between back ends, and for these two in the scope of [`with_mode`](crate::with_mode) that is
-/// [`approx`](crate::FloatMode::approx): there the logarithm, the root, sine and cosine are the GPU's fast ones (normal numbers take
-/// two thirds of the instructions), f32 is off by 2^-18 of the distance from 0, or by 2^-10 close to 0, and each back end has its own last
-/// digits.
+/// The number at a position depends only on seed, offset and position, and not on tile extents,
+/// grid or back end. Two kernels therefore obtain equal numbers at equal positions, for example in
+/// the backward pass of a dropout. A different seed or offset results in different numbers.
 ///
-/// A tile index counts tiles, as ever, or elements by [`at`](crate::at()). Tiles have one to three axes; extents of the
-/// last one that are multiples of 4 cost least, for four numbers are made together. In numbers: the counter's words are column / 4
-/// (of f64: column / 2), row, and the two halves of the offset, to which the first of three axes is added; the key is the
-/// seed.
+/// Results are bit-identical on all back ends, with these exceptions:
+///
+/// * [`normal`](Philox::normal) and [`exponential`](Philox::exponential) in f64 use functions that
+///   may differ in the last place.
+/// * The same two methods in the scope of [`with_mode`](crate::with_mode) with
+///   [`approx`](crate::FloatMode::approx) use the fast logarithm, square root, sine and cosine of
+///   the GPU. Normal numbers then need two thirds of the instructions. The error in f32 is 2^-18 of
+///   the distance from 0, or 2^-10 close to 0, and the last digits depend on the back end.
+///
+/// An index counts tiles, or elements with [`at`](crate::at()). Tiles have one to three axes.
+/// Extents of the last axis that are multiples of 4 are the fastest, because four numbers are
+/// computed together.
+///
+/// The words of the counter are column / 4 (f64: column / 2), row, and the two halves of the
+/// offset. The position along the first of three axes is added to the offset. The key is the seed.
 ///
 /// # Period
-/// Positions wrap where the counter does, and then the numbers repeat:
+/// The numbers repeat after the counter wraps:
 ///
 /// * along the last axis after 2^34 numbers (f64: 2^33),
-/// * along the axis before it after 2^32,
-/// * along the first of three axes after 2^64. An offset of 1 more moves this axis by 1.
+/// * along the previous axis after 2^32,
+/// * along the first of three axes after 2^64. The offset is added to the position along this axis.
 ///
-/// A tile across the end of a period continues at its beginning. Negative positions count back from the end. More
-/// numbers than a period has need another offset or another seed.
+/// A tile across the end of a period continues at its beginning. Negative positions count from the
+/// end. A further offset or seed provides more numbers than one period.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -84,7 +91,7 @@ pub struct Philox {
     offset: Scalar<u64>,
 }
 
-/// Words of one place in each element of a tile, before they become numbers.
+/// The four words of one counter for each element of a tile.
 type Words<const R: usize> = [Tile<u32, R>; 4];
 
 mod sealed {
@@ -95,7 +102,7 @@ mod sealed {
     impl Sealed for super::bf16 {}
 }
 
-/// Floats that random numbers are made as: f16, bf16, f32, f64.
+/// Float types of random numbers: f16, bf16, f32, f64.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -109,7 +116,7 @@ mod sealed {
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub trait RandomFloat: Float + sealed::Sealed {
-    /// Numbers of one counter.
+    /// Number of random numbers from one counter.
     #[doc(hidden)]
     const LANES: usize;
     #[doc(hidden)]
@@ -120,7 +127,7 @@ pub trait RandomFloat: Float + sealed::Sealed {
     fn exponentials<const R: usize>(words: Words<R>) -> Vec<Tile<Self, R>>;
 }
 
-/// The 53 highest bits of two words each.
+/// The 53 high bits of each pair of words.
 fn doubles<const R: usize>([a, b, c, d]: Words<R>) -> [Tile<u64, R>; 2] {
     [[a, b], [c, d]].map(|[low, high]| (low.cast::<u64>() | (high.cast::<u64>() << 32)) >> 11)
 }
@@ -163,7 +170,7 @@ macro_rules! halves {
         impl RandomFloat for $name {
             const LANES: usize = 4;
             fn uniforms<const R: usize>(words: Words<R>) -> Vec<Tile<$name, R>> {
-                // As many bits as every number below 1 has: rounding up to 1 would not do.
+                // The number of bits is that of the mantissa, so that no number is rounded up to 1.
                 words.map(|word| ((word >> (32 - $digits)).cast::<f32>() * 2f32.powi(-$digits)).cast()).to_vec()
             }
             fn normals<const R: usize>(words: Words<R>) -> Vec<Tile<$name, R>> {
@@ -178,8 +185,8 @@ macro_rules! halves {
 halves! { f16 11; bf16 8; }
 
 impl Philox {
-    /// The numbers of a seed, from an offset on. Different offsets give different numbers; a kernel that draws several
-    /// times, say in a loop, counts it up.
+    /// Creates the generator for a seed and an offset. Different offsets result in different
+    /// numbers. A kernel that draws repeatedly, for example in a loop, increments the offset.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -220,7 +227,7 @@ impl Philox {
         self.lanes(here(), "bits", index.components(), shape, 4, &|words| words.to_vec())
     }
 
-    /// Numbers from 0 to below 1, all equally likely: multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
+    /// Uniform numbers in [0, 1): multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -237,8 +244,11 @@ impl Philox {
         self.lanes(here(), "uniform", index.components(), shape, T::LANES, &T::uniforms)
     }
 
-    /// Numbers of the normal distribution with mean 0 and variance 1: f32 up to 6.76, in steps that 24 bits of distance and
-    /// 26 bits of direction give, to 2^-20 of the distance, or of 1 if that is more (f64: up to 8.57).
+    /// Numbers of the normal distribution with mean 0 and variance 1.
+    ///
+    /// In f32 the largest magnitude is 6.76 (f64: 8.57). The resolution is 24 bits of distance and
+    /// 26 bits of direction. The error is 2^-20 of the distance, or 2^-20 if the distance is less
+    /// than 1.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -255,7 +265,8 @@ impl Philox {
         self.lanes(here(), "normal", index.components(), shape, T::LANES, &T::normals)
     }
 
-    /// Numbers of the exponential distribution with mean 1: f32 from 1.5e-8 to 22.9 (f64: from 0 to 36.7).
+    /// Numbers of the exponential distribution with mean 1: in f32 from 1.5e-8 to 22.9, in f64 from
+    /// 0 to 36.7.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -276,8 +287,8 @@ impl Philox {
         self.lanes(here(), "exponential", index.components(), shape, T::LANES, &T::exponentials)
     }
 
-    /// Integers from `range.start` to before `range.end`, which is above it. The likelihoods of two of them differ by at
-    /// most their number times 2^-32.
+    /// Integers from `range.start` to before `range.end`, which must be greater. The probabilities
+    /// of two integers differ by at most their number times 2^-32.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -303,7 +314,7 @@ impl Philox {
         at_place(place, || words.mul_hi((end - start).cast::<u32>()).cast::<i32>() + start)
     }
 
-    /// True with this probability, from 0 to 1.
+    /// `true` with this probability, from 0 to 1.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -328,7 +339,7 @@ impl Philox {
         at_place(place, || numbers.lt(probability))
     }
 
-    /// Numbers made of words, `lanes` of them out of one counter.
+    /// Makes numbers from words. One counter provides `lanes` numbers.
     fn lanes<T: ByteSized, const R: usize>(
         self,
         place: Place,
@@ -391,7 +402,7 @@ impl Philox {
         number.broadcast_to(shape)
     }
 
-    /// Ten rounds.
+    /// The ten rounds of Philox.
     fn words<const R: usize>(self, counter: Words<R>) -> Words<R> {
         let [mut a, mut b, mut c, mut d] = counter;
         let (mut low, mut high) = (self.seed.cast::<u32>(), (self.seed >> 32).cast::<u32>());
@@ -403,14 +414,14 @@ impl Philox {
             let (first, second) = (0xd251_1f53u32, 0xcd9e_8d57u32);
             [a, b, c, d] = [c.mul_hi(second) ^ b ^ low, c * second, a.mul_hi(first) ^ d ^ high, a * first];
         }
-        // Of one shape, whichever of the words depended on which axis.
+        // The words are broadcast to one shape, because they depend on different axes.
         let shapes = [a, b, c, d].map(Tile::shape);
         let shape = std::array::from_fn(|axis| shapes.iter().map(|shape| shape[axis]).max().unwrap_or(1));
         [a, b, c, d].map(|word| word.broadcast_to(shape))
     }
 }
 
-/// The first elements of all, the second elements of all, and so on.
+/// Interleaves the parts: the first elements of all, the second elements of all, and so on.
 fn interleaved<T: ByteSized, const R: usize>(parts: &[Tile<T, R>], axis: usize) -> Tile<T, R> {
     match *parts {
         [a, b, c, d] => a.interleave(c, axis).interleave(b.interleave(d, axis), axis),
@@ -419,7 +430,7 @@ fn interleaved<T: ByteSized, const R: usize>(parts: &[Tile<T, R>], axis: usize) 
     }
 }
 
-/// Where the elements of a tile are along an axis, with extent 1 along the others.
+/// Positions of the elements of a tile along an axis, with extent 1 along the others.
 fn positions<const R: usize>(place: Place, name: &str, index: Component, axis: usize, extent: usize) -> Tile<i64, R> {
     let mut shape = [1; R];
     shape[axis] = extent;
@@ -453,7 +464,7 @@ fn positions<const R: usize>(place: Place, name: &str, index: Component, axis: u
 }
 
 impl Trace {
-    /// As i64.
+    /// Converts an integer to i64.
     fn widened(&mut self, value: Value) -> Value {
         match self.builder.module.dtype(value) {
             DType::I64 => value,

@@ -1,14 +1,15 @@
-//! Where the largest and the smallest elements are.
+//! Positions of the largest and smallest elements.
 //!
-//! Two plain reductions: the extreme value, then the smallest number of an element that is it. Both commute, so
-//! back ends combine in whatever order is cheapest, and ties need no care.
+//! The result is that of two reductions: the extreme value, then the smallest index of an element
+//! equal to it. Both reductions commute, so back ends may combine in any order, and ties need no
+//! special case.
 
 use super::reduce::Axes;
 use crate::element::{Float, Number};
 use crate::ops::create::construct::indices;
 use crate::tile::Tile;
 
-/// The row-major number of each element among those that differ along the axes.
+/// The row-major index of each element along the axes.
 #[track_caller]
 fn numbers<const R: usize>(shape: [usize; R], axes: &[usize]) -> Tile<i32, R> {
     let mut order: Vec<usize> = axes.iter().copied().filter(|&axis| axis < R).collect();
@@ -23,14 +24,14 @@ fn numbers<const R: usize>(shape: [usize; R], axes: &[usize]) -> Tile<i32, R> {
     total.unwrap_or_else(|| crate::ops::create::construct::zeros(shape))
 }
 
-/// The first number of a hit; 0 where there is none.
+/// The smallest index of a true element; 0 if all elements are false.
 #[track_caller]
 fn first<const R: usize>(hits: Tile<bool, R>, axes: Vec<usize>) -> Tile<i32, R> {
     let found = hits.select(numbers(hits.shape(), &axes), i32::MAX).reduce_min(List(axes));
     found.eq(i32::MAX).select(0, found)
 }
 
-/// Axes that are known by now.
+/// Axes in resolved form.
 #[derive(Clone)]
 struct List(Vec<usize>);
 
@@ -41,10 +42,10 @@ impl Axes for List {
 }
 
 impl<T: Number, const R: usize> Tile<T, R> {
-    /// The index of the largest element along axes, of several equal ones that of the first; over several axes the
-    /// row-major number among their elements. The axes stay, with extent 1.
+    /// The index of the largest element along axes, and that of the first one among equal elements.
+    /// Along several axes the index is row-major. The reduced axes remain, with extent 1.
     ///
-    /// A NaN is ignored; where there are only NaNs the result is 0. -0 and +0 are equal.
+    /// A NaN is ignored; if all elements are NaN, the result is 0. -0 and +0 are equal.
     ///
     /// ```
     /// use cutlet as ct;
@@ -69,7 +70,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
         self.argmax_with_value(axes).0
     }
 
-    /// The index of the smallest element along axes; otherwise as [`argmax`](Tile::argmax).
+    /// The index of the smallest element along axes, with the rules of [`argmax`](Tile::argmax).
     ///
     /// ```
     /// # use cutlet as ct;

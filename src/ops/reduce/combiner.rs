@@ -1,4 +1,5 @@
-//! How reductions and scans are recorded: their operands checked, the closure traced once as their body.
+//! Recording of reductions and scans: the operands are checked, and the closure is traced once as
+//! the body.
 
 use crate::dtype::DType;
 use crate::element::Element;
@@ -7,21 +8,22 @@ use crate::ir::{Attr, Literal, Opcode, Sign, Type, TypeId, Value};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::tile::{Place, Raw, Region, Trace, here, in_region, record};
 
-/// What combines accumulators with elements, one of each operand: a recorded closure of the user, or one op.
+/// Combines accumulators with elements, one of each for each operand: a recorded closure of the
+/// user, or one op.
 type Combine<'a> = &'a dyn Fn(&[Raw], &[Raw]) -> Vec<Raw>;
 
-/// One reduction or scan: where, in whose words, by what.
+/// A reduction or scan, with its name in messages and its source location.
 pub(crate) struct Fold<'a> {
     pub place: Place,
     pub name: &'static str,
     pub region: Region,
-    /// One for each operand.
+    /// One identity for each operand.
     pub identities: Vec<Literal>,
     pub combine: Combine<'a>,
 }
 
 impl Fold<'_> {
-    /// Reduces axis after axis (the last one first), and restores the axes with extent 1.
+    /// Reduces along each axis, the last one first, and restores the axes with extent 1.
     pub fn reduce(&self, sources: &[Raw], axes: Vec<usize>) -> Vec<Raw> {
         let shape = record(|t| t.shape(sources[0]));
         let kept: Vec<i64> = (0..shape.len()).map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect();
@@ -44,7 +46,8 @@ impl Fold<'_> {
         })
     }
 
-    /// The combination of each element with all that come before it along the axis (behind it, if reversed).
+    /// Combines each element with all preceding ones along the axis, or with all following ones if
+    /// `reverse` is set.
     pub fn scan(&self, sources: &[Raw], axis: usize, reverse: bool) -> Vec<Raw> {
         let shape = record(|t| t.shape(sources[0]));
         let start = record(|t| self.start(t, sources, &[axis]));
@@ -59,10 +62,11 @@ impl Fold<'_> {
         self.identities.iter().map(|identity| t.poison(Type::tile(identity.dtype, shape))).collect()
     }
 
-    /// The operands, if they and the axes are as they should be.
+    /// Returns the operands, or `None` after an error in them or in the axes.
     fn start(&self, t: &mut Trace, sources: &[Raw], axes: &[usize]) -> Option<Vec<Value>> {
         t.at(self.place);
-        // First: a stand-in has a shape that the user has not written.
+        // This check is the first: the shape of a poisoned operand is not one that the user has
+        // written.
         let usable: Vec<Value> = sources.iter().map(|&source| t.usable(source, self.place)).collect::<Option<_>>()?;
         let shape = t.shape(sources[0]);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
@@ -83,7 +87,7 @@ impl Fold<'_> {
         t.admits(self.place, Effect::Region, shape.len()).then_some(usable)
     }
 
-    /// One op; `None` after a problem in the body.
+    /// Records one op. Returns `None` after an error in the body.
     fn along(&self, code: Opcode, values: &[Value], axis: usize, more: &[Attr]) -> Option<Vec<Value>> {
         let (elements, accumulators) = record(|t| {
             let types: Vec<TypeId> = self
@@ -132,7 +136,7 @@ pub(super) fn by_op(
 ) -> impl Fn(&[Raw], &[Raw]) -> Vec<Raw> {
     move |accumulators: &[Raw], elements: &[Raw]| {
         record(|t| {
-            // In the order of the body's arguments; the ops are commutative.
+            // The operands have the order of the body's arguments. The ops are commutative.
             let operands =
                 [elements[0], accumulators[0]].map(|raw| t.usable(raw, place).expect("arguments of the body"));
             let value = t.put(code, &operands, attrs.to_vec(), dtype, &[]);
@@ -144,7 +148,7 @@ pub(super) fn by_op(
     }
 }
 
-/// An op that reduces or scans, with its attributes and its identity.
+/// An op as the body of a reduction or scan, with its attributes and identity.
 pub(crate) struct ByOp<'a, T> {
     pub name: &'static str,
     pub code: Opcode,
@@ -153,7 +157,7 @@ pub(crate) struct ByOp<'a, T> {
 }
 
 impl<T: Element> ByOp<'_, T> {
-    /// Does something with the fold that combines by this op.
+    /// Calls `work` with the fold that combines by this op.
     #[track_caller]
     pub fn fold<X>(&self, what: &'static str, work: impl FnOnce(&Fold<'_>) -> X) -> X {
         let place = here();

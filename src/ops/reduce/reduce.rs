@@ -1,10 +1,12 @@
-//! Reductions along one or several axes. The reduced axes stay, with extent 1.
+//! Reductions along one or several axes. The reduced axes remain, with extent 1.
 //!
-//! **Order.** `reduce(axis, identity, |acc, x| …)` gets the accumulator first and the element second, as
-//! `Iterator::fold` does. (The IR's body has them as pairs element, accumulator.) The closure must be associative,
-//! and need not be commutative: neighbouring runs of elements are combined, the earlier one on the left; of several
-//! axes in row-major order. `identity` must be neutral: it may come in anywhere, or not at all. How the elements are
-//! grouped is not specified, but the same on every run of one compiled kernel.
+//! **Order.** `reduce(axis, identity, |acc, x| …)` passes the accumulator first and the element
+//! second, like `Iterator::fold`. The body in the IR has pairs of element and accumulator instead.
+//!
+//! The closure must be associative and need not be commutative. Adjacent ranges of elements are
+//! combined, with the earlier range on the left. The order along several axes is row-major.
+//! `identity` must be neutral; it may be combined at any position, or never. The grouping of the
+//! elements is unspecified, but equal in every execution of one compiled kernel.
 
 use super::combiner::{ByOp, Fold};
 use crate::element::{Bits, ByteSized, Element, Float, Int, Number};
@@ -47,7 +49,7 @@ impl Axes for std::ops::RangeFull {
     }
 }
 
-/// A reduction whose body is one op.
+/// A reduction with a body of one op.
 #[track_caller]
 fn reduce_by<T: Element, const R: usize>(
     name: &'static str,
@@ -64,7 +66,7 @@ fn reduce_by<T: Element, const R: usize>(
 const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
 const WRAP: Attr = Attr::Overflow(Overflow::None);
 
-/// The smallest and the largest value of a type, infinities included.
+/// The smallest and the largest value of a type, including infinities.
 pub(super) fn limits<T: Element>() -> (T, T) {
     match (T::DTYPE.is_float(), T::SIGNED) {
         (true, _) => (T::from_f64(f64::NEG_INFINITY), T::from_f64(f64::INFINITY)),
@@ -77,7 +79,8 @@ pub(super) fn limits<T: Element>() -> (T, T) {
 }
 
 impl<T: Number, const R: usize> Tile<T, R> {
-    /// The sum along axes, accumulated in `T` itself: cast f16 and bf16 to f32 first where that matters.
+    /// The sum along axes, accumulated in `T`. [`sum_as`](Tile::sum_as) accumulates f16 and bf16 in
+    /// f32.
     ///
     /// ```
     /// use cutlet as ct;
@@ -102,7 +105,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
         }
     }
 
-    /// The product along axes, accumulated in `T` itself.
+    /// The product along axes, accumulated in `T`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -122,8 +125,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
         }
     }
 
-    /// The largest element along axes. A NaN is ignored; where there are only NaNs the result is -∞ or NaN.
-    /// (`a.max(b)` is the larger of two tiles' elements.)
+    /// The largest element along axes. A NaN is ignored; if all elements are NaN, the result is -∞
+    /// or NaN. `a.max(b)` is the larger of the elements of two tiles.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -143,8 +146,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
         }
     }
 
-    /// The smallest element along axes. A NaN is ignored; where there are only NaNs the result is +∞ or NaN.
-    /// (`a.min(b)` is the smaller of two tiles' elements.)
+    /// The smallest element along axes. A NaN is ignored; if all elements are NaN, the result is +∞
+    /// or NaN. `a.min(b)` is the smaller of the elements of two tiles.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -166,7 +169,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
 }
 
 impl<T: Float, const R: usize> Tile<T, R> {
-    /// The largest element along axes; NaN where there is one.
+    /// The largest element along axes, or NaN if any element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -183,7 +186,7 @@ impl<T: Float, const R: usize> Tile<T, R> {
         reduce_by("reduce_max_nan", self, axes, limits::<T>().0, Opcode::MaxF, &attrs)
     }
 
-    /// The smallest element along axes; NaN where there is one.
+    /// The smallest element along axes, or NaN if any element is NaN.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -202,7 +205,7 @@ impl<T: Float, const R: usize> Tile<T, R> {
 }
 
 impl<const R: usize> Tile<bool, R> {
-    /// Is any element along the axes true?
+    /// Returns true if any element along the axes is true.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -218,7 +221,7 @@ impl<const R: usize> Tile<bool, R> {
         reduce_by("any", self, axes, false, Opcode::OrI, &[])
     }
 
-    /// Are all elements along the axes true?
+    /// Returns true if all elements along the axes are true.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -234,7 +237,7 @@ impl<const R: usize> Tile<bool, R> {
         reduce_by("all", self, axes, true, Opcode::AndI, &[])
     }
 
-    /// How many elements along the axes are true?
+    /// The number of true elements along the axes.
     ///
     /// ```
     /// use cutlet as ct;
@@ -259,7 +262,7 @@ impl<const R: usize> Tile<bool, R> {
 }
 
 impl<T: Float, const R: usize> Tile<T, R> {
-    /// [`sum`](Tile::sum) whose additions round and flush as stated.
+    /// [`sum`](Tile::sum) with the rounding and flushing of `mode` in its additions.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -278,7 +281,8 @@ impl<T: Float, const R: usize> Tile<T, R> {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// The sum along axes, accumulated in `U`: each element is converted first, as by [`cast`](Tile::cast).
+    /// The sum along axes, accumulated in `U`. Each element is first converted by
+    /// [`cast`](Tile::cast).
     ///
     /// ```
     /// use cutlet as ct;
@@ -301,7 +305,8 @@ impl<T: Element, const R: usize> Tile<T, R> {
         self.cast::<U>().sum(axes)
     }
 
-    /// The product along axes, accumulated in `U`: each element is converted first, as by [`cast`](Tile::cast).
+    /// The product along axes, accumulated in `U`. Each element is first converted by
+    /// [`cast`](Tile::cast).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -335,7 +340,7 @@ impl<T: Int, const R: usize> Tile<T, R> {
         reduce_by("reduce_xor", self, axes, T::from_bits(0), Opcode::XorI, &[])
     }
 
-    /// The bits that all elements along axes have.
+    /// The bitwise and of all elements along axes.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -351,7 +356,7 @@ impl<T: Int, const R: usize> Tile<T, R> {
         reduce_by("reduce_and", self, axes, T::from_bits(ones::<T>()), Opcode::AndI, &[])
     }
 
-    /// The bits that any element along axes has.
+    /// The bitwise or of all elements along axes.
     ///
     /// ```
     /// use cutlet as ct;
@@ -376,14 +381,14 @@ impl<T: Int, const R: usize> Tile<T, R> {
     }
 }
 
-/// All bits of a type.
+/// The bit pattern with all bits of `T` set.
 fn ones<T: Bits>() -> u64 {
     u64::MAX >> (64 - T::DTYPE.bits())
 }
 
 impl<T: ByteSized, const R: usize> Tile<T, R> {
-    /// Combines the elements along axes with a function of accumulator and element; see [`reduce`](crate::reduce),
-    /// which takes several tiles at once.
+    /// Combines the elements along axes with a function of accumulator and element.
+    /// [`reduce`](crate::reduce) accepts several tiles at once.
     ///
     /// ```
     /// use cutlet as ct;
@@ -427,7 +432,7 @@ fn reduce_axes<X: TileSet>(
     X::unflatten(&mut fold.reduce(&raws, axes).into_iter())
 }
 
-/// The user's closure on recorded values.
+/// Adapter of the user's closure to recorded values.
 pub(super) fn untyped<X: TileSet>(
     combine: &impl Fn(X::Elements, X::Elements) -> X::Elements,
 ) -> impl Fn(&[Raw], &[Raw]) -> Vec<Raw> {
@@ -439,13 +444,19 @@ pub(super) fn untyped<X: TileSet>(
     }
 }
 
-/// Combines the elements of one tile, or of several at once, along axes.
+/// Combines the elements of one tile, or of several tiles at once, along axes.
 ///
-/// `tiles` is a tile or a tuple or array of tiles of one shape (up to 8 in a tuple, which nest); `axes` one axis, an
-/// array of axes or `..`. `combine(accumulator, element)` gets one element of each tile, in the same form, and is
-/// traced once. It must be **associative, and need not be commutative**: elements are combined in their order, the
-/// earlier ones on the left, along several axes in row-major order. `identity` must be neutral for it. Inside go
-/// elementwise operations on scalars (also on scalars from outside). The reduced axes stay, with extent 1.
+/// * `tiles` is a tile, or a tuple or array of tiles of one shape. A tuple has up to 8 elements and
+///   may be nested.
+/// * `axes` is one axis, an array of axes, or `..`.
+/// * `combine(accumulator, element)` receives one element of each tile, in the structure of
+///   `tiles`. It is traced once and may contain elementwise operations on scalars, including
+///   scalars from outside.
+/// * `combine` must be **associative and need not be commutative**. Elements are combined in their
+///   order, which is row-major along several axes, with the earlier ones on the left.
+/// * `identity` must be neutral for `combine`.
+///
+/// The reduced axes remain, with extent 1.
 ///
 /// ```
 /// use cutlet as ct;

@@ -1,7 +1,8 @@
-//! Scans: each element combined with all that come before it along an axis.
+//! Scans: each element is combined with all preceding ones along an axis.
 //!
-//! The IR's scans are inclusive. An exclusive one scans pairs (what comes before, all up to here): two runs of
-//! elements with `(e1, i1)` and `(e2, i2)` have `(i1 · e2, i1 · i2)` together, which is associative as `·` is.
+//! The scans of the IR are inclusive. An exclusive scan operates on pairs (exclusive prefix,
+//! inclusive prefix). The ranges `(e1, i1)` and `(e2, i2)` combine to `(i1 · e2, i1 · i2)`, which
+//! is associative if `·` is.
 
 use super::combiner::{ByOp, Fold};
 use super::reduce::{limits, untyped};
@@ -11,7 +12,7 @@ use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::support::tile_set::TileSet;
 use crate::tile::{Handle, Raw, Region, Scalar, Tile, Trace, here, record};
 
-/// How a scan runs: from which end, and whether an element counts itself.
+/// Options of a scan: its direction, and whether the result includes the element itself.
 ///
 /// ```
 /// use cutlet as ct;
@@ -40,7 +41,7 @@ pub struct ScanOptions {
 }
 
 impl ScanOptions {
-    /// From the first element on, each element with itself.
+    /// Inclusive scan from the first element.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -55,7 +56,7 @@ impl ScanOptions {
         ScanOptions::default()
     }
 
-    /// From the last element on: each element with all behind it.
+    /// Scans from the last element: each element is combined with all following ones.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -71,7 +72,7 @@ impl ScanOptions {
         ScanOptions { reverse: true, ..self }
     }
 
-    /// Each element with those before it, without itself: the scan begins with the identity.
+    /// Excludes the element itself: the first result is the identity.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -112,15 +113,15 @@ fn scanned(fold: &Fold<'_>, sources: &[Raw], axis: usize, options: ScanOptions) 
     results
 }
 
-/// A tile of the shape of another one with the identity in every element.
+/// A tile of the shape of another one, with the identity in every element.
 fn filled(t: &mut Trace, source: Raw, identity: &Literal) -> Raw {
     let shape = t.shape(source);
     let value = t.splat(identity.dtype, identity.bits, &shape);
     t.raw(value)
 }
 
-/// Combines each element of one tile, or of several at once, with all that come before it along an axis:
-/// [`scan_with`] with the plain options.
+/// Combines each element of one tile, or of several tiles at once, with all preceding ones along an
+/// axis: [`scan_with`] with default options.
 ///
 /// ```
 /// use cutlet as ct;
@@ -151,12 +152,14 @@ pub fn scan<X: TileSet>(
     scan_with(tiles, axis, identity, combine, ScanOptions::new())
 }
 
-/// Combines each element of one tile, or of several at once, with all that come before it along an axis.
+/// Combines each element of one tile, or of several tiles at once, with all preceding ones along an
+/// axis.
 ///
-/// `tiles` is a tile or a tuple or array of tiles of one shape; the results have that shape.
-/// `combine(accumulator, element)` gets one element of each tile; the accumulator is what the scan has passed
-/// already, reversed scans included. It must be associative, and need not be commutative; `identity` must be neutral
-/// for it. Inside go elementwise operations on scalars (also on scalars from outside).
+/// * `tiles` is a tile, or a tuple or array of tiles of one shape. The results have that shape.
+/// * `combine(accumulator, element)` receives one element of each tile. The accumulator is that of
+///   the elements already scanned, also in a reversed scan. `combine` may contain elementwise
+///   operations on scalars, including scalars from outside.
+/// * `combine` must be associative and need not be commutative. `identity` must be neutral for it.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -188,7 +191,7 @@ pub fn scan_with<X: TileSet>(
 }
 
 impl<T: ByteSized, const R: usize> Tile<T, R> {
-    /// Combines each element with all that come before it along an axis; see [`scan_with`], which takes several
+    /// Combines each element with all preceding ones along an axis. [`scan_with`] accepts several
     /// tiles at once.
     ///
     /// ```
@@ -210,7 +213,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
         scan_with(self, axis, identity, combine, ScanOptions::new())
     }
 
-    /// [`scan`](Tile::scan) from the other end, or without the element itself.
+    /// [`scan`](Tile::scan) with options: reversed, or without the element itself.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -235,7 +238,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     }
 }
 
-/// A scan whose body is one op.
+/// A scan with a body of one op.
 #[track_caller]
 fn scan_by<T: Element, const R: usize>(
     tile: Tile<T, R>,
@@ -250,10 +253,11 @@ const NEAREST: &[Attr] = &[Attr::Rounding(Rounding::NearestEven)];
 const WRAP: &[Attr] = &[Attr::Overflow(Overflow::None)];
 
 impl<T: Number, const R: usize> Tile<T, R> {
-    /// The sum of each element and all before it along an axis, in the element type itself; integers wrap.
+    /// Cumulative sum along an axis, in the element type itself; integers wrap.
     ///
-    /// Floats are added in an unspecified grouping (never in another order), the same on every run of one compiled
-    /// kernel. A NaN or an infinity reaches all elements behind it and none before.
+    /// The grouping of float additions is unspecified, but equal in every execution of one compiled
+    /// kernel; their order is that of the elements. A NaN or infinity affects only the following
+    /// elements.
     ///
     /// ```
     /// use cutlet as ct;
@@ -276,7 +280,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
         self.cumsum_with(axis, ScanOptions::new())
     }
 
-    /// [`cumsum`](Tile::cumsum) from the other end, or without the element itself (then the first result is 0).
+    /// [`cumsum`](Tile::cumsum) with options. In an exclusive scan the first result is 0.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -294,7 +298,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
         scan_by(self, axis, options, ByOp { name: "cumsum", code, attrs, identity: T::from_f64(0.0) })
     }
 
-    /// The product of each element and all before it along an axis, in the element type itself; integers wrap.
+    /// Cumulative product along an axis, in the element type itself; integers wrap.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -310,7 +314,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
         self.cumprod_with(axis, ScanOptions::new())
     }
 
-    /// [`cumprod`](Tile::cumprod) from the other end, or without the element itself (then the first result is 1).
+    /// [`cumprod`](Tile::cumprod) with options. In an exclusive scan the first result is 1.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -328,8 +332,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
         scan_by(self, axis, options, ByOp { name: "cumprod", code, attrs, identity: T::from_f64(1.0) })
     }
 
-    /// The largest of each element and all before it along an axis. A NaN is ignored; where there have been only
-    /// NaNs the result is NaN or -∞.
+    /// Cumulative maximum along an axis. A NaN is ignored; if all elements so far are NaN, the
+    /// result is NaN or -∞.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -345,8 +349,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
         self.cummax_with(axis, ScanOptions::new())
     }
 
-    /// [`cummax`](Tile::cummax) from the other end, or without the element itself (then the first result is the
-    /// smallest value of the type, -∞ of floats).
+    /// [`cummax`](Tile::cummax) with options. In an exclusive scan the first result is the smallest
+    /// value of the type (-∞ for floats).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -364,8 +368,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
         scan_by(self, axis, options, ByOp { name: "cummax", code, attrs, identity: limits::<T>().0 })
     }
 
-    /// The smallest of each element and all before it along an axis. A NaN is ignored; where there have been only
-    /// NaNs the result is NaN or +∞.
+    /// Cumulative minimum along an axis. A NaN is ignored; if all elements so far are NaN, the
+    /// result is NaN or +∞.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -381,8 +385,8 @@ impl<T: Number, const R: usize> Tile<T, R> {
         self.cummin_with(axis, ScanOptions::new())
     }
 
-    /// [`cummin`](Tile::cummin) from the other end, or without the element itself (then the first result is the
-    /// largest value of the type, +∞ of floats).
+    /// [`cummin`](Tile::cummin) with options. In an exclusive scan the first result is the largest
+    /// value of the type (+∞ for floats).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -401,7 +405,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
     }
 }
 
-/// Op and attributes of a maximum or minimum.
+/// Opcode and attributes of a maximum or minimum.
 fn extreme<T: Element>(float: Opcode, int: Opcode) -> (Opcode, &'static [Attr]) {
     match (T::DTYPE.is_float(), sign::<T>()) {
         (true, _) => (float, &[]),

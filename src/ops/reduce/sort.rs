@@ -1,4 +1,4 @@
-//! Elements in order along an axis.
+//! Sorting along an axis.
 
 use super::sorting_network::Network;
 use crate::element::{Element, Int, Number, bf16, f16};
@@ -9,7 +9,7 @@ use crate::ops::select;
 use crate::ops::support::tile_set::TileSet;
 use crate::tile::{Handle, Place, Raw, Tile, Trace, at_place, here, record};
 
-/// Element types that can be sorted: all with arithmetic.
+/// Element types that can be sorted: all types with arithmetic.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -52,7 +52,7 @@ macro_rules! floats {
         impl Sorted for $name {
             type Key = $key;
             fn keys<const R: usize>(tile: Tile<$name, R>) -> Tile<$key, R> {
-                // Above all numbers, whatever its sign.
+                // NaNs are greater than all numbers, whatever their sign.
                 let tile = select(tile.isnan(), <$name as Element>::from_f64(f64::NAN), tile);
                 turned_if_negative(tile.bitcast::<$key>())
             }
@@ -64,17 +64,18 @@ macro_rules! floats {
 }
 floats! { f16 i16; bf16 i16; f32 i32; f64 i64; }
 
-/// Of negative floats the larger magnitude is the smaller number: all bits but the sign are turned.
+/// Complements all bits but the sign of negative floats, whose order is opposite to that of their
+/// magnitudes.
 fn turned_if_negative<K: Int, const R: usize>(keys: Tile<K, R>) -> Tile<K, R> {
     let bits = K::DTYPE.bits();
     let (last, others) = (K::from_bits(u64::from(bits) - 1), K::from_bits((1 << (bits - 1)) - 1));
     keys ^ ((keys >> last) & others)
 }
 
-/// Keys in order, the smallest first.
+/// Sorts keys in ascending order.
 fn sorted<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize) -> Tile<K, R> {
     if K::DTYPE.bits() < 32 {
-        // Of these the smaller and the larger one are one instruction each.
+        // The minimum and maximum of i32 are one instruction each.
         return sorted(keys.cast::<i32>(), axis).cast();
     }
     let mut tiles = [keys.raw()];
@@ -82,8 +83,9 @@ fn sorted<K: Int, const R: usize>(keys: Tile<K, R>, axis: usize) -> Tile<K, R> {
     Tile::from_raw(tiles[0])
 }
 
-/// Keys in order, and where they were: of equal ones the first comes first. Other tiles of the shape are `carried`
-/// along. If a `count` is given, that many of the smallest.
+/// Sorts keys in ascending order and returns their former positions. Equal keys remain in their
+/// order. The tiles `carried` are permuted alike. With a `count`, the result has only the `count`
+/// smallest keys.
 fn numbered<K: Int, const R: usize>(
     keys: Tile<K, R>,
     carried: &mut [Raw],
@@ -92,7 +94,8 @@ fn numbered<K: Int, const R: usize>(
 ) -> (Tile<K, R>, Tile<i32, R>) {
     let numbers = indices(keys.shape(), axis);
     if K::DTYPE.bits() <= 16 && keys.shape()[axis] <= 1 << 16 {
-        // Both in one number: its order is that of the keys, and of equal ones that of the places.
+        // One i32 holds key and position. Its order is that of the keys, and of the positions among
+        // equal keys.
         let least = if K::SIGNED { 0 } else { 1 << (K::DTYPE.bits() - 1) };
         let joint = (keys.cast::<i32>() - least) << 16 | numbers;
         let mut tiles = [&[joint.raw()], &carried[..]].concat();
@@ -108,7 +111,7 @@ fn numbered<K: Int, const R: usize>(
 }
 
 impl Trace {
-    /// Keys, and tiles that go with them, in order; see [`Network`].
+    /// Sorts keys and the tiles that are permuted with them; see [`Network`].
     fn sort_together(&mut self, tiles: &mut [Raw], axis: usize, sign: Sign, ties: bool, count: Option<usize>) {
         let (shape, place) = (self.shape(tiles[0]), here());
         self.at(place);
@@ -124,8 +127,9 @@ impl Trace {
     }
 }
 
-/// Keys in order along an axis, the smallest first as [`Tile::sort`] has it, and the values that go with them: a tile, or
-/// a tuple or array of tiles, of the shape of the keys. Values of equal keys stay in their order.
+/// Sorts keys along an axis in ascending order, as [`Tile::sort`], and permutes values alike. The
+/// values are a tile, or a tuple or array of tiles, of the shape of the keys. Values of equal keys
+/// remain in their order.
 ///
 /// ```
 /// use cutlet as ct;
@@ -162,7 +166,7 @@ pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(keys: Tile<T, R>, valu
 }
 
 impl Trace {
-    /// Reports values that have not the shape of their keys.
+    /// Reports values whose shape differs from that of the keys.
     fn beside(&mut self, place: Place, keys: Raw, values: &[Raw]) -> bool {
         let shape = self.shape(keys);
         let Some(other) = values.iter().map(|&value| self.shape(value)).find(|other| *other != shape) else {
@@ -184,7 +188,8 @@ fn has_axis<K: Number, const R: usize>(place: Place, name: &str, tile: Tile<K, R
 }
 
 impl<T: Sorted, const R: usize> Tile<T, R> {
-    /// The elements in order along an axis, the smallest first. The order is total: -0 comes before +0, NaNs come last.
+    /// Sorts the elements along an axis in ascending order. The order is total: -0 precedes +0, and
+    /// NaNs are last.
     ///
     /// ```
     /// use cutlet as ct;
@@ -215,7 +220,7 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         at_place(here(), || T::elements(sorted(T::keys(self), axis)))
     }
 
-    /// The elements in the opposite order of [`sort`](Tile::sort).
+    /// Sorts the elements in the reverse order of [`sort`](Tile::sort).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -234,8 +239,8 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         at_place(here(), || T::elements(!sorted(!T::keys(self), axis)))
     }
 
-    /// Where the elements of [`sort`](Tile::sort) are: their positions along the axis. Of equal ones the first comes
-    /// first.
+    /// The positions along the axis of the elements of [`sort`](Tile::sort). Equal elements remain
+    /// in their order.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -254,7 +259,8 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         at_place(here(), || numbered(T::keys(self), &mut [], axis, None).1)
     }
 
-    /// Where the elements of [`sort_descending`](Tile::sort_descending) are. Of equal ones the first comes first.
+    /// The positions of the elements of [`sort_descending`](Tile::sort_descending). Equal elements
+    /// remain in their order.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -273,8 +279,9 @@ impl<T: Sorted, const R: usize> Tile<T, R> {
         at_place(here(), || numbered(!T::keys(self), &mut [], axis, None).1)
     }
 
-    /// The `k` largest elements along an axis, the largest first, and their positions. Of equal ones the first comes
-    /// first; a NaN is beyond all numbers. `k` is a power of two, and at most the extent.
+    /// The `k` largest elements along an axis, in descending order, and their positions. Equal
+    /// elements remain in their order; a NaN is greater than all numbers. `k` is a power of two and
+    /// at most the extent.
     ///
     /// ```
     /// use cutlet as ct;

@@ -1,9 +1,12 @@
-//! Sorting networks (K. Batcher, *Sorting networks and their applications*, 1968): each step compares elements whose
-//! positions differ in one bit, so nothing depends on data but which of two is kept.
+//! Bitonic sort (K. Batcher, *Sorting networks and their applications*, 1968).
 //!
-//! A step takes the tile apart at that bit, and puts the smaller and the larger elements together again: there are two
-//! instructions for two elements where a thread has both. Every other run of a bitonic network is in descending order: its
-//! keys are complemented meanwhile, so that the smaller one goes first everywhere.
+//! Each step compares elements whose positions differ in one bit. Data decide only which element of
+//! a pair is kept.
+//!
+//! * A step splits the tile at that bit, and joins the smaller and the larger elements again. If
+//!   one thread holds both elements of a pair, this is two instructions.
+//! * Every second run of a bitonic network is in descending order. Its keys are complemented during
+//!   that phase, so that the smaller one is first everywhere.
 
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpOrder, CmpPred, ConstData, Opcode, Sign, Type, Value};
@@ -11,8 +14,8 @@ use crate::ops::elementwise::compare::mask;
 use crate::ops::shape::rearrange::Rows;
 use crate::tile::Trace;
 
-/// Tiles of one shape whose elements move together along an axis: keys, then, if `ties`, numbers (i32) that decide between
-/// equal keys, then others.
+/// Tiles of one shape whose elements are permuted alike along an axis. The first tile has the keys.
+/// If `ties` is set, the second one has i32 numbers that order equal keys. Others may follow.
 pub(super) struct Network<'t> {
     t: &'t mut Trace,
     tiles: Vec<Value>,
@@ -23,22 +26,23 @@ pub(super) struct Network<'t> {
 }
 
 impl<'t> Network<'t> {
-    /// Tiles before anything is compared; the extent along the axis is a power of two.
+    /// Creates the network before its first comparison. The extent along the axis is a power of
+    /// two.
     pub fn new(t: &'t mut Trace, tiles: Vec<Value>, shape: &[i64], axis: usize, sign: Sign, ties: bool) -> Self {
         Network { t, tiles, shape: shape.to_vec(), axis, sign, ties }
     }
 
-    /// All in order, the smallest key first.
+    /// Sorts all elements in ascending order of the keys.
     pub fn sort(&mut self) {
         self.runs(self.shape[self.axis]);
     }
 
-    /// The `count` smallest in order, a power of two.
+    /// Keeps the `count` smallest elements, in order. `count` is a power of two.
     pub fn smallest(&mut self, count: i64) {
         self.runs(count);
         while self.shape[self.axis] > count {
-            // Of a run and the one behind it, which is in the opposite order, the smaller ones of each two elements are
-            // the smallest of both runs, first upwards and then downwards or the other way round.
+            // A run and the next one have opposite orders. The smaller elements of all pairs are
+            // therefore the smallest elements of both runs, and form a bitonic sequence.
             let rows = Rows::of(&self.shape, self.axis, 2, count);
             let mut pairs = self.pairs(&rows);
             let compared = self.compared();
@@ -54,7 +58,7 @@ impl<'t> Network<'t> {
         self.restore();
     }
 
-    /// The tiles in the shape that they have now.
+    /// Returns the tiles, in their current shape.
     pub fn finish(mut self) -> Vec<Value> {
         self.restore();
         self.tiles
@@ -67,12 +71,12 @@ impl<'t> Network<'t> {
         }
     }
 
-    /// How many tiles are compared: these are complemented.
+    /// The number of tiles that are compared, and hence complemented.
     fn compared(&self) -> usize {
         1 + usize::from(self.ties)
     }
 
-    /// Runs of this length in order: where there are several, every other one complemented.
+    /// Sorts runs of this length. If there are several, every second one is complemented.
     fn runs(&mut self, length: i64) {
         let mut run = 2;
         while run <= length {
@@ -85,7 +89,8 @@ impl<'t> Network<'t> {
         }
     }
 
-    /// Complements every other run, if it shall be, where every other half of a run may be so until now.
+    /// Complements every second run if `runs` is set. With `halves`, every second half of a run has
+    /// been complemented before, which is undone.
     fn turn(&mut self, run: i64, runs: bool, halves: bool) {
         let (rows, pattern): (_, &[bool]) = match (runs, halves) {
             (false, false) => return,
@@ -114,7 +119,7 @@ impl<'t> Network<'t> {
         self.t.put(Opcode::XorI, &[value, ones], vec![], dtype, &shape)
     }
 
-    /// Runs of this length, each first upwards and then downwards or the other way round, in order.
+    /// Sorts bitonic runs of this length.
     fn merge(&mut self, run: i64) {
         let mut distance = run / 2;
         while distance > 0 {
@@ -134,7 +139,7 @@ impl<'t> Network<'t> {
         tiles.into_iter().map(|tile| self.t.halves(tile, self.t.builder.module.dtype(tile), rows)).collect()
     }
 
-    /// Of each pair the element with the smaller key, and, if both are wanted, the other one.
+    /// The element of each pair with the smaller key, and the other one if `wanted` is 2.
     fn exchanged(&mut self, pairs: &[[Value; 2]], wanted: usize) -> Vec<Vec<Value>> {
         let shape = self.t.builder.module.shape(pairs[0][0]).to_vec();
         if let [keys] = pairs {
@@ -153,7 +158,7 @@ impl<'t> Network<'t> {
         pairs.iter().map(one).collect()
     }
 
-    /// Is the first of two keys the smaller one?
+    /// Compares two keys: true if the first one is smaller.
     fn smaller(&mut self, pairs: &[[Value; 2]], shape: &[i64]) -> Value {
         let signed = self.sign == Sign::Signed;
         let mut is = |pred, [a, b]: [Value; 2], signed| {
@@ -170,7 +175,7 @@ impl<'t> Network<'t> {
     }
 }
 
-/// A number of which all bits are set.
+/// The bit pattern with all bits of a type set.
 fn all_ones(dtype: DType) -> u64 {
     u64::MAX >> (64 - dtype.bits())
 }

@@ -1,4 +1,4 @@
-//! Tiles put together and taken apart: cat, stack, split, extract, insert, single elements.
+//! Concatenation and division of tiles: cat, stack, split, extract, insert, single elements.
 
 use crate::dtype::DType;
 use crate::element::{ByteSized, Element};
@@ -9,7 +9,7 @@ use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::{Component, TileIndex};
 use crate::tile::{Handle, Place, Raw, Scalar, Source, Tile, Trace, here, record};
 
-/// A tile and its place along the axis of a `cat`.
+/// A tile and its range along the axis of a `cat`.
 struct Piece {
     start: i64,
     length: i64,
@@ -49,7 +49,7 @@ impl Trace {
         self.raw(value)
     }
 
-    /// All of the pieces of a tile of this shape.
+    /// Concatenates all pieces to a tile of this shape.
     fn in_a_row(&mut self, pieces: &[Piece], axis: usize, dtype: DType, shape: &[i64]) -> Value {
         let (mut made, mut whole): (i64, Option<Value>) = (0, None);
         while made < shape[axis] {
@@ -68,7 +68,7 @@ impl Trace {
         whole.expect("an extent of at least 1")
     }
 
-    /// Tiles of one shape, one behind the other.
+    /// Concatenates tiles of one shape.
     pub(super) fn row_of(&mut self, tiles: &[Value], axis: usize, dtype: DType) -> Value {
         let mut shape = self.builder.module.shape(tiles[0]).to_vec();
         let length = shape[axis];
@@ -77,7 +77,8 @@ impl Trace {
         self.in_a_row(&pieces, axis, dtype, &shape)
     }
 
-    /// A range of the result of a `cat`, a power of two: part of one piece, or its two halves.
+    /// Returns a range of the result of a `cat`, whose length is a power of two. The range is a
+    /// part of one piece, or its halves are concatenated.
     fn joined(&mut self, pieces: &[Piece], axis: usize, dtype: DType, whole: &[i64], from: i64, length: i64) -> Value {
         let mut shape = whole.to_vec();
         shape[axis] = length;
@@ -98,14 +99,14 @@ impl Trace {
         self.put(Opcode::Cat, &halves, vec![Attr::Dim(axis as u32)], dtype, &shape)
     }
 
-    /// One block of a tile.
+    /// Extracts one block of a tile.
     fn block_of(&mut self, value: Value, index: &[Value], dtype: DType, shape: &[i64]) -> Value {
         let ty = self.builder.module.intern(Type::tile(dtype, shape));
         self.emit(Opcode::Extract, &[&[value], index], vec![], vec![], &[ty])[0]
     }
 
-    /// The numbers of a block or element, each within the count of its axis: host numbers have to be, others are
-    /// brought there.
+    /// Returns the index of a block or element along each axis. Constants outside of the count of
+    /// an axis are reported; other numbers are clamped.
     fn numbers(&mut self, place: Place, name: &str, index: &[Component], counts: &[i64]) -> Option<Vec<Value>> {
         let mut values = Vec::with_capacity(index.len());
         for (axis, (&component, &count)) in index.iter().zip(counts).enumerate() {
@@ -130,7 +131,7 @@ impl Trace {
         Some(values)
     }
 
-    /// The number itself or the next one from 0 to below `count`, as i32.
+    /// Clamps a number to the range from 0 to `count - 1`, as i32.
     fn within(&mut self, value: Value, count: i64) -> Value {
         let dtype = self.builder.module.dtype(value);
         let signed = || vec![Attr::Sign(Sign::Signed)];
@@ -143,7 +144,8 @@ impl Trace {
         }
     }
 
-    /// How many parts of this shape lie along each axis of a tile; reports where they do not fit.
+    /// Returns the number of parts of this shape along each axis of a tile. Reports extents that
+    /// are not divisible.
     fn counts(&mut self, place: Place, name: &str, whole: &[i64], part: &[i64]) -> Option<Vec<i64>> {
         if whole.iter().zip(part).any(|(w, p)| w % p != 0) {
             let message = format!("`{name}`: parts of shape {part:?} of a tile of shape {whole:?}");
@@ -198,7 +200,7 @@ impl Trace {
         self.raw(value)
     }
 
-    /// A tile with one element replaced: chosen by its index.
+    /// Returns a tile with one element replaced, by a select over its index.
     fn set(&mut self, place: Place, tile: Raw, index: &[Component], element: Source, dtype: DType) -> Raw {
         self.at(place);
         let shape = self.shape(tile);
@@ -230,8 +232,8 @@ impl Trace {
     }
 }
 
-/// Tiles one after another along an axis: any number of them, whose extents along the axis may differ and those of
-/// the other axes not. The sum of the extents is a power of two.
+/// Concatenates any number of tiles along an axis. Only the extents of that axis may differ. Their
+/// sum is a power of two.
 ///
 /// ```
 /// use cutlet as ct;
@@ -258,7 +260,7 @@ pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R
     Tile::from_raw(record(|t| t.cat(place, "cat", &tiles, axis, &ty)))
 }
 
-/// Tiles that can lie beside each other along a new axis: those with 1 to 5 axes.
+/// Tiles that can be stacked along a new axis: those with 1 to 5 axes.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -283,7 +285,7 @@ pub trait Stack: Sized {
     fn stacked(tiles: Vec<Self>, axis: usize) -> Self::Stacked;
 }
 
-/// Tiles of one shape beside each other along a new axis. Their number is a power of two.
+/// Concatenates tiles of one shape along a new axis. Their number is a power of two.
 ///
 /// ```
 /// use cutlet as ct;
@@ -319,7 +321,7 @@ macro_rules! stacks {
             }
         }
         impl<T: Element> Tile<T, $more> {
-            /// The tiles that lie beside each other along an axis, without that axis: the inverse of
+            /// Splits the tile along an axis into tiles without that axis: the inverse of
             /// [`stack`](crate::stack). `N` is the extent of the axis.
             ///
             /// ```
@@ -363,7 +365,8 @@ fn without<const R: usize>(shape: [usize; R], axis: usize) -> Vec<i64> {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// `N` equal parts along an axis; `N` follows from the pattern: `let [a, b] = x.split(1);`
+    /// Splits the tile into `N` equal parts along an axis. `N` is inferred from the pattern:
+    /// `let [a, b] = x.split(1);`
     ///
     /// ```
     /// # use cutlet as ct;
@@ -405,10 +408,10 @@ impl<T: Element, const R: usize> Tile<T, R> {
         })
     }
 
-    /// A part of this shape; the index counts such parts along each axis.
+    /// Extracts a part of this shape. The index counts parts of that shape along each axis.
     ///
-    /// Each extent of the part divides that of the tile. A number known only when the kernel runs, and outside of
-    /// the tile, stands for the nearest part.
+    /// Each extent of the part divides that of the tile. An index that is known only when the
+    /// kernel runs is clamped to the nearest part.
     ///
     /// ```
     /// use cutlet as ct;
@@ -433,7 +436,8 @@ impl<T: Element, const R: usize> Tile<T, R> {
         Tile::from_raw(record(|t| t.extract(place, "extract", self.raw(), &index, T::DTYPE, &extents(shape))))
     }
 
-    /// The tile with a part replaced; the index counts parts of that shape, as that of [`extract`](Tile::extract).
+    /// Returns the tile with a part replaced. The index counts parts of that shape, as in
+    /// [`extract`](Tile::extract).
     ///
     /// ```
     /// use cutlet as ct;
@@ -460,8 +464,8 @@ impl<T: Element, const R: usize> Tile<T, R> {
 }
 
 impl<T: ByteSized, const R: usize> Tile<T, R> {
-    /// One element. An index known only when the kernel runs, and outside of the tile, stands for the nearest
-    /// element.
+    /// Returns one element. An index that is known only when the kernel runs is clamped to the
+    /// nearest element.
     ///
     /// ```
     /// use cutlet as ct;
@@ -486,7 +490,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
         Tile::<T, R>::from_raw(record(|t| t.extract(place, "get", self.raw(), &index, T::DTYPE, &[1; R]))).item()
     }
 
-    /// The tile with one element replaced, at an index as that of [`get`](Tile::get).
+    /// Returns the tile with one element replaced. The index is that of [`get`](Tile::get).
     ///
     /// ```
     /// # use cutlet as ct;

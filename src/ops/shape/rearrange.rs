@@ -1,4 +1,4 @@
-//! Elements in another order, or several times: flip, repeat, interleave.
+//! Rearrangement and repetition of elements: flip, repeat, interleave.
 
 use crate::dtype::DType;
 use crate::element::Element;
@@ -8,18 +8,19 @@ use crate::ops::create::construct::extents;
 use crate::ops::reduce::reduce::Axes;
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
-/// A shape in which an axis stands as rows of parts of some length.
+/// A shape in which one axis is split into rows of parts.
 pub(crate) struct Rows {
     pub shape: Vec<i64>,
-    /// The axis of the parts of a row; their elements follow.
+    /// The axis of the parts of a row. The axis of their elements follows.
     pub at: usize,
 }
 
 impl Rows {
-    /// Rows of `parts` parts of `length` elements, all powers of two.
+    /// Rows of `parts` parts of `length` elements. All numbers are powers of two.
     pub fn of(shape: &[i64], axis: usize, parts: i64, length: i64) -> Rows {
         let (before, after) = (&shape[..axis], &shape[axis + 1..]);
-        // One axis for all that are before or behind: unless they cannot be one.
+        // The preceding axes and the following axes are merged into one axis each, if all extents
+        // are powers of two.
         let joint = shape.iter().all(|extent| extent.count_ones() == 1);
         let [before, after] = [before, after].map(|s| if joint { vec![s.iter().product()] } else { s.to_vec() });
         let rows = shape[axis] / (parts * length);
@@ -38,10 +39,11 @@ impl Rows {
 }
 
 impl Trace {
-    /// Reports an axis that does not exist; else the value, if it can be used.
+    /// Returns the value if it is usable. Reports an axis that does not exist.
     pub(crate) fn along(&mut self, place: Place, name: &str, tile: Raw, axes: &[usize]) -> Option<Value> {
         self.at(place);
-        // First: a stand-in has a shape that the user has not written.
+        // This check is the first: the shape of a poisoned tile is not one that the user has
+        // written.
         let value = self.usable(tile, place)?;
         let shape = self.shape(tile);
         if let Some(axis) = axes.iter().find(|&&axis| axis >= shape.len()) {
@@ -59,7 +61,7 @@ impl Trace {
         }
     }
 
-    /// The blocks of an extent that is no power of two in the opposite order, each flipped.
+    /// Reverses the order of the blocks of an extent that is no power of two, and flips each block.
     fn flipped_in_blocks(&mut self, value: Value, dtype: DType, shape: &[i64], axis: usize) -> Value {
         let length = shape[axis] & shape[axis].wrapping_neg();
         let mut block = shape.to_vec();
@@ -77,7 +79,8 @@ impl Trace {
         self.row_of(&blocks, axis, dtype)
     }
 
-    /// Exchanges halves, halves of halves and so on: each bit of the coordinate is turned.
+    /// Exchanges halves, then halves of halves, and so on: each bit of the coordinate is
+    /// complemented.
     fn flipped(&mut self, value: Value, dtype: DType, shape: &[i64], axis: usize) -> Value {
         if shape[axis].count_ones() > 1 {
             return self.flipped_in_blocks(value, dtype, shape, axis);
@@ -91,8 +94,8 @@ impl Trace {
         self.reshaped_to(value, dtype, shape)
     }
 
-    /// An axis as rows of two halves of `distance` elements, these exchanged. Gives some shape of all elements in their
-    /// order.
+    /// Exchanges the halves of each row, which have `distance` elements. The result has an
+    /// arbitrary shape with all elements in row-major order.
     fn halves_exchanged(&mut self, value: Value, dtype: DType, shape: &[i64], axis: usize, distance: i64) -> Value {
         let rows = Rows::of(shape, axis, 2, distance);
         let [first, second] = self.halves(value, dtype, &rows);
@@ -110,12 +113,12 @@ impl Trace {
         })
     }
 
-    /// Rows of these halves.
+    /// Joins the halves to rows.
     pub(crate) fn of_halves(&mut self, halves: [Value; 2], dtype: DType, rows: &Rows) -> Value {
         self.put(Opcode::Cat, &halves, vec![Attr::Dim(rows.at as u32)], dtype, &rows.shape)
     }
 
-    /// Each extent repeated `outer` times as a whole and each element `inner` times in place.
+    /// Repeats each extent `outer` times as a whole, and each element `inner` times in place.
     fn repeated(&mut self, place: Place, name: &str, tile: Raw, dtype: DType, times: &[[i64; 2]]) -> Raw {
         let shape = self.shape(tile);
         let all = |counts: &dyn Fn(usize) -> [i64; 2]| -> Vec<i64> {
@@ -136,7 +139,7 @@ impl Trace {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// The elements along axes in the opposite order.
+    /// Reverses the elements along axes.
     ///
     /// ```
     /// use cutlet as ct;
@@ -167,7 +170,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         }))
     }
 
-    /// The whole tile `times[d]` times along each axis `d`.
+    /// Repeats the whole tile `times[d]` times along each axis `d`.
     ///
     /// ```
     /// use cutlet as ct;
@@ -194,7 +197,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         Tile::from_raw(record(|t| t.repeated(place, "repeat", self.raw(), T::DTYPE, &times)))
     }
 
-    /// Each element `times` times in place along an axis.
+    /// Repeats each element `times` times in place along an axis.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -218,7 +221,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         }))
     }
 
-    /// The elements of two tiles in turns along an axis: first one of `self`, then one of `other`.
+    /// Interleaves the elements of two tiles along an axis: one of `self`, then one of `other`.
     ///
     /// ```
     /// use cutlet as ct;

@@ -1,6 +1,6 @@
-//! The same elements in another shape: reshape, broadcast, permute, transpose, squeeze, unsqueeze.
+//! Changes of shape: reshape, broadcast, permute, transpose, squeeze, unsqueeze.
 //!
-//! Element order is row-major: the last axis runs fastest.
+//! The element order is row-major: the last axis is the fastest.
 
 use crate::dtype::DType;
 use crate::element::{ByteSized, Element};
@@ -83,7 +83,8 @@ impl Trace {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// The same elements, in row-major order, in another shape with as many elements.
+    /// Returns the same elements, in row-major order, in another shape with the same number of
+    /// elements.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -100,7 +101,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         Tile::from_raw(record(|t| t.reshape(place, "reshape", self.raw(), T::DTYPE, &shape)))
     }
 
-    /// Extents of 1 stretched to those of `shape`.
+    /// Broadcasts axes of extent 1 to the extents of `shape`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -117,7 +118,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
     }
 
-    /// Axes in another order: axis `d` of the result is axis `order[d]` of `self`.
+    /// Permutes the axes: axis `d` of the result is axis `order[d]` of `self`.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -135,7 +136,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
         Tile::from_raw(record(|t| t.permute(place, "permute", self.raw(), T::DTYPE, &order)))
     }
 
-    /// Two axes exchanged.
+    /// Exchanges two axes.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -159,7 +160,8 @@ impl<T: Element, const R: usize> Tile<T, R> {
         Tile::from_raw(record(|t| t.permute(place, "swap_axes", self.raw(), T::DTYPE, &order)))
     }
 
-    /// The only element of a tile of one element, as a scalar. `Scalar::from(tile)` does the same.
+    /// Returns the element of a tile of one element, as a scalar. `Scalar::from(tile)` is
+    /// equivalent.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -215,7 +217,7 @@ impl<T: Element> Scalar<T> {
         Tile::from_raw(record(|t| t.broadcast_to(place, self.raw(), T::DTYPE, &shape)))
     }
 
-    /// A tile of one element, with all extents 1.
+    /// A tile of one element, with extent 1 along all axes.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -233,7 +235,7 @@ impl<T: Element> Scalar<T> {
     }
 }
 
-/// Reports an axis that does not exist; gives one that does.
+/// Returns the axis if it exists. Reports it otherwise, and returns 0.
 fn checked_axis(place: Place, name: &str, axis: usize, limit: usize, rank: usize) -> usize {
     if axis < limit {
         return axis;
@@ -246,7 +248,7 @@ fn checked_axis(place: Place, name: &str, axis: usize, limit: usize, rank: usize
 macro_rules! rank_changes {
     ($($rank:literal $less:literal $more:literal;)+) => {$(
         impl<T: Element> Tile<T, $rank> {
-            /// Without an axis of extent 1.
+            /// Removes an axis of extent 1.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -274,7 +276,7 @@ macro_rules! rank_changes {
                 }))
             }
 
-            /// With one more axis, of extent 1, at position `axis`.
+            /// Inserts an axis of extent 1 at position `axis`.
             ///
             /// ```
             /// # use cutlet as ct;
@@ -311,7 +313,7 @@ rank_changes! {
 macro_rules! matrix_transpose {
     ($($rank:literal)+) => {$(
         impl<T: Element> Tile<T, $rank> {
-            /// The last two axes exchanged: of each matrix the transposed one.
+            /// Exchanges the last two axes: transposes each matrix.
             ///
             /// ```
             /// # use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Elements of a tile by index tiles, and how many elements there are of each number.
+//! Gather within a tile, and histogram.
 
 use crate::dtype::DType;
 use crate::element::{ByteSized, Int};
@@ -45,13 +45,13 @@ impl Trace {
 }
 
 impl<T: ByteSized, const R: usize> Tile<T, R> {
-    /// The elements at these positions along an axis: element `[i, j]` of `x.gather(1, index)` is element
-    /// `[i, index[i, j]]` of `x`. Positions outside of the tile mean the nearest one inside. The extents of `index` along
-    /// the other axes are those of the tile.
+    /// Gathers the elements at these positions along an axis: element `[i, j]` of
+    /// `x.gather(1, index)` is element `[i, index[i, j]]` of `x`. Positions outside of the tile are
+    /// clamped. The extents of `index` along the other axes are those of the tile.
     ///
-    /// On the ptx back end threads that hold what is asked for hand it over, or all look it up in shared memory; on the
-    /// tileir back end the work grows with the product of the two extents along the axis. For tables from memory there is
-    /// [`Array::gather`](crate::Array::gather).
+    /// The ptx back end uses shuffles between the threads that hold the elements, or shared memory.
+    /// On the tileir back end the cost is proportional to the product of the two extents along the
+    /// axis. [`Array::gather`](crate::Array::gather) reads tables from memory.
     ///
     /// ```
     /// use cutlet as ct;
@@ -79,10 +79,12 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
 }
 
 impl<I: Int, const R: usize> Tile<I, R> {
-    /// How many elements there are of each number from 0 to before `bins`. Others are not counted.
+    /// The number of elements equal to each number from 0 to `bins - 1`. Other elements are not
+    /// counted.
     ///
-    /// On the ptx back end the tile block counts in its shared memory; on the tileir back end each element is compared
-    /// with each number. Counts of many tiles are put together in memory by [`atomic_add`](crate::ArrayMut::atomic_add).
+    /// The ptx back end counts in the shared memory of the tile block. The tileir back end compares
+    /// each element with each number. [`atomic_add`](crate::ArrayMut::atomic_add) adds the counts
+    /// of many tiles in memory.
     ///
     /// ```
     /// use cutlet as ct;

@@ -1,4 +1,4 @@
-//! A tile in a layout that the user chooses.
+//! Tiles in a layout of the user's choice.
 
 use crate::dtype::DType;
 use crate::element::ByteSized;
@@ -6,11 +6,12 @@ use crate::ir::{Attr, Distribution, Opcode, Value};
 use crate::layout::{Layout, Modes};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
-/// Threads of a warp, and most of a tile block.
+/// The number of threads of a warp, and the maximum of a tile block.
 const WARP: i64 = 32;
 const MOST_THREADS: i64 = 1024;
 
-/// Layouts that [`Tile::with_layout`] takes: [`Modes`], as `local(..) * spatial(..)` makes them, and [`Layout`].
+/// Layouts that [`Tile::with_layout`] accepts: [`Modes`], as constructed by
+/// `local(..) * spatial(..)`, and [`Layout`].
 ///
 /// ```
 /// use cutlet as ct;
@@ -36,12 +37,13 @@ pub trait TileLayout {
     fn described(&self, tile: &[i64]) -> Described;
 }
 
-/// A layout as it is recorded.
+/// A layout in recorded form.
 #[derive(Debug)]
 pub struct Described {
     shape: Vec<i64>,
     threads: i64,
-    /// For so many threads; `None` where bits do not tell them apart, or the tile has another shape.
+    /// The distribution for this number of threads. `None` if it is no map of bits, or if the tile
+    /// has another shape.
     distribution: Option<Distribution>,
 }
 
@@ -72,7 +74,8 @@ fn distribution(layout: &Layout) -> Distribution {
     Distribution { slots, threads: [layout.lane_images(), layout.warp_images()].concat().into() }
 }
 
-/// Does each bit of a slot or a thread stand for one bit of the element, each of these once, or for replicas?
+/// Returns true if each nonzero basis of the layout is one bit of the element index, and each of
+/// these bits has exactly one basis.
 fn is_plain(layout: &Layout) -> bool {
     let mut images: Vec<u32> = layout.images().into_iter().filter(|&image| image != 0).collect();
     images.sort_unstable();
@@ -127,7 +130,7 @@ impl Trace {
     }
 }
 
-/// How a layout becomes one of this shape.
+/// The correction of a layout for a tile of this shape, as text.
 fn fitting(own: &[i64], shape: &[i64]) -> String {
     let factors: Option<Vec<i64>> = (own.len() == shape.len()).then_some(()).and_then(|()| {
         own.iter()
@@ -143,18 +146,24 @@ fn fitting(own: &[i64], shape: &[i64]) -> String {
 }
 
 impl<T: ByteSized, const R: usize> Tile<T, R> {
-    /// The same tile, held by the threads of the tile block as `layout` says.
+    /// Returns the same tile, distributed over the threads of the tile block by `layout`.
     ///
-    /// A layout tells which thread has which elements, in which of its slots: a product of `local` (slots of a thread) and
-    /// `spatial` (threads) of [`layout`](crate::layout), row-major unless it says otherwise. Here the
-    /// tile is held so, whatever it was before; what is computed of it goes on in that layout, until something wants
-    /// another one: then elements change places, through shuffles or shared memory. A load whose tile goes nowhere else
-    /// reads memory in the layout, and a store of the tile writes in it: both are as wide as its `local` runs of neighbours.
+    /// A layout maps the threads and their registers to the elements. It is a product of `local`
+    /// (registers of a thread) and `spatial` (threads) of [`layout`](crate::layout), row-major by
+    /// default.
     ///
-    /// A layout is for as many threads as the tile block has, 32 to 1024, and so says how many warps it has; with
-    /// [`Hints::num_warps`](crate::Hints) it has to agree. (Producer warps and a second ping-pong group are not counted.) All layouts of a kernel are for the same number:
-    /// [`Modes::replicate`] makes one for more. Extents are powers of two. The cpu back end holds tiles as it does; through
-    /// tileir it is an error, for Tile IR leaves layouts to its compiler.
+    /// The tile is converted to this layout. Values computed from it have the same layout, until an
+    /// operation requires another one; a conversion uses shuffles or shared memory. A load whose
+    /// tile has no other use reads memory in the layout, and a store writes in it. Both accesses
+    /// are as wide as the contiguous elements of `local`.
+    ///
+    /// The number of threads of a layout is that of the tile block, 32 to 1024. It must agree with
+    /// [`Hints::num_warps`](crate::Hints). Producer warps and a second ping-pong group are not
+    /// counted. All layouts of a kernel have the same number of threads; [`Modes::replicate`]
+    /// extends a layout to more threads. Extents are powers of two.
+    ///
+    /// The cpu back end ignores the layout. The tileir back end returns an error, because Tile IR
+    /// has no layouts.
     ///
     /// ```
     /// use cutlet as ct;
@@ -178,8 +187,8 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
-    /// A layout of another shape, for another number of threads, or of extents that are no powers of two is an error of
-    /// the launch, at this line.
+    /// The launch returns an error with this source location in these cases: the layout has another
+    /// shape or number of threads, or its extents are no powers of two.
     #[track_caller]
     #[must_use]
     pub fn with_layout(self, layout: impl TileLayout) -> Tile<T, R> {

@@ -5,10 +5,12 @@ use crate::element::Element;
 use crate::ir::{Opcode, Type};
 use crate::tile::{Handle, Place, Raw, Tile, Trace, here, record};
 
-/// The extents with `rank` axes: axes of extent 1 are put in front, or dropped.
+/// Returns the extents with `rank` axes: leading axes of extent 1 are inserted, or axes of extent 1
+/// are removed.
 ///
 /// # Errors
-/// Says why not, if other axes would have to go, or if it is open which ones of extent 1 do.
+/// The reason, if other axes would be removed, or if the choice of the axes of extent 1 is
+/// ambiguous.
 fn fitted(shape: &[i64], rank: usize) -> Result<Vec<i64>, &'static str> {
     let Some(surplus) = shape.len().checked_sub(rank) else {
         let ones = vec![1; rank - shape.len()];
@@ -28,7 +30,7 @@ fn fitted(shape: &[i64], rank: usize) -> Result<Vec<i64>, &'static str> {
 }
 
 impl Trace {
-    /// The extents with another number of axes; `None` after a problem.
+    /// Returns the extents with another number of axes, or `None` after an error.
     pub(crate) fn with_rank(&mut self, place: Place, name: &str, shape: &[i64], rank: usize) -> Option<Vec<i64>> {
         match fitted(shape, rank) {
             Ok(shape) => Some(shape),
@@ -41,7 +43,7 @@ impl Trace {
         }
     }
 
-    /// The same elements with other extents; their product is the same.
+    /// Returns the same elements with other extents of the same product.
     pub(crate) fn refit(&mut self, place: Place, tile: Raw, dtype: DType, shape: &[i64]) -> Raw {
         if self.shape(tile) == shape {
             return tile;
@@ -58,10 +60,11 @@ impl Trace {
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {
-    /// Returns the tile with another rank: axes of extent 1 are inserted in front, or removed. The
-    /// number follows from where the tile goes, as with `into()`.
+    /// Returns the tile with another rank: leading axes of extent 1 are inserted, or axes of extent
+    /// 1 are removed. The rank is inferred, as with `into()`.
     ///
-    /// It is an error if other axes would have to go, or if it is open which of extent 1 do (`[1, 4, 1]` as a matrix).
+    /// The launch returns an error if other axes would be removed, or if the choice of the axes of
+    /// extent 1 is ambiguous (`[1, 4, 1]` as a matrix).
     ///
     /// ```
     /// use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Functions of neural networks. f16 and bf16 are computed in f32.
+//! Activation functions of neural networks. f16 and bf16 are computed in f32.
 
 use crate::dtype::DType;
 use crate::element::{Float, Number};
@@ -8,7 +8,7 @@ use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, here};
 
 methods! { [Number]
-    /// `self` where it is positive, else 0; a NaN stays.
+    /// max(`self`, 0). NaN is propagated.
     ///
     /// ```
     /// use cutlet as ct;
@@ -52,7 +52,7 @@ functions! {
     /// # Ok::<(), ct::Error>(())
     /// ```
     sigmoid = sigmoid;
-    /// x / (1 + exp(-x)): [`sigmoid`](Tile::sigmoid) times `self`, also called swish.
+    /// x / (1 + exp(-x)), the product of `self` and [`sigmoid`](Tile::sigmoid), also called swish.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -66,8 +66,8 @@ functions! {
         let sigmoid = sigmoid(c, x);
         c.mul(x, sigmoid)
     };
-    /// x (1 + erf(x / √2)) / 2. Its error is relative to x where x is positive, and to the 1 beside the error function
-    /// where it is not.
+    /// x (1 + erf(x / √2)) / 2. The error is relative to x if x is positive. Otherwise it is
+    /// relative to the 1 that is added to the error function.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -83,7 +83,7 @@ functions! {
         let erf = super::special_functions::erf(c, scaled);
         halved_product(c, x, erf)
     };
-    /// The approximation of [`gelu`](Tile::gelu) by x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+    /// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, an approximation of [`gelu`](Tile::gelu).
     ///
     /// ```
     /// # use cutlet as ct;
@@ -136,20 +136,21 @@ fn sigmoid(c: &mut Calc<'_>, x: Value) -> Value {
     c.div(dividend, divisor)
 }
 
-/// x (1 + y) / 2, which is 0 where y is -1.
+/// x (1 + y) / 2, which is 0 if y is -1.
 fn halved_product(c: &mut Calc<'_>, x: Value, y: Value) -> Value {
     let (one, half) = (c.number(1.0), c.number(0.5));
     let sum = c.add(y, one);
     let share = c.mul(sum, half);
     let product = c.mul(x, share);
-    // -∞ times 0 is 0 here.
+    // The product of -∞ and 0 is 0 here.
     let zero = c.number(0.0);
     let vanishes = c.is_number(CmpPred::Eq, share, 0.0);
     c.select(vanishes, zero, product)
 }
 
 impl<T: Float, const R: usize> Tile<T, R> {
-    /// exp(x) of each element over the sum of these along an axis; computed with the largest element taken off.
+    /// exp(x) of each element, divided by the sum of these along an axis. The largest element is
+    /// subtracted first.
     ///
     /// ```
     /// use cutlet as ct;
@@ -180,7 +181,7 @@ impl<T: Float, const R: usize> Tile<T, R> {
         (powers / powers.sum(axis)).cast::<T>()
     }
 
-    /// The logarithm of [`softmax`](Tile::softmax), without its loss of small numbers.
+    /// The logarithm of [`softmax`](Tile::softmax), without its underflow of small numbers.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -1,6 +1,8 @@
-//! The inverse of the error function: x times a polynomial in w = -log(1 - x²), and further out in √w (M. Giles,
-//! *Approximating the erfinv function*, GPU Computing Gems 2, 2011). The coefficients interpolate at Chebyshev's points,
-//! computed with 60 digits.
+//! Inverse error function (M. Giles, *Approximating the erfinv function*, GPU Computing Gems 2,
+//! 2011).
+//!
+//! The result is x times a polynomial in w = -log(1 - x²), or in √w for larger w. The coefficients
+//! interpolate at Chebyshev points, computed with 60 digits.
 
 use crate::dtype::DType;
 use crate::element::Float;
@@ -10,7 +12,7 @@ use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, here};
 
 functions! {
-    /// The number whose [`erf`](Tile::erf) is the element: infinite at -1 and 1, NaN beyond.
+    /// The inverse of [`erf`](Tile::erf): infinite at -1 and 1, NaN outside.
     ///
     /// ```
     /// use cutlet as ct;
@@ -31,7 +33,7 @@ functions! {
     erfinv = erfinv;
 }
 
-/// y / x of w - 5/2, for w from 0 to 5; relative error: 6e-10.
+/// y / x as a polynomial in w - 5/2, for w from 0 to 5; relative error 6e-10.
 const NEAR_SINGLE: [f64; 12] = [
     1.5014093517481764,
     0.24664027674858424,
@@ -47,7 +49,7 @@ const NEAR_SINGLE: [f64; 12] = [
     1.2346577114502573e-10,
 ];
 
-/// y / x of √w - 13/4, for w from 5 to 17; relative error: 1.5e-9.
+/// y / x as a polynomial in √w - 13/4, for w from 5 to 17; relative error 1.5e-9.
 const FAR_SINGLE: [f64; 12] = [
     3.083885609141891,
     1.005258989780208,
@@ -63,7 +65,7 @@ const FAR_SINGLE: [f64; 12] = [
     -4.005872318987535e-06,
 ];
 
-/// y / x of w - 25/8, for w from 0 to 25/4; relative error: 8e-18.
+/// y / x as a polynomial in w - 25/8, for w from 0 to 25/4; relative error 8e-18.
 const NEAR_DOUBLE: [f64; 25] = [
     1.6536545626831027,
     0.24015818242558834,
@@ -92,7 +94,7 @@ const NEAR_DOUBLE: [f64; 25] = [
     -3.5932028927020693e-22,
 ];
 
-/// y / x of √w - 13/4, for w from 25/4 to 16; relative error: 1.1e-18.
+/// y / x as a polynomial in √w - 13/4, for w from 25/4 to 16; relative error 1.1e-18.
 const FAR_DOUBLE: [f64; 21] = [
     3.0838856104922208,
     1.0052589676941655,
@@ -117,7 +119,7 @@ const FAR_DOUBLE: [f64; 21] = [
     7.675637645381078e-09,
 ];
 
-/// y / x of √w - 5, for w from 16 to 38; relative error: 2e-18.
+/// y / x as a polynomial in √w - 5, for w from 16 to 38; relative error 2e-18.
 const END_DOUBLE: [f64; 20] = [
     4.849906401408584,
     1.010300464864545,

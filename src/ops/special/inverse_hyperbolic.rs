@@ -1,4 +1,4 @@
-//! Inverse hyperbolic functions, by `log1p` of what is small where they are.
+//! Inverse hyperbolic functions, by `log1p` of an argument that is small if the result is small.
 
 use super::special_functions::log1p;
 use crate::element::Float;
@@ -7,11 +7,11 @@ use crate::ops::support::expr_builder::{Calc, float_formula, functions};
 use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, here};
 
-/// From here on the square beside 1 no longer counts, and further on it would overflow.
+/// Limit above which 1 is negligible in x² + 1 and x² - 1. Much larger squares would overflow.
 const LARGE: f64 = 1e9;
 
 functions! {
-    /// The number whose hyperbolic sine is the element.
+    /// The inverse of the hyperbolic sine.
     ///
     /// ```
     /// use cutlet as ct;
@@ -43,7 +43,7 @@ functions! {
         let value = beside_large(c, a, near);
         c.with_sign_of(value, x)
     };
-    /// The number from 0 on whose hyperbolic cosine is the element; NaN below 1.
+    /// The inverse of the hyperbolic cosine, which is not negative; NaN below 1.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -66,7 +66,7 @@ functions! {
         let outside = c.is(CmpPred::Lt, x, one);
         c.select(outside, nan, value)
     };
-    /// The number whose hyperbolic tangent is the element; infinite at -1 and 1, NaN beyond.
+    /// The inverse of the hyperbolic tangent: infinite at -1 and 1, NaN outside.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -86,7 +86,7 @@ functions! {
     };
 }
 
-/// log 2a where `a` is large, else `near`.
+/// log 2a if `a` exceeds [`LARGE`], else `near`.
 fn beside_large(c: &mut Calc<'_>, a: Value, near: Value) -> Value {
     let (log, ln2) = (c.log(a), c.number(std::f64::consts::LN_2));
     let log = c.add(log, ln2);

@@ -1,10 +1,12 @@
-//! The logarithm of the gamma function, by three formulas:
+//! Logarithm of the gamma function, by three formulas:
 //!
-//! * from 1/2 to 5: (y - 1) (y - 2), where the two zeros are, times a polynomial in (y - 3/2) / (y + 3/2);
-//! * above: Stirling's series, (y - 1/2) (log y - 1) + (log 2π - 1) / 2 + m(1/y²) / y;
-//! * below: log |Γ(x)| = log |Γ(1 + x)| - log |x|, and from -1/2 on log (π / |x sin πx|) - log |Γ(-x)|.
+//! * y from 1/2 to 5: (y - 1) (y - 2), which has the two zeros, times a polynomial in (y - 3/2) /
+//!   (y + 3/2);
+//! * larger y: Stirling's series, (y - 1/2) (log y - 1) + (log 2π - 1) / 2 + m(1/y²) / y;
+//! * smaller x: log |Γ(x)| = log |Γ(1 + x)| - log |x|, and below -1/2 log (π / |x sin πx|) - log
+//!   |Γ(-x)|.
 //!
-//! The coefficients interpolate at Chebyshev's points, computed with 60 digits.
+//! The coefficients interpolate at Chebyshev points, computed with 60 digits.
 
 use super::sincospi::turned;
 use crate::dtype::DType;
@@ -15,8 +17,9 @@ use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, here};
 
 functions! {
-    /// The logarithm of the gamma function's magnitude: of n + 1 that of n factorial. Infinite at 0 and the negative whole
-    /// numbers. Near the zeros between these digits are lost, as those of the larger one of two terms.
+    /// The logarithm of the magnitude of the gamma function; at n + 1 that of the factorial of n.
+    /// The result is infinite at 0 and the negative whole numbers. Near the zeros between these,
+    /// the difference of two terms loses digits of the larger one.
     ///
     /// ```
     /// use cutlet as ct;
@@ -37,7 +40,8 @@ functions! {
     lgamma = lgamma;
 }
 
-/// log Γ(y) / ((y - 1) (y - 2)) of (y - 3/2) / (y + 3/2), for y from 1/2 to 5; relative error: 6e-10.
+/// log Γ(y) / ((y - 1) (y - 2)) as a polynomial in (y - 3/2) / (y + 3/2), for y from 1/2 to 5;
+/// relative error 6e-10.
 const NEAR_SINGLE: [f64; 15] = [
     0.4831289506558244,
     -0.43787969318437475,
@@ -56,7 +60,7 @@ const NEAR_SINGLE: [f64; 15] = [
     0.060882909169066336,
 ];
 
-/// The same: 9e-19.
+/// The polynomial of [`NEAR_SINGLE`] for f64; relative error 9e-19.
 const NEAR_DOUBLE: [f64; 30] = [
     0.4831289505409809,
     -0.43787968774291824,
@@ -90,10 +94,11 @@ const NEAR_DOUBLE: [f64; 30] = [
     -0.07774009699205857,
 ];
 
-/// What is beside Stirling's formula, times y, of 1/y², for y from 5 on; error: 1e-8 of its largest value.
+/// The correction m of Stirling's formula as a polynomial in 1/y², for y of at least 5; error 1e-8
+/// of its largest value.
 const FAR_SINGLE: [f64; 3] = [0.08333333222177904, -0.0027772780772238655, 0.0007598946410106598];
 
-/// The same: 9e-18.
+/// The polynomial of [`FAR_SINGLE`] for f64; error 9e-18 of its largest value.
 const FAR_DOUBLE: [f64; 9] = [
     0.08333333333333333,
     -0.0027777777777747356,

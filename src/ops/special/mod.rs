@@ -1,4 +1,5 @@
-//! Special functions: activations, error functions, gamma functions and inverse hyperbolic functions.
+//! Special functions: activations, error functions, gamma functions and inverse hyperbolic
+//! functions.
 
 pub(super) mod activation;
 pub(super) mod erf_inverse;
