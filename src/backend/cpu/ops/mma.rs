@@ -139,7 +139,7 @@ fn multiply_avx2<T: MulAdd>(extents: Extents, lhs: &[T], rhs: &[T], acc: &mut [T
     multiply_one(extents, lhs, rhs, acc);
 }
 
-/// Number of rows of the block of the result in registers.
+/// Rows and columns of the block of the result that is kept in registers.
 const ROWS: usize = 4;
 const COLUMNS: usize = 16;
 
