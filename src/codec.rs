@@ -314,8 +314,8 @@ pub(crate) fn decode_narrow(exponent_bits: u32, mantissa_bits: u32, code: u64) -
     decode_from(&narrow(exponent_bits, mantissa_bits), code)
 }
 
-/// Returns the code of the nearest number of such a format, ties to even. Large numbers saturate,
-/// NaN gives the largest number.
+/// Returns the code of the nearest number of a format as in [`decode_narrow`], ties to even. Large
+/// numbers saturate, NaN gives the largest number.
 pub(crate) fn encode_narrow(exponent_bits: u32, mantissa_bits: u32, value: f64) -> u64 {
     encode_to(&narrow(exponent_bits, mantissa_bits), value, Rounding::NearestEven)
 }

@@ -1,4 +1,4 @@
-//! Temporary folders.
+//! Temporary folders. This file is independent of the rest of the crate.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

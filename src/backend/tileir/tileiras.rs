@@ -163,7 +163,7 @@ impl Assembler {
     }
 }
 
-/// Returns the arguments for these options.
+/// Returns the command-line arguments for assembly options.
 fn flags(Assembly { lines, opt_level, device_debug, memcheck }: Assembly) -> Vec<String> {
     // The assembler has no code for a debugger at other levels.
     let level = if device_debug { Some(0) } else { opt_level };

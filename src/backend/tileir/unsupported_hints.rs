@@ -7,7 +7,7 @@ use crate::ir::{Attr, AttrKind, Module, Op, Opcode, hint_key};
 /// Hints of a loop about warp roles.
 const ROLES: [&str; 2] = [hint_key::WARP_SPECIALIZE, hint_key::PINGPONG];
 
-/// Checks that a module has no such request.
+/// Checks that a module requests neither layouts of tiles nor warp roles.
 ///
 /// # Errors
 /// [`Error::Unsupported`] with each such op, at its place in the user's source.

@@ -10,7 +10,8 @@ use crate::ir::{
 };
 use crate::pass::IntRanges;
 
-/// Replaces such accesses of an entry. Returns true if there were any.
+/// Replaces the accesses of an entry to tiles that may begin before the array. Returns true if
+/// there were any.
 pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) -> bool {
     let mut values = Substitution::new();
     let mut any = false;
