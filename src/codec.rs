@@ -1,23 +1,25 @@
 //! Exact conversion between bit patterns of the float element types and f64.
 //!
-//! One codec for all formats, driven by a `Format` row: exponent bits, mantissa bits, bias and what the
-//! top codes mean. Patterns are those of [`crate::ir::ConstData`]: the low bits of a word, tf32 as an f32
-//! pattern whose low 13 bits are zero. Knows the element types and rounding modes, nothing else.
+//! All formats share one codec, which a `Format` row parameterizes: exponent bits, mantissa bits,
+//! bias, and the meaning of the top codes. Patterns are those of [`crate::ir::ConstData`]: the low
+//! bits of a word; tf32 is an f32 pattern whose low 13 bits are zero. This file only depends on the
+//! element types and rounding modes.
 //!
-//! Conversions overflow as the hardware's do: the IEEE formats (f16, bf16, f32, tf32, f64) as IEEE 754 says
-//! for the rounding mode; the 8- and 4-bit formats saturate to the largest finite value, infinities too.
+//! Overflow is that of the hardware. For the IEEE formats (f16, bf16, f32, tf32, f64), IEEE 754
+//! defines it by the rounding mode. The 8- and 4-bit formats saturate to the largest finite value,
+//! also for infinities.
 
 use crate::dtype::DType;
 use crate::ir::Rounding;
 
-/// What the codes with an all-ones exponent mean.
+/// Meaning of the codes with an all-ones exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TopCodes {
-    /// Infinity and NaNs, and conversions reach infinity.
+    /// Infinity and NaNs. Conversions can return infinity.
     Ieee,
-    /// Infinity and NaNs, and conversions saturate to the largest finite value.
+    /// Infinity and NaNs. Conversions saturate to the largest finite value.
     IeeeSaturating,
-    /// Numbers, but the code of all ones is NaN.
+    /// Numbers, except that the code of all ones is NaN.
     OneNan,
     /// Numbers.
     Numbers,
@@ -31,9 +33,9 @@ struct Format {
     bias: i32,
     signed: bool,
     top: TopCodes,
-    /// Pattern that conversions give for a NaN (before `pad_bits`).
+    /// Pattern of a conversion of NaN (before `pad_bits`).
     nan: u64,
-    /// Zero bits below the pattern in its word (tf32 lies in the upper bits of an f32).
+    /// Zero bits below the pattern in its word (tf32 uses the upper bits of an f32).
     pad_bits: u32,
 }
 
@@ -43,8 +45,8 @@ const fn ieee(exponent_bits: u32, mantissa_bits: u32, nan: u64) -> Format {
 }
 
 impl Format {
-    /// The row of a float type; `None` for integers. (f8E8M0FNU has no mantissa, no zero, no sign: its two
-    /// functions stand apart.)
+    /// Returns the row of a float type; `None` for integers. f8E8M0FNU has no mantissa, no zero and
+    /// no sign: its two functions are separate.
     const fn of(dtype: DType) -> Option<Format> {
         Some(match dtype {
             DType::F16 => ieee(5, 10, 0x7fff),
@@ -63,17 +65,17 @@ impl Format {
         })
     }
 
-    /// Sign, exponent and mantissa fields together, without the sign.
+    /// Returns the mask of the exponent and mantissa fields.
     const fn magnitude_mask(&self) -> u64 {
         (1 << (self.exponent_bits + self.mantissa_bits)) - 1
     }
 
-    /// The magnitude of infinity, where there is one.
+    /// Returns the magnitude of infinity, for formats with infinity.
     const fn infinity(&self) -> u64 {
         ((1 << self.exponent_bits) - 1) << self.mantissa_bits
     }
 
-    /// The largest finite magnitude.
+    /// Returns the largest finite magnitude.
     const fn max_finite(&self) -> u64 {
         match self.top {
             TopCodes::Ieee | TopCodes::IeeeSaturating => self.infinity() - 1,
@@ -87,18 +89,18 @@ impl Format {
     }
 }
 
-/// A nonzero finite number `± significand · 2^exponent`, exact or *jammed*: whatever lies below the lowest
-/// bit is folded into it as a 1, which leaves every rounding to at most 120 bits right.
+/// A nonzero finite number `± significand · 2^exponent`, exact or *jammed*: bits below the lowest
+/// one are folded into it as a 1. So each rounding to at most 120 bits is correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exact {
     pub negative: bool,
-    /// Not zero.
+    /// Invariant: not zero.
     pub significand: u128,
     pub exponent: i32,
 }
 
 impl Exact {
-    /// The parts of a finite nonzero number.
+    /// Returns the parts of a finite nonzero number.
     pub fn of(value: f64) -> Exact {
         debug_assert!(value.is_finite() && value != 0.0);
         let bits = value.to_bits();
@@ -107,19 +109,19 @@ impl Exact {
         Exact { negative: value.is_sign_negative(), significand: significand as u128, exponent: field.max(1) - 1075 }
     }
 
-    /// A nonzero integer.
+    /// Returns the parts of a nonzero integer.
     pub fn of_integer(value: i128) -> Exact {
         debug_assert!(value != 0);
         Exact { negative: value < 0, significand: value.unsigned_abs(), exponent: 0 }
     }
 
-    /// Position of the highest bit: the exponent of the number in scientific notation.
+    /// Returns the position of the highest bit: the exponent in scientific notation.
     pub fn log2(self) -> i32 {
         self.exponent + self.significand.ilog2() as i32
     }
 }
 
-/// `value >> shift` with the dropped bits jammed into the lowest bit.
+/// Returns `value >> shift` with the dropped bits jammed into the lowest bit.
 pub(crate) fn shift_right_jam(value: u128, shift: u32) -> u128 {
     match shift {
         0 => value,
@@ -128,8 +130,8 @@ pub(crate) fn shift_right_jam(value: u128, shift: u32) -> u128 {
     }
 }
 
-/// Does the magnitude grow by one unit, given the parity of the kept part and the two bits below it
-/// (`tail` = half bit, sticky bit)?
+/// Returns true if the magnitude increases by one unit. `odd` is the parity of the kept part, and
+/// `tail` has the two bits below it: half bit, sticky bit.
 fn rounds_up(rounding: Rounding, negative: bool, odd: bool, tail: u128) -> bool {
     match rounding {
         Rounding::NearestEven | Rounding::Approx | Rounding::Full => tail == 3 || tail == 2 && odd,
@@ -140,7 +142,7 @@ fn rounds_up(rounding: Rounding, negative: bool, odd: bool, tail: u128) -> bool 
     }
 }
 
-/// What overflow gives: does the rounding mode lead to infinity on this side?
+/// Returns true if overflow on this side results in infinity.
 fn overflows_to_infinity(rounding: Rounding, negative: bool) -> bool {
     match rounding {
         Rounding::NearestEven | Rounding::NearestAway | Rounding::Approx | Rounding::Full => true,
@@ -150,10 +152,10 @@ fn overflows_to_infinity(rounding: Rounding, negative: bool) -> bool {
     }
 }
 
-/// Rounds a nonzero number once, to the pattern of `dtype` (a float type).
+/// Rounds a nonzero number once to a pattern of `dtype` (a float type).
 ///
 /// # Panics
-/// When `dtype` is an integer type (a defect of the caller).
+/// If `dtype` is an integer type (a defect of the caller).
 pub(crate) fn round(dtype: DType, value: Exact, rounding: Rounding) -> u64 {
     if dtype == DType::F8E8M0FNU {
         return round_e8m0(value, rounding);
@@ -163,11 +165,11 @@ pub(crate) fn round(dtype: DType, value: Exact, rounding: Rounding) -> u64 {
 
 fn round_to(format: &Format, value: Exact, rounding: Rounding) -> u64 {
     let mantissa_bits = format.mantissa_bits as i32;
-    // The unit in the last place; subnormals share the one of the smallest normal number.
+    // The unit in the last place. Subnormal numbers have that of the smallest normal number.
     let min_log2 = 1 - format.bias;
     let log2 = value.log2().max(min_log2);
     let unit = log2 - mantissa_bits;
-    // Two bits below the unit decide: bring the significand to quarter units.
+    // The rounding needs two bits below the unit, so the significand is in quarter units.
     let shift = unit - 2 - value.exponent;
     let quarters = match shift {
         ..=0 => value.significand << -shift,
@@ -175,7 +177,8 @@ fn round_to(format: &Format, value: Exact, rounding: Rounding) -> u64 {
     };
     let kept = (quarters >> 2) as u64;
     let up = rounds_up(rounding, value.negative, kept & 1 == 1, quarters & 3);
-    // A normal number's hidden bit adds one to the exponent field, and so does a carry out of the mantissa.
+    // The hidden bit of a normal number adds one to the exponent field, and so does a carry out of
+    // the mantissa.
     let magnitude = (((log2 - min_log2) as u64) << mantissa_bits).wrapping_add(kept + up as u64);
     let magnitude = if log2 - min_log2 >= 1 << format.exponent_bits || magnitude > format.max_finite() {
         overflow(format, value.negative, rounding)
@@ -192,7 +195,7 @@ fn overflow(format: &Format, negative: bool, rounding: Rounding) -> u64 {
     }
 }
 
-/// Sign and magnitude to the word. A format without a sign has nothing below zero.
+/// Returns the word of a sign and a magnitude. Without a sign bit, negative numbers become 0.
 fn place(format: &Format, negative: bool, magnitude: u64) -> u64 {
     match (negative, format.signed) {
         (true, true) => (format.sign_bit() | magnitude) << format.pad_bits,
@@ -201,7 +204,8 @@ fn place(format: &Format, negative: bool, magnitude: u64) -> u64 {
     }
 }
 
-/// A power of two, 2^(pattern - 127); the sign is ignored, and magnitudes below the smallest give the smallest.
+/// Returns a power of two, 2^(pattern - 127). The sign is ignored, and magnitudes below the
+/// smallest one give the smallest.
 fn round_e8m0(value: Exact, rounding: Rounding) -> u64 {
     let log2 = value.log2();
     let below = value.significand ^ (1 << value.significand.ilog2());
@@ -214,9 +218,9 @@ fn round_e8m0(value: Exact, rounding: Rounding) -> u64 {
     (log2 + up as i32 + 127).clamp(0, 254) as u64
 }
 
-/// The value of a bit pattern of a float type, exactly.
+/// Returns the exact value of a bit pattern of a float type.
 ///
-/// Every format fits f64; NaNs become f64's.
+/// f64 represents all formats. NaNs become NaNs of f64.
 ///
 /// ```
 /// use cutlet::dtype::DType;
@@ -225,7 +229,7 @@ fn round_e8m0(value: Exact, rounding: Rounding) -> u64 {
 /// ```
 ///
 /// # Panics
-/// When `dtype` is an integer type (a defect of the caller).
+/// If `dtype` is an integer type (a defect of the caller).
 pub fn decode(dtype: DType, bits: u64) -> f64 {
     match dtype {
         DType::F64 => return f64::from_bits(bits),
@@ -250,15 +254,15 @@ fn decode_from(format: &Format, bits: u64) -> f64 {
     if format.signed && bits & format.sign_bit() != 0 { -value } else { value }
 }
 
-/// 2^exponent for exponents of normal f64 numbers.
+/// Returns 2^exponent for exponents of normal f64 numbers.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
-/// The bit pattern of `value` in a float type, rounded once.
+/// Returns the bit pattern of `value` in a float type, rounded once.
 ///
-/// `Approx` and `Full` round to nearest even, `IntToZero` to zero. f8E8M0FNU has no sign and no zero: it
-/// takes the magnitude, and zero gives its smallest number.
+/// `Approx` and `Full` round to nearest even, `IntToZero` rounds to zero. f8E8M0FNU has no sign and
+/// no zero: it represents the magnitude, and zero gives its smallest number.
 ///
 /// ```
 /// use cutlet::{dtype::DType, ir::Rounding};
@@ -267,7 +271,7 @@ fn power_of_two(exponent: i32) -> f64 {
 /// ```
 ///
 /// # Panics
-/// When `dtype` is an integer type (a defect of the caller).
+/// If `dtype` is an integer type (a defect of the caller).
 pub fn encode(dtype: DType, value: f64, rounding: Rounding) -> u64 {
     match dtype {
         DType::F64 => return value.to_bits(),
@@ -279,7 +283,7 @@ pub fn encode(dtype: DType, value: f64, rounding: Rounding) -> u64 {
     }
     match Format::of(dtype) {
         Some(format) => encode_to(&format, value, rounding),
-        // The scales: what is not a number or zero was answered above.
+        // The scale format, after NaN, infinity and zero.
         None => round(dtype, Exact::of(value), rounding),
     }
 }
@@ -297,18 +301,21 @@ fn encode_to(format: &Format, value: f64, rounding: Rounding) -> u64 {
     }
 }
 
-/// A format of fewer than 8 bits: a sign, these widths, all codes numbers, the bias that IEEE 754 would take.
+/// Returns a format of fewer than 8 bits with a sign and the bias of IEEE 754, whose codes are all
+/// numbers.
 const fn narrow(exponent_bits: u32, mantissa_bits: u32) -> Format {
     let most = (1 << (exponent_bits + mantissa_bits)) - 1;
     Format { top: TopCodes::Numbers, ..ieee(exponent_bits, mantissa_bits, most) }
 }
 
-/// The value of a code of a float with a sign bit, so many exponent and mantissa bits, and numbers alone.
+/// Returns the value of a code of a float with a sign bit and these exponent and mantissa bits,
+/// whose codes are all numbers.
 pub(crate) fn decode_narrow(exponent_bits: u32, mantissa_bits: u32, code: u64) -> f64 {
     decode_from(&narrow(exponent_bits, mantissa_bits), code)
 }
 
-/// The code of the nearest number of such a format, ties to even; what is too large saturates, NaN gives the largest.
+/// Returns the code of the nearest number of a format as in [`decode_narrow`], ties to even. Large
+/// numbers saturate, NaN gives the largest number.
 pub(crate) fn encode_narrow(exponent_bits: u32, mantissa_bits: u32, value: f64) -> u64 {
     encode_to(&narrow(exponent_bits, mantissa_bits), value, Rounding::NearestEven)
 }
@@ -397,7 +404,8 @@ mod tests {
         }
     }
 
-    /// The definition of rounding, by search: the neighbours of `value` among the finite numbers of a format.
+    /// Definition of rounding by search: the neighbours of `value` among the finite numbers of a
+    /// format.
     fn by_search(values: &[f64], value: f64, mode: Rounding) -> f64 {
         let above = values.partition_point(|&v| v < value);
         if above < values.len() && values[above] == value {
@@ -476,7 +484,8 @@ mod tests {
             for _ in 0..20_000 {
                 let code = random(&mut state) % infinity / step * step;
                 let (low, next) = (decode(dtype, code), code + step);
-                // Beyond the largest number lies infinity, but the tie is where the next number would be.
+                // The number after the largest one is infinity, but the tie is at the position of
+                // the next finite number.
                 let high = if next == infinity { 2.0 * low - decode(dtype, code - step) } else { decode(dtype, next) };
                 let middle = (low + high) / 2.0;
                 let even = if (code / step).is_multiple_of(2) { code } else { next };

@@ -1,19 +1,24 @@
 //! Complex numbers: one struct of two parts for host values, scalars and tiles.
 //!
-//! A crate of its own for host values (num-complex) would leave tiles out: its operators ask for numbers that can be
-//! compared and have a zero. Knows no tile; what its parts can do is [`ComplexPart`].
+//! num-complex is no alternative: its operators require numbers with comparisons and a zero, so
+//! they exclude tiles. [`ComplexPart`] defines the operations of a part. This file is independent
+//! of tiles.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::element::{bf16, f16};
 
-/// A complex number of two parts of type `X`: a host value (`Complex<f32>`), a scalar (`Complex<Scalar<f32>>`) or a tile
-/// (`Complex<Tile<f32, R>>`) of a kernel.
+/// A complex number of two parts of type `X`: a host value (`Complex<f32>`), or a scalar
+/// (`Complex<Scalar<f32>>`) or tile (`Complex<Tile<f32, R>>`) of a kernel.
 ///
-/// Operators are `+ - * /` and the unary `-`, in the arithmetic of the parts: a product takes two multiplications and two
-/// fused multiplications and additions, a quotient is that of R. Smith (*Algorithm 116: Complex division*, 1962), which
-/// neither overflows nor underflows on the way to a part of ordinary size (by zero or infinity: NaN). In memory the real part comes first, as in C,
-/// Fortran and numpy.
+/// Operators are `+ - * /` and the unary `-`, in the arithmetic of the parts.
+///
+/// * A product has two multiplications and two fused multiply-adds.
+/// * A quotient is that of R. Smith (*Algorithm 116: Complex division*, 1962). Intermediate results
+///   neither overflow nor underflow if the parts of the result are of ordinary size. Division by
+///   zero or infinity gives NaN.
+///
+/// In memory the real part precedes the imaginary part, as in C, Fortran and numpy.
 ///
 /// ```
 /// use cutlet as ct;
@@ -55,18 +60,18 @@ pub type c64 = Complex<f32>;
 #[allow(non_camel_case_types)]
 pub type c128 = Complex<f64>;
 
-// SAFETY: both parts may be zero, so the pair may.
+// SAFETY: zero is valid for both parts, hence for the pair.
 unsafe impl<X: bytemuck::Zeroable> bytemuck::Zeroable for Complex<X> {}
-// SAFETY: two parts of one such type one after another, as `repr(C)` has them, leave no bytes unused.
+// SAFETY: `repr(C)` places two parts of one such type in sequence, without padding bytes.
 unsafe impl<X: bytemuck::Pod> bytemuck::Pod for Complex<X> {}
 
 mod sealed {
-    /// Complex arithmetic is made for the parts that are known.
+    /// Sealed: complex arithmetic is implemented for these parts only.
     pub trait Sealed {}
 }
 pub(crate) use sealed::Sealed;
 
-/// What a complex number can be made of: floats of the host, and scalars and tiles of floats.
+/// Parts of complex numbers: floats of the host, and scalars and tiles of floats.
 ///
 /// ```
 /// use cutlet::math::{Complex, ComplexPart};
@@ -88,11 +93,11 @@ pub trait ComplexPart:
     + Div<Self, Output = Self>
     + Neg<Output = Self>
 {
-    /// `self * factor + addend`, rounded once.
+    /// Returns `self * factor + addend`, rounded once.
     #[doc(hidden)]
     #[track_caller]
     fn fused(self, factor: Self, addend: Self) -> Self;
-    /// The first where |`self`| < |`than`|, else the second.
+    /// Selects the first value if |`self`| < |`than`|, else the second one.
     #[doc(hidden)]
     #[track_caller]
     fn if_smaller(self, than: Self, first: Self, second: Self) -> Self;
@@ -135,7 +140,7 @@ macro_rules! host_parts {
             }
         }
         impl Complex<$name> {
-            /// Both parts times a real number.
+            /// Multiplies both parts by a real number.
             #[must_use]
             pub fn scale(self, factor: $name) -> Self {
                 self.map(|part| part * factor)
@@ -146,13 +151,13 @@ macro_rules! host_parts {
 host_parts!(f16 bf16 f32 f64);
 
 impl<X> Complex<X> {
-    /// The number with these parts.
+    /// Creates the number with these parts.
     #[must_use]
     pub const fn new(re: X, im: X) -> Complex<X> {
         Complex { re, im }
     }
 
-    /// What a function makes of each part: of tiles another shape or element type, an extract, and so on.
+    /// Applies a function to each part, for example a change of shape or element type of tiles.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -171,14 +176,14 @@ impl<X> Complex<X> {
 }
 
 impl<X: ComplexPart> Complex<X> {
-    /// The conjugate: the imaginary part negated.
+    /// Returns the conjugate: the imaginary part is negated.
     #[track_caller]
     #[must_use]
     pub fn conj(self) -> Self {
         Complex { re: self.re, im: -self.im }
     }
 
-    /// The number times i.
+    /// Returns the number times i.
     ///
     /// ```
     /// use cutlet::math::c64;
@@ -190,14 +195,14 @@ impl<X: ComplexPart> Complex<X> {
         Complex { re: -self.im, im: self.re }
     }
 
-    /// The square of the absolute value.
+    /// Returns the square of the absolute value.
     #[track_caller]
     #[must_use]
     pub fn norm_sqr(self) -> X {
         self.re.fused(self.re, self.im * self.im)
     }
 
-    /// The absolute value, without overflow on the way.
+    /// Returns the absolute value, without overflow of intermediate results.
     ///
     /// ```
     /// use cutlet::math::c64;
@@ -210,7 +215,7 @@ impl<X: ComplexPart> Complex<X> {
         self.re.length(self.im)
     }
 
-    /// The angle in radians, between -π and π.
+    /// Returns the angle in radians, between -π and π.
     ///
     /// ```
     /// use cutlet::math::c128;
@@ -222,7 +227,7 @@ impl<X: ComplexPart> Complex<X> {
         self.im.angle(self.re)
     }
 
-    /// The number with this absolute value and angle.
+    /// Creates the number with this absolute value and angle.
     ///
     /// ```
     /// use cutlet::math::{Complex, c64};
@@ -236,14 +241,14 @@ impl<X: ComplexPart> Complex<X> {
         Complex { re: abs * cosine, im: abs * sine }
     }
 
-    /// Absolute value and angle.
+    /// Returns absolute value and angle.
     #[track_caller]
     #[must_use]
     pub fn to_polar(self) -> (X, X) {
         (self.abs(), self.arg())
     }
 
-    /// e to this power: of absolute value `exp(re)` and angle `im`.
+    /// Returns e to this power, with absolute value `exp(re)` and angle `im`.
     ///
     /// ```
     /// use cutlet::math::c64;
@@ -285,7 +290,8 @@ impl<X: ComplexPart> Div for Complex<X> {
     type Output = Self;
     #[track_caller]
     fn div(self, other: Self) -> Self {
-        // Where the divisor's real part is the smaller one, both numbers are turned by a quarter.
+        // If the real part of the divisor is the smaller one, both numbers are rotated by a quarter
+        // turn.
         let (c, d) = (other.re, other.im);
         let (large, small) = (c.if_smaller(d, d, c), c.if_smaller(d, -c, d));
         let (re, im) = (c.if_smaller(d, self.im, self.re), c.if_smaller(d, -self.re, self.im));

@@ -1,11 +1,11 @@
-//! Element types as the IR sees them: width and class, without signedness.
+//! Element types of the IR: width and class, without signedness.
 //!
-//! The host side (which Rust type carries which element type, and the exact conversions of the
-//! small floats) is in [`crate::element`]. Knows no back end.
+//! [`crate::element`] maps Rust types to element types. [`crate::codec`] has the conversions of the
+//! small floats. This file is independent of the back ends.
 
 use std::fmt;
 
-/// An element type of the Tile IR. Integers carry no sign; the ops say how to read them.
+/// An element type of Tile IR. Integers have no sign; ops define how they read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 #[non_exhaustive]
@@ -29,13 +29,13 @@ pub enum DType {
 }
 
 impl DType {
-    /// Every element type.
+    /// All element types.
     pub const ALL: [DType; 16] = {
         use DType::*;
         [I1, I4, I8, I16, I32, I64, F16, BF16, F32, TF32, F64, F8E4M3FN, F8E5M2, F8E8M0FNU, F4E2M1FN, F8E5M3FNU]
     };
 
-    /// Width of the value in bits (tf32: 19, bool: 1).
+    /// Returns the width of the value in bits (tf32: 19, bool: 1).
     pub const fn bits(self) -> u32 {
         use DType::*;
         match self {
@@ -49,7 +49,7 @@ impl DType {
         }
     }
 
-    /// Bits that one element takes in memory (tf32: 32, bool: 8, 4-bit types: 4).
+    /// Returns the bits of one element in memory (tf32: 32, bool: 8, 4-bit types: 4).
     pub const fn storage_bits(self) -> u32 {
         match self {
             DType::I1 => 8,
@@ -58,7 +58,8 @@ impl DType {
         }
     }
 
-    /// Bytes that `count` contiguous elements take in memory; `None` when no `usize` holds the number.
+    /// Returns the bytes of `count` contiguous elements in memory; `None` if the number exceeds
+    /// `usize`.
     ///
     /// ```
     /// use cutlet::dtype::DType;
@@ -72,22 +73,22 @@ impl DType {
         }
     }
 
-    /// True for i1 to i64.
+    /// Returns true for i1 to i64.
     pub const fn is_int(self) -> bool {
         matches!(self, DType::I1 | DType::I4 | DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
-    /// True for every floating-point type.
+    /// Returns true for all floating-point types.
     pub const fn is_float(self) -> bool {
         !self.is_int()
     }
 
-    /// True for the types that arithmetic is defined on: f16, bf16, f32, f64.
+    /// Returns true for the types with arithmetic: f16, bf16, f32, f64.
     pub const fn is_base_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
-    /// The spelling in Tile IR text.
+    /// Returns the name in Tile IR text.
     pub const fn name(self) -> &'static str {
         use DType::*;
         match self {

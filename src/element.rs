@@ -1,8 +1,9 @@
-//! Element types on the host: which Rust type carries which element type, and what may be done with it.
+//! Element types on the host: their Rust types, and the operations of each class.
 //!
-//! [`Element`] is the table of types; the class traits ([`Number`], [`Float`], [`Int`], …) say which
-//! operations a tile of that type has, so that a wrong element type is a compile error. Exact
-//! conversions of the small floats come from [`crate::codec`]. Knows no tile and no op.
+//! [`Element`] is the table of types. The class traits ([`Number`], [`Float`], [`Int`], …) define
+//! the operations of a tile of such a type, so that a wrong element type is a compile error.
+//! [`crate::codec`] has the exact conversions of the small floats. This file is independent of
+//! tiles and ops.
 
 use std::fmt::{self, Debug};
 
@@ -16,15 +17,15 @@ use crate::ir::Rounding;
 use self::sealed::Sealed;
 
 mod sealed {
-    /// Memory of arrays is read and written as these types: they have the size of their elements, and no others
-    /// are let in.
+    /// Sealed: memory of arrays is read and written as these types, which have the size of their
+    /// elements.
     pub trait Sealed {}
 }
 
-/// A type that tiles and arrays can have as elements. Sealed: unsafe code relies on what it says.
+/// A type of elements of tiles and arrays. Sealed: unsafe code relies on its constants.
 ///
-/// One host value holds one element, also where memory packs several into a byte (`f4e2m1fn`) or
-/// widens them.
+/// One host value has one element, also if memory packs several into a byte (`f4e2m1fn`) or widens
+/// them.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -40,24 +41,25 @@ mod sealed {
 pub trait Element:
     Sealed + Copy + Debug + PartialEq + Send + Sync + Zeroable + NoUninit + CheckedBitPattern + 'static
 {
-    /// The element type of the IR. Integers of both signs share one.
+    /// Element type of the IR. Integers of both signs share one.
     const DTYPE: DType;
-    /// Is this an integer type with a sign? (False for floats and bool.)
+    /// True for integer types with a sign, false for floats and bool.
     const SIGNED: bool;
-    /// The name in messages: `u32`, `bf16`, `f8e4m3fn`.
+    /// Name in messages: `u32`, `bf16`, `f8e4m3fn`.
     const NAME: &'static str;
 
-    /// The value as f64: exact, except for 64-bit integers beyond 2^53. Bool is 0 or 1.
+    /// Returns the value as f64: exact, except for 64-bit integers beyond 2^53. Bool is 0 or 1.
     fn to_f64(self) -> f64;
 
-    /// The nearest value, ties to even. Integers truncate toward zero and saturate; NaN gives 0.
-    /// `f8e8m0fnu` rounds toward zero. Bool is `value != 0`.
+    /// Returns the nearest value, ties to even. Integers truncate toward zero and saturate; NaN
+    /// gives 0. `f8e8m0fnu` rounds toward zero. Bool is `value != 0`.
     fn from_f64(value: f64) -> Self;
 
-    /// The bit pattern as the IR holds it (see [`crate::ir::ConstData`]).
+    /// Returns the bit pattern in the representation of the IR (see [`crate::ir::ConstData`]).
     fn to_bits(self) -> u64;
 
-    /// The value with this bit pattern in the low bits; the inverse of [`Element::to_bits`].
+    /// Returns the value with this bit pattern in the low bits; the inverse of
+    /// [`Element::to_bits`].
     fn from_bits(bits: u64) -> Self;
 }
 
@@ -169,7 +171,7 @@ pub trait Bits: Comparable {}
 )]
 pub trait Comparable: ByteSized {}
 
-/// Every floating-point type, also those without arithmetic (tf32 and the 8- and 4-bit floats).
+/// All floating-point types, including those without arithmetic (tf32 and the 8- and 4-bit floats).
 ///
 /// ```
 /// # use cutlet as ct;
@@ -201,7 +203,7 @@ pub trait AnyFloat: Element {}
 #[diagnostic::on_unimplemented(message = "a single `{Self}` cannot be handled: four-bit elements come in pairs")]
 pub trait ByteSized: Element {}
 
-/// A left operand of `mma` together with the type of the right one and of the accumulator.
+/// A left operand of `mma`, for a type of the right operand and of the accumulator.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -221,7 +223,8 @@ pub trait ByteSized: Element {}
 )]
 pub trait MmaInput<Rhs: Element, Acc: Element>: Element {}
 
-/// A left operand of `matmul`: its pairing has a natural accumulator type.
+/// A left operand of `matmul`, for a type of the right operand; they determine the accumulator
+/// type.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -243,7 +246,7 @@ pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
     type Acc: Number;
 }
 
-/// An operand of `mma_scaled` together with the type of its scales.
+/// An operand of `mma_scaled`, for a type of its scales.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -259,7 +262,7 @@ pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
     note = "f8e4m3fn and f8e5m2 with f8e8m0fnu; f4e2m1fn with f8e8m0fnu, f8e4m3fn or f8e5m3fnu"
 )]
 pub trait ScaledInput<Scale: Element>: Element {
-    /// How many elements along k may share a scale.
+    /// Permitted numbers of elements along k that share a scale.
     const BLOCKS: &'static [usize];
 }
 impl ScaledInput<f8e8m0fnu> for f8e4m3fn {
@@ -278,7 +281,7 @@ impl ScaledInput<f8e4m3fn> for f4e2m1fn {
     const BLOCKS: &'static [usize] = &[16];
 }
 
-/// Numeric conversion to `U`; exists for every pair of element types.
+/// Numeric conversion to `U`, for each pair of element types.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -294,7 +297,7 @@ impl ScaledInput<f8e4m3fn> for f4e2m1fn {
 pub trait CastTo<U: Element>: Element {}
 impl<T: Element, U: Element> CastTo<U> for T {}
 
-/// Reading the same bits as another type of the same width.
+/// Reinterpretation of the bits as another type of the same width.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -323,12 +326,13 @@ macro_rules! newtype_float {
         pub struct $name($storage);
 
         impl $name {
-            /// The nearest value; what does not fit saturates or becomes infinite, as the hardware's conversion does.
+            /// Returns the nearest value. On overflow, it saturates or becomes infinite, as the
+            /// conversion of the hardware does.
             pub fn from_f32(value: f32) -> Self {
                 <Self as Element>::from_f64(value.into())
             }
 
-            /// The value as f32, exactly.
+            /// Returns the value as f32, exactly.
             pub fn to_f32(self) -> f32 {
                 self.to_f64() as f32
             }
@@ -386,7 +390,7 @@ macro_rules! newtype_float {
             }
         }
     };
-    // What lies in memory may have other bits set; they do not count.
+    // Elements in memory may have other bits set, which are ignored.
     (@bits TF32 $value:expr) => { ($value.to_bits() & 0xFFFF_E000).into() };
     (@bits F4E2M1FN $value:expr) => { ($value & 0xf).into() };
     (@bits $dtype:ident $value:expr) => { $value.into() };
@@ -396,12 +400,13 @@ macro_rules! newtype_float {
 }
 
 newtype_float! {
-    /// TensorFloat-32: 8 exponent and 10 mantissa bits, held as an f32 whose low 13 bits are zero.
-    /// For matrix multiply; everything else needs a conversion.
+    /// TensorFloat-32: 8 exponent and 10 mantissa bits, represented as an f32 whose low 13 bits are
+    /// zero. It is for matrix products; other operations need a conversion.
     tf32(f32), TF32, NearestEven
 }
 newtype_float! {
-    /// 8-bit float with 4 exponent and 3 mantissa bits: finite up to ±448, with NaN, without infinity.
+    /// 8-bit float with 4 exponent and 3 mantissa bits: finite up to ±448, with NaN, without
+    /// infinity.
     f8e4m3fn(u8), F8E4M3FN, NearestEven
 }
 newtype_float! {
@@ -413,13 +418,13 @@ newtype_float! {
     f8e8m0fnu(u8), F8E8M0FNU, Zero
 }
 newtype_float! {
-    /// 8-bit scale: 5 exponent and 3 mantissa bits without a sign, up to 114688, with NaN, without infinity. Negative
-    /// numbers become 0. Through `tileir` it exists on sm_107 alone.
+    /// 8-bit scale: 5 exponent and 3 mantissa bits without a sign, up to 114688, with NaN, without
+    /// infinity. Negative numbers become 0. Through `tileir` it exists on sm_107 only.
     f8e5m3fnu(u8), F8E5M3FNU, NearestEven
 }
 newtype_float! {
-    /// 4-bit float: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. One value a byte on the host (in the low
-    /// bits); packed two a byte in device memory, the first in the low bits.
+    /// 4-bit float: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. On the host one value per byte
+    /// (in the low bits); in device memory two per byte, the first one in the low bits.
     f4e2m1fn(u8), F4E2M1FN, NearestEven
 }
 
@@ -495,7 +500,7 @@ native_float! {
     f64 F64 u64 f64::from, f64::from;
 }
 
-// Written out, so that the compiler's list of float types is short and readable.
+// One implementation per line, so that the compiler's list of float types is short and readable.
 impl Float for f16 {}
 impl Float for bf16 {}
 impl Float for f32 {}

@@ -1,12 +1,12 @@
-//! Errors as values: what a launch, a compilation or a device can answer.
+//! Errors of launches, compilations and devices.
 //!
-//! Knows no other room. A [`Diagnostic`] is one problem in the user's own words with the user's own
-//! source location; an [`Error`] is what a public function returns.
+//! A [`Diagnostic`] is one problem with its place in the user's source. An [`Error`] is the error
+//! type of public functions. This file is independent of the rest of the crate.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A place in source text: file, line and column (both 1-based).
+/// A place in source text: file, line and column, both counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location {
     /// File name as the compiler saw it.
@@ -18,7 +18,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// The place of the nearest caller that is not `#[track_caller]`.
+    /// Returns the place of the nearest caller that is not `#[track_caller]`.
     ///
     /// ```
     /// let here = cutlet::Location::caller();
@@ -54,11 +54,11 @@ impl fmt::Display for Location {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// What is wrong, with the shapes and element types involved.
+    /// Description of the problem, with the shapes and element types involved.
     pub message: String,
-    /// Where the user wrote it.
+    /// Place in the user's source.
     pub location: Option<Location>,
-    /// Further lines: related places and the way out.
+    /// Further lines: related places and remedies.
     pub notes: Vec<Note>,
 }
 
@@ -73,18 +73,18 @@ pub struct Note {
 }
 
 impl Diagnostic {
-    /// A diagnostic without notes.
+    /// Creates a diagnostic without notes.
     pub fn new(message: impl Into<String>, location: Option<Location>) -> Diagnostic {
         Diagnostic { message: message.into(), location, notes: Vec::new() }
     }
 
-    /// Adds a line without a place of its own.
+    /// Adds a line without a place.
     pub fn note(mut self, message: impl Into<String>) -> Diagnostic {
         self.notes.push(Note { message: message.into(), location: None });
         self
     }
 
-    /// Adds a line about another place.
+    /// Adds a line with another place.
     pub fn note_at(mut self, message: impl Into<String>, location: Option<Location>) -> Diagnostic {
         self.notes.push(Note { message: message.into(), location });
         self
@@ -107,7 +107,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// What can go wrong between a call of this crate and its result.
+/// Error of a function of this crate.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -117,29 +117,30 @@ impl fmt::Display for Diagnostic {
 /// # Ok::<(), ct::Error>(())
 /// ```
 ///
-/// Its `Debug` is its `Display`, so that `fn main() -> ct::Result<()>` shows what is meant for people.
+/// `Debug` prints the same text as `Display`, so that `fn main() -> ct::Result<()>` prints a
+/// readable error.
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel is ill-formed; every problem of the trace is listed.
+    /// The kernel is ill-formed. All problems of the trace are listed.
     Kernel(Vec<Diagnostic>),
-    /// The kernel is well-formed but the back end or the target cannot run it.
+    /// The kernel is well-formed, but the back end or the target cannot run it.
     Unsupported(Vec<Diagnostic>),
-    /// An argument of a launch or of an array method does not fit.
+    /// An argument of a launch or of an array method is invalid.
     Argument(Diagnostic),
-    /// Generated code was refused by the assembler or the driver: a defect of this crate.
+    /// The assembler or the driver rejected the generated code: a defect of this crate.
     Compile {
         /// Kernel name.
         kernel: String,
-        /// Who refused it.
+        /// Name of the tool that rejected the code.
         stage: &'static str,
-        /// What it said.
+        /// Output of the tool.
         log: String,
     },
-    /// Tile IR bytecode that cannot be read.
+    /// The Tile IR bytecode cannot be read.
     Bytecode {
-        /// Offset in the file of the first byte that does not fit.
+        /// Offset of the first invalid byte in the file.
         offset: usize,
-        /// What is wrong there.
+        /// Description of the problem.
         message: String,
     },
     /// A CUDA driver call failed.
@@ -148,25 +149,27 @@ pub enum Error {
         call: &'static str,
         /// Name of the error code.
         code: String,
-        /// The driver's own sentence.
+        /// The driver's description of the error.
         text: String,
     },
-    /// Something was waited for no longer than a limit: see [`Tuner::limit`](crate::Tuner::limit). On a GPU it goes on.
+    /// An operation exceeded its time limit, see [`Tuner::limit`](crate::Tuner::limit). On a GPU it
+    /// continues.
     TimedOut {
-        /// What it is.
+        /// Name of the operation.
         what: String,
         /// The limit.
         limit: std::time::Duration,
     },
-    /// There is no such device, or no driver.
+    /// The device does not exist, or there is no driver.
     NoDevice(String),
-    /// An assertion of a kernel failed, or it did something that has no meaning (which the cpu back end finds).
+    /// An assertion of a kernel failed, or the cpu back end found an operation without a defined
+    /// result.
     Execution(Diagnostic),
     /// A file could not be read or written.
     Io {
         /// The file.
         path: String,
-        /// The system's answer.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
@@ -204,13 +207,14 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// An [`Error::Argument`] at the place of the nearest caller that is not `#[track_caller]`.
+    /// Creates an [`Error::Argument`] at the place of the nearest caller that is not
+    /// `#[track_caller]`.
     #[track_caller]
     pub(crate) fn argument(message: impl Into<String>) -> Error {
         Error::Argument(Diagnostic::new(message, Some(Location::caller())))
     }
 
-    /// The same error at another place, if it is an [`Error::Argument`].
+    /// Returns the same error at another place, if it is an [`Error::Argument`].
     #[cold]
     pub(crate) fn placed(self, place: Location) -> Error {
         match self {
@@ -219,7 +223,8 @@ impl Error {
         }
     }
 
-    /// An [`Error::Argument`] about an environment variable: no place in the program is wrong.
+    /// Creates an [`Error::Argument`] about an environment variable, without a place in the
+    /// program.
     pub(crate) fn environment(name: &str, value: &str, problem: impl fmt::Display) -> Error {
         Error::Argument(Diagnostic::new(format!("environment variable {name}={value}: {problem}"), None))
     }

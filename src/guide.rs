@@ -1,7 +1,6 @@
-//! The guides: pages of `docs/`, each of them also a file of the repository. Every block of Rust in them is compiled and
-//! run.
+//! Guides: the pages of `docs/`. All Rust blocks in them are compiled and run.
 
-// What a page defines a second time, its links to other pages as files, gives way to these.
+// A page links to other pages as files; these definitions replace the links.
 macro_rules! pages {
     ($($(#[$doc:meta])+ $name:ident = $file:literal;)+) => {$(
         $(#[$doc])+
@@ -25,43 +24,44 @@ macro_rules! pages {
 }
 
 pages! {
-    /// Seven kernels, from the sum of two vectors to attention, and what the compiler says about each.
+    /// Tutorial: seven kernels, from the sum of two vectors to attention, with the compiler's
+    /// remarks.
     ///
     tutorial = "../docs/tutorial.md";
-    /// How kernels are written, and what operations mean to the last bit.
+    /// Writing kernels, and the exact results of operations.
     ///
     kernels = "../docs/kernels.md";
-    /// Every operation by family, with links.
+    /// List of all operations by family, with links.
     ///
     operations = "../docs/operations.md";
-    /// Every feature, and what each back end does of it.
+    /// List of all features, and their support by back end.
     ///
     features = "../docs/features.md";
-    /// What makes a kernel fast, and how to see it.
+    /// Performance of kernels, and its measurement.
     ///
     speed = "../docs/speed.md";
-    /// How to find what is wrong with a kernel.
+    /// Debugging of kernels.
     ///
     debugging = "../docs/debugging.md";
-    /// For users of cuTile Python.
+    /// Guide for users of cuTile Python.
     ///
     from_cutile_python = "../docs/from_cutile_python.md";
-    /// For users of cuTile.jl.
+    /// Guide for users of cuTile.jl.
     ///
     from_cutile_jl = "../docs/from_cutile_jl.md";
-    /// For users of Triton.
+    /// Guide for users of Triton.
     ///
     from_triton = "../docs/from_triton.md";
-    /// For users of CUDA C++.
+    /// Guide for users of CUDA C++.
     ///
     from_cuda = "../docs/from_cuda.md";
-    /// Beside cutile, cudarc, candle, burn.
+    /// Comparison with cutile, cudarc, candle and burn.
     ///
     ecosystem = "../docs/ecosystem.md";
-    /// What the words mean.
+    /// Glossary.
     ///
     glossary = "../docs/glossary.md";
-    /// What is not there, and what to do instead.
+    /// Missing features and their replacements.
     ///
     missing = "../docs/missing.md";
 }

@@ -1,14 +1,18 @@
 //! GPU kernels as plain Rust functions over tiles.
 //!
-//! * [`Tile`] is a block of elements that a kernel computes with as a whole: of one element type and rank, in registers.
-//! * [`Array`] (to be written: [`ArrayMut`]) is an array in memory as a kernel sees it, from which it loads tiles by their place.
-//! * [`Device`] is a GPU or the host's interpreter: it makes the arrays ([`DeviceArray`]) and runs the kernels.
-//! * [`launch`] runs a kernel, an ordinary function or closure, over a grid of tile blocks.
+//! * [`Tile`]: an immutable block of elements in registers, of one element type and rank. A kernel
+//!   computes with whole tiles.
+//! * [`Array`] (writable: [`ArrayMut`]): an array in memory, as a kernel sees it. A kernel loads
+//!   its tiles by tile index.
+//! * [`Device`]: a GPU or the interpreter of the host. It creates arrays ([`DeviceArray`]) and runs
+//!   kernels.
+//! * [`launch`]: runs a kernel, which is an ordinary function or closure, over a grid of tile
+//!   blocks.
 //!
 //! The compiler maps tiles to threads. A launch calls the function once with traced values, which
 //! record its operations as CUDA Tile IR. Passes optimize the IR, and a back end executes it:
-//! generated PTX on a GPU, through the driver alone, or an interpreter on any machine.
-//! [`guide::tutorial`] leads from here to attention in seven kernels.
+//! generated PTX on a GPU, which needs only the driver, or an interpreter on any machine.
+//! [`guide::tutorial`] explains seven kernels, the last one of which is attention.
 //!
 //! ```
 //! use cutlet as ct;
@@ -27,8 +31,8 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! Arrays need not be multiples of tiles: loads pad, stores drop. Reductions keep the reduced axis with
-//! extent 1, and operators stretch such extents:
+//! Arrays need not be multiples of tiles: loads pad, stores outside have no effect. Reductions keep
+//! the reduced axis with extent 1, and operators broadcast such extents:
 //!
 //! ```
 //! use cutlet as ct;
@@ -49,8 +53,9 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! Loops and branches that depend on run-time values are functions of closures; their state goes in and
-//! comes out by value. Ordinary Rust (`if`, `for`, generics, host numbers) decides while tracing:
+//! Loops and branches that depend on run-time values are functions of closures. They receive and
+//! return their state by value. Ordinary Rust (`if`, `for`, generics, host numbers) is evaluated
+//! during tracing:
 //!
 //! ```
 //! use cutlet as ct;
@@ -72,14 +77,19 @@
 //! # Ok::<(), ct::Error>(())
 //! ```
 //!
-//! The crate root has the names of kernels and the entry points of the host. Other names are in
-//! modules by subject:
+//! The crate root exports the names for kernels and the entry points of the host. Modules by
+//! subject export other names:
 //!
-//! * [`ops`]: all operations on tiles, with their traits; [`element`]: element types; [`mod@pointer`]: pointers;
-//! * [`math`], [`random`], [`packed`]: complex numbers and modes of floats, random numbers, numbers of 1 to 8 bits;
-//! * [`runtime`]: devices, arrays, streams and graphs; [`foreign`]: memory of other libraries; [`expr`]: whole arrays;
-//! * [`mod@inspect`], [`mod@bench`], [`tune`], [`cache`]: code, time, configurations, files of compiled kernels;
-//! * [`aot`]: kernels in files; [`layout`]: layouts of tiles in registers; [`kernel`]: traits of kernels and arguments;
+//! * [`ops`]: all operations on tiles, with their traits; [`element`]: element types;
+//!   [`mod@pointer`]: pointers.
+//! * [`math`], [`random`], [`packed`]: complex numbers and modes of floats, random numbers, numbers
+//!   of 1 to 8 bits.
+//! * [`runtime`]: devices, arrays, streams and graphs; [`foreign`]: memory of other libraries;
+//!   [`expr`]: whole arrays.
+//! * [`mod@inspect`], [`mod@bench`], [`tune`], [`cache`]: code, time, configurations, files of
+//!   compiled kernels.
+//! * [`aot`]: kernels in files; [`layout`]: layouts of tiles in registers; [`kernel`]: traits of
+//!   kernels and arguments.
 //! * [`guide`]: a list of all operations, other languages, debugging, a glossary.
 
 #[doc(hidden)]
@@ -218,7 +228,7 @@ pub mod random {
     pub use crate::ops::{Philox, RandomFloat};
 }
 
-/// Search for the fastest configuration: a [`Tuner`], spaces, and records beside the source.
+/// Search for the fastest configuration: a [`Tuner`], spaces, and record files next to the source.
 pub mod tune {
     #[doc(inline)]
     pub use crate::runtime::Scratch;
@@ -229,7 +239,7 @@ pub mod tune {
     };
 }
 
-/// The examples of the README compile and run.
+/// The examples of the README, which are compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -1,7 +1,8 @@
-//! Element types of 1 to 8 bits that are packed in memory: which there are, their values on the host, their packed form.
+//! Packed element types of 1 to 8 bits: the formats, their values on the host, and their packed
+//! form.
 //!
-//! They are no element types of the IR: kernels load them from packed arrays and have them unpacked in registers
-//! ([`crate::ops`]). Knows no tile, no device.
+//! They are not element types of the IR. Kernels load them from packed arrays and unpack them in
+//! registers ([`crate::ops`]). This file is independent of tiles and devices.
 
 use std::fmt;
 
@@ -9,31 +10,32 @@ use crate::codec;
 use crate::element::{Element, f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu};
 
 mod sealed {
-    /// Code for kernels is made for the formats that are known.
+    /// Sealed: code of kernels supports these formats only.
     pub trait Sealed {}
 }
 
-/// How the bits of a [`Narrow`] type are read.
+/// Interpretation of the bits of a [`Narrow`] type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NarrowFormat {
-    /// An integer in two's complement of so many bits.
+    /// Integer in two's complement of this number of bits.
     Int(u32),
-    /// An integer from 0 on, of so many bits.
+    /// Unsigned integer of this number of bits.
     UInt(u32),
-    /// A sign bit and so many exponent and mantissa bits, with the bias 2^(exponent - 1) - 1 and subnormal numbers. All
-    /// codes are numbers: there are no infinities and no NaN.
+    /// Float with a sign bit, exponent and mantissa bits, the bias 2^(exponent - 1) - 1 and
+    /// subnormal numbers. All codes are numbers: there are no infinities and no NaN.
     Float {
         /// Exponent bits, 1 to 5.
         exponent: u32,
         /// Mantissa bits, 1 to 5.
         mantissa: u32,
     },
-    /// An element type of 8 bits that the IR has, too.
+    /// Element type of 8 bits that the IR has as well.
     Element(crate::dtype::DType),
 }
 
-/// A type of 1 to 8 bits that packed arrays hold: [`IntN`], [`UIntN`], [`FloatN`], and the types of 4 and 8 bits that are
-/// elements of tiles, too (`i8`, `u8`, [`f8e4m3fn`], [`f8e5m2`], [`f8e8m0fnu`], [`f8e5m3fnu`], [`f4e2m1fn`]).
+/// A type of 1 to 8 bits in packed arrays: [`IntN`], [`UIntN`], [`FloatN`], and the element types
+/// of tiles with 4 and 8 bits (`i8`, `u8`, [`f8e4m3fn`], [`f8e5m2`], [`f8e8m0fnu`], [`f8e5m3fnu`],
+/// [`f4e2m1fn`]).
 ///
 /// ```
 /// use cutlet::packed::{Narrow, f6e3m2, i4};
@@ -48,34 +50,35 @@ pub enum NarrowFormat {
             8 bits"
 )]
 pub trait Narrow: sealed::Sealed + Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
-    /// How its bits are read.
+    /// Interpretation of the bits.
     const FORMAT: NarrowFormat;
-    /// How many bits it has.
+    /// Number of bits.
     const BITS: u32;
-    /// Its name in messages: `u4`, `f6e3m2`.
+    /// Name in messages: `u4`, `f6e3m2`.
     const NAME: &'static str;
 
-    /// The bits, in the low ones of a byte.
+    /// Returns the bits in the low part of a byte.
     fn code(self) -> u8;
 
-    /// The value with these bits; higher ones are dropped.
+    /// Returns the value with these bits; higher ones are dropped.
     fn from_code(code: u8) -> Self;
 
-    /// The value, exactly.
+    /// Returns the exact value.
     fn to_value(self) -> f64;
 
-    /// The nearest number, of two equally near ones the one with the even code; integers truncate toward zero, as `as` does.
-    /// What is too large becomes the largest number. NaN gives 0 as an integer, and the largest number where a float
-    /// has no NaN.
+    /// Returns the nearest number; of two equally near ones, that with the even code. Integers
+    /// truncate toward zero, as `as` does. Large numbers become the largest number. NaN gives 0 as
+    /// an integer, and the largest number of a float without NaN.
     fn from_value(value: f64) -> Self;
 }
 
-/// An integer of `B` bits, 1 to 7, in two's complement: `IntN<1>` is 0 or -1. One value a byte on the host, packed in arrays.
+/// An integer of `B` bits, 1 to 7, in two's complement: `IntN<1>` is 0 or -1. One value per byte on
+/// the host, packed in arrays.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct IntN<const B: u32>(i8);
 
-/// An integer from 0 on of `B` bits, 1 to 7. One value a byte on the host, packed in arrays.
+/// An unsigned integer of `B` bits, 1 to 7. One value per byte on the host, packed in arrays.
 ///
 /// ```
 /// use cutlet::packed::{UIntN, u3};
@@ -86,8 +89,9 @@ pub struct IntN<const B: u32>(i8);
 #[repr(transparent)]
 pub struct UIntN<const B: u32>(u8);
 
-/// A float of 3 to 7 bits: a sign, `E` exponent bits and `M` mantissa bits, the bias 2^(E-1) - 1, subnormal numbers, and
-/// no infinities or NaN. One value a byte on the host, packed in arrays.
+/// A float of 3 to 7 bits: a sign, `E` exponent bits and `M` mantissa bits, with the bias 2^(E-1) -
+/// 1 and subnormal numbers, without infinities and NaN. One value per byte on the host, packed in
+/// arrays.
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
 pub struct FloatN<const E: u32, const M: u32>(u8);
@@ -105,18 +109,18 @@ macro_rules! integers {
             /// The largest value.
             pub const MAX: Self = $name($most(Self::WIDTH) as $repr);
 
-            /// The value, if it fits.
+            /// Returns the value if it is in range.
             pub const fn new(value: $repr) -> Option<Self> {
                 if value < Self::MIN.0 || value > Self::MAX.0 { None } else { Some($name(value)) }
             }
 
-            /// The value, or the nearest end of the range.
+            /// Returns the value, or the nearest end of the range.
             pub const fn saturating(value: i32) -> Self {
                 let (least, most) = (Self::MIN.0 as i32, Self::MAX.0 as i32);
                 $name(if value < least { least } else if value > most { most } else { value } as $repr)
             }
 
-            /// The value.
+            /// Returns the value.
             pub const fn get(self) -> $repr {
                 self.0
             }
@@ -207,12 +211,13 @@ impl<const E: u32, const M: u32> FloatN<E, M> {
     /// The smallest value.
     pub const MIN: Self = FloatN(ones(Self::WIDTH) as u8);
 
-    /// The nearest value, ties to even; what is too large saturates, NaN gives the largest.
+    /// Returns the nearest value, ties to even. Large numbers saturate, NaN gives the largest
+    /// value.
     pub fn from_f32(value: f32) -> Self {
         Self::from_value(value.into())
     }
 
-    /// The value as f32, exactly.
+    /// Returns the value as f32, exactly.
     pub fn to_f32(self) -> f32 {
         self.to_value() as f32
     }
@@ -244,7 +249,7 @@ impl<const E: u32, const M: u32> fmt::Display for FloatN<E, M> {
     }
 }
 
-/// Names of floats by exponent and mantissa bits: a constant cannot be formatted.
+/// Names of floats by exponent and mantissa bits, because a constant cannot be formatted.
 const FLOATS: [[&str; 6]; 6] = [
     [""; 6],
     ["", "f3e1m1", "f4e1m2", "f5e1m3", "f6e1m4", "f7e1m5"],
@@ -352,17 +357,17 @@ names! {
     u7 = UIntN<7>;
     /// ±0, 1, 2, 3.
     f3e1m1 = FloatN<1, 1>;
-    /// ±0 to 7 in steps of 1: a sign and a magnitude.
+    /// ±0 to 7 in steps of 1: sign and magnitude.
     f4e1m2 = FloatN<1, 2>;
     /// ±0, 0.5, 1, 1.5, 2, 3, 4, 6: the codes of [`f4e2m1fn`].
     f4e2m1 = FloatN<2, 1>;
-    /// A sign and a magnitude up to 15 units of 1/2, as [`f4e1m2`].
+    /// Sign and magnitude of up to 15 units of 1/2, as [`f4e1m2`].
     f5e1m3 = FloatN<1, 3>;
     /// Up to ±7.
     f5e2m2 = FloatN<2, 2>;
     /// Up to ±24.
     f5e3m1 = FloatN<3, 1>;
-    /// A sign and a magnitude.
+    /// Sign and magnitude.
     f6e1m4 = FloatN<1, 4>;
     /// Up to ±7.5.
     f6e2m3 = FloatN<2, 3>;
@@ -370,7 +375,7 @@ names! {
     f6e3m2 = FloatN<3, 2>;
     /// Up to ±384.
     f6e4m1 = FloatN<4, 1>;
-    /// A sign and a magnitude.
+    /// Sign and magnitude.
     f7e1m5 = FloatN<1, 5>;
     /// Up to ±7.75.
     f7e2m4 = FloatN<2, 4>;
@@ -378,11 +383,12 @@ names! {
     f7e3m3 = FloatN<3, 3>;
     /// Up to ±448.
     f7e4m2 = FloatN<4, 2>;
-    /// Up to ±98304, which is more than an f16 holds.
+    /// Up to ±98304, which exceeds the range of f16.
     f7e5m1 = FloatN<5, 1>;
 }
 
-/// Packs a row of values into the bytes of a line, which are 0: the first value in the low bits of the first byte.
+/// Packs a row of values into the bytes of a line, which are 0: the first value is in the low bits
+/// of the first byte.
 pub(crate) fn pack_row<F: Narrow>(values: &[F], line: &mut [u8]) {
     for (position, value) in values.iter().enumerate() {
         let at = position * F::BITS as usize;
@@ -394,7 +400,7 @@ pub(crate) fn pack_row<F: Narrow>(values: &[F], line: &mut [u8]) {
     }
 }
 
-/// The first `row` values of a line: the inverse of [`pack_row`].
+/// Returns the first `row` values of a line: the inverse of [`pack_row`].
 pub(crate) fn unpack_row<F: Narrow>(line: &[u8], row: usize) -> impl Iterator<Item = F> {
     (0..row).map(move |position| {
         let at = position * F::BITS as usize;
@@ -403,7 +409,7 @@ pub(crate) fn unpack_row<F: Narrow>(line: &[u8], row: usize) -> impl Iterator<It
     })
 }
 
-/// Bytes of so many packed values.
+/// Returns the number of bytes of `row` packed values.
 pub(crate) const fn row_bytes<F: Narrow>(row: usize) -> usize {
     (row * F::BITS as usize).div_ceil(8)
 }
@@ -412,7 +418,7 @@ pub(crate) const fn row_bytes<F: Narrow>(row: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The numbers of a format by its definition, in the order of their codes.
+    /// Returns the numbers of a format by its definition, in the order of their codes.
     fn numbers(format: NarrowFormat) -> Vec<f64> {
         let float = |exponent: u32, mantissa: u32, code: u32| {
             let (fraction, field) = (code & ((1 << mantissa) - 1), code >> mantissa & ((1 << exponent) - 1));
@@ -433,7 +439,7 @@ mod tests {
         }
     }
 
-    /// What a number becomes, by search among all numbers.
+    /// Returns the code of the nearest number, by search.
     fn by_search<F: Narrow>(numbers: &[f64], value: f64) -> u8 {
         let is_float = matches!(F::FORMAT, NarrowFormat::Float { .. });
         let value = match is_float {
@@ -459,7 +465,7 @@ mod tests {
             assert_eq!(value.to_value().to_bits(), number.to_bits(), "{} {code:#b}", F::NAME);
             assert_eq!(value.code(), code as u8);
             assert_eq!(F::from_value(number).code(), code as u8, "{} {number}", F::NAME);
-            // Bits above are dropped.
+            // Higher bits are dropped.
             if F::BITS < 8 {
                 assert_eq!(F::from_code(code as u8 | 0xff << F::BITS).code(), code as u8);
             }
@@ -508,7 +514,8 @@ mod tests {
         let mut bytes = [0; 8];
         assert_eq!(row_bytes::<u3>(10), 4);
         values.chunks(10).zip(bytes.chunks_mut(4)).for_each(|(row, line)| pack_row(row, line));
-        // 0, 1, 2, … of three bits each, the first in the low bits; two bits of the fourth byte are nobody's.
+        // 0, 1, 2, … of three bits each, the first one in the low bits. Two bits of the fourth byte
+        // are unused.
         assert_eq!(bytes[..4], [0b1000_1000, 0b1100_0110, 0b1111_1010, 0b0000_1000]);
         assert_eq!(bytes.chunks(4).flat_map(|line| unpack_row::<u3>(line, 10)).collect::<Vec<_>>(), values);
     }

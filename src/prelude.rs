@@ -1,4 +1,4 @@
-//! The types and traits that most kernels name: `use cutlet::prelude::*;` beside `use cutlet as ct;`.
+//! Types and traits of most kernels: `use cutlet::prelude::*;`, in addition to `use cutlet as ct;`.
 
 pub use crate::element::{
     AnyFloat, Bits, ByteSized, Comparable, Element, Float, Int, Number, Signed, bf16, f4e2m1fn, f8e4m3fn, f8e5m2,

@@ -1,23 +1,25 @@
-//! What belongs to one process, and not to the children that it forks.
+//! State of one process that the children it forks do not share.
 //!
-//! A child of `fork` has the memory of its parent and one thread, that which forked. A lock that another thread held stays
-//! locked, and the threads of a pool are gone. State with locks or threads is therefore made anew in a child: [`PerProcess`].
-//! The driver of GPUs cannot be used in a child at all: [`generation`] tells it.
+//! A child of `fork` has the memory of its parent and one thread, the one that forked. A lock that
+//! another thread held stays locked, and the threads of a pool do not exist. So a child creates
+//! state with locks or threads again ([`PerProcess`]). It cannot use the GPU driver at all, which
+//! [`generation`] detects.
 //!
-//! A handler of the system counts the forks on the way from the first process. It runs in the child before `fork` returns.
+//! A `pthread_atfork` handler counts the forks since the first process. It runs in the child before
+//! `fork` returns.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-/// Forks between the process that first asked and this one.
+/// Number of forks since the process that first called [`watch`].
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// The number of this process among its ancestors. Children of `fork` have the next one.
+/// Returns the generation of this process. A child of `fork` has the next number.
 #[inline]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Has [`generation`] count from now on.
+/// Starts the count of [`generation`].
 pub(crate) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.load(Ordering::Acquire) && !WATCHED.swap(true, Ordering::AcqRel) {
@@ -31,19 +33,19 @@ fn watch_forks() {
     unsafe extern "C" {
         fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> std::ffi::c_int;
     }
-    /// Does what a handler of signals may do, and no more.
+    /// Executes only async-signal-safe code.
     unsafe extern "C" fn in_child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
-    // SAFETY: the signature is that of POSIX, and the handler lasts as long as this code is loaded. Without memory for it
-    // (the one failure), children are as they would be without it.
+    // SAFETY: the signature is that of POSIX, and the handler is valid as long as this code is
+    // loaded. The only failure is lack of memory: then forks are not counted.
     let _ = unsafe { pthread_atfork(None, None, Some(in_child)) };
 }
 
 #[cfg(not(unix))]
 fn watch_forks() {}
 
-/// A value that each process makes for itself, at the first use. It is never dropped.
+/// A value that each process creates at its first use. It is never dropped.
 pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Made<T>>);
 
 struct Made<T> {
@@ -56,12 +58,12 @@ impl<T: Send + Sync> PerProcess<T> {
         PerProcess(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// The value of this process, made by `make` if there is none. Threads that come at the same time may each make one;
-    /// all get the same.
+    /// Returns the value of this process, and creates it by `make` if there is none. Concurrent
+    /// threads may each call `make`; all of them receive the same value.
     #[inline]
     pub fn get(&self, make: impl FnOnce() -> T) -> &'static T {
         let made = self.0.load(Ordering::Acquire);
-        // SAFETY: a pointer that is not null leads to a value that is never dropped or changed.
+        // SAFETY: a pointer that is not null points to a value that is never dropped or changed.
         match unsafe { made.as_ref() } {
             Some(made) if made.generation == generation() => &made.value,
             _ => self.replace(made, make()),
@@ -72,16 +74,18 @@ impl<T: Send + Sync> PerProcess<T> {
     fn replace(&self, old: *mut Made<T>, value: T) -> &'static T {
         watch();
         let new = Box::into_raw(Box::new(Made { generation: generation(), value }));
-        // What the parent has made stays: its locks may be held, and threads of it are not here to end.
+        // The value of the parent is leaked: its locks may be held, and its threads do not exist
+        // here.
         let kept = match self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => new,
             Err(first) => {
-                // SAFETY: made above, and nothing else has it.
+                // SAFETY: created above and not shared.
                 drop(unsafe { Box::from_raw(new) });
                 first
             }
         };
-        // SAFETY: as in `get`: what was found is of this process, for a fork leaves only this thread.
+        // SAFETY: as in `get`. The value found belongs to this process, because a forked child has
+        // only this thread.
         unsafe { &(*kept).value }
     }
 }
@@ -106,9 +110,9 @@ mod tests {
     fn another_process_makes_its_own() {
         static VALUE: PerProcess<u32> = PerProcess::new();
         assert_eq!([VALUE.get(|| 1), VALUE.get(|| 2)], [&1, &1]);
-        // As if this process had been forked from that which made it.
+        // Simulates a fork after the creation of the value.
         let made = VALUE.0.load(Ordering::Acquire);
-        // SAFETY: made above, and used by nothing else.
+        // SAFETY: created above, and not used by other code.
         unsafe { (*made).generation = generation().wrapping_sub(1) };
         assert_eq!([VALUE.get(|| 3), VALUE.get(|| 4)], [&3, &3]);
     }

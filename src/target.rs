@@ -1,4 +1,4 @@
-//! What code is generated for.
+//! Targets of code generation: GPU architectures.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,17 +17,17 @@ use std::str::FromStr;
 pub struct Target {
     /// Ten times the major plus the minor compute capability: 80, 86, 89, 90, 100, 120.
     pub arch: u32,
-    /// Has the instructions that exist on exactly this architecture (the `a` of `sm_90a`)?
+    /// True for the architecture-specific instructions (the `a` of `sm_90a`).
     pub accelerated: bool,
 }
 
 impl Target {
     /// Ampere (A100).
     pub const SM_80: Target = Target { arch: 80, accelerated: false };
-    /// Hopper with its own instructions (H100, H200).
+    /// Hopper with architecture-specific instructions (H100, H200).
     pub const SM_90A: Target = Target { arch: 90, accelerated: true };
 
-    /// Largest shared memory of one tile block in bytes.
+    /// Returns the maximal shared memory of one tile block in bytes.
     pub const fn max_shared_bytes(self) -> u32 {
         match self.arch {
             80 | 87 => 166_912,
@@ -36,7 +36,7 @@ impl Target {
         }
     }
 
-    /// What a multiprocessor holds.
+    /// Returns the resources of a multiprocessor.
     pub const fn multiprocessor(self) -> Multiprocessor {
         let (warps, blocks) = match self.arch {
             86 | 87 => (48, 16),
@@ -47,7 +47,7 @@ impl Target {
     }
 }
 
-/// Values by architecture: tile extents, hints, flags that are best on one GPU and not on another.
+/// Values by architecture, for example tile extents or hints.
 ///
 /// ```
 /// use cutlet as ct;
@@ -66,52 +66,56 @@ pub struct ByTarget<X> {
 }
 
 impl<X> ByTarget<X> {
-    /// This value, on architectures that have none of their own and on the cpu device.
+    /// Creates values with a default, for the cpu device and for architectures without a value of
+    /// their own.
     pub fn new(default: X) -> ByTarget<X> {
         ByTarget { default, chosen: Vec::new() }
     }
 
-    /// Another value on this architecture: 80, 86, 89, 90, 100, 120. Of several for one the last counts.
+    /// Sets the value of an architecture: 80, 86, 89, 90, 100, 120. A later value replaces an
+    /// earlier one.
     #[must_use]
     pub fn on(mut self, arch: u32, value: X) -> ByTarget<X> {
         self.chosen.push((arch, value));
         self
     }
 
-    /// The value for a target; [`Device::target`](crate::Device::target) gives that of a device.
+    /// Returns the value for a target, for example that of
+    /// [`Device::target`](crate::Device::target).
     pub fn value(&self, target: Option<Target>) -> &X {
         let own = self.chosen.iter().rev().find(|(arch, _)| target.is_some_and(|target| target.arch == *arch));
         own.map_or(&self.default, |(_, value)| value)
     }
 }
 
-/// Shared memory that each tile block takes besides its own, in bytes (from sm_80 on).
+/// Shared memory that the system reserves for each tile block, in bytes (from sm_80 on).
 const BLOCK_SHARED_BYTES: u32 = 1024;
 
-/// What a multiprocessor holds at a time, from the CUDA programming guide's table of compute capabilities.
+/// Resources of a multiprocessor, from the table of compute capabilities in the CUDA programming
+/// guide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Multiprocessor {
-    /// Most warps.
+    /// Maximal number of warps.
     pub warps: u32,
-    /// Most tile blocks.
+    /// Maximal number of tile blocks.
     pub blocks: u32,
     /// Shared memory in bytes.
     pub shared_bytes: u32,
 }
 
 impl Multiprocessor {
-    /// Parts that a multiprocessor's warps and registers are dealt out to.
+    /// Number of sub-partitions, which share the warps and registers of a multiprocessor.
     const PARTS: u32 = 4;
 
-    /// Registers of a part.
+    /// Registers of a sub-partition.
     const PART_REGISTERS: u32 = 16_384;
 
-    /// A warp gets registers for its lanes in units of this many a lane.
+    /// Allocation unit of registers, per lane of a warp.
     const REGISTER_UNIT: u32 = 8;
 
-    /// Tile blocks of so many warps, registers a thread and bytes of shared memory that run at a time; 0 if
-    /// one is too large.
+    /// Returns the number of tile blocks that run at the same time, by their warps, registers per
+    /// thread and bytes of shared memory. Returns 0 if one block exceeds a resource.
     ///
     /// ```
     /// let multiprocessor = cutlet::Target::SM_90A.multiprocessor();

@@ -1,23 +1,27 @@
-//! State of a thread that holds while a function of the user runs, and tasks that are no part of that function.
+//! Thread-local state during a function of the user, and its separation from tasks of a pool.
 //!
-//! A thread of a rayon pool that waits (`join`, `scope`, a parallel iterator, `yield_now`) runs other tasks of the pool on
-//! its stack. State in thread locals holds for these tasks as well, although they are no part of the function that waits.
-//! Each user of [`Scoped`] states how it separates the function from the tasks:
+//! A thread of a rayon pool that waits (`join`, `scope`, a parallel iterator, `yield_now`) runs
+//! other tasks of the pool on its stack. Thread-local state applies to these tasks as well,
+//! although they are not part of the waiting function. Each user of [`Scoped`] defines how it
+//! separates the function from the tasks:
 //!
-//! * a trace (`tile::context`): a launch inside of a kernel is a task, and sets the trace aside;
-//! * a recording (`runtime::recording`): a use of an array that the graph alone has belongs to the function;
-//! * a limit of time (`runtime::deadline`): it does not apply while the function runs, only before and after.
+//! * a trace (`tile::context`): a launch inside of a kernel is a task, and suspends the trace;
+//! * a recording (`runtime::recording`): a use of an array that only the graph owns belongs to the
+//!   function;
+//! * a time limit (`runtime::deadline`): it applies before and after the function, and not during
+//!   it.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// Returns true if this thread runs other tasks while a function waits.
+/// Returns true if this thread may run other tasks while a function waits.
 #[inline]
 pub(crate) fn may_interrupt() -> bool {
     rayon_core::current_thread_index().is_some()
 }
 
-/// A value of a thread local for the life of this object. The value before it returns at its end, also by a panic.
+/// Value of a thread-local for the lifetime of this object. The drop restores the previous value,
+/// also after a panic.
 pub(crate) struct Scoped<T: Copy + 'static> {
     key: &'static LocalKey<Cell<T>>,
     outer: T,

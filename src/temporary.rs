@@ -1,19 +1,19 @@
-//! A folder for files that are needed for a moment. Knows nothing of this crate.
+//! Temporary folders. This file is independent of the rest of the crate.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use std::{env, fs, io, process};
 
-/// A new folder that only the user can look into; it goes, with all that is in it, when this is dropped.
+/// A new folder that only the user can read. The drop removes it with its contents.
 #[derive(Debug)]
 pub struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
-    /// Makes it where the system has such things.
+    /// Creates a folder in the temporary directory of the system.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The error of the file system.
     pub fn new() -> io::Result<TemporaryFolder> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         const TRIES: usize = 100;
@@ -22,7 +22,7 @@ impl TemporaryFolder {
             let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
             let name = format!("cutlet-{}-{time:x}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
             let path = env::temp_dir().join(name);
-            // Of a name that is there, whosever it is, this makes an error.
+            // Fails if the name exists, for any owner.
             match builder().create(&path) {
                 Ok(()) => return Ok(TemporaryFolder(path)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => answer = error,
@@ -32,7 +32,7 @@ impl TemporaryFolder {
         Err(answer)
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -52,7 +52,7 @@ fn builder() -> fs::DirBuilder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system.
+        // Files that cannot be removed remain.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,9 +1,11 @@
-//! Back ends: a verified, optimised module becomes something that runs.
+//! Back ends: execution of a verified and optimized module.
 //!
-//! Each back end knows `ir` and `pass`, never the front end and never another back end. `simulate` is none: it runs what one of them
-//! plans by means of another one.
-//! The parameters of a compiled kernel are the entry's parameters in order, one 64-bit word each
-//! ([`ParamWord`]); how they travel from there is the back end's affair.
+//! A back end uses `ir` and `pass`, and neither the front end nor another back end. `simulate` is
+//! not a back end: it executes the schedule of the ptx back end with the interpreter of the cpu
+//! back end.
+//!
+//! The parameters of a compiled kernel are those of the entry in order, one 64-bit word each
+//! ([`ParamWord`]). The back end determines how it passes them.
 
 pub mod cpu;
 pub mod ptx;
@@ -14,10 +16,10 @@ pub mod tileir;
 
 use std::fmt;
 
-/// The bits of one entry parameter: an address, or a number in the low bits.
+/// Bits of one entry parameter: an address, or a number in the low bits.
 pub type ParamWord = u64;
 
-/// Wishes for the code of one launch; what is `None` the back end chooses itself.
+/// Hints for the code of one launch. If a field is `None`, the back end selects a value.
 ///
 /// Hints never change results. The cpu back end ignores all but [`Hints::loop_limit`].
 ///
@@ -39,65 +41,72 @@ pub struct Hints {
     /// reason. Without a hint, kernels with several products of 192 rows in a loop are partitioned,
     /// as attention is.
     ///
-    /// With 4 on sm_90a, the ptx back end may select the *ping-pong* schedule: two groups of 4 warps
-    /// alternate the iterations of a persistent loop without carried values, so that one group
-    /// multiplies while the other one stores. It needs an `occupancy` of at most 1. Results and their
-    /// order are the same.
+    /// With 4 on sm_90a, the ptx back end may select the *ping-pong* schedule: two groups of 4
+    /// warps alternate the iterations of a persistent loop without carried values, so that one
+    /// group multiplies while the other one stores. It needs an `occupancy` of at most 1. Results
+    /// and their order are the same.
     pub num_warps: Option<u32>,
     /// Number of stages of software-pipelined loops: the loads of this many iterations are in
-    /// flight. With 1 no load runs ahead.
+    /// flight. With 1, no load is issued ahead of its iteration.
     pub num_stages: Option<u32>,
-    /// Tile blocks of one cluster (a power of two up to 16).
+    /// Number of tile blocks of one cluster (a power of two up to 16).
     ///
-    /// On Hopper, 2 or more have the ptx back end run the kernel in clusters of two tile blocks, neighbours along the
-    /// grid's first extent, that fetch together what both need of the operands of matrix products. It does so where
-    /// the way of a block through its loops does not depend on its place in the grid (but for an outermost loop over
-    /// tiles that starts there), and where the grid's first extent is even; elsewhere the hint means nothing. Exported
-    /// PTX has no clusters. The tileir back end hands the number on.
+    /// On Hopper with 2 or more, the ptx back end runs the kernel in clusters of two tile blocks.
+    /// They are adjacent along the first extent of the grid, and load the common operands of matrix
+    /// products once. Requirements:
+    ///
+    /// * The first extent of the grid is even.
+    /// * The control flow of a block does not depend on its position in the grid. Excepted is an
+    ///   outermost loop over tiles that starts at this position.
+    ///
+    /// Otherwise the hint has no effect. Exported PTX has no clusters. The tileir back end passes
+    /// the number on.
     pub num_ctas: Option<u32>,
-    /// Tile blocks that should fit on one multiprocessor (1 to 32). The ptx back end takes fewer where warps,
-    /// registers of matrix products or shared memory do not allow as many, and says so in its remarks.
+    /// Number of tile blocks that should fit on one multiprocessor (1 to 32). The ptx back end uses
+    /// fewer if warps, registers of matrix products or shared memory do not permit it, and reports
+    /// this in its remarks.
     pub occupancy: Option<u32>,
-    /// Instructions of a kernel at which the ptx back end gives up, with an error at the operation that it came to.
-    /// Where this is `None`, that is 2^19 (524288), and a tile of 1024 or more registers of a thread is an error, too:
-    /// the assembler would take minutes.
+    /// Maximal number of instructions of a kernel in the ptx back end, which rejects a larger one
+    /// with an error at the op that exceeds it. If `None`, the limit is 2^19 (524288), and a tile
+    /// of 1024 or more registers per thread is also an error: the assembler would take minutes.
     pub code_limit: Option<u32>,
-    /// Turns of one [`while_loop`](crate::while_loop), or other loop without a range, after which the cpu back end takes
-    /// it for endless: an error at its place. 2^24 (16777216) where this is `None`, and 64 times as many where the loop
-    /// waits for what other tile blocks write.
+    /// Number of iterations after which the cpu back end reports a
+    /// [`while_loop`](crate::while_loop), or other loop without a range, as endless. If `None`, the
+    /// limit is 2^24 (16777216), times 64 if the loop waits for writes of other tile blocks.
     pub loop_limit: Option<u32>,
-    /// How hard the assembler tries, from 0 to 3, where `None` is 3: the driver's for PTX, `tileiras` for Tile IR. Less
-    /// compiles faster, and at 0 instructions stay near the lines that they come from. What the passes of this crate do
-    /// does not change.
+    /// Optimization level of the assembler, from 0 to 3; `None` is 3. The assembler is the driver's
+    /// for PTX, and `tileiras` for Tile IR. A lower level compiles faster, and at 0 the
+    /// instructions stay near their source lines. The passes of this crate do not change.
     pub opt_level: Option<u32>,
-    /// Does the code tell profilers and `compute-sanitizer` which line of the user's each instruction comes from? Where
-    /// this is `None`, the environment variable `CUTLET_LINES` decides (`1`: yes; else no). The instructions stay the
-    /// same.
+    /// Emits source lines for profilers and `compute-sanitizer`. If `None`, the environment
+    /// variable `CUTLET_LINES` decides (`1`: yes; else no). The instructions do not change.
     pub line_info: Option<bool>,
-    /// Has `tileiras` make code for a debugger (`--device-debug`), which is slow. The ptx back end has none: there this
-    /// is [`Hints::line_info`].
+    /// Requests code for a debugger from `tileiras` (`--device-debug`), which is slow. The ptx back
+    /// end has no such code and treats this field as [`Hints::line_info`].
     pub device_debug: bool,
-    /// Has `tileiras` make code that checks its accesses under `compute-sanitizer` (`--sanitize=memcheck`). Code of the
-    /// ptx back end needs no such wish: `compute-sanitizer` adds the checks itself.
+    /// Requests code with checked accesses for `compute-sanitizer` from `tileiras`
+    /// (`--sanitize=memcheck`). Code of the ptx back end does not need it: `compute-sanitizer` adds
+    /// the checks.
     pub memcheck: bool,
-    /// For measurements of plans that hints leave open.
+    /// Overrides of the plan, for measurements.
     #[doc(hidden)]
     pub plan: PlanOverride,
 }
 
-/// Which plan the ptx back end takes where hints leave several open.
+/// Overrides of the ptx back end's plan selection, for measurements.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlanOverride {
-    /// The cost model chooses nothing.
+    /// Disables the plan search by the cost model.
     pub disable_search: bool,
-    /// Iterations are not dealt to teams.
+    /// Disables the ping-pong schedule.
     pub disable_pingpong: bool,
-    /// No load is streamed.
+    /// Disables TMA loads.
     pub disable_tma_loads: bool,
 }
 
-/// The text is a part of what records of tuning and files of the cache are found by: a wish for a plan stands in it where there is one.
+/// The text is part of the keys of tuning records and cache files. It contains the plan only if an
+/// override is set.
 impl fmt::Debug for Hints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Hints {
@@ -126,7 +135,7 @@ impl fmt::Debug for Hints {
 }
 
 impl Hints {
-    /// No hints.
+    /// Creates hints without values.
     pub const fn new() -> Hints {
         Hints {
             num_warps: None,
@@ -143,21 +152,21 @@ impl Hints {
         }
     }
 
-    /// With [`Hints::num_warps`].
+    /// Sets [`Hints::num_warps`].
     #[must_use]
     pub const fn num_warps(mut self, warps: u32) -> Hints {
         self.num_warps = Some(warps);
         self
     }
 
-    /// With [`Hints::num_stages`].
+    /// Sets [`Hints::num_stages`].
     #[must_use]
     pub const fn num_stages(mut self, stages: u32) -> Hints {
         self.num_stages = Some(stages);
         self
     }
 
-    /// With this plan, for measurements.
+    /// Sets the overrides of the plan, for measurements.
     #[doc(hidden)]
     #[must_use]
     pub const fn plan(mut self, plan: PlanOverride) -> Hints {
@@ -165,28 +174,28 @@ impl Hints {
         self
     }
 
-    /// With [`Hints::num_ctas`].
+    /// Sets [`Hints::num_ctas`].
     #[must_use]
     pub const fn num_ctas(mut self, blocks: u32) -> Hints {
         self.num_ctas = Some(blocks);
         self
     }
 
-    /// With [`Hints::code_limit`].
+    /// Sets [`Hints::code_limit`].
     #[must_use]
     pub const fn code_limit(mut self, instructions: u32) -> Hints {
         self.code_limit = Some(instructions);
         self
     }
 
-    /// With [`Hints::loop_limit`].
+    /// Sets [`Hints::loop_limit`].
     #[must_use]
     pub const fn loop_limit(mut self, turns: u32) -> Hints {
         self.loop_limit = Some(turns);
         self
     }
 
-    /// With [`Hints::opt_level`].
+    /// Sets [`Hints::opt_level`].
     ///
     /// ```
     /// use cutlet as ct;
@@ -203,7 +212,7 @@ impl Hints {
         self
     }
 
-    /// With [`Hints::line_info`].
+    /// Sets [`Hints::line_info`].
     ///
     /// ```
     /// use cutlet as ct;
@@ -221,21 +230,21 @@ impl Hints {
         self
     }
 
-    /// With [`Hints::device_debug`].
+    /// Sets [`Hints::device_debug`].
     #[must_use]
     pub const fn device_debug(mut self, wanted: bool) -> Hints {
         self.device_debug = wanted;
         self
     }
 
-    /// With [`Hints::memcheck`].
+    /// Sets [`Hints::memcheck`].
     #[must_use]
     pub const fn memcheck(mut self, wanted: bool) -> Hints {
         self.memcheck = wanted;
         self
     }
 
-    /// With [`Hints::occupancy`].
+    /// Sets [`Hints::occupancy`].
     #[must_use]
     pub const fn occupancy(mut self, blocks: u32) -> Hints {
         self.occupancy = Some(blocks);
@@ -243,21 +252,21 @@ impl Hints {
     }
 }
 
-/// What is asked of whoever assembles code, besides the code.
+/// Options of the assembler, besides the code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Assembly {
-    /// Lines of the user's.
+    /// Emits source lines.
     pub lines: bool,
-    /// 0 to 2; `None`: the highest.
+    /// Optimization level from 0 to 2; `None` is the highest.
     pub opt_level: Option<u32>,
-    /// Code for a debugger; of `tileiras` alone.
+    /// Requests code for a debugger; `tileiras` only.
     pub device_debug: bool,
-    /// Code that checks its accesses; of `tileiras` alone.
+    /// Requests code that checks its accesses; `tileiras` only.
     pub memcheck: bool,
 }
 
 impl Assembly {
-    /// What is kept on the disk depends on it: nothing, where nothing is asked for.
+    /// Returns the part of a cache key for these options; empty for the default.
     pub fn key(self) -> Vec<u8> {
         if self == Assembly::default() { Vec::new() } else { format!("{self:?}").into_bytes() }
     }

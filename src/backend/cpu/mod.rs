@@ -1,22 +1,29 @@
-//! The cpu back end: an interpreter, the definition of what every op means.
+//! Cpu back end: an interpreter that defines the result of each op.
 //!
-//! It knows the IR and shares no code with other back ends, which are compared with it. Tile blocks run in
-//! parallel, each alone on one thread, started in the order of the grid (x fastest). A block may wait for others by
-//! reading memory in a loop: all blocks are started then, and take turns. Results are the same from run to run, as far as the kernel's own races and atomics allow.
+//! It shares no code with the other back ends, which are compared with it.
 //!
-//! What other targets leave open is settled here: accesses outside of the launch's memory (but through addresses that
-//! a kernel makes of numbers, see [`Memory::allow_any`]) and broken promises (`assume`, `inbounds`) are errors; shifts by the width or more shift everything out; a quotient by zero is 0, a
-//! remainder the dividend; float to integer saturates. f16 and bf16 round after every op.
+//! Tile blocks run in parallel, each one on a single thread. They start in the order of the grid (x
+//! fastest). A block may wait for another block by reading memory in a loop. All blocks are started
+//! in this case, and the waiting block yields. Results are reproducible, except for races and the
+//! order of atomics of the kernel.
 //!
-//! * `eval` runs blocks of ops, loops, branches, reductions; `dispatch` has one arm an op, and `family` divides all ops among its
-//!   functions;
-//! * `float`, `exact`, `int`, `cast`, `shape`, `mma` compute on words (`value`);
-//! * `access`, `view`, `atomic`, `memory`, `global`, `origin` are loads and stores;
-//! * `turns` counts those of loops, and notices loops that never end;
-//! * `check` says what is checked on request; `race` looks for races, `checked` runs ops with doubts about numbers
-//!   (`doubt`), which `doubtful` raises;
-//! * `frame` is a tile block whose ops somebody else orders;
-//! * `pool` has the threads; `assume`, `print` and `liveness` do what their names say.
+//! Cases that other targets leave undefined are defined here:
+//!
+//! * Accesses outside of the memory of the launch are errors. Excepted are addresses that a kernel
+//!   computes from numbers, see [`Memory::allow_any`].
+//! * Broken assumptions (`assume`, `inbounds`) are errors.
+//! * A shift by the width or more shifts all bits out.
+//! * A quotient by zero is 0, a remainder by zero is the dividend.
+//! * A conversion of a float to an integer saturates.
+//! * f16 and bf16 are rounded after each op.
+//!
+//! Folders and files:
+//!
+//! * `program`: a kernel prepared for execution. `thread_pool`: the threads that execute tile
+//!   blocks.
+//! * `interp`: execution of the ops of one tile block, loops, branches, reductions and scans.
+//! * `ops`: functions on words of elements. `memory`: loads, stores, atomics and their addresses.
+//! * `checks`: assumptions, and the requested checks: data races and poison.
 
 mod checks;
 mod interp;
@@ -49,30 +56,30 @@ use interp::block::Machine;
 use interp::slot::Val;
 use interp::value::{Width, Words};
 
-/// How a launch runs.
+/// Options of the execution of a launch.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct RunOptions<'a> {
-    /// One tile block after another on the calling thread.
+    /// Runs the tile blocks one after another on the calling thread.
     pub sequential: bool,
-    /// Receives what the kernel prints, block after block in the order of the grid, when all have run;
-    /// standard output if `None`.
+    /// Receives the printed text of the kernel after the last block, in the order of the grid. If
+    /// `None`, the text is printed to standard output.
     pub print: Option<&'a (dyn Fn(&str) + Sync)>,
-    /// What is checked beside what always is.
+    /// Requested checks, in addition to the permanent ones.
     pub checks: Checks,
-    /// When the launch has to be done: a tile block that begins or goes round a loop later is an error.
+    /// Time limit: a tile block or loop iteration that begins later is an error.
     pub until: Option<Instant>,
 }
 
 impl<'a> RunOptions<'a> {
-    /// With [`RunOptions::sequential`].
+    /// Sets [`RunOptions::sequential`].
     #[must_use]
     pub fn sequential(mut self) -> RunOptions<'a> {
         self.sequential = true;
         self
     }
 
-    /// With a receiver of what the kernel prints.
+    /// Sets [`RunOptions::print`].
     #[must_use]
     pub fn print(mut self, print: &'a (dyn Fn(&str) + Sync)) -> RunOptions<'a> {
         self.print = Some(print);
@@ -81,14 +88,16 @@ impl<'a> RunOptions<'a> {
 }
 
 impl Program {
-    /// Runs every tile block of the grid; returns when all are done.
+    /// Runs all tile blocks of the grid, and returns after the last one.
     ///
-    /// `params` are the entry's parameters in order, addresses or numbers in the low bits.
+    /// `params` are the parameters of the entry in order: addresses, or numbers in the low bits.
     ///
     /// # Errors
-    /// [`Error::Execution`] with the user's place: an access outside of `memory`, a broken
-    /// promise, a failed assertion. Of several, the one of the lowest block.
-    /// [`Error::Argument`] when the number of parameters is not the entry's, or the grid is beyond [`MAX_GRID`].
+    /// * [`Error::Execution`] with the place in the user's source: an access outside of `memory`, a
+    ///   broken assumption, a failed assertion. Of several errors, that of the lowest block is
+    ///   returned.
+    /// * [`Error::Argument`] if the number of parameters differs from that of the entry, or the
+    ///   grid exceeds [`MAX_GRID`].
     pub fn run(&self, grid: [u32; 3], params: &[ParamWord], memory: &Memory, options: &RunOptions) -> Result<()> {
         let args = &self.0.module.block(self.0.body).args;
         if args.len() != params.len() {
@@ -105,7 +114,8 @@ impl Program {
         let until = options.until;
         let launch = Launch { code: &self.0, grid, params, memory, checks, watch: watch.as_deref(), until };
         let blocks = launch.blocks();
-        // Races are looked for in order, if no block can wait for another one: the same report each time.
+        // If no block can wait for another one, the race detector runs sequentially: reports are
+        // reproducible.
         if options.sequential || blocks <= 1 || (watch.is_some() && !orders) {
             let progress = Progress::default();
             launch.work(&progress, &|| ());
@@ -120,7 +130,7 @@ impl Program {
 }
 
 impl Code {
-    /// The parameters of the entry as values.
+    /// Returns the parameters of the entry as values.
     fn arguments(&self, params: &[ParamWord]) -> Vec<Val> {
         let args = &self.module.block(self.body).args;
         let word = |(&arg, &bits): (&crate::ir::Value, &ParamWord)| {
@@ -138,10 +148,10 @@ impl Code {
     }
 }
 
-/// A block that waits so often has others started.
+/// Number of waits of a block after which further blocks are started.
 const WAITS: u32 = 64;
 
-/// One launch.
+/// Parameters of one launch.
 struct Launch<'a> {
     code: &'a Code,
     grid: [u32; 3],
@@ -152,7 +162,8 @@ struct Launch<'a> {
     until: Option<Instant>,
 }
 
-/// A launch that several threads run. Some may still hold it afterwards, but touch none of its memory.
+/// A launch that several threads execute. Threads may hold it after its end, but do not access its
+/// memory then.
 struct SharedLaunch {
     code: Arc<Code>,
     grid: [u32; 3],
@@ -172,11 +183,11 @@ impl thread_pool::Shared for SharedLaunch {
     }
 }
 
-/// How far a launch has come.
+/// Progress of a launch, shared by its threads.
 struct Progress {
-    /// The next block that nobody has started.
+    /// Number of the next block to start.
     next: AtomicU64,
-    /// Blocks above this one need not run any more.
+    /// Lowest block with an error. Higher blocks need not run.
     lowest_fault: AtomicU64,
     outcome: Mutex<Outcome>,
 }
@@ -189,14 +200,14 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// The next block that somebody has to run.
+    /// Returns the number of the next block to run, if there is one.
     fn next_block(&self, blocks: u64) -> Option<u64> {
         let number = self.next.fetch_add(1, Relaxed);
         (number < blocks && number <= self.lowest_fault.load(Relaxed)).then_some(number)
     }
 
-    /// A block waits for what others do: they get time, and where some have not been started, a thread. False if one has failed: what the
-    /// block waits for may never come.
+    /// Yields the thread of a waiting block, and adds a thread if blocks have not been started.
+    /// Returns false if a block has failed: the awaited value may never be written.
     fn wait(&self, blocks: u64, reinforce: Option<&dyn Fn()>) -> bool {
         if let Some(reinforce) = reinforce
             && self.next.load(Relaxed) < blocks
@@ -214,14 +225,15 @@ impl Progress {
 
 #[derive(Default)]
 struct Outcome {
-    /// Of the lowest block that failed.
+    /// Number and error of the lowest block that failed.
     fault: Option<(u64, Fault)>,
-    /// Texts by block.
+    /// Printed text by block.
     printed: BTreeMap<u64, String>,
 }
 
 impl Launch<'_> {
-    /// Takes blocks, lowest first, until there are none: what every thread does.
+    /// Runs blocks, lowest first, until none is left. Each thread of the launch executes this
+    /// function.
     fn work(&self, progress: &Progress, reinforce: &dyn Fn()) {
         let mut next = progress.next_block(self.blocks());
         if next.is_none() {

@@ -1,4 +1,4 @@
-//! A kernel as the interpreter takes it.
+//! Programs: kernels prepared for the interpreter.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Module, OpId, Opcode, Value, Written};
 
 impl Code {
-    /// Does any access say in which order others see it? Without one no tile block can wait for another.
+    /// Returns true if an access has a memory order. Without one, no tile block can wait for
+    /// another one.
     pub(super) fn waits(&self) -> bool {
         let mut waits = false;
         self.module.walk(self.body, &mut |id| {
@@ -23,26 +24,26 @@ impl Code {
     }
 }
 
-/// A kernel ready to be interpreted.
+/// A kernel prepared for the interpreter.
 #[derive(Debug)]
 pub struct Program(pub(super) Arc<Code>);
 
-/// What a program is: threads that run tile blocks of it share it.
+/// Content of a program. The threads of a launch share it.
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) module: Module,
     pub(super) body: BlockId,
-    /// How often a tile block runs it: for each band of rows.
+    /// Number of data partitions. A tile block executes the body once for each of them.
     pub(super) bands: u32,
     pub(super) liveness: Liveness,
     pub(super) globals: Globals,
-    /// Views and pointers that may lead anywhere.
+    /// Views and pointers of unknown provenance.
     pub(super) foreign: FxHashSet<Value>,
-    /// The elements of an op that asks for room: see [`room::elements`].
+    /// By op: the number of elements for which it claims memory, see [`tile_budget::elements`].
     pub(super) elements: Vec<usize>,
-    /// Turns after which a loop is taken for endless.
+    /// Number of iterations after which a loop without a range is reported as endless.
     pub(super) loop_limit: u64,
-    /// What the user wrote, for checks on request.
+    /// Arithmetic that the user wrote, for the requested checks.
     pub(super) written: FxHashMap<OpId, Written>,
 }
 
@@ -50,8 +51,8 @@ impl Program {
     /// Prepares the first entry of a verified module.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] names every op that has no meaning on a CPU (multimem), or says that there is
-    /// no entry.
+    /// [`Error::Unsupported`] if there is no entry, or for each op that a CPU cannot execute
+    /// (multimem).
     pub fn compile(module: &Module) -> Result<Program> {
         let Some(entry) = module.entries.first() else {
             return Err(Error::Unsupported(vec![Diagnostic::new("the module has no kernel", None)]));
@@ -80,7 +81,7 @@ impl Program {
         })))
     }
 
-    /// The same program for [`Frame`](super::Frame)s, whose ops come in any order.
+    /// Returns the program for [`Frame`](super::Frame)s, which execute its ops in any order.
     #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn in_any_order(mut self) -> Program {
         if let Some(code) = Arc::get_mut(&mut self.0) {
@@ -89,14 +90,15 @@ impl Program {
         self
     }
 
-    /// Is what a run leaves the same whenever it begins with the same memory and its blocks come in order? Not if one may wait for
-    /// what another one writes, or if memory beside that of the launch may be written.
+    /// Returns true if sequential runs with equal initial memory have equal results. Excluded are
+    /// programs with a memory order, which may wait for other blocks, and those with accesses of
+    /// unknown provenance.
     #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn is_repeatable(&self) -> bool {
         !self.0.waits() && self.0.foreign.is_empty()
     }
 
-    /// The same program with another number of turns after which a loop without a range is taken for endless.
+    /// Sets the number of iterations after which a loop without a range is reported as endless.
     #[must_use]
     pub fn with_loop_limit(mut self, turns: Option<u32>) -> Program {
         if let (Some(turns), Some(code)) = (turns, Arc::get_mut(&mut self.0)) {
@@ -105,14 +107,15 @@ impl Program {
         self
     }
 
-    /// Reads the first bytes of a global, as they are between runs. False if there is no such global, or it has fewer.
+    /// Reads the first bytes of a global between two runs. Returns false if it does not exist or
+    /// has fewer bytes.
     pub fn read_global(&self, name: &str, to: &mut [u8]) -> bool {
         let Some(span) = self.0.globals.named(name, to.len()) else { return false };
         to.iter_mut().enumerate().for_each(|(i, byte)| *byte = span.load(i));
         true
     }
 
-    /// Replaces the first bytes of a global. False if there is no such global, or it has fewer.
+    /// Replaces the first bytes of a global. Returns false if it does not exist or has fewer bytes.
     pub fn write_global(&self, name: &str, from: &[u8]) -> bool {
         let Some(span) = self.0.globals.named(name, from.len()) else { return false };
         from.iter().enumerate().for_each(|(i, &byte)| span.store(i, byte));

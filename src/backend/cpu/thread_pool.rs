@@ -1,12 +1,11 @@
-//! The threads that run tile blocks.
+//! Thread pool of the interpreter.
 //!
-//! They are the interpreter's own. A launch from a thread of somebody else's pool must not wait in that pool:
-//! while rayon waits it runs other tasks of the pool, which may launch, too, one on top of the other until
-//! the stack ends. So the caller works itself, and then sleeps until its helpers are done; a helper that comes
-//! after that finds nothing to do.
-//!
-//! A part that waits for what another one will do asks for reinforcements: threads of their own, so that every part is
-//! begun, and the system's scheduler sees to it that none starves.
+//! The pool is private, because a launch from a thread of another rayon pool must not wait in that
+//! pool. While rayon waits, it runs other tasks of the pool on the same stack. These tasks may
+//! launch as well, until the stack overflows. So the caller executes work itself, and then sleeps
+//! until its helpers have finished. A helper that starts later finds no work.
+//! A part that waits for another part requests an additional thread. So all parts are started, and
+//! the scheduler of the operating system prevents starvation.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,17 +15,17 @@ use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
 use crate::process::PerProcess;
 
-/// Work that any number of threads do together: each takes parts of it until there are none left.
+/// Work that several threads share: each thread executes parts until none is left.
 pub(super) trait Shared: Send + Sync + 'static {
-    /// Takes parts and does them, until no part is left that nobody has taken. A part that waits for others calls
-    /// `reinforce` if there are some that nobody has taken.
+    /// Executes parts until all have been started. A part that waits for other parts calls
+    /// `reinforce` if some have not been started.
     fn work(&self, reinforce: &dyn Fn());
 }
 
-/// Most threads that waiting parts may ask for.
+/// Maximal number of additional threads for waiting parts.
 const MAX_REINFORCEMENTS: usize = 4096;
 
-/// Who is at work.
+/// Threads that execute one work.
 #[derive(Default)]
 struct Team {
     state: Mutex<State>,
@@ -36,9 +35,9 @@ struct Team {
 #[derive(Default)]
 struct State {
     helpers: usize,
-    /// Threads beyond those of the pool, ever.
+    /// Additional threads, including those that have finished.
     reinforcements: usize,
-    /// The caller found nothing left to take: whoever comes now is too late.
+    /// The caller found no part left, so later helpers return at once.
     closed: bool,
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -58,13 +57,13 @@ impl Team {
         self.helping(work);
     }
 
-    /// One thread more, if the system gives one.
+    /// Starts an additional thread, if the system permits.
     fn reinforce(self: &Arc<Self>, work: &Arc<impl Shared>) {
         let mut state = self.state();
         if state.reinforcements >= MAX_REINFORCEMENTS {
             return;
         }
-        // Counted here: the team may not close before the thread has begun.
+        // Counted before the start: `close` must wait for the thread.
         state.helpers += 1;
         state.reinforcements += 1;
         drop(state);
@@ -84,7 +83,7 @@ impl Team {
         self.changed.notify_all();
     }
 
-    /// Waits for the helpers that have begun.
+    /// Waits for the helpers that have started, and returns the panic of one of them.
     fn close(&self) -> Option<Box<dyn Any + Send>> {
         let mut state = self.state();
         state.closed = true;
@@ -95,7 +94,8 @@ impl Team {
     }
 }
 
-/// Does the work on this thread and on at most `helpers` others; returns when all of it is done.
+/// Executes the work on this thread and at most `helpers` others. Returns after all of it is
+/// complete.
 pub(super) fn run(work: &Arc<impl Shared>, helpers: usize) {
     let team = Arc::new(Team::default());
     if helpers > 0
@@ -107,20 +107,20 @@ pub(super) fn run(work: &Arc<impl Shared>, helpers: usize) {
         }
     }
     let own = catch_unwind(AssertUnwindSafe(|| work.work(&|| team.reinforce(work))));
-    // Also after a panic nobody may be left who uses what this call has borrowed.
+    // After a panic, too, no helper may still use the caller's borrows.
     if let Some(panic) = own.err().or(team.close()) {
         resume_unwind(panic);
     }
 }
 
-/// How many threads run tile blocks at a time.
+/// Returns the number of threads that execute tile blocks at the same time.
 pub(crate) fn num_threads() -> usize {
     pool().map_or(1, ThreadPool::current_num_threads)
 }
 
-/// None where the system gives no threads.
+/// Returns the pool; `None` if the system cannot create threads.
 fn pool() -> Option<&'static ThreadPool> {
-    // A child of this process has none of its threads, whose locks may be held for good.
+    // A forked child has none of the threads of its parent, and their locks may remain locked.
     static POOL: PerProcess<Option<ThreadPool>> = PerProcess::new();
     let build = || ThreadPoolBuilder::new().thread_name(|i| format!("cutlet cpu {i}")).build().ok();
     POOL.get(build).as_ref()
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Each part waits until all have begun.
+    /// Work whose parts wait until all have started.
     struct Meeting {
         begun: AtomicUsize,
         count: usize,

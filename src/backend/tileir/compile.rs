@@ -1,5 +1,5 @@
-//! From an optimised module to bytecode that can be launched: legalisation, no-wrap flags, memory order, hints,
-//! verification, writing.
+//! Compilation of an optimized module to bytecode: legalization, no-wrap flags, memory order,
+//! hints, verification, output.
 
 use super::bytecode::required_version::lowest_version;
 use super::bytecode::version::Version;
@@ -15,15 +15,15 @@ use crate::ir::{self, Attr, AttrKind, Elem, Flag, HintValue, Module, Opcode, Typ
 use crate::pass;
 use crate::target::Target;
 
-/// Choices for [`compile`].
+/// Options of [`compile`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileOptions {
-    /// Version of the bytecode; `None` is the lowest that will do.
+    /// Version of the bytecode; `None` is the lowest sufficient one.
     pub version: Option<Version>,
-    /// Who sees to it that tile indices are inside.
+    /// Check of tile indices: by the launch or by the kernel.
     pub guards: Guards,
-    /// Wishes of the launch: clusters and occupancy become hints of the entry.
+    /// Hints of the launch: clusters and occupancy become hints of the entry.
     pub hints: Hints,
 }
 
@@ -33,31 +33,32 @@ pub struct CompileOptions {
 pub struct Param {
     /// Width in bytes.
     pub bytes: u32,
-    /// Is it an address?
+    /// True for an address.
     pub pointer: bool,
 }
 
-/// A kernel as bytecode, and what a launch has to know about it.
+/// A kernel as bytecode, with its interface for launches.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Compiled {
-    /// The file.
+    /// Contents of the bytecode file.
     pub bytecode: Vec<u8>,
-    /// What was written.
+    /// The module that was written.
     pub module: Module,
     /// Name of the entry.
     pub entry: String,
-    /// Parameters in order.
+    /// Parameters, in order.
     pub params: Vec<Param>,
-    /// What must hold at each launch.
+    /// Conditions that each launch must satisfy.
     pub promises: Promises,
 }
 
-/// Prepares the only entry of a verified and optimised module for Tile IR and writes it.
+/// Compiles the only entry of a verified and optimized module to Tile IR bytecode.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a target or version that lacks what the kernel uses, at the user's places;
-/// [`Error::Compile`] when a stage broke the module (a defect of this crate).
+/// * [`Error::Unsupported`], with places in the user's source, if the target or version lacks a
+///   feature of the kernel.
+/// * [`Error::Compile`] if a stage broke the module (a defect of this crate).
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
     let [entry] = &module.entries[..] else {
         let count = module.entries.len();
@@ -107,7 +108,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     Ok(Compiled { bytecode, module, entry: name, params, promises })
 }
 
-/// The parameters of the only entry of a module.
+/// Returns the parameters of the only entry of a module.
 pub fn params(module: &Module) -> Vec<Param> {
     let args = module.block(module.entries[0].body).args.iter();
     let param = |ty: &Type| match ty {
@@ -117,8 +118,9 @@ pub fn params(module: &Module) -> Vec<Param> {
     args.map(|&arg| param(module.ty(arg))).collect()
 }
 
-/// What the launch made, the entry and the description of its arguments, gets the place of the kernel's first op: one
-/// kernel is one file, wherever it is launched, and machine code that is kept for it is found.
+/// Replaces the places of the ops that the launch created (the entry and the description of its
+/// arguments) by that of the kernel's first op. So a kernel has one bytecode file for all launch
+/// places, and its cached machine code is found.
 fn forget_launch(module: &mut Module) {
     let (launch, body) = (module.entries[0].loc, module.entries[0].body);
     let mut first = None;
@@ -136,7 +138,7 @@ fn forget_launch(module: &mut Module) {
     module.entries[0].loc = first;
 }
 
-/// Old versions have no promise that an access is in bounds; without it the access is checked.
+/// Removes `inbounds` for versions that lack it; the access is checked then.
 fn drop_promises(module: &mut Module) {
     for_every_op(module, |op| {
         if matches!(op.code, Opcode::LoadView | Opcode::StoreView) {
@@ -145,7 +147,8 @@ fn drop_promises(module: &mut Module) {
     });
 }
 
-/// Versions that can say so clamp floats that do not fit an integer, which is what we mean.
+/// Sets saturation of float-to-integer conversions, for versions that have it: the semantics of
+/// this crate.
 fn saturate(module: &mut Module) {
     for_every_op(module, |op| {
         if op.code == Opcode::FToI && !op.flag(Flag::Saturating) {

@@ -1,13 +1,16 @@
-//! The Tile IR back end: NVIDIA's bytecode, for the driver or for `tileiras`.
+//! Tile IR back end: NVIDIA's bytecode, for the driver or for `tileiras`.
 //!
-//! * [`write()`] and `read`: bytecode 13.1 to 13.5 from and to a [`crate::ir::Module`];
-//! * [`Version`]: which version a module needs;
-//! * [`legalize()`] and [`order_memory`]: from our semantics to Tile IR's, on a copy of the module;
-//! * [`compile()`]: all of it for a kernel; [`Assembler`]: `tileiras`, which makes machine code of it.
+//! * [`write()`] and `read`: output and input of bytecode 13.1 to 13.5, from and to a
+//!   [`crate::ir::Module`].
+//! * [`Version`]: the version that a module needs.
+//! * [`legalize()`] and [`order_memory`]: conversion from the semantics of this crate to those of
+//!   Tile IR, on a copy of the module.
+//! * [`compile()`]: all stages for a kernel. [`Assembler`]: `tileiras`, which generates machine
+//!   code.
 //!
-//! Opcodes, counting rules, flags and attributes come from the op table ([`crate::ir::op_table`]); this
-//! folder knows the container, the encodings of types, attributes and constants, and the places of
-//! the user's source in the debug section. Facts from the public Tile IR documentation.
+//! The op table ([`crate::ir::op_table`]) defines opcodes, counting rules, flags and attributes.
+//! This folder defines the container, the encodings of types, attributes and constants, and the
+//! debug section. Source: the public Tile IR documentation.
 
 mod bytecode;
 mod compile;

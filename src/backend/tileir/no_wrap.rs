@@ -1,13 +1,13 @@
-//! Integer arithmetic that provably does not wrap says so.
+//! No-wrap flags: marks integer arithmetic that provably does not wrap.
 //!
-//! The ranges come from what the launch promises (extents and strides, the grid) and from constants. Negation
-//! stays as it is: its flag needs a later version of the bytecode.
+//! The ranges follow from constants and from the launch (extents and strides, the grid). Negation
+//! is not marked: its flag needs a later version of the bytecode.
 
 use super::grid;
 use crate::ir::{Attr, Entry, Module, Op, Opcode, Overflow};
 use crate::pass::{IntRange, IntRanges};
 
-/// Sets the flags of every addition, subtraction, multiplication and left shift of all entries.
+/// Sets the flags of additions, subtractions, multiplications and left shifts of all entries.
 pub(super) fn mark(module: &mut Module) {
     for entry in module.entries.clone() {
         mark_entry(module, &entry);
@@ -28,7 +28,7 @@ fn mark_entry(module: &mut Module, entry: &Entry) {
     }
 }
 
-/// What holds of an op; `None` if nothing is proven, or if it is of another kind.
+/// Returns the proven flags of an op; `None` if nothing is proven, or for another kind of op.
 fn overflow(module: &Module, facts: &IntRanges, op: &Op) -> Option<Overflow> {
     let apply: fn(i128, i128) -> i128 = match op.code {
         Opcode::AddI => |a, b| a + b,
@@ -43,11 +43,11 @@ fn overflow(module: &Module, facts: &IntRanges, op: &Op) -> Option<Overflow> {
         return None;
     }
     let ends = |range: IntRange| [i128::from(range.lo), i128::from(range.hi)];
-    // Each of these is monotonous in either operand while the other is fixed.
+    // Each op is monotonic in either operand if the other one is fixed.
     let corners = ends(a).into_iter().flat_map(|x| ends(b).map(|y| apply(x, y)));
     let (lo, hi) = corners.fold((i128::MAX, i128::MIN), |(lo, hi), value| (lo.min(value), hi.max(value)));
     let signed = lo >= -(1 << (width - 1)) && hi < 1 << (width - 1);
-    // What is not negative reads the same as unsigned.
+    // Numbers that are not negative have the same unsigned value.
     let unsigned = a.lo >= 0 && b.lo >= 0 && lo >= 0 && hi < 1 << width;
     let before = op.overflow();
     let (signed, unsigned) = (
@@ -68,7 +68,7 @@ mod tests {
     use crate::dtype::DType;
     use crate::ir::{Builder, Predicate, Type, Value, verify};
 
-    /// The flags of one op on two i32 parameters of these ranges.
+    /// Returns the flags of one op on two i32 parameters of these ranges.
     fn marked(code: Opcode, a: (i64, i64), b: (i64, i64)) -> Overflow {
         let mut builder = Builder::new();
         let ty = Type::scalar(DType::I32);

@@ -1,7 +1,7 @@
-//! What a module needs of a target: element types and ops that only some architectures have.
+//! Target requirements: element types and ops that only some architectures support.
 //!
-//! The assembler would say so, too; here it is known before anything is written, at the user's places.
-//! Read off `tileiras` 13.5, which refuses these types wherever they occur.
+//! The assembler reports them, too. The check here precedes the output, and names places in the
+//! user's source. Source: `tileiras` 13.5, which rejects these types at each occurrence.
 
 use std::ops::RangeInclusive;
 
@@ -12,17 +12,17 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{AtomicMode, Attr, AttrKind, Elem, Loc, Module, Opcode, Type, TypeId, Value};
 use crate::target::Target;
 
-/// Does the target have everything that the module uses?
+/// Checks that the target supports all features of the module.
 ///
 /// # Errors
-/// [`Error::Unsupported`] with the first use of each thing that it lacks.
+/// [`Error::Unsupported`] with the first use of each unsupported feature.
 pub(super) fn check(module: &Module, target: Target) -> Result<()> {
     let mut search = Search { module, target, seen: FxHashSet::default(), missing: Vec::new() };
     for global in &module.globals {
         search.of_type(global.ty, Loc::UNKNOWN);
     }
     for entry in &module.entries {
-        // Arrays are best reported where they are used; what nobody uses comes last.
+        // Parameters are reported at their uses, so unused ones are searched last.
         module.walk(entry.body, &mut |id| search.of_op(id));
         module.block(entry.body).args.iter().for_each(|&arg| search.of_type(module.ty_id(arg), entry.loc));
     }
@@ -63,7 +63,7 @@ impl Search<'_> {
                 dtype
             }
             Type::TensorView { elem, .. } => elem,
-            // The tensor view below them comes from an op of its own.
+            // The tensor view below them is the result of an op.
             Type::PartitionView { .. } | Type::StridedView { .. } | Type::GatherScatterView { .. } | Type::Token => {
                 return;
             }
@@ -87,7 +87,7 @@ impl Search<'_> {
     }
 }
 
-/// Architectures that have an element type; `None` for all.
+/// Returns the architectures that support an element type; `None` for all.
 fn type_archs(dtype: DType) -> Option<RangeInclusive<u32>> {
     use DType::{
         BF16, F4E2M1FN, F8E4M3FN, F8E5M2, F8E5M3FNU, F8E8M0FNU, F16, F32, F64, I1, I4, I8, I16, I32, I64, TF32,
@@ -100,7 +100,8 @@ fn type_archs(dtype: DType) -> Option<RangeInclusive<u32>> {
     }
 }
 
-/// Architectures that have an op; `None` for all, or for those that have its types.
+/// Returns the architectures that support an op; `None` for all, or for those that support its
+/// types.
 fn op_archs(code: Opcode) -> Option<RangeInclusive<u32>> {
     matches!(code, Opcode::MultimemLoadReduce | Opcode::MultimemReduce | Opcode::MultimemStore).then_some(100..=107)
 }

@@ -1,5 +1,5 @@
-//! NVIDIA's assembler `tileiras`: found, run as a child process with a time limit, its complaints
-//! mapped to the user's lines. The only process that this crate starts.
+//! NVIDIA's assembler `tileiras`: search, execution as a child process with a time limit, and
+//! conversion of its messages to places in the user's source. This crate starts no other process.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,40 +11,42 @@ use crate::error::{Diagnostic, Error, Location, Result};
 use crate::target::Target;
 use crate::temporary::TemporaryFolder;
 
-/// Variables that name CUDA toolkits.
+/// Environment variables that name CUDA toolkits.
 const TOOLKITS: [&str; 3] = ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
 
-/// All that the assembler gets of the environment: where its helper `ptxas` may be, libraries, and where temporary
-/// files go. Variables of [`TOOLKITS`] would make it look for its helpers in the wrong place.
+/// Environment variables that the assembler receives: the search path of its helper `ptxas`,
+/// libraries, and the folder of temporary files. With the variables of [`TOOLKITS`] it would search
+/// for its helpers in a wrong folder.
 const PASSED: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "TMPDIR", "TEMP", "TMP"];
 
-/// What became of a child process.
+/// Result of a child process.
 struct Ended {
-    /// Success; `None` when it was ended at the time limit.
+    /// Success; `None` after the time limit.
     good: Option<bool>,
     /// Standard output and standard error.
     said: String,
 }
 
-/// The assembler on this machine.
+/// An assembler on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assembler {
     path: PathBuf,
-    /// How long one file may take.
+    /// Time limit per file.
     pub time_limit: Duration,
 }
 
 impl Assembler {
-    /// The assembler at this path, with a limit of two minutes a file.
+    /// Creates the assembler at this path, with a limit of two minutes per file.
     pub fn at(path: impl Into<PathBuf>) -> Assembler {
         Assembler { path: path.into(), time_limit: Duration::from_secs(120) }
     }
 
-    /// The assembler that `CUTLET_TILEIRAS` names; else the first of `PATH`, the CUDA toolkit's
-    /// folders, and the `nvidia` packages of the active Python environment.
+    /// Finds the assembler that `CUTLET_TILEIRAS` names. Without this variable: the first one in
+    /// `PATH`, the folders of the CUDA toolkit, and the `nvidia` packages of the active Python
+    /// environment.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] with every place that was looked at.
+    /// [`Error::NoDevice`] with all places that were searched.
     pub fn find() -> Result<Assembler> {
         if let Some(path) = std::env::var_os("CUTLET_TILEIRAS").filter(|p| !p.is_empty()) {
             return match PathBuf::from(&path) {
@@ -62,15 +64,15 @@ impl Assembler {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the assembler.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What identifies this assembler: its version text.
+    /// Returns the version text, which identifies the assembler.
     ///
     /// # Errors
-    /// [`Error::Io`] when it does not run, [`Error::NoDevice`] when it does not answer.
+    /// [`Error::Io`] if it cannot be started, [`Error::NoDevice`] if it prints no version.
     pub fn identity(&self) -> Result<String> {
         let folder = self.folder()?;
         let Ended { good, said } = self.run(&["--version".as_ref()], &folder.path().join("log"))?;
@@ -84,8 +86,8 @@ impl Assembler {
         TemporaryFolder::new().map_err(|source| self.io(source))
     }
 
-    /// Runs the assembler with these arguments; what it says goes to the file `log` first: a pipe that nobody empties
-    /// would stop it.
+    /// Runs the assembler with these arguments. Its output is written to the file `log`, because a
+    /// full pipe would block it.
     fn run(&self, arguments: &[&OsStr], log: &Path) -> Result<Ended> {
         let at = |source| Error::Io { path: log.display().to_string(), source };
         let (output, errors) = std::fs::File::create(log).and_then(|file| Ok((file.try_clone()?, file))).map_err(at)?;
@@ -104,13 +106,14 @@ impl Assembler {
     /// Assembles bytecode to a cubin for a target.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] with the user's places for what the target lacks; [`Error::Compile`] for
-    /// everything else that the assembler says, and when it takes longer than the limit; [`Error::Io`].
+    /// * [`Error::Unsupported`], with places in the user's source, if the target lacks a feature.
+    /// * [`Error::Compile`] for other messages of the assembler, and after the time limit.
+    /// * [`Error::Io`].
     pub fn assemble(&self, kernel: &str, bytecode: &[u8], target: Target) -> Result<Vec<u8>> {
         self.assemble_as(kernel, bytecode, target, Assembly::default())
     }
 
-    /// [`Assembler::assemble`] with wishes.
+    /// [`Assembler::assemble`] with options.
     pub(crate) fn assemble_as(
         &self,
         kernel: &str,
@@ -141,7 +144,7 @@ impl Assembler {
         }
     }
 
-    /// Did the child succeed? `None` when it was ended at the time limit.
+    /// Returns true if the child succeeded; `None` after the time limit.
     fn wait(&self, mut child: Child) -> std::io::Result<Option<bool>> {
         let start = Instant::now();
         loop {
@@ -154,30 +157,30 @@ impl Assembler {
                 child.wait()?;
                 return Ok(None);
             }
-            // At most a sixteenth is waited in vain.
+            // The wait after the end of the child is at most a sixteenth of its time.
             std::thread::sleep((elapsed / 16).clamp(Duration::from_millis(1), Duration::from_millis(50)));
         }
     }
 }
 
-/// Wishes as arguments.
+/// Returns the command-line arguments for assembly options.
 fn flags(Assembly { lines, opt_level, device_debug, memcheck }: Assembly) -> Vec<String> {
-    // It makes no code for a debugger at other levels.
+    // The assembler has no code for a debugger at other levels.
     let level = if device_debug { Some(0) } else { opt_level };
     let level = level.map(|level| format!("--opt-level={level}"));
-    // Code for a debugger has lines anyway.
+    // Code for a debugger contains lines in any case.
     let lines = (lines && !device_debug).then(|| "--lineinfo".to_owned());
     let debug = device_debug.then(|| "--device-debug".to_owned());
     let memcheck = memcheck.then(|| "--sanitize=memcheck".to_owned());
     [level, lines, debug, memcheck].into_iter().flatten().collect()
 }
 
-/// The first program of this name where the assembler is looked for.
+/// Returns the first program of this name in the folders of the assembler.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     places().iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Folders that may hold the assembler, best first.
+/// Returns the folders that may contain the assembler, best first.
 fn places() -> Vec<PathBuf> {
     let folders = |name: &str| {
         let value = std::env::var_os(name).unwrap_or_default();
@@ -199,7 +202,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// The assembler's complaints as an error.
+/// Converts the messages of the assembler to an error.
 fn refusal(kernel: &str, said: &str) -> Error {
     const LACKS: &str = "Incompatibility with architecture";
     let complaints: Vec<Diagnostic> = said.lines().filter(|line| line.contains(LACKS)).filter_map(complaint).collect();
@@ -215,7 +218,7 @@ fn refusal(kernel: &str, said: &str) -> Error {
     Error::Unsupported(complaints)
 }
 
-/// One line of the assembler: `...loc("file":line:column)...: error: message`.
+/// Parses one line of the assembler: `...loc("file":line:column)...: error: message`.
 fn complaint(line: &str) -> Option<Diagnostic> {
     let (place, message) = line.split_once("error: ")?;
     Some(Diagnostic::new(message.trim(), location(place)))

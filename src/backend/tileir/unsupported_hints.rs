@@ -1,15 +1,16 @@
-//! What a user controls by hand, and Tile IR leaves to its compiler: layouts of tiles, roles of warps.
+//! Requests that Tile IR does not support, because its compiler decides them: layouts of tiles and
+//! warp roles.
 
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Attr, AttrKind, Module, Op, Opcode, hint_key};
 
-/// Hints of a loop about who does what.
+/// Hints of a loop about warp roles.
 const ROLES: [&str; 2] = [hint_key::WARP_SPECIALIZE, hint_key::PINGPONG];
 
-/// Does the module leave to the compiler what is its own?
+/// Checks that a module requests neither layouts of tiles nor warp roles.
 ///
 /// # Errors
-/// [`Error::Unsupported`] with each op that does not, at the user's places.
+/// [`Error::Unsupported`] with each such op, at its place in the user's source.
 pub(super) fn check(module: &Module) -> Result<()> {
     let mut found = Vec::new();
     for entry in &module.entries {

@@ -201,7 +201,7 @@ impl Machine<'_> {
                 let chosen = zip3(c, u64::of(&marks[1]), u64::of(&marks[2]), |c, x, y| if c != 0 { x } else { y });
                 either(&marks[0], &Words::W64(chosen))
             }
-            // What a bool that is certain decides alone does not depend on the other one.
+            // A known bool that decides the result makes it independent of the other operand.
             O::AndI | O::OrI if self.module().dtype(result) == DType::I1 => {
                 let deciding = u64::from(op.code == O::OrI);
                 let decides = |operand: usize, i: usize| {
@@ -226,7 +226,7 @@ impl Machine<'_> {
             code if code.is_elementwise() || code == O::Offset => {
                 marks[1..].iter().fold(marks[0].clone(), |all, marks| either(&all, marks))
             }
-            // Each element of the result may come of any.
+            // Any element of the operands may affect each element of the result.
             _ => {
                 let first = marks.iter().find_map(|words| u64::of(words).iter().find(|&&mark| mark != 0));
                 Words::splat(Width::W64, first.copied().unwrap_or(0), self.dims(result).iter().product())

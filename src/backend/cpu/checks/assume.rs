@@ -1,4 +1,4 @@
-//! Checks of the promises of `assume`, on which compilers rely: a broken promise is an error.
+//! Checks of assumptions (`assume`), which compilers rely on: a broken assumption is an error.
 
 use crate::backend::cpu::interp::value::Words;
 use crate::backend::cpu::ops::int;
@@ -6,10 +6,10 @@ use crate::backend::cpu::ops::shape::strides_of;
 use crate::dtype::DType;
 use crate::ir::{Elem, Op, Opcode, Overflow, Predicate, Sign, violates_assumption};
 
-/// Checks a promise about a tile.
+/// Checks an assumption about a tile.
 ///
 /// # Errors
-/// The message names the element that breaks the promise.
+/// The message names the element that breaks the assumption.
 pub(crate) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &Words) -> Result<(), String> {
     match predicate {
         &Predicate::DivBy { divisor, every, along } => {
@@ -62,10 +62,10 @@ pub(crate) fn check(predicate: &Predicate, elem: Elem, shape: &[usize], words: &
     }
 }
 
-/// Checks the promise that integer arithmetic does not overflow.
+/// Checks the assumption that integer arithmetic does not overflow.
 ///
 /// # Errors
-/// The message names the operands that break the promise.
+/// The message names the operands that break the assumption.
 pub(crate) fn check_overflow(op: &Op, dtype: DType, [x, y]: [&Words; 2]) -> Result<(), String> {
     let at = |words: &Words, i: usize| words.get(if words.len() == 1 { 0 } else { i });
     let broken = |&i: &usize| violates_assumption(op, dtype.bits(), at(x, i), at(y, i));

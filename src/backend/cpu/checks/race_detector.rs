@@ -195,7 +195,7 @@ mod tests {
         watch.acquire([FLAG].into_iter(), &mut b);
         assert!(touch(&watch, &b, X, false, true), "b comes behind a");
         assert!(!touch(&watch, &c, X, false, false), "c behind none");
-        // What a does after the release nobody has seen.
+        // The later access of a is not released.
         assert!(touch(&watch, &a, FLAG + 8, false, true));
         watch.acquire([FLAG].into_iter(), &mut b);
         assert!(!touch(&watch, &b, FLAG + 8, false, false));

@@ -1,12 +1,14 @@
-//! One tile block at work: the values it holds, blocks of ops, loops, branches, reductions and scans.
+//! State of one tile block: values, blocks of ops, loops, branches, reductions and scans.
 //!
-//! A region of `reduce` and `scan` is a function of scalars. Its ops are elementwise, so it runs once on
-//! whole slices: block arguments then hold one word a lane, and constants stay single words that elementwise
-//! ops repeat. A region with other ops runs lane by lane; the results are the same.
+//! The region of a `reduce` or `scan` is a function of scalars. If all of its ops are elementwise,
+//! it runs once on whole slices: block arguments have one word per lane, and constants are single
+//! words that elementwise ops repeat. A region with other ops runs once per lane, with the same
+//! results.
 //!
-//! **Order of combination.** Both keep the order of the elements, so functions need not commute. `reduce`
-//! combines neighbours, then neighbouring results, a balanced tree. `scan` combines every position with the one
-//! 1, 2, 4, … before it. Identities take no part: a true identity changes nothing.
+//! **Order of combination.** `reduce` and `scan` keep the order of the elements, so functions need
+//! not commute. `reduce` combines adjacent elements, then adjacent results, as a balanced tree.
+//! `scan` combines each position with the one 1, 2, 4, … before it. Identities are not combined: a
+//! true identity has no effect.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +27,7 @@ use crate::backend::cpu::ops::shape::{along_axis, cat, set_along_axis};
 use crate::backend::cpu::program::Code;
 use crate::ir::{BlockId, Flag, Loc, Module, Op, OpId, Opcode, Sign, Value};
 
-/// Why a tile block stopped.
+/// Reason for which a tile block stopped.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub loc: Option<Loc>,
@@ -33,12 +35,12 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The block waited for one that failed.
+    /// Creates the fault of a block that waited for a failed block.
     fn abandoned() -> Fault {
         Fault { loc: None, message: String::new() }
     }
 
-    /// Did the block stop because of another one?
+    /// Returns true if the block stopped because of another block.
     pub fn is_abandoned(&self) -> bool {
         self.message.is_empty()
     }
@@ -50,10 +52,10 @@ impl From<String> for Fault {
     }
 }
 
-/// Memory of a tile block's own.
+/// Memory that one tile block has allocated.
 pub(crate) struct Own {
     pub memory: Box<[AtomicU64]>,
-    /// Which half bytes were written, where that is watched.
+    /// By half byte: true if it was written. Empty unless unwritten memory is checked.
     pub written: Vec<bool>,
 }
 
@@ -63,7 +65,7 @@ impl Own {
     }
 }
 
-/// How a block of ops ended.
+/// End of the execution of a block of ops.
 #[derive(Debug)]
 pub(crate) enum Flow {
     Yield(Vec<Val>),
@@ -72,33 +74,33 @@ pub(crate) enum Flow {
     Return,
 }
 
-/// The state of one tile block.
+/// State of one tile block.
 pub(crate) struct Machine<'p> {
     pub program: &'p Code,
     pub memory: &'p Memory,
     pub grid: [u32; 3],
-    /// Which tile block this is.
+    /// Position of the tile block in the grid.
     pub id: [u32; 3],
-    /// Which band of rows, where a group of warps makes one.
+    /// Number of the data partition.
     pub band: u32,
-    /// What the tile block printed.
+    /// Text that the tile block has printed.
     pub printed: String,
-    /// The memory of `alloca`s in the blocks that are open.
+    /// Memory of the `alloca`s in the open blocks.
     pub allocations: Vec<Own>,
-    /// What is checked on request.
+    /// Requested checks.
     pub checks: Checks,
-    /// Who looks for races, if anybody does.
+    /// Record of the race detector, if races are checked.
     pub watch: Option<&'p Watch>,
-    /// What the tile block has seen of others.
+    /// Times of other tile blocks that this one has seen.
     pub view: RefCell<View>,
-    /// When the launch has to be done.
+    /// Time limit of the launch.
     pub until: Option<Instant>,
-    /// Is this the body of a reduction or scan?
+    /// True in the body of a reduction or scan.
     pub folding: bool,
-    /// The elements that a store through a view writes, if not all.
+    /// Elements that a store through a view writes; all if `None`.
     pub only: Option<Vec<bool>>,
     frame: Vec<Val>,
-    /// Lets other blocks go on; false when there is nothing more to wait for.
+    /// Yields to other blocks. Returns false if a block has failed, so that waiting is useless.
     wait: &'p dyn Fn() -> bool,
 }
 
@@ -132,7 +134,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Runs the kernel for one tile block: for each of its bands, one after the other.
+    /// Runs the kernel for one tile block: once for each data partition, one after another.
     pub fn run(&mut self, id: [u32; 3], params: &[Val]) -> Result<(), Fault> {
         for band in 0..self.program.bands {
             self.in_time()?;
@@ -146,7 +148,7 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// Before the first op of this tile block.
+    /// Resets the state before the first op of a tile block.
     pub fn begin(&mut self, id: [u32; 3], params: &[Val]) {
         self.id = id;
         self.view = RefCell::new(View::new(id, self.grid));
@@ -155,7 +157,7 @@ impl<'p> Machine<'p> {
     }
 
     /// # Errors
-    /// The time of the launch is over.
+    /// The time limit of the launch is exceeded.
     fn in_time(&self) -> Result<(), Fault> {
         match self.until {
             Some(until) if Instant::now() > until => {
@@ -199,7 +201,7 @@ impl<'p> Machine<'p> {
 
     // Values.
 
-    /// The words of a tile value.
+    /// Returns the words of a tile value.
     pub fn tile(&self, value: Value) -> &Rc<Words> {
         match &self.frame[value.index()] {
             Val::Tile(words) | Val::Poisoned(words, _) => words,
@@ -207,7 +209,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// The words of a value, if it is a tile.
+    /// Returns the words of a value, if it is a tile.
     pub fn words(&self, value: Value) -> Option<&Words> {
         match &self.frame[value.index()] {
             Val::Tile(words) | Val::Poisoned(words, _) => Some(words),
@@ -215,7 +217,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// The doubts about a value.
+    /// Returns the poison of a value.
     pub fn poison(&self, value: Value) -> Option<&Rc<Poison>> {
         match &self.frame[value.index()] {
             Val::Poisoned(_, poison) => Some(poison),
@@ -223,7 +225,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Adds doubts to a value that has none.
+    /// Adds poison to a value without poison.
     pub fn set_poison(&mut self, value: Value, poison: Poison) {
         let val = &mut self.frame[value.index()];
         if let Val::Tile(words) = val {
@@ -231,7 +233,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// The array behind a view.
+    /// Returns the array of a view.
     pub fn array(&self, value: Value) -> &Rc<Array> {
         match &self.frame[value.index()] {
             Val::View(array) => array,
@@ -239,7 +241,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// An operand, taken over when this is its last use.
+    /// Returns an operand, and consumes it at its last use.
     pub fn take(&mut self, id: OpId, operand: usize) -> Val {
         let value = self.module().op(id).operands[operand];
         if self.program.liveness.takes(self.module(), id, operand) {
@@ -253,7 +255,7 @@ impl<'p> Machine<'p> {
         (0..self.module().op(id).operands.len()).map(|i| self.take(id, i)).collect()
     }
 
-    /// A tile operand to be changed in place: copied unless this is its last use.
+    /// Returns a tile operand for modification in place: a copy, except at its last use.
     pub fn take_words(&mut self, id: OpId, operand: usize) -> Words {
         match self.take(id, operand) {
             Val::Tile(words) | Val::Poisoned(words, _) => Rc::unwrap_or_clone(words),
@@ -270,7 +272,7 @@ impl<'p> Machine<'p> {
         self.frame[value.index()] = val;
     }
 
-    /// The one word of a rank-0 integer.
+    /// Returns the single word of a rank-0 integer.
     pub fn scalar(&self, value: Value, sign: Sign) -> i64 {
         int::read_one(self.module().dtype(value), sign, self.tile(value), 0)
     }
@@ -287,8 +289,8 @@ impl<'p> Machine<'p> {
         own.any(|own| own.part(span.address().wrapping_sub(own.address()), 1).is_some())
     }
 
-    /// Checked bytes: of the launch, of a global, or of an `alloca`; unchecked ones where `through`, the view or
-    /// pointers of the access, may lead anywhere.
+    /// Returns checked bytes of the launch, of a global, or of an `alloca`. They are unchecked if
+    /// the provenance of `through`, the view or pointers of the access, is unknown.
     pub fn span(
         &self,
         through: Value,
@@ -338,7 +340,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Start, end and step of a `for`.
+    /// Returns start, end and step of a `for`.
     pub fn range_of(&self, op: &Op) -> Result<[i128; 3], Fault> {
         let sign = if op.flag(Flag::UnsignedCmp) { Sign::Unsigned } else { Sign::Signed };
         let wide = |v: i64| if sign == Sign::Unsigned { v as u64 as i128 } else { v as i128 };
@@ -349,7 +351,7 @@ impl<'p> Machine<'p> {
         Ok(range)
     }
 
-    /// The counter of a `for` with this number.
+    /// Returns the counter value of a `for`.
     pub fn counter_of(&self, op: &Op, number: i128) -> Val {
         Val::tile(int::write(self.module().dtype(op.operands[0]), &[number as u64]))
     }
@@ -399,7 +401,7 @@ impl<'p> Machine<'p> {
 
     // Reductions and scans.
 
-    /// Extents before, along and after the axis.
+    /// Returns the extents before, along and after the axis.
     fn around_axis(&self, op: &Op) -> [usize; 3] {
         let dims = self.dims(op.operands[0]);
         let dim = op.dim() as usize;
@@ -417,7 +419,7 @@ impl<'p> Machine<'p> {
             };
             let mut pairs = self.combine(op.regions[0], pick(1), pick(0), outer * half * inner)?;
             if length % 2 == 1 {
-                // The last one waits for its turn behind the pairs.
+                // An element without a partner follows the pairs.
                 for (pair, all) in pairs.iter_mut().zip(&values) {
                     let last = along_axis(all, [outer, length, inner], length - 1, 1, 1);
                     *pair = Rc::new(cat([pair, &last], [&[outer, half, inner], &[outer, 1, inner]], 1));
@@ -438,7 +440,7 @@ impl<'p> Machine<'p> {
             let count = length - distance;
             let pick =
                 |first| values.iter().map(|w| Rc::new(along_axis(w, extents, first, 1, count))).collect::<Vec<_>>();
-            // The accumulator is what the scan has passed already.
+            // The accumulator is the operand that precedes the element in scan order.
             let (element, passed) = if op.reverse() { (0, distance) } else { (distance, 0) };
             let combined = self.combine(op.regions[0], pick(element), pick(passed), outer * count * inner)?;
             for (value, part) in values.iter_mut().zip(&combined) {
@@ -450,7 +452,7 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// The region's function of (element, accumulator) pairs, on `lanes` lanes.
+    /// Applies the function of the region to pairs of element and accumulator, on `lanes` lanes.
     fn combine(
         &mut self,
         body: BlockId,
@@ -482,7 +484,7 @@ impl<'p> Machine<'p> {
             Flow::Yield(values) => Ok(values
                 .into_iter()
                 .map(|v| match v {
-                    // Doubts in here are errors at once.
+                    // Poison in a region is an error at once.
                     Val::Tile(words) | Val::Poisoned(words, _) => words,
                     other => unreachable!("a region yields tiles, got {other:?}"),
                 })
@@ -492,7 +494,7 @@ impl<'p> Machine<'p> {
     }
 }
 
-/// Does every op of a region work lane by lane, so that it can run on slices?
+/// Returns true if all ops of a region work lane by lane, so that slices can be its operands.
 fn is_elementwise(module: &Module, body: BlockId) -> bool {
     module.block(body).ops.iter().all(|&id| {
         let code = module.op(id).code;

@@ -1,4 +1,4 @@
-//! What every op means: one arm an op, elementwise ones with their meaning on the spot.
+//! Execution of the ops: one arm per op, which also defines the elementwise ones.
 
 use super::block::{Fault, Flow, Machine};
 use super::op_family::{
@@ -22,7 +22,7 @@ use crate::backend::cpu::ops::{cast, printf, shape};
 use crate::ir::{Attr, AttrKind, Elem, Flag, Op, OpId, Opcode, Overflow, Rounding, Sign, Type, Value};
 
 impl<'p> Machine<'p> {
-    /// Runs one op; gives the way out when it ends the block.
+    /// Runs one op, and returns the control flow if the op ends its block.
     pub fn step(&mut self, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         let _claim = self.claim(id, op)?;
         match Family::of(op.code) {
@@ -38,7 +38,8 @@ impl<'p> Machine<'p> {
         Ok(None)
     }
 
-    /// Room for the tiles of an op. In the body of a reduction these are as long as the slices that it runs on.
+    /// Claims memory for the tiles of an op. In the body of a reduction, tiles are as long as its
+    /// slices.
     fn claim(&self, id: OpId, op: &Op) -> Result<Claim, String> {
         let elements = self.program.elements[id.index()];
         if !self.folding {
@@ -48,7 +49,7 @@ impl<'p> Machine<'p> {
         Claim::of(tile_budget::large(lanes.max().unwrap_or(0)).max(elements))
     }
 
-    /// Control flow: the way out, if the op ends the block.
+    /// Runs an op of control flow, and returns the control flow if it ends its block.
     fn control(&mut self, which: Control, id: OpId, op: &Op) -> Result<Option<Flow>, Fault> {
         match which {
             Control::If => self.run_if(op),
@@ -61,7 +62,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Float arithmetic on one operand.
+    /// Runs float arithmetic on one operand.
     fn float_of_one(&mut self, which: FloatUnary, op: &Op) {
         use FloatUnary as O;
         match which {
@@ -89,7 +90,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Float arithmetic on two or three operands, and comparisons.
+    /// Runs float arithmetic on two or three operands, and comparisons.
     fn float_of_more(&mut self, which: FloatMultiary, op: &Op) {
         use FloatMultiary as O;
         match which {
@@ -120,7 +121,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Integer arithmetic and comparisons.
+    /// Runs integer arithmetic and comparisons.
     fn integers(&mut self, which: Integer, op: &Op) -> Result<(), String> {
         use Integer as O;
         use Sign::{Signed, Unsigned};
@@ -162,7 +163,7 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// Elements of other types, or the same words seen in another way.
+    /// Runs conversions of the element type, and reinterpretations of the same words.
     fn conversion(&mut self, which: Conversion, id: OpId, op: &Op) {
         use Conversion as O;
         use Sign::Unsigned;
@@ -175,7 +176,7 @@ impl<'p> Machine<'p> {
             O::FToF => self.cast(op, |from, to, x| cast::float_to_float(from, to, op.rounding(), x)),
             O::Pack => self.cast(op, |from, _, x| cast::pack(from, x)),
             O::Unpack => self.cast(op, |_, to, x| cast::unpack(to, x)),
-            // The words stay what they are.
+            // The words do not change.
             O::Bitcast | O::IntToPtr | O::PtrToInt | O::PtrToPtr | O::Reshape | O::WithLayout => {
                 debug_assert!(matches!(which, O::Reshape | O::WithLayout) || bits == from_bits);
                 let val = self.take(id, 0);
@@ -184,7 +185,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Tiles made of others, element by element or by moving elements; constants.
+    /// Runs ops that make tiles from other tiles, by element or by movement of elements; constants.
     fn movement(&mut self, which: Movement, id: OpId, op: &Op) -> Result<(), String> {
         use Movement as O;
         use Sign::{Signed, Unsigned};
@@ -260,7 +261,7 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// Reductions and products.
+    /// Runs reductions and matrix products.
     fn combination(&mut self, which: Combination, id: OpId, op: &Op) -> Result<(), Fault> {
         use Combination as O;
         match which {
@@ -288,7 +289,7 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// The grid, memory, tokens, checks and texts.
+    /// Runs ops on the grid, memory, tokens, checks and texts.
     fn beside_tiles(&mut self, which: Environment, id: OpId, op: &Op) -> Result<(), Fault> {
         use Environment as O;
         match which {
@@ -328,7 +329,7 @@ impl<'p> Machine<'p> {
                 return Err(format!("{} needs several GPUs", op.code.spec().name).into());
             }
 
-            // Tokens: program order is the order. Dependent launches: there are none.
+            // Execution in program order needs no tokens. Dependent launches do not exist here.
             O::MakeToken | O::JoinTokens | O::MemoryFenceAlias | O::GdcLaunchDependents | O::GdcWait => {
                 self.set_token(op)
             }
@@ -350,13 +351,13 @@ impl<'p> Machine<'p> {
 
     // Access.
 
-    /// Number type of the first result.
+    /// Returns the number type of the first result.
     fn dtype(&self, op: &Op) -> crate::dtype::DType {
         self.module().dtype(op.results[0])
     }
 
-    /// Bits of an element of the first result and of the first operand, where they are tiles of numbers or
-    /// pointers; else 64.
+    /// Returns the bits of an element of the first result and of the first operand: those of
+    /// numbers or pointers if the value is a tile, else 64.
     fn element_bits(&self, op: &Op) -> [u64; 2] {
         [op.results.first(), op.operands.first()].map(|value| {
             let elem = value.and_then(|&v| self.module().ty(v).as_tile());
@@ -388,7 +389,7 @@ impl<'p> Machine<'p> {
         self.set(op.results[0], Val::tile(words));
     }
 
-    /// Gives every token result of an op its (empty) value.
+    /// Sets the (empty) value of each token result of an op.
     pub(crate) fn set_token(&mut self, op: &Op) {
         let module = self.module();
         for &result in &op.results {
@@ -411,7 +412,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Extents or numbers of tiles, which their types have to hold.
+    /// Sets results that are extents or numbers of tiles; an error if the type cannot represent
+    /// them.
     fn put_counts(&mut self, op: &Op, numbers: &[i64]) -> Result<(), String> {
         for (axis, (&result, &number)) in op.results.iter().zip(numbers).enumerate() {
             let dtype = self.module().dtype(result);
@@ -468,7 +470,8 @@ impl<'p> Machine<'p> {
         self.put(op, words);
     }
 
-    /// The amount is read as unsigned whatever the value is; at the width or beyond, only the sign is left.
+    /// Shifts right by an amount that is read as unsigned for both signs. At the width or beyond,
+    /// only the sign remains.
     fn shift_right(&mut self, op: &Op, bits: u64) {
         let amount_mask = u64::MAX >> (64 - bits);
         match op.sign() {

@@ -1,7 +1,8 @@
 //! Interpreter loop: executes the ops of one tile block in order.
 //!
-//! Input: a prepared program and the memory of its arrays. Output: the memory after the block. `block` owns the state of a
-//! block, `stepper` the current op, and `dispatch` calls the function of an op in `ops`.
+//! Input: a prepared program and the memory of its arrays. Output: the memory after the block.
+//! `block` owns the state of a block, `stepper` the current op, and `dispatch` calls the function
+//! of an op in `ops`.
 
 pub(super) mod block;
 pub(super) mod dispatch;

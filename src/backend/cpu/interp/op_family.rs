@@ -1,7 +1,7 @@
 //! Families of ops, one for each function of `dispatch`.
 //!
-//! [`Family::of`] matches every opcode, and each function of `dispatch` matches every op of its family. So the
-//! compiler rejects a new row of the op table until the op has a family and an arm.
+//! [`Family::of`] matches each opcode, and each function of `dispatch` matches each op of its
+//! family. So the compiler rejects a new row of the op table until the op has a family and an arm.
 
 use crate::ir::Opcode;
 
@@ -49,7 +49,7 @@ families! {
     Movement {
         Select, PowI, InlinePtx, Constant, Iota, Broadcast, Permute, Cat, Extract, Insert, Gather, Histogram,
     }
-    /// Reductions and products.
+    /// Reductions and matrix products.
     Combination {
         Reduce, Scan, MmaF, MmaI, MmaFScaled,
     }

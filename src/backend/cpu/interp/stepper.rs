@@ -1,6 +1,8 @@
-//! A tile block whose ops somebody else orders (`backend::simulate`): one op at a time, and parts of tiles.
+//! Stepwise execution of a tile block for `backend::simulate`, which orders the ops: one op at a
+//! time, and parts of tiles.
 //!
-//! Values stay until they are replaced or forgotten, whoever has read them. What an op reads has to be there.
+//! Values remain until they are replaced or forgotten, also after their last use. The operands of
+//! an op must be defined.
 
 use std::rc::Rc;
 
@@ -14,20 +16,21 @@ use crate::backend::cpu::{Checks, Memory, Program};
 use crate::dtype::DType;
 use crate::ir::{BlockId, Module, OpId, Rounding, Sign, Type, Value};
 
-/// Where a frame stands in the order of the grid is all that it knows of others; whoever has frames lets them take turns.
+/// Wait function of a frame without other blocks: the owner of several frames alternates them
+/// itself.
 const ALONE: &dyn Fn() -> bool = &|| true;
 
-/// What a value holds; perhaps nothing.
+/// Content of a value, or nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held(Val);
 
 impl Held {
-    /// A tile of numbers of this type, by their bits.
+    /// Creates a tile of numbers of this type from their bits.
     pub fn of_bits(dtype: DType, bits: impl Iterator<Item = u64>) -> Held {
         Held(Val::tile(with_width!(Width::of(dtype), W => W::list(bits.map(W::from_u64).collect()))))
     }
 
-    /// Is there anything?
+    /// Returns true if the value is defined.
     pub fn is_known(&self) -> bool {
         !matches!(self.0, Val::Dead)
     }
@@ -39,12 +42,13 @@ impl Held {
         }
     }
 
-    /// Bits of the elements of a tile; none of anything else.
+    /// Returns the bits of the elements of a tile; empty for other contents.
     pub fn bits(&self) -> Vec<u64> {
         self.words().map_or(Vec::new(), |words| (0..words.len()).map(|i| words.get(i)).collect())
     }
 
-    /// Some elements of a tile. What is no tile, or a single number, is the same in every part.
+    /// Returns some elements of a tile. A single number and a content that is not a tile are equal
+    /// in all parts.
     pub fn part(&self, elements: &[u32]) -> Held {
         match self.words() {
             Some(words) if words.len() > 1 => Held(Val::tile(
@@ -54,7 +58,8 @@ impl Held {
         }
     }
 
-    /// This tile with some elements from the one that has them alone; made of so many elements if there is nothing yet.
+    /// Replaces some elements of this tile by those of `part`. If the value is undefined, creates a
+    /// tile of `count` elements.
     pub fn with_part(self, elements: &[u32], part: &Held, count: usize) -> Held {
         let Some(part) = part.words() else { return self };
         let mut words = match self.0 {
@@ -69,7 +74,7 @@ impl Held {
         Held(Val::tile(words))
     }
 
-    /// Numbers of f32 rounded to tf32, to nearest even.
+    /// Rounds f32 numbers to tf32, to nearest even.
     pub fn as_tf32(&self) -> Held {
         let words =
             self.words().map(|words| cast::float_to_float(DType::F32, DType::TF32, Rounding::NearestEven, words));
@@ -77,27 +82,28 @@ impl Held {
     }
 }
 
-/// The turns of a loop without a range.
+/// Iteration counter of a loop without a range.
 pub(crate) struct LoopTurns(Turns);
 
 impl LoopTurns {
-    /// A turn with this state begins. Is it time to let other blocks go on?
+    /// Counts an iteration that begins with this state, and returns true if the block must yield.
     ///
     /// # Errors
-    /// The loop never ends, or has gone on for too long.
+    /// The loop never ends, or the number of iterations exceeds the limit.
     pub fn next(&mut self, state: &[Held]) -> Result<bool, Fault> {
         let state: Vec<Val> = state.iter().map(|held| held.0.clone()).collect();
         Ok(self.0.next(&state)?)
     }
 }
 
-/// The values of a tile block, or of some of its threads.
+/// Values of a tile block, or of some of its threads.
 pub(crate) struct Frame<'p> {
     machine: Machine<'p>,
 }
 
 impl<'p> Frame<'p> {
-    /// Of tile block `id`, before its first op. `program` is one for ops [in any order](Program::in_any_order).
+    /// Creates the frame of tile block `id` before its first op. `program` is one for ops [in any
+    /// order](Program::in_any_order).
     pub fn new(
         program: &'p Program,
         memory: &'p Memory,
@@ -109,7 +115,7 @@ impl<'p> Frame<'p> {
         Frame { machine }
     }
 
-    /// From now on of this band of rows.
+    /// Sets the data partition for the following ops.
     pub fn set_band(&mut self, band: u32) {
         self.machine.band = band;
     }
@@ -118,10 +124,10 @@ impl<'p> Frame<'p> {
         self.machine.module()
     }
 
-    /// Runs an op that is neither a loop nor a branch nor the end of one.
+    /// Runs an op that is not a loop, a branch or a terminator.
     ///
     /// # Errors
-    /// Those of the op; a value that is not there.
+    /// An error of the op, or an undefined operand.
     pub fn step(&mut self, id: OpId) -> Result<(), Fault> {
         let module = self.module();
         let op = module.op(id);
@@ -134,11 +140,11 @@ impl<'p> Frame<'p> {
         self.machine.step(id, op).map(drop).map_err(place)
     }
 
-    /// Runs an op on other operands than the values that it names, where there are some: the values stay what they are. Gives
-    /// its first result, which is forgotten, if it has any.
+    /// Runs an op on replaced operands where `operands` has some, without a change of the values.
+    /// Returns its first result, if there is one, and forgets it.
     ///
     /// # Errors
-    /// Those of [`Frame::step`].
+    /// The errors of [`Frame::step`].
     pub fn step_with(&mut self, id: OpId, operands: &[Option<Held>]) -> Result<Held, Fault> {
         let op = self.module().op(id);
         let before: Vec<Val> = op.operands.iter().map(|&value| self.machine.get(value).clone()).collect();
@@ -153,10 +159,11 @@ impl<'p> Frame<'p> {
         done.map(|()| result.unwrap_or_default())
     }
 
-    /// As [`Frame::step_with`], for a store through a view that writes these elements of its tile alone.
+    /// As [`Frame::step_with`], for a store through a view that writes only the elements `only` of
+    /// its tile.
     ///
     /// # Errors
-    /// Those of [`Frame::step`].
+    /// The errors of [`Frame::step`].
     pub fn store_part(&mut self, id: OpId, operands: &[Option<Held>], only: Vec<bool>) -> Result<(), Fault> {
         self.machine.only = Some(only);
         let done = self.step_with(id, operands);
@@ -176,22 +183,22 @@ impl<'p> Frame<'p> {
         self.machine.set(value, held.0);
     }
 
-    /// What a value held, which it does not any more.
+    /// Removes the content of a value and returns it.
     pub fn forget(&mut self, value: Value) -> Held {
         let held = self.get(value);
         self.machine.set(value, Val::Dead);
         held
     }
 
-    /// Gives every token result of an op its (empty) value.
+    /// Sets the (empty) value of each token result of an op.
     pub fn set_tokens(&mut self, id: OpId) {
         self.machine.set_token(self.module().op(id));
     }
 
-    /// A scalar that is an integer.
+    /// Returns an integer scalar.
     ///
     /// # Errors
-    /// It is not there.
+    /// The value is undefined.
     pub fn number(&self, value: Value, sign: Sign) -> Result<i64, Fault> {
         match self.is_known(value) {
             true => Ok(self.machine.scalar(value, sign)),
@@ -199,37 +206,37 @@ impl<'p> Frame<'p> {
         }
     }
 
-    /// Start, end and step of a `for`.
+    /// Returns start, end and step of a `for`.
     ///
     /// # Errors
-    /// One of them is not there, or the step is not positive.
+    /// An operand is undefined, or the step is not positive.
     pub fn range(&self, id: OpId) -> Result<[i128; 3], Fault> {
         let op = self.module().op(id);
         op.operands[..3].iter().try_for_each(|&bound| self.number(bound, Sign::Signed).map(drop))?;
         self.machine.range_of(op)
     }
 
-    /// The counter of a `for` with this number.
+    /// Returns the counter value of a `for`.
     pub fn counter(&self, id: OpId, number: i128) -> Held {
         Held(self.machine.counter_of(self.module().op(id), number))
     }
 
-    /// Before the first turn of a loop without a range.
+    /// Creates the iteration counter before the first iteration of a loop without a range.
     pub fn turns(&self, body: BlockId) -> LoopTurns {
         LoopTurns(Turns::of(self.module(), body, self.machine.program.loop_limit))
     }
 
-    /// What the block printed since it was asked.
+    /// Returns the text that the block has printed since the last call.
     pub fn printed(&mut self) -> String {
         std::mem::take(&mut self.machine.printed)
     }
 
-    /// How much memory of its own the block has.
+    /// Returns the number of allocations of the block.
     pub fn allocations(&self) -> usize {
         self.machine.allocations.len()
     }
 
-    /// Frees such memory, but for so many parts.
+    /// Frees all allocations after the first `count`.
     pub fn free(&mut self, count: usize) {
         self.machine.allocations.truncate(count);
     }

@@ -1,19 +1,19 @@
-//! What run-time values are made of: tiles of plain words, views of addresses with extents and strides.
+//! Run-time values: tiles as lists of words, and arrays as addresses with extents and strides.
 //!
-//! A tile is a row-major list of words as wide as its element type is stored ([`Width`]), whatever the type
-//! means: moving data never looks at it, arithmetic reads the words as the op says. i1 and i4 and the 4- and
-//! 8-bit floats lie in the low bits of a byte, tf32 as an f32 pattern, a pointer as its address.
-//! Shapes are not here: they are the types' affair.
+//! A tile is a row-major list of words as wide as the storage of its element type ([`Width`]).
+//! Movement of data does not depend on the type; arithmetic reads the words as the op defines. i1,
+//! i4 and the 4- and 8-bit floats use the low bits of a byte, tf32 an f32 pattern, a pointer its
+//! address. The types contain the shapes.
 //!
-//! An elementwise op also takes a one-element list where the other operands are longer, and reads it as if
-//! it were repeated. Reductions use this: they run their scalar body on whole slices at once.
+//! Elementwise ops repeat a one-element list if the other operands are longer. Reductions use this
+//! to run their scalar body on whole slices.
 
 use std::rc::Rc;
 
 use crate::dtype::DType;
 use crate::ir::{ConstData, Elem};
 
-/// A list of words of one width.
+/// List of words of one width.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Words {
     W8(Vec<u8>),
@@ -22,7 +22,7 @@ pub(crate) enum Words {
     W64(Vec<u64>),
 }
 
-/// How many bits of storage an element has here.
+/// Storage width of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     W8,
@@ -31,11 +31,11 @@ pub(crate) enum Width {
     W64,
 }
 
-/// The word type of one width.
+/// Word type of one width.
 pub(crate) trait Word: Copy + Default + PartialEq + std::fmt::Debug + 'static {
-    /// The words of a list of this width; another width is a defect of this back end.
+    /// Returns the words of a list. Another width is a defect of this back end.
     fn of(words: &Words) -> &[Self];
-    /// The list itself, to be changed.
+    /// Returns the list for modification.
     fn of_mut(words: &mut Words) -> &mut Vec<Self>;
     fn list(words: Vec<Self>) -> Words;
     fn from_u64(bits: u64) -> Self;
@@ -85,7 +85,7 @@ macro_rules! each_width {
         }
     };
 }
-/// Runs `$body` with `$word` standing for the word type of a [`Width`].
+/// Runs `$body` with `$word` as the word type of a [`Width`].
 macro_rules! with_width {
     ($width:expr, $word:ident => $body:expr) => {
         match $width {
@@ -134,7 +134,7 @@ impl Words {
         with_width!(width, W => W::list(vec![W::from_u64(bits); count]))
     }
 
-    /// An empty list with room for so many words.
+    /// Creates an empty list with capacity for `count` words.
     pub fn with_capacity(width: Width, count: usize) -> Words {
         with_width!(width, W => W::list(Vec::with_capacity(count)))
     }
@@ -146,22 +146,22 @@ impl Words {
         }
     }
 
-    /// Adds another list of the same width at the end.
+    /// Appends another list of the same width.
     pub fn append(&mut self, other: &Words) {
         each_width!(self, list => list.extend_from_slice(Word::of(other)));
     }
 
-    /// The bits of one element.
+    /// Returns the bits of one element.
     pub fn get(&self, index: usize) -> u64 {
         each_width!(self, list => list[index].to_u64())
     }
 
-    /// The low bits of every word, as wide as a type's words are.
+    /// Returns the low bits of each word, in the width of a type.
     pub fn cut(&self, dtype: DType) -> Words {
         with_width!(Width::of(dtype), W => W::list((0..self.len()).map(|i| W::from_u64(self.get(i))).collect()))
     }
 
-    /// This list, or its only word `count` times.
+    /// Returns this list, or `count` copies of its only word.
     pub fn repeated(self: &Rc<Words>, count: usize) -> Rc<Words> {
         if self.len() == count {
             return self.clone();
@@ -170,7 +170,7 @@ impl Words {
     }
 }
 
-/// A described array at run time; a view on it has the same data, its type says the rest.
+/// Array at run time. A view has the data of its array; its type contains the rest.
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub base: u64,
@@ -180,12 +180,12 @@ pub(crate) struct Array {
     pub strides: Vec<i64>,
 }
 
-/// One result an element.
+/// Computes one result per element.
 pub(crate) fn map<A: Copy, R>(a: &[A], f: impl Fn(A) -> R) -> Vec<R> {
     a.iter().map(|&x| f(x)).collect()
 }
 
-/// One result an element; a one-element operand counts as repeated.
+/// Computes one result per element; a one-element operand is repeated.
 pub(crate) fn zip<A: Copy, B: Copy, R>(a: &[A], b: &[B], f: impl Fn(A, B) -> R) -> Vec<R> {
     match (a.len(), b.len()) {
         (n, m) if n == m => a.iter().zip(b).map(|(&x, &y)| f(x, y)).collect(),

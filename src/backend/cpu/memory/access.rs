@@ -1,6 +1,6 @@
 //! Addresses, loads, stores and atomics of a tile block, through views and through pointers.
 //!
-//! Ordered accesses are relaxed ones with a fence: after an acquiring one, before a releasing one.
+//! An ordered access is a relaxed access with a fence: after an acquire, before a release.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -100,7 +100,7 @@ impl Machine<'_> {
         Index::Positions(positions.into_iter().map(|p| p as i64).collect())
     }
 
-    /// The checked bytes of a footprint; `None` when it is empty.
+    /// Returns the checked bytes of a footprint; `None` if it is empty.
     fn touch(&self, view: Value, footprint: &Footprint, dtype: DType, write: bool) -> Result<Option<Span<'_>>, String> {
         let aligned = (dtype.storage_bits() as usize / 8).max(1);
         footprint.range.map(|(address, bytes)| self.span(view, address, bytes, aligned, write)).transpose()
@@ -158,8 +158,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Calls `visit` with the place of every element that the mask lets through, in row-major order, and
-    /// its position.
+    /// Calls `visit` with the place and the position of each element that the mask selects, in
+    /// row-major order.
     fn each_place(
         &self,
         op: &Op,
@@ -234,7 +234,7 @@ impl Machine<'_> {
         let pointers = op.operand_group("pointers")[0];
         let expected = self.tile(op.operand_group("cmp")[0]);
         let new = self.tile(op.operand_group("val")[0]);
-        // Elements that the mask leaves out answer what they expected.
+        // An element outside of the mask returns its expected value.
         let mut old = (**expected).clone();
         fence_before(op);
         with_width!(Width::of(self.pointee(pointers)), W => {
@@ -251,7 +251,7 @@ impl Machine<'_> {
 }
 
 impl Machine<'_> {
-    /// What an acquiring access does after it has read these places.
+    /// Completes an acquiring access after the read of these places.
     fn fence_after(&self, op: &Op, places: impl FnOnce() -> Vec<u64>) {
         match order(op) {
             MemOrder::Acquire | MemOrder::AcqRel => {
@@ -266,14 +266,16 @@ impl Machine<'_> {
 
     // Checks on request.
 
-    /// The places of an access through pointers, as those of a [`Footprint`]; none where the mask leaves an element out.
+    /// Returns the places of an access through pointers, as [`Footprint`] defines them; `None`
+    /// outside of the mask.
     fn ptr_places(&self, op: &Op, pointers: Value) -> Vec<Option<u64>> {
         let mask = op.operand_group("mask").first().map(|&mask| u8::of(self.tile(mask)));
         let place = |(i, &address): (usize, &u64)| mask.is_none_or(|mask| mask[i] != 0).then_some(2 * address);
         u64::of(self.tile(pointers)).iter().enumerate().map(place).collect()
     }
 
-    /// Where each element of an access lies in memory, and how many half bytes it has; `None` for those that it leaves out.
+    /// Returns the place of each element of an access, and its number of half bytes; `None` for
+    /// elements that are not accessed.
     pub(crate) fn lane_places(&self, op: &Op) -> Result<(Vec<Option<u64>>, u64), String> {
         match op.code {
             Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView => {
@@ -316,10 +318,10 @@ impl Machine<'_> {
         self.check_places(op, footprint.places(dtype).into_iter(), dtype.storage_bits() as usize / 8)
     }
 
-    /// Notes an access to elements of the launch's memory, of so many bytes.
+    /// Records an access to elements of `bytes` bytes in the memory of the launch.
     fn check_places(&self, op: &Op, places: impl Iterator<Item = u64> + Clone, bytes: usize) -> Result<(), String> {
         let Some(watch) = self.watch else { return Ok(()) };
-        // Not memory of the block's own, which the next block may get at the same place.
+        // Memory of the block is excluded: the next block may allocate the same addresses.
         if places.clone().next().is_none_or(|place| self.memory.find(place / 2, 1, false).is_none()) {
             return Ok(());
         }

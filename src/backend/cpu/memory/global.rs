@@ -1,4 +1,4 @@
-//! The global arrays of a module: one copy a program, laid out as in GPU memory.
+//! Global arrays of a module: one copy per program, with the representation of GPU memory.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,7 +8,7 @@ use crate::backend::cpu::ops::cast;
 use crate::dtype::DType;
 use crate::ir::{Attr, Module};
 
-/// The globals of a program.
+/// Globals of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Globals {
     all: Vec<Global>,
@@ -28,7 +28,7 @@ impl Globals {
             let ty = module.type_of(global.ty);
             let (dtype, count) = (ty.dtype(), ty.shape().iter().product::<i64>() as usize);
             let words = Words::from_data(Width::of(dtype), &global.value, count);
-            // A bool takes a byte in memory, though a packed tile gives it one bit.
+            // A bool is one byte in memory, and one bit in a packed tile.
             let Words::W8(bytes) = (if dtype == DType::I1 { words } else { cast::pack(dtype, &words) }) else {
                 unreachable!("packed tiles are bytes")
             };
@@ -43,7 +43,7 @@ impl Globals {
         Globals { all: module.globals.iter().map(one).collect() }
     }
 
-    /// Where the global of this name lies.
+    /// Returns the address of the global of this name.
     pub fn address(&self, name: Option<&Attr>) -> Result<u64, String> {
         let Some(Attr::Text(name)) = name else { return Err("get_global without a name".into()) };
         let global =
@@ -51,13 +51,13 @@ impl Globals {
         Ok(Span::of_shared(&global.memory).address())
     }
 
-    /// The first bytes of the global of this name, if it has so many.
+    /// Returns the first bytes of the global of this name, if it has `bytes` bytes.
     pub fn named(&self, name: &str, bytes: usize) -> Option<Span<'_>> {
         let global = self.all.iter().find(|global| global.name == name)?;
         Span::of_shared(&global.memory).part(0, global.bytes)?.part(0, bytes as u64)
     }
 
-    /// The bytes at `address`, if one global has them all.
+    /// Returns the bytes at `address`, if one global contains all of them.
     pub fn find(&self, address: u64, bytes: u64, write: bool) -> Option<Span<'_>> {
         self.all.iter().filter(|g| !(write && g.constant)).find_map(|global| {
             let span = Span::of_shared(&global.memory);

@@ -1,16 +1,17 @@
-//! Host memory that a kernel may touch, and the only code that touches it.
+//! Host memory of a launch. Only this file accesses it.
 //!
-//! Addresses are plain numbers until here. [`Memory::span`] checks a range against the regions of the
-//! launch; a [`Span`] then reads and writes words at indices that it checks again. All accesses are relaxed
-//! atomics as wide as an element, so that kernels whose tile blocks race are wrong, but never undefined
-//! behaviour of this program; on the usual hosts they cost as much as plain ones.
+//! Other files treat addresses as numbers. [`Memory::span`] checks a range against the regions of
+//! the launch. A [`Span`] then reads and writes words at indices that it checks again. All accesses
+//! are relaxed atomics as wide as an element. So a kernel with data races is wrong, but causes no
+//! undefined behaviour of this program. On common hosts these atomics cost as much as plain
+//! accesses.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::backend::cpu::interp::value::Word;
 
-/// A contiguous piece of host memory.
+/// Contiguous region of host memory.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     base: *mut u8,
@@ -18,47 +19,49 @@ struct Region {
     writable: bool,
 }
 
-/// The memory that a kernel may touch.
+/// Memory that a kernel may access.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
-    /// May addresses that a kernel makes of numbers lead outside of the regions?
+    /// True if addresses that a kernel computes from numbers may be outside of the regions.
     any: bool,
 }
 
-// SAFETY: the regions are dereferenced through atomics alone, and whoever added them promised that they
-// stay valid (see `Memory::add`).
+// SAFETY: regions are only accessed through atomics, and the caller of `Memory::add` guarantees
+// that they stay valid.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// No memory at all.
+    /// Creates memory without regions.
     pub fn new() -> Memory {
         Memory::default()
     }
 
-    /// Adds `bytes` bytes from `base` on; a kernel that stores into a region that is not `writable` fails.
+    /// Adds `bytes` bytes from `base` on. A store to a region that is not `writable` is an error.
     ///
     /// # Safety
-    /// While a program runs with this memory, the bytes stay allocated and initialised, and nobody else
-    /// accesses them otherwise than atomically (reading is fine where the region is not `writable`).
+    /// While a program runs with this memory, the bytes stay allocated and initialised. No other
+    /// code accesses them except by atomics; reads are permitted if the region is not `writable`.
     pub unsafe fn add(&mut self, base: *mut u8, bytes: usize, writable: bool) {
         self.regions.push(Region { base, bytes, writable });
     }
 
-    /// Lets the kernel access any memory of this process through addresses that it makes of numbers (`int_to_ptr`), that
-    /// it chooses, or that a loop carries. Those that it computes from its pointer parameters alone lead to the memory
-    /// that was added, as ever.
+    /// Permits accesses to any memory of this process through addresses that the kernel computes
+    /// from numbers (`int_to_ptr`) or selects, or that a loop carries. Addresses computed from its
+    /// pointer parameters alone must still be in the added memory.
     ///
     /// # Safety
-    /// Whatever a program accesses so while it runs with this memory is allocated, initialised, writable where it is
-    /// written, and accessed by nobody else otherwise than atomically.
+    /// All memory that a program accesses in this way, while it runs with this memory, is allocated
+    /// and initialised. It is writable if the program writes to it. No other code accesses it
+    /// except by atomics.
     pub unsafe fn allow_any(&mut self) {
         self.any = true;
     }
 
-    /// The bytes at an address that a kernel has made itself, if that is allowed. A page at 0 is nobody's.
+    /// Returns the bytes at an address that the kernel computed, if this is permitted. The page at
+    /// 0 is excluded.
     pub(crate) fn find_any(&self, address: u64, bytes: u64) -> Option<Span<'_>> {
         const NOBODYS: u64 = 1 << 12;
         if !self.any || address < NOBODYS || address.checked_add(bytes).is_none() {
@@ -68,7 +71,7 @@ impl Memory {
         Some(Span { start, bytes: usize::try_from(bytes).ok()?, memory: PhantomData })
     }
 
-    /// The bytes at `address`, if one region has them all.
+    /// Returns the bytes at `address`, if one region contains all of them.
     pub(crate) fn find(&self, address: u64, bytes: u64, write: bool) -> Option<Span<'_>> {
         let holds = |region: &&Region| {
             let offset = address.wrapping_sub(region.base as u64);
@@ -86,13 +89,13 @@ impl Memory {
         self.regions.iter().filter(|region| region.writable).map(span)
     }
 
-    /// All that may be written, as it is now.
+    /// Returns the contents of all writable regions.
     #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn contents(&self) -> Vec<Vec<u8>> {
         self.writable().map(|span| (0..span.bytes).map(|i| span.load(i)).collect()).collect()
     }
 
-    /// Makes it what it was.
+    /// Restores the contents of all writable regions.
     #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn restore(&self, contents: &[Vec<u8>]) {
         for (span, bytes) in self.writable().zip(contents) {
@@ -103,7 +106,7 @@ impl Memory {
     /// Copies the bytes at an address to `to`.
     ///
     /// # Errors
-    /// They are not all of one region.
+    /// No region contains all of the bytes.
     #[cfg(any(test, feature = "_suite"))]
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), String> {
         let bytes = to.len() as u64;
@@ -112,7 +115,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Which element of its array lies at a place (twice an address, 1 more for a high half), and how many there are.
+    /// Returns the index of the element at a place in its array, and the number of elements. A
+    /// place is twice an address, plus 1 for a high half.
     pub(crate) fn position(&self, place: u64, bytes: usize) -> (u64, u64) {
         let halves = 2 * bytes.max(1) as u64;
         let halves = if bytes == 0 { 1 } else { halves };
@@ -122,7 +126,7 @@ impl Memory {
             .map_or((0, 0), |region| ((place - 2 * region.base as u64) / halves, 2 * region.bytes as u64 / halves))
     }
 
-    /// Why [`Memory::find`] found nothing.
+    /// Returns the reason for which [`Memory::find`] found no bytes.
     pub(crate) fn explain(&self, address: u64, bytes: u64, write: bool) -> String {
         if write && self.find(address, bytes, false).is_some() {
             return format!("writes {bytes} bytes of an array that was passed for reading only");
@@ -146,17 +150,18 @@ impl Memory {
     }
 }
 
-/// Words that memory can hold.
+/// Words in memory.
 pub(crate) trait Cell: Word {
     /// # Safety
     /// `place` is aligned for `Self` and points to live memory that is only accessed atomically.
     unsafe fn load(place: *mut Self) -> Self;
     /// # Safety
-    /// As for [`Cell::load`].
+    /// The conditions of [`Cell::load`].
     unsafe fn store(self, place: *mut Self);
-    /// Replaces a word by a function of it in one step, and gives the old one.
+    /// Replaces a word by a function of it atomically, and returns the old word.
+    ///
     /// # Safety
-    /// As for [`Cell::load`].
+    /// The conditions of [`Cell::load`].
     unsafe fn update(place: *mut Self, f: impl Fn(u64) -> u64) -> Self;
 }
 
@@ -165,7 +170,7 @@ macro_rules! cell {
         impl Cell for $word {
             #[inline(always)]
             unsafe fn load(place: *mut $word) -> $word {
-                // SAFETY: the caller's promise is that of `from_ptr`.
+                // SAFETY: the caller guarantees the conditions of `from_ptr`.
                 unsafe { <$atomic>::from_ptr(place) }.load(Relaxed)
             }
             #[inline(always)]
@@ -196,12 +201,12 @@ pub(crate) struct Span<'m> {
 }
 
 impl<'m> Span<'m> {
-    /// All of a list of words that kernels share.
+    /// Returns the span of a list of words that kernels share.
     pub fn of_shared(words: &'m [AtomicU64]) -> Span<'m> {
         Span { start: words.as_ptr() as *mut u8, bytes: size_of_val(words), memory: PhantomData }
     }
 
-    /// Is the span where words of this many bytes may lie?
+    /// Returns true if words of this many bytes are aligned in the span.
     pub fn is_aligned(self, bytes: usize) -> bool {
         (self.start as usize).is_multiple_of(bytes)
     }
@@ -210,7 +215,7 @@ impl<'m> Span<'m> {
         self.start as u64
     }
 
-    /// The part from `offset` on, if it has `bytes` bytes.
+    /// Returns the part from `offset` on, if it has `bytes` bytes.
     pub fn part(self, offset: u64, bytes: u64) -> Option<Span<'m>> {
         (offset <= self.bytes as u64 && bytes <= self.bytes as u64 - offset).then(|| Span {
             start: self.start.wrapping_add(offset as usize),
@@ -219,10 +224,11 @@ impl<'m> Span<'m> {
         })
     }
 
-    /// Place of word `index`.
+    /// Returns the address of word `index`.
     ///
     /// # Panics
-    /// When it is not in the span, or not aligned: both are checked before (a defect of this back end).
+    /// If it is outside of the span or not aligned. Callers check both, so this is a defect of this
+    /// back end.
     #[inline(always)]
     fn place<C: Cell>(self, index: usize) -> *mut C {
         let place = self.start.wrapping_add(index * size_of::<C>());
@@ -232,7 +238,8 @@ impl<'m> Span<'m> {
 
     #[inline(always)]
     pub fn load<C: Cell>(self, index: usize) -> C {
-        // SAFETY: `place` is inside of a live region and aligned; regions are accessed atomically.
+        // SAFETY: `place` is aligned and inside of a live region, and regions are accessed
+        // atomically.
         unsafe { C::load(self.place(index)) }
     }
 

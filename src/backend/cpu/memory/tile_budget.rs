@@ -1,21 +1,22 @@
-//! Room for tiles: an op whose tiles are large asks the allocator before it runs.
+//! Budget for tiles: an op with large tiles claims memory before it runs.
 //!
-//! A list of words that does not fit would end the process. The op claims what it may allocate, results and lists on the
-//! way; claims of all threads together are allocated and freed at once. Small tiles are not counted: beyond a machine that
-//! has no room for these nothing runs.
+//! A failed allocation of a list of words would abort the process. So the op claims the memory that
+//! it may allocate, for results and temporary lists. The claims of all threads together are
+//! allocated and freed at once as a probe. Small tiles are not counted.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ir::{Module, Op, Opcode, Type};
 
-/// Elements from which on an op asks.
+/// Least number of elements for which an op claims memory.
 const LARGE: usize = 1 << 16;
 
-/// Bytes that an op may allocate for each element: two operands as 64-bit numbers, the result as such, and its words.
+/// Bytes that an op may allocate per element: two operands and the result as 64-bit numbers, and
+/// the words of the result.
 const BYTES_PER_ELEMENT: usize = 32;
 
-/// The largest number of elements of an operand or a result of each op, where it is large; else 0. Ops with regions have 0:
-/// the ops in their regions ask.
+/// Returns, by op, the largest number of elements of an operand or result if it is large, else 0.
+/// Ops with regions have 0: the ops in their regions claim memory.
 pub(crate) fn elements(module: &Module) -> Vec<usize> {
     let elements = |op: &Op| {
         let tiles = op.operands.iter().chain(&op.results).filter_map(|&value| match module.ty(value) {
@@ -28,33 +29,33 @@ pub(crate) fn elements(module: &Module) -> Vec<usize> {
     (0..module.num_ops()).map(|id| elements(&module.ops[id])).collect()
 }
 
-/// A number of elements if it is large, else 0.
+/// Returns a number of elements if it is large, else 0.
 pub(crate) fn large(elements: usize) -> usize {
     if elements < LARGE { 0 } else { elements }
 }
 
-/// Room that an op has claimed while it runs.
+/// Claim of an op while it runs.
 pub(crate) struct Claim(usize);
 
 /// Bytes of all claims.
 static CLAIMED: AtomicUsize = AtomicUsize::new(0);
 
 impl Claim {
-    /// Claims room for an op on this number of elements, none for 0.
+    /// Claims memory for an op on this number of elements; no memory for 0.
     ///
     /// # Errors
-    /// There is no room.
+    /// The memory is not available.
     pub fn of(elements: usize) -> Result<Claim, String> {
         if elements == 0 {
             return Ok(Claim(0));
         }
-        // Sums of claims do not wrap around.
+        // The limit prevents overflow of the sum of claims.
         let bytes = elements.saturating_mul(BYTES_PER_ELEMENT).min(isize::MAX as usize >> 16);
         let claim = Claim(bytes);
         let all = CLAIMED.fetch_add(claim.0, Ordering::Relaxed).saturating_add(claim.0);
         let mut probe = Vec::<u8>::new();
         let fits = probe.try_reserve_exact(all).is_ok();
-        // Or the compiler leaves out an allocation that nothing uses.
+        // Prevents the compiler from removing the unused allocation.
         std::hint::black_box(&probe);
         if fits { Ok(claim) } else { Err(no_room(&format!("a tile of {elements} elements"))) }
     }
@@ -62,17 +63,17 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Most ops have none: threads do not share a counter for these.
+        // Most ops have no claim, and do not access the shared counter.
         if self.0 > 0 {
             CLAIMED.fetch_sub(self.0, Ordering::Relaxed);
         }
     }
 }
 
-/// An empty list with room for this number of items of `what`.
+/// Creates an empty list with capacity for `count` items; `what` names them in the error.
 ///
 /// # Errors
-/// There is no room.
+/// The memory is not available.
 pub(super) fn reserved<T>(count: u64, what: &str) -> Result<Vec<T>, String> {
     let mut items = Vec::new();
     let room = usize::try_from(count).ok().and_then(|count| items.try_reserve_exact(count).ok());

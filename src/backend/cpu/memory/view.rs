@@ -1,8 +1,9 @@
-//! Which elements a tile of a view touches, and moving them between memory and tiles.
+//! Elements of a tile of a view, and their transfer between memory and tiles.
 //!
-//! What lies outside of the array is not touched: loads give padding (zero where the view names none), stores and
-//! atomics do nothing. So does a tile index outside of the index space, but that the tiles of a strided view that
-//! overlap may begin before the array and reach into it.
+//! Elements outside of the array are not accessed: loads return padding (zero if the view has
+//! none), stores and atomics have no effect. The same holds for all elements of a tile whose index
+//! is outside of the index space. Excepted are overlapping tiles of a strided view: they may begin
+//! before the array and reach into it.
 
 use super::host_memory::{Cell, Span};
 use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width};
@@ -10,10 +11,10 @@ use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{Padding, Rounding, Type};
 
-/// Element offsets along each tile dimension, relative to the start of the footprint; `None` is outside.
+/// By tile dimension: element offsets relative to the start of the footprint; `None` is outside.
 pub(super) type Axes = Vec<Vec<Option<usize>>>;
 
-/// The index of a view access along one tile dimension.
+/// Index of a view access along one tile dimension.
 #[derive(Clone, Debug)]
 pub(super) enum Index {
     One(i64),
@@ -29,7 +30,7 @@ impl std::fmt::Display for Index {
     }
 }
 
-/// Tiles along each dimension of the index space.
+/// Returns the number of tiles along each dimension of the index space.
 pub(crate) fn index_space(view: &Type, array: &Array) -> Vec<i64> {
     let steps = |step: &[i32], dim_map: &[i32]| {
         step.iter().zip(dim_map).map(|(&s, &d)| (array.shape[d as usize] as u64).div_ceil(s as u64) as i64).collect()
@@ -42,7 +43,8 @@ pub(crate) fn index_space(view: &Type, array: &Array) -> Vec<i64> {
     }
 }
 
-/// The element positions that a tile dimension covers, each with its tensor dimension; `None` is outside.
+/// Returns, by tile dimension, the tensor dimension and the covered element positions; `None` is
+/// outside.
 fn positions(view: &Type, array: &Array, index: &[Index]) -> Vec<(usize, Vec<Option<i64>>)> {
     let inside = |d: usize, p: i64| (0..array.shape[d]).contains(&p).then_some(p);
     let regular = |tile: &[i32], step: &[i32], dim_map: &[i32]| {
@@ -68,19 +70,19 @@ fn positions(view: &Type, array: &Array, index: &[Index]) -> Vec<(usize, Vec<Opt
     }
 }
 
-/// What an access touches: a range of bytes and where the elements lie in it.
+/// Footprint of an access: a range of bytes, and the positions of the elements in it.
 pub(super) struct Footprint {
     pub axes: Axes,
-    /// First byte, and number of bytes; `None` when nothing is touched.
+    /// First byte, and number of bytes; `None` if no element is accessed.
     pub range: Option<(u64, u64)>,
-    /// 4-bit elements: the first one lies in the high half of the first byte.
+    /// 4-bit elements: the first one is in the high half of the first byte.
     odd_start: bool,
 }
 
-/// Finds the elements of tile `index` of a view.
+/// Computes the elements of tile `index` of a view.
 ///
 /// # Errors
-/// An offset that 64 bits cannot hold, and a broken `inbounds` promise.
+/// An offset that exceeds 64 bits, or a broken `inbounds` assumption.
 pub(super) fn footprint(
     view: &Type,
     dtype: DType,
@@ -119,7 +121,7 @@ pub(super) fn footprint(
     Ok(Footprint { axes, range, odd_start: bits == 4 && first % 2 != 0 })
 }
 
-/// Calls `visit` with the offset of every element in row-major order of the tile.
+/// Calls `visit` with the offset of each element in row-major order of the tile.
 fn each_element(axes: &[Vec<Option<usize>>], base: Option<usize>, visit: &mut impl FnMut(Option<usize>)) {
     match (axes, base) {
         ([], _) => visit(base),
@@ -133,7 +135,8 @@ fn each_element(axes: &[Vec<Option<usize>>], base: Option<usize>, visit: &mut im
 }
 
 impl Footprint {
-    /// The places of the elements inside, as twice the address of their byte, and 1 more for a high half.
+    /// Returns the places of the elements inside: twice the address of the byte, plus 1 for a high
+    /// half.
     pub fn places(&self, dtype: DType) -> Vec<u64> {
         let Some((start, _)) = self.range else { return Vec::new() };
         let bits = dtype.storage_bits() as u64;
@@ -145,11 +148,11 @@ impl Footprint {
         places
     }
 
-    /// As [`Footprint::places`], for every element of the tile; `None` is outside.
+    /// As [`Footprint::places`], for each element of the tile; `None` is outside.
     pub fn lane_places(&self, dtype: DType) -> Vec<Option<u64>> {
         let mut inside = self.places(dtype).into_iter();
         let mut places = Vec::with_capacity(self.count());
-        // With no range there is an axis whose elements are all outside.
+        // Without a range, all elements of at least one axis are outside.
         each_element(&self.axes, Some(0), &mut |offset| places.push(offset.and_then(|_| inside.next())));
         places
     }
@@ -184,7 +187,7 @@ impl Footprint {
         (span.load::<u8>(position / 2) >> (position % 2 * 4) & 15) as u64
     }
 
-    /// Writes the elements inside; `only`: of them these.
+    /// Writes the elements inside; if `only` is present, those that it selects.
     pub fn store(&self, span: Span, dtype: DType, tile: &Words, only: Option<&[bool]>) {
         with_width!(Width::of(dtype), W => {
             let mut source = W::of(tile).iter().enumerate();
@@ -204,7 +207,7 @@ impl Footprint {
         })
     }
 
-    /// Combines the elements inside with memory, each in one step.
+    /// Combines each element inside with memory atomically.
     pub fn update<W: Cell>(&self, span: Span, tile: &Words, combine: impl Fn(u64, u64) -> u64) {
         let mut source = W::of(tile).iter();
         each_element(&self.axes, Some(0), &mut |offset| {
@@ -216,7 +219,7 @@ impl Footprint {
     }
 }
 
-/// The pattern that a load gives outside of the array.
+/// Returns the pattern of elements that a load reads outside of the array.
 pub(super) fn padding_bits(dtype: DType, padding: Option<Padding>) -> u64 {
     let value = match padding {
         None | Some(Padding::Zero) => return 0,

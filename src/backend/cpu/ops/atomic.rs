@@ -1,4 +1,4 @@
-//! What atomic operations do to one element.
+//! Atomic operations on one element.
 
 use super::directed_rounding;
 use crate::codec;
@@ -15,13 +15,14 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// The operation on an element in memory that all tile blocks share, or in the tile block's own. PTX ISA, `atom` and
-    /// `red`: `.add.f32` flushes subnormal numbers in global memory, and keeps them in shared memory.
+    /// Creates the operation on an element in memory of all tile blocks, or in memory of the block
+    /// (`own`). PTX ISA, `atom` and `red`: `.add.f32` flushes subnormal numbers in global memory,
+    /// and keeps them in shared memory.
     pub fn new(mode: AtomicMode, dtype: DType, own: bool) -> Update {
         Update { mode, dtype, flush: mode == AtomicMode::AddF && dtype == DType::F32 && !own }
     }
 
-    /// The new pattern from the old one and the operand's.
+    /// Returns the new pattern from the old one and the operand.
     pub fn apply(self, old: u64, operand: u64) -> u64 {
         let Update { mode, dtype, flush } = self;
         if !flush {
@@ -31,14 +32,14 @@ impl Update {
     }
 }
 
-/// An f32 pattern, or zero of its sign if it is a subnormal number's.
+/// Returns an f32 pattern, or the zero of its sign if the number is subnormal.
 fn flushed(bits: u64) -> u64 {
     if f32::from_bits(bits as u32).is_subnormal() { bits & 1 << 31 } else { bits }
 }
 
-/// The new pattern from the old one and the operand's, all numbers being kept.
+/// Returns the new pattern from the old one and the operand, without flushing.
 fn combine(mode: AtomicMode, dtype: DType, old: u64, operand: u64) -> u64 {
-    // Integers are i32 or i64: shifted up, their sign is the word's.
+    // Integers are i32 or i64. After the shift, their sign bit is that of the word.
     let up = 64 - dtype.bits();
     let signed = |bits: u64| (bits << up) as i64;
     match mode {

@@ -1,7 +1,7 @@
-//! Conversions between element types, element by element.
+//! Conversions between element types, by element.
 //!
-//! Float to integer truncates, saturates at the integer's range and gives 0 for a NaN, with or without the
-//! op's flag: the result is never left open here.
+//! Float to integer truncates, saturates at the range of the integer and returns 0 for NaN, with
+//! and without the flag of the op. So the result is always defined.
 
 use bytemuck::allocation::cast_vec;
 
@@ -12,7 +12,7 @@ use crate::codec::{self, Exact};
 use crate::dtype::DType;
 use crate::ir::{Rounding, Sign};
 
-/// Wider or narrower integers.
+/// Widens or narrows integers.
 pub(crate) fn int_to_int(from: DType, to: DType, sign: Sign, x: &Words) -> Words {
     int::write(to, &int::read(from, sign, x))
 }
@@ -22,7 +22,8 @@ pub(crate) fn int_to_float(from: DType, to: DType, sign: Sign, x: &Words) -> Wor
     let signed = sign == Sign::Signed;
     match to {
         DType::F64 => Words::W64(cast_vec(map(&values, |v| if signed { v as i64 as f64 } else { v as f64 }))),
-        // By way of f32, f16 is rounded once too: what f32 cannot hold lies beyond its range.
+        // Conversion to f16 by way of f32 rounds only once: integers that f32 cannot represent are
+        // outside of the range of f16.
         DType::F32 | DType::F16 => narrow(to, map(&values, |v| if signed { v as i64 as f32 } else { v as f32 })),
         _ => from_patterns(
             to,
@@ -58,12 +59,12 @@ pub(crate) fn float_to_float(from: DType, to: DType, rounding: Rounding, x: &Wor
     }
 }
 
-/// Bits that an element takes in a packed tile.
+/// Returns the bits of an element in a packed tile.
 fn packed_bits(dtype: DType) -> u32 {
     if dtype == DType::I1 { 1 } else { dtype.storage_bits() }
 }
 
-/// The bytes of a tile, little-endian, elements narrower than a byte from the low bits up.
+/// Returns the bytes of a tile, little-endian. Elements narrower than a byte begin at the low bits.
 pub(crate) fn pack(from: DType, x: &Words) -> Words {
     let bits = packed_bits(from);
     if bits >= 8 {
@@ -77,7 +78,7 @@ pub(crate) fn pack(from: DType, x: &Words) -> Words {
     Words::W8(u8::of(x).chunks(per_byte).map(join).collect())
 }
 
-/// The inverse of [`pack`].
+/// Inverse of [`pack`].
 pub(crate) fn unpack(to: DType, x: &Words) -> Words {
     let bits = packed_bits(to);
     let bytes = u8::of(x);

@@ -1,13 +1,13 @@
-//! Float arithmetic with directed rounding: the exact result first, then one rounding.
+//! Float arithmetic with directed rounding: the exact result, then one rounding.
 //!
-//! Operands come as f64, which holds every element type exactly. Also the one way to round a fused
-//! multiply-add of 16-bit floats once.
+//! Operands are f64, which represents all element types exactly. A fused multiply-add of 16-bit
+//! floats also uses this file, to round only once.
 
 use crate::codec::{self, Exact, shift_right_jam};
 use crate::dtype::DType;
 use crate::ir::Rounding;
 
-/// A result before rounding.
+/// Result before rounding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unrounded {
     /// Nonzero and finite.
@@ -20,7 +20,7 @@ pub(crate) enum Unrounded {
 use Unrounded::{Cancelled, Number, Special};
 
 impl Unrounded {
-    /// The bit pattern in `dtype`.
+    /// Returns the bit pattern in `dtype`.
     pub fn round(self, dtype: DType, rounding: Rounding) -> u64 {
         match self {
             Number(value) => codec::round(dtype, value, rounding),
@@ -56,7 +56,8 @@ pub(crate) fn mul(a: f64, b: f64) -> Unrounded {
 pub(crate) fn div(a: f64, b: f64) -> Unrounded {
     match (Unrounded::of(a), Unrounded::of(b)) {
         (Number(x), Number(y)) => {
-            // A dividend of 127 bits over a divisor of at most 53 leaves 74 bits or more.
+            // A dividend of 127 bits and a divisor of at most 53 bits have a quotient of at least
+            // 74 bits.
             let x = with_top_bit(x, 126);
             let jam = u128::from(!x.significand.is_multiple_of(y.significand));
             let significand = (x.significand / y.significand) | jam;
@@ -69,7 +70,7 @@ pub(crate) fn div(a: f64, b: f64) -> Unrounded {
 pub(crate) fn sqrt(a: f64) -> Unrounded {
     match Unrounded::of(a) {
         Number(x) if !x.negative => {
-            // The exponent has to be even; the root of 125 bits or more has 63.
+            // The exponent must be even. The root of at least 125 bits has 63 bits.
             let x = with_top_bit(x, 124);
             let x = if x.exponent % 2 == 0 { x } else { with_top_bit(x, 125) };
             let root = x.significand.isqrt();
@@ -84,7 +85,7 @@ pub(crate) fn fma(a: f64, b: f64, c: f64) -> Unrounded {
     sum(mul(a, b), Unrounded::of(c))
 }
 
-/// The same number with its highest bit at `position`; only called where nothing is lost.
+/// Returns the same number with its highest bit at `position`. Callers ensure that no bit is lost.
 fn with_top_bit(x: Exact, position: u32) -> Exact {
     let shift = position - x.significand.ilog2();
     Exact { significand: x.significand << shift, exponent: x.exponent - shift as i32, ..x }
@@ -104,8 +105,8 @@ fn sum(x: Unrounded, y: Unrounded) -> Unrounded {
     }
 }
 
-/// Aligns both to the larger one's scale. Only a much smaller number loses bits to the jam, and then no
-/// more than one leading bit can cancel.
+/// Adds two numbers at the scale of the larger one. Only a much smaller number loses bits to the
+/// jam, and then at most one leading bit can cancel.
 fn sum_numbers(x: Exact, y: Exact) -> Unrounded {
     let (large, small) = if x.log2() >= y.log2() { (x, y) } else { (y, x) };
     let large = with_top_bit(large, 125);
@@ -135,7 +136,7 @@ mod tests {
         x ^ (x >> 32)
     }
 
-    /// Random patterns, half of them with exponents near one another.
+    /// Returns a random pattern; half of them have similar exponents.
     fn operand(state: &mut u64) -> f64 {
         let bits = random(state);
         match bits % 8 {

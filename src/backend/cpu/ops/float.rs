@@ -1,7 +1,8 @@
-//! Elementwise float ops: how words of f16, bf16, f32 and f64 tiles are read, computed on and written.
+//! Elementwise float ops on words of f16, bf16, f32 and f64 tiles.
 //!
-//! f16 and bf16 compute in f32 and round once an op; for `+ - * / sqrt` that equals rounding the exact
-//! result, because f32 has more than twice their precision. f32 and f64 compute in themselves.
+//! f16 and bf16 are computed in f32 and rounded once per op. For `+ - * / sqrt` this equals
+//! rounding the exact result, because f32 has more than twice their precision. f32 and f64 are
+//! computed in their own type.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ use crate::codec;
 use crate::dtype::DType;
 use crate::ir::{CmpOrder, CmpPred, Rounding};
 
-/// How an op rounds and treats subnormals.
+/// Rounding mode of an op, and its treatment of subnormal numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mode {
     pub rounding: Rounding,
@@ -24,13 +25,14 @@ pub(crate) struct Mode {
 }
 
 impl Mode {
-    /// Does the host's own arithmetic do it? (`Approx` and `Full` may be as exact as one likes.)
+    /// Returns true if the arithmetic of the host has this rounding. `Approx` and `Full` permit any
+    /// accuracy.
     fn is_nearest(self) -> bool {
         matches!(self.rounding, Rounding::NearestEven | Rounding::Approx | Rounding::Full)
     }
 }
 
-/// The values of an f16, bf16 or f32 list.
+/// Returns the values of an f16, bf16 or f32 list.
 pub(super) fn widen(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
     match dtype {
         DType::F32 | DType::TF32 => Cow::Borrowed(cast_slice(u32::of(words))),
@@ -59,7 +61,7 @@ pub(super) fn narrow(dtype: DType, values: Vec<f32>) -> Words {
     }
 }
 
-/// The values of a list of any float type.
+/// Returns the values of a list of any float type.
 pub(crate) fn to_f64(dtype: DType, words: &Words) -> Cow<'_, [f64]> {
     match dtype {
         DType::F64 => Cow::Borrowed(cast_slice(u64::of(words))),
@@ -68,7 +70,7 @@ pub(crate) fn to_f64(dtype: DType, words: &Words) -> Cow<'_, [f64]> {
     }
 }
 
-/// Bit patterns, one an element, as a list of the type's width.
+/// Returns a list of the type's width from bit patterns, one per element.
 pub(super) fn from_patterns(dtype: DType, patterns: impl Iterator<Item = u64>) -> Words {
     words_of(dtype, patterns.collect())
 }
@@ -90,7 +92,7 @@ fn flush_to_zero(values: &mut [f32]) {
     }
 }
 
-/// f32 operands as the mode sees them.
+/// Returns f32 operands, with subnormal numbers flushed if the mode requires it.
 fn operand(dtype: DType, words: &Words, mode: Mode) -> Cow<'_, [f32]> {
     let mut values = widen(dtype, words);
     if mode.flush {
@@ -106,7 +108,7 @@ fn result(dtype: DType, mut values: Vec<f32>, mode: Mode) -> Words {
     narrow(dtype, values)
 }
 
-/// Results that are computed exactly and rounded once.
+/// Rounds exact results once.
 fn rounded(dtype: DType, values: Vec<Unrounded>, mode: Mode) -> Words {
     let mut words = from_patterns(dtype, values.iter().map(|v| v.round(dtype, mode.rounding)));
     if mode.flush {
@@ -115,12 +117,12 @@ fn rounded(dtype: DType, values: Vec<Unrounded>, mode: Mode) -> Words {
     words
 }
 
-/// f64 operands as the mode sees them.
+/// Returns f64 operands, with subnormal numbers flushed if the mode requires it.
 fn exact_operand(dtype: DType, words: &Words, mode: Mode) -> Cow<'_, [f64]> {
     if dtype == DType::F64 { to_f64(dtype, words) } else { Cow::Owned(map(&operand(dtype, words, mode), |v| v as f64)) }
 }
 
-/// An op of one operand.
+/// Computes an op of one operand.
 pub(crate) fn unary(
     dtype: DType,
     mode: Mode,
@@ -134,7 +136,7 @@ pub(crate) fn unary(
     }
 }
 
-/// An op of two operands.
+/// Computes an op of two operands.
 pub(crate) fn binary(
     dtype: DType,
     mode: Mode,
@@ -148,7 +150,7 @@ pub(crate) fn binary(
     }
 }
 
-/// A unary op with a rounding mode.
+/// Computes a unary op with a rounding mode.
 pub(crate) fn unary_rounded(
     dtype: DType,
     mode: Mode,
@@ -164,7 +166,7 @@ pub(crate) fn unary_rounded(
     }
 }
 
-/// A binary op with a rounding mode.
+/// Computes a binary op with a rounding mode.
 pub(crate) fn binary_rounded(
     dtype: DType,
     mode: Mode,
@@ -196,7 +198,7 @@ pub(crate) fn fma(dtype: DType, mode: Mode, [x, y, z]: [&Words; 3]) -> Words {
     }
 }
 
-/// Clears, or flips, sign bits: exact for NaNs too.
+/// Clears or flips sign bits, also those of NaNs.
 pub(crate) fn sign_bit(dtype: DType, x: &Words, flip: bool) -> Words {
     let sign = 1u64 << (dtype.bits() - 1);
     let apply = move |w: u64| if flip { w ^ sign } else { w & !sign };
@@ -206,7 +208,7 @@ pub(crate) fn sign_bit(dtype: DType, x: &Words, flip: bool) -> Words {
     crate::backend::cpu::interp::value::each_width!(x, list => run(list, apply))
 }
 
-/// Compares; the answer is 0 or 1 an element.
+/// Compares; the result is 0 or 1 per element.
 pub(crate) fn compare(dtype: DType, pred: CmpPred, order: CmpOrder, [x, y]: [&Words; 2]) -> Words {
     fn run<T: Float>(pred: CmpPred, unordered: bool, x: &[T], y: &[T]) -> Vec<u8> {
         let answer = |holds: fn(&T, &T) -> bool| {
@@ -228,7 +230,7 @@ pub(crate) fn compare(dtype: DType, pred: CmpPred, order: CmpOrder, [x, y]: [&Wo
     })
 }
 
-/// The larger number; +0 over -0; a NaN operand wins, or is ignored.
+/// Returns the larger number; +0 is larger than -0. A NaN operand is the result, or is ignored.
 pub(crate) fn max<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
     if a.is_nan() || b.is_nan() {
         return nan_rule(a, b, propagate_nan);
@@ -236,7 +238,7 @@ pub(crate) fn max<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
     if a > b || a == b && !a.is_sign_negative() { a } else { b }
 }
 
-/// The smaller number; -0 under +0; a NaN operand wins, or is ignored.
+/// Returns the smaller number; -0 is smaller than +0. A NaN operand is the result, or is ignored.
 pub(crate) fn min<T: Float>(a: T, b: T, propagate_nan: bool) -> T {
     if a.is_nan() || b.is_nan() {
         return nan_rule(a, b, propagate_nan);
@@ -252,7 +254,7 @@ fn nan_rule<T: Float>(a: T, b: T, propagate: bool) -> T {
     }
 }
 
-/// `x` to a signed integer power, one an element.
+/// Computes `x` to a signed integer power, by element.
 pub(crate) fn powi(dtype: DType, x: &Words, exponents: &[i64]) -> Words {
     let values = zip(&to_f64(dtype, x), exponents, |v, n| v.powi(n as i32));
     match dtype {

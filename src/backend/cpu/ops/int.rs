@@ -1,12 +1,12 @@
-//! Elementwise integer ops: words read as 64-bit integers, results cut to the width.
+//! Elementwise integer ops: words are read as 64-bit integers, results are truncated to the width.
 //!
-//! Signed reading extends the sign (a true i1 is -1), unsigned reading extends with zeros.
+//! A signed read extends the sign (a true i1 is -1), an unsigned read extends with zeros.
 
 use crate::backend::cpu::interp::value::{Width, Word, Words, map};
 use crate::dtype::DType;
 use crate::ir::{CmpPred, Sign};
 
-/// How words of one integer type are read and written.
+/// Reads and writes of words of one integer type.
 pub(super) trait Kind {
     type Word: Word;
     fn signed(word: Self::Word) -> u64;
@@ -41,7 +41,7 @@ kind!(I16, u16, |w| w as i16 as u64, |b| b as u16);
 kind!(I32, u32, |w| w as i32 as u64, |b| b as u32);
 kind!(I64, u64, |w| w, |b| b);
 
-/// Runs `$body` with `$kind` standing for the kind of an integer type.
+/// Runs `$body` with `$kind` as the kind of an integer type.
 macro_rules! with_int {
     ($dtype:expr, $kind:ident => $body:expr) => {{
         use super::int;
@@ -75,7 +75,7 @@ macro_rules! with_int {
     }};
 }
 
-/// The elements as 64-bit integers.
+/// Returns the elements as 64-bit integers.
 pub(crate) fn read(dtype: DType, sign: Sign, words: &Words) -> Vec<u64> {
     with_int!(dtype, K => match sign {
         Sign::Signed => map(<K as Kind>::Word::of(words), K::signed),
@@ -83,7 +83,7 @@ pub(crate) fn read(dtype: DType, sign: Sign, words: &Words) -> Vec<u64> {
     })
 }
 
-/// One element as a 64-bit signed integer.
+/// Returns one element as a 64-bit signed integer.
 pub(crate) fn read_one(dtype: DType, sign: Sign, words: &Words, index: usize) -> i64 {
     with_int!(dtype, K => {
         let word = <K as Kind>::Word::of(words)[index];
@@ -94,26 +94,26 @@ pub(crate) fn read_one(dtype: DType, sign: Sign, words: &Words, index: usize) ->
     })
 }
 
-/// The low bits of 64-bit integers as elements.
+/// Returns the low bits of 64-bit integers as elements.
 pub(crate) fn write(dtype: DType, values: &[u64]) -> Words {
     let mut words = Words::with_capacity(Width::of(dtype), values.len());
     extend(&mut words, dtype, values);
     words
 }
 
-/// An op of one operand, which is read as signed.
+/// Computes an op of one operand, which is read as signed.
 pub(crate) fn unary(dtype: DType, x: &Words, f: impl Fn(u64) -> u64) -> Words {
     in_parts(dtype, Sign::Signed, dtype, [x, x], &|a, _| a.iter_mut().for_each(|a| *a = f(*a)))
 }
 
-/// An op of two operands that reads both by `sign`.
+/// Computes an op of two operands, which are read by `sign`.
 pub(crate) fn binary(dtype: DType, sign: Sign, operands: [&Words; 2], f: impl Fn(u64, u64) -> u64) -> Words {
     in_parts(dtype, sign, dtype, operands, &|a, b| each(a, b, &f))
 }
 
-/// Compares; the answer is 0 or 1 an element.
+/// Compares; the result is 0 or 1 per element.
 pub(crate) fn compare(dtype: DType, sign: Sign, pred: CmpPred, operands: [&Words; 2]) -> Words {
-    // Flipping the sign bit makes the signed order the unsigned one.
+    // A flipped sign bit turns the signed order into the unsigned one.
     let flip = if sign == Sign::Signed { 1 << 63 } else { 0 };
     in_parts(dtype, sign, DType::I1, operands, &|a, b| match pred {
         CmpPred::Eq => each(a, b, |a, b| (a == b) as u64),
@@ -129,13 +129,15 @@ fn each(a: &mut [u64], b: &[u64], f: impl Fn(u64, u64) -> u64) {
     a.iter_mut().zip(b).for_each(|(a, &b)| *a = f(*a, b));
 }
 
-/// How many elements are widened at a time.
+/// Number of elements that are widened at a time.
 const PART: usize = 64;
 
-/// Widens the operands part by part, has `apply` replace those of the first, and cuts these to the words of `to`.
+/// Widens the operands in parts, replaces those of the first one by `apply`, and truncates them to
+/// the words of `to`.
 ///
-/// The loops over words are here, once for each type, and that of an op is over 64-bit integers alone: one for each op and each type
-/// would be hundreds, as slow to compile as a tenth of this crate.
+/// The loops over words are here, once per type, and the loop of an op only handles 64-bit
+/// integers. One loop per op and type would be hundreds, with a tenth of the compile time of this
+/// crate.
 fn in_parts(from: DType, sign: Sign, to: DType, [x, y]: [&Words; 2], apply: &dyn Fn(&mut [u64], &[u64])) -> Words {
     let count = match (x.len(), y.len()) {
         (n, m) if n == m => n,
@@ -155,7 +157,7 @@ fn in_parts(from: DType, sign: Sign, to: DType, [x, y]: [&Words; 2], apply: &dyn
     result
 }
 
-/// The elements from `start` on as 64-bit integers, or the only one repeated.
+/// Writes the elements from `start` on as 64-bit integers to `part`, or repeats the only one.
 fn widen(dtype: DType, sign: Sign, words: &Words, start: usize, part: &mut [u64]) {
     fn run<W: Word>(words: &[W], start: usize, part: &mut [u64], widen: impl Fn(W) -> u64) {
         match words {
@@ -172,12 +174,13 @@ fn widen(dtype: DType, sign: Sign, words: &Words, start: usize, part: &mut [u64]
     })
 }
 
-/// Adds the low bits of 64-bit integers to a list of the type's words.
+/// Appends the low bits of 64-bit integers to a list of the type's words.
 fn extend(words: &mut Words, dtype: DType, part: &[u64]) {
     with_int!(dtype, K => <K as Kind>::Word::of_mut(words).extend(part.iter().map(|&bits| K::cut(bits))));
 }
 
-/// Quotient towards zero, down or up; by zero it is 0, and `MIN / -1` wraps.
+/// Returns the quotient, rounded towards zero, down or up. A quotient by zero is 0, and `MIN / -1`
+/// wraps.
 pub(crate) fn div_signed(a: i64, b: i64, towards: Towards) -> i64 {
     if b == 0 {
         return 0;
@@ -200,12 +203,13 @@ pub(crate) fn div_unsigned(a: u64, b: u64, towards: Towards) -> u64 {
     }
 }
 
-/// Remainder with the sign of the dividend; by zero it is the dividend, and `MIN % -1` is 0.
+/// Returns the remainder with the sign of the dividend. By zero it is the dividend, and `MIN % -1`
+/// is 0.
 pub(crate) fn rem_signed(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { a.wrapping_rem(b) }
 }
 
-/// Direction of a quotient.
+/// Rounding direction of a quotient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Towards {
     Zero,

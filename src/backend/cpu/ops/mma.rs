@@ -1,9 +1,10 @@
 //! Matrix multiply-accumulate.
 //!
-//! Every element of the result starts as its accumulator and takes the products in the order of k, each by
-//! one fused multiply-add in f32 (f64 for f64). Products of operands of at most 11 significant bits are
-//! exact in f32, so these are exact products with f32 sums. An f16 result is rounded once, at the end.
-//! Integer products add up modulo 2^32. How the loops are blocked does not change any result.
+//! Each element of the result starts as its accumulator. The products are added in the order of k,
+//! each by one fused multiply-add in f32 (f64 for f64). Products of operands of at most 11
+//! significant bits are exact in f32, so these are exact products with f32 sums. An f16 result is
+//! rounded once, at the end. Integer products are added modulo 2^32. The blocking of the loops does
+//! not change results.
 
 use std::borrow::Cow;
 
@@ -26,14 +27,14 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// From the shapes of lhs (`[batch,] m, k`) and rhs (`[batch,] k, n`).
+    /// Creates the extents from the shapes of lhs (`[batch,] m, k`) and rhs (`[batch,] k, n`).
     pub fn of(lhs: &[usize], rhs: &[usize]) -> Extents {
         let rank = lhs.len();
         Extents { batch: lhs[..rank - 2].iter().product(), m: lhs[rank - 2], k: lhs[rank - 1], n: rhs[rank - 1] }
     }
 }
 
-/// `acc + lhs · rhs` on float tiles.
+/// Computes `acc + lhs · rhs` on float tiles.
 pub(crate) fn mma_float(extents: Extents, [input, output]: [DType; 2], [lhs, rhs]: [&Words; 2], acc: Words) -> Words {
     if output == DType::F64 {
         let Words::W64(acc) = acc else { unreachable!("f64 words") };
@@ -54,7 +55,7 @@ fn accumulate(extents: Extents, output: DType, lhs: &[f32], rhs: &[f32], acc: Wo
     narrow(output, sums)
 }
 
-/// `acc + (lhs · lhs_scale) · (rhs · rhs_scale)`, where a scale covers a run of k.
+/// Computes `acc + (lhs · lhs_scale) · (rhs · rhs_scale)`; a scale applies to a range of k.
 pub(crate) fn mma_scaled(
     extents: Extents,
     [left_type, right_type, scale]: [DType; 3],
@@ -75,7 +76,7 @@ pub(crate) fn mma_scaled(
     accumulate(extents, DType::F32, &left, &right, acc)
 }
 
-/// `acc + lhs · rhs` on i8 tiles with an i32 accumulator.
+/// Computes `acc + lhs · rhs` on i8 tiles with an i32 accumulator.
 pub(crate) fn mma_int(extents: Extents, signs: [Sign; 2], [lhs, rhs]: [&Words; 2], acc: Words) -> Words {
     let Words::W32(acc) = acc else { unreachable!("i32 words") };
     let mut acc: Vec<i32> = cast_vec(acc);
@@ -84,7 +85,7 @@ pub(crate) fn mma_int(extents: Extents, signs: [Sign; 2], [lhs, rhs]: [&Words; 2
     Words::W32(cast_vec(acc))
 }
 
-/// Values of an input type, all of which f32 holds exactly (8-bit types by table).
+/// Returns the values of an input type, which f32 represents exactly (8-bit types by table).
 fn to_f32(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
     match dtype {
         DType::F32 | DType::TF32 | DType::F16 | DType::BF16 => widen(dtype, words),
@@ -96,7 +97,7 @@ fn to_f32(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
     }
 }
 
-/// One step of a dot product.
+/// Arithmetic of one step of a dot product.
 trait MulAdd: Copy + Default {
     fn mul_add(self, rhs: Self, acc: Self) -> Self;
 }
@@ -124,7 +125,7 @@ fn multiply<T: MulAdd>(extents: Extents, lhs: &[T], rhs: &[T], acc: &mut [T]) {
     for ((lhs, rhs), acc) in lhs.chunks(m * k).zip(rhs.chunks(k * n)).zip(acc.chunks_mut(m * n)) {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the machine has the features that the function is compiled for.
+            // SAFETY: the CPU has the features that the function is compiled for.
             unsafe { multiply_avx2(extents, lhs, rhs, acc) };
             continue;
         }
@@ -138,7 +139,7 @@ fn multiply_avx2<T: MulAdd>(extents: Extents, lhs: &[T], rhs: &[T], acc: &mut [T
     multiply_one(extents, lhs, rhs, acc);
 }
 
-/// Rows and columns of the part of the result that is kept in registers.
+/// Rows and columns of the block of the result that is kept in registers.
 const ROWS: usize = 4;
 const COLUMNS: usize = 16;
 
@@ -161,7 +162,7 @@ fn multiply_one<T: MulAdd>(Extents { m, n, k, .. }: Extents, lhs: &[T], rhs: &[T
     }
 }
 
-/// `ROWS` rows by the columns from `j` on.
+/// Computes `ROWS` rows of the columns from `j` on.
 #[inline(always)]
 fn multiply_block<T: MulAdd>(n: usize, k: usize, j: usize, lhs: &[T], rhs: &[T], acc: &mut [T]) {
     let mut sums = [[T::default(); COLUMNS]; ROWS];

@@ -1,6 +1,7 @@
 //! Ops on words of elements: arithmetic, conversions, matrix multiplication, atomics and printing.
 //!
-//! Input: tiles as lists of words. Output: tiles. An op knows neither the program nor the block that executes it.
+//! Input: tiles as lists of words. Output: tiles. An op knows neither the program nor the block
+//! that executes it.
 
 pub(super) mod atomic;
 pub(super) mod cast;

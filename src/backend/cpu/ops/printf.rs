@@ -1,4 +1,4 @@
-//! Text of `print`: conversions in the manner of C, tiles as nested brackets.
+//! Text of `print`: conversions as in C, tiles as nested brackets.
 
 use super::float::to_f64;
 use super::int;
@@ -27,10 +27,10 @@ struct Conversion {
     letter: char,
 }
 
-/// The text of a print with its tiles.
+/// Formats the text of a print with its tiles.
 ///
 /// # Errors
-/// A conversion that is not known, or more conversions than tiles.
+/// An unknown conversion, or more conversions than tiles.
 pub(crate) fn format(text: &str, tiles: &[Printed]) -> Result<String, String> {
     let mut out = String::new();
     let mut chars = text.chars().peekable();
@@ -49,11 +49,12 @@ pub(crate) fn format(text: &str, tiles: &[Printed]) -> Result<String, String> {
     Ok(out)
 }
 
-/// What an assertion says that fails. `format` has conversions for `values` (their bits), or is plain text if there are
-/// none; `element` is the place of the condition that is false, unless the condition is one value.
+/// Returns the message of a failed assertion. `text` has conversions for `values` (their bits), or
+/// is plain text if there are none. `element` is the position of the false condition; `None` if the
+/// condition is a scalar.
 ///
 /// # Errors
-/// As [`format`].
+/// The errors of [`format`].
 pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usize]>) -> Result<String, String> {
     let words: Vec<Words> = values.iter().map(|&(dtype, bits)| Words::W64(vec![bits]).cut(dtype)).collect();
     let values = values.iter().zip(&words);
@@ -68,7 +69,7 @@ pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usi
     })
 }
 
-/// Nested brackets around the elements, `, ` between them; a scalar stands bare.
+/// Writes nested brackets around the elements, separated by `, `. A scalar has no brackets.
 fn nest(shape: &[usize], next: &mut usize, out: &mut String, element: &mut impl FnMut(usize, &mut String)) {
     let Some((&count, inner)) = shape.split_first() else {
         element(*next, out);
@@ -102,7 +103,7 @@ fn parse(chars: &mut std::iter::Peekable<std::str::Chars>) -> Option<Conversion>
     if chars.next_if_eq(&'.').is_some() {
         conversion.precision = Some(number(chars));
     }
-    // A length says nothing here: the tile knows its element type.
+    // A length modifier has no effect: the tile has an element type.
     while chars.next_if(|c| matches!(c, 'h' | 'l')).is_some() {}
     conversion.letter = chars.next()?;
     "diuoxXeEfFgGaA".contains(conversion.letter).then_some(conversion)
@@ -129,7 +130,7 @@ impl Conversion {
             (Elem::Num(dtype), 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 'a' | 'A') if dtype.is_float() => {
                 self.float(to_f64(dtype, &Words::W64(vec![tile.words.get(index)]).cut(dtype))[0])
             }
-            // Any other pairing prints the bits.
+            // All other combinations print the bits.
             _ => self.unsigned(tile.words.get(index)),
         }
     }
@@ -171,7 +172,7 @@ impl Conversion {
         if self.letter.is_ascii_uppercase() { text.to_ascii_uppercase() } else { text }
     }
 
-    /// Sign and padding; zeros go between the sign (and prefix) and the digits.
+    /// Adds sign and padding. Zeros are between the sign (and prefix) and the digits.
     fn pad(&self, negative: bool, prefix: &str, body: String, zeros_allowed: bool) -> String {
         let sign = match negative {
             true => "-",
@@ -190,7 +191,7 @@ impl Conversion {
     }
 }
 
-/// `d.ddde±dd`.
+/// Formats as `d.ddde±dd`.
 fn scientific(value: f64, precision: usize) -> String {
     let text = format!("{value:.precision$e}");
     let (digits, exponent) = text.split_once('e').expect("an exponent");
@@ -199,7 +200,7 @@ fn scientific(value: f64, precision: usize) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
-/// The shorter of the two forms, without trailing zeros unless asked for.
+/// Returns the shorter of the two forms, without trailing zeros unless `keep_zeros`.
 fn general(value: f64, precision: usize, keep_zeros: bool) -> String {
     let text = scientific(value, precision - 1);
     let (digits, exponent) = text.split_once('e').expect("an exponent");
@@ -215,7 +216,7 @@ fn general(value: f64, precision: usize, keep_zeros: bool) -> String {
     }
 }
 
-/// `h.hhhp±d` after the prefix.
+/// Formats as `h.hhhp±d`, after the prefix.
 fn hexadecimal(value: f64, precision: Option<usize>) -> String {
     let bits = value.to_bits();
     let (field, mut mantissa) = ((bits >> 52) as i64, bits & ((1 << 52) - 1));

@@ -1,8 +1,9 @@
-//! Ops that move elements: broadcast, permute, cat, extract, insert, gather, and slicing along an axis; histograms.
+//! Ops that move elements: broadcast, permute, cat, extract, insert, gather, slices along an axis;
+//! histograms.
 
 use crate::backend::cpu::interp::value::{Word, Words, each_width};
 
-/// Row-major strides.
+/// Returns row-major strides.
 pub(crate) fn strides_of(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for d in (1..shape.len()).rev() {
@@ -34,7 +35,7 @@ fn take_box(source: &Words, base: usize, shape: &[usize], strides: &[usize]) -> 
     })
 }
 
-/// Writes `source` (row-major) into a strided box of `target`; gives back what is left of `source`.
+/// Writes `source` (row-major) into a strided box of `target`, and returns the rest of `source`.
 fn write_box<'a, T: Copy>(
     target: &mut [T],
     base: usize,
@@ -52,7 +53,7 @@ fn write_box<'a, T: Copy>(
     source
 }
 
-/// Repeats along dimensions of extent 1.
+/// Repeats dimensions of extent 1.
 pub(crate) fn broadcast(source: &Words, from: &[usize], to: &[usize]) -> Words {
     let mut strides = strides_of(from);
     for (d, stride) in strides.iter_mut().enumerate() {
@@ -63,14 +64,14 @@ pub(crate) fn broadcast(source: &Words, from: &[usize], to: &[usize]) -> Words {
     take_box(source, 0, to, &strides)
 }
 
-/// Dimension d of the result is dimension `permutation[d]` of the source.
+/// Permutes dimensions: dimension d of the result is dimension `permutation[d]` of the source.
 pub(crate) fn permute(source: &Words, from: &[usize], permutation: &[i32]) -> Words {
     let strides = strides_of(from);
     let pick = |list: &[usize]| permutation.iter().map(|&p| list[p as usize]).collect::<Vec<_>>();
     take_box(source, 0, &pick(from), &pick(&strides))
 }
 
-/// One after the other along `dim`.
+/// Concatenates two tiles along `dim`.
 pub(crate) fn cat([x, y]: [&Words; 2], [x_shape, y_shape]: [&[usize]; 2], dim: usize) -> Words {
     let row = |shape: &[usize]| shape[dim..].iter().product::<usize>();
     let (x_row, y_row) = (row(x_shape), row(y_shape));
@@ -80,7 +81,8 @@ pub(crate) fn cat([x, y]: [&Words; 2], [x_shape, y_shape]: [&[usize]; 2], dim: u
     each_width!(x, list => Word::list(join(list, Word::of(y), x_row, y_row)))
 }
 
-/// First element of block number `index` when `shape` is cut into blocks of `block`; an error outside.
+/// Returns the first element of block `index` in a partition of `shape` into blocks of `block`; an
+/// error outside.
 pub(crate) fn block_start(shape: &[usize], block: &[usize], index: &[i64]) -> Result<usize, String> {
     let mut start = 0;
     for (d, stride) in strides_of(shape).into_iter().enumerate() {
@@ -95,7 +97,7 @@ pub(crate) fn block_start(shape: &[usize], block: &[usize], index: &[i64]) -> Re
     Ok(start)
 }
 
-/// The block of extents `block` whose first element is `start`.
+/// Returns the block of extents `block` whose first element is `start`.
 pub(crate) fn extract(source: &Words, from: &[usize], block: &[usize], start: usize) -> Words {
     take_box(source, start, block, &strides_of(from))
 }
@@ -108,7 +110,8 @@ pub(crate) fn insert(target: &mut Words, to: &[usize], source: &Words, block: &[
     });
 }
 
-/// The elements of `source` at positions along `dim`: the nearest one where a position is outside.
+/// Returns the elements of `source` at positions along `dim`. A position outside selects the
+/// nearest element.
 pub(crate) fn gather([source, positions]: [&Words; 2], [from, to]: [&[usize]; 2], dim: usize) -> Words {
     let (length, count) = (from[dim], to[dim]);
     let inner: usize = from[dim + 1..].iter().product();
@@ -120,7 +123,7 @@ pub(crate) fn gather([source, positions]: [&Words; 2], [from, to]: [&[usize]; 2]
     each_width!(source, list => Word::list(positions.map(|position| list[place(position)]).collect()))
 }
 
-/// How many elements there are of each number from 0 to before `bins`.
+/// Counts the elements of each number in 0..`bins`.
 pub(crate) fn histogram(source: &Words, bins: usize) -> Words {
     let mut counts = vec![0u32; bins];
     u32::of(source).iter().filter_map(|&number| usize::try_from(number).ok()).for_each(|number| {
@@ -131,7 +134,8 @@ pub(crate) fn histogram(source: &Words, bins: usize) -> Words {
     Word::list(counts)
 }
 
-/// `count` positions along the axis in the middle of `outer × length × inner`: first, first + step, ….
+/// Returns `count` positions along the axis in the middle of `outer × length × inner`: first, first
+/// + step, ….
 pub(crate) fn along_axis(
     source: &Words,
     [outer, length, inner]: [usize; 3],

@@ -84,7 +84,7 @@ fn strided_and_gathered_tiles() {
     let mut array = Buffer::of(dtype, &(100..135).collect::<Vec<_>>());
     let strided =
         |view| Type::StridedView { tile: vec![2, 4], traversal: vec![1, 3], view, dim_map: vec![0, 1], padding: None };
-    // Overlapping tiles: row 4, columns 3 to 6, then the index space ends.
+    // Overlapping tiles: row 4, columns 3 to 6, after which the index space ends.
     let ours = load_tile(dtype, &mut array, &[5, 7], &[7, 1], &[2, 4], &[4, 1], strided).unwrap();
     assert_eq!(ours, [131, 132, 133, 134, 0, 0, 0, 0]);
     let ours = load_tile(dtype, &mut array, &[5, 7], &[7, 1], &[2, 4], &[-1, -1], strided).unwrap();

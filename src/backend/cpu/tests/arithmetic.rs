@@ -56,7 +56,8 @@ fn directed_rounding_brackets() {
                 let ours = float_op(code, dtype, vec![Attr::Rounding(mode)], &inputs);
                 for i in 0..N {
                     let v = |n: usize| values[n][i];
-                    // In f64, and where that rounds too, the case is left to the tests of `exact`.
+                    // Computed in f64. If f64 also rounds, the tests of `directed_rounding` cover
+                    // the case.
                     let (wide, inexact) = match code {
                         Opcode::AddF => (v(0) + v(1), (v(0) + v(1)) - v(0) != v(1) || (v(0) + v(1)) - v(1) != v(0)),
                         Opcode::SubF => (v(0) - v(1), (v(0) - v(1)) + v(1) != v(0) || v(0) - (v(0) - v(1)) != v(1)),
@@ -125,7 +126,8 @@ fn float_functions() {
     }
 }
 
-/// Within four units in the last place (of the result, and never finer than the subnormals').
+/// Asserts a distance of at most four units in the last place of the result, and at least those of
+/// subnormal numbers.
 fn close(dtype: DType, ours: f64, expected: f64, what: &str) {
     let rounded = codec::decode(dtype, codec::encode(dtype, expected, Rounding::NearestEven));
     if ours.is_nan() && rounded.is_nan() || ours == rounded {
@@ -168,7 +170,7 @@ fn signs_minima_and_maxima() {
                     let number = if x[i].is_nan() { y[i] } else { x[i] };
                     assert_eq!((high, low), (number, number));
                 } else {
-                    // `total_cmp` knows that -0 < +0.
+                    // `total_cmp` orders -0 before +0.
                     let (a, b) = if x[i].total_cmp(&y[i]).is_lt() { (x[i], y[i]) } else { (y[i], x[i]) };
                     assert_eq!((low.to_bits(), high.to_bits()), (a.to_bits(), b.to_bits()));
                 }

@@ -19,7 +19,7 @@ fn compare(b: &mut Builder, x: Value, pred: CmpPred, y: Value) -> Value {
     op(b, Opcode::CmpI, &[x, y], vec![Attr::CmpPred(pred), Attr::Sign(Sign::Signed)], DType::I1, &[])
 }
 
-/// The sum of the induction variable and how often the body ran.
+/// Returns the sum of the induction variable and the number of iterations.
 fn count(lower: i64, upper: i64, step: i64, unsigned: bool) -> Result<Vec<Vec<u64>>> {
     try_eval(|b| {
         let ty = i32_type(b);
@@ -39,7 +39,7 @@ fn count(lower: i64, upper: i64, step: i64, unsigned: bool) -> Result<Vec<Vec<u6
 
 #[test]
 fn the_last_blocks_of_the_largest_grid() {
-    // Tiles of 4 at block indices near 2^31: positions beyond 32 bits. Of the array only one tile exists.
+    // Tiles of 4 at block indices near 2^31: positions beyond 32 bits. The array has only one tile.
     let mut b = Builder::new();
     let params = b.begin_entry("k", &[Type::ptr(DType::I32)]);
     let ty = i32_type(&mut b);
@@ -58,7 +58,7 @@ fn the_last_blocks_of_the_largest_grid() {
     for (block, written) in [(grid[0] - 2, 2), (grid[0] - 1, 0), (1 << 24, 4)] {
         let mut buffer = Buffer::of(DType::I32, &[7; 4]);
         let mut memory = Memory::new();
-        // SAFETY: the buffer outlives the run and nobody else has it.
+        // SAFETY: the buffer outlives the run and no other code accesses it.
         unsafe { memory.add(buffer.address() as *mut u8, 16, true) };
         let pointer = Val::tile(Words::W64(vec![buffer.address().wrapping_sub(16 * u64::from(block))]));
         Machine::new(&program.0, &memory, grid, (Default::default(), None), &|| true)
@@ -87,7 +87,7 @@ fn for_loops() {
     assert!(fault(count(0, 1, 0, false)).contains("the step of the loop is 0"));
 }
 
-/// Collatz steps of `start`: a loop with an early exit inside of branches.
+/// Number of Collatz steps of `start`: a loop with an early exit inside of branches.
 #[test]
 fn loops_with_branches() {
     let ours = eval(|b| {
@@ -126,7 +126,7 @@ fn loops_with_branches() {
     assert_eq!(ours, [111]);
 }
 
-/// Every block writes its number; blocks with x = 2 return before.
+/// Each block writes its number; blocks with x = 2 return before.
 fn numbered(b: &mut Builder) {
     let base = b.begin_entry("numbered", &[Type::ptr(DType::I32)])[0];
     let ty = i32_type(b);

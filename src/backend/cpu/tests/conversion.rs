@@ -25,7 +25,7 @@ fn convert(code: Opcode, from: DType, to: DType, attrs: Vec<Attr>, bits: &[u64])
     })
 }
 
-/// Patterns that the type has (tf32 words have 13 zero bits).
+/// Returns valid patterns of the type (tf32 words have 13 zero bits).
 fn patterns(random: &mut Random, dtype: DType) -> Vec<u64> {
     if dtype.bits() <= 8 {
         return (0..N as u64).map(|i| (i * 2 + (random.next() & 1)) & (u64::MAX >> (64 - dtype.bits()))).collect();
@@ -95,7 +95,8 @@ fn int_to_float_rounds_once() {
                         Sign::Signed => ((x << up) as i64 >> up) as i128,
                         Sign::Unsigned => *x as i128,
                     };
-                    // f64 may round i64 first, so the reference jams: an odd last bit keeps the side.
+                    // f64 may round i64 first, so the reference jams: an odd last bit preserves the
+                    // direction.
                     let wide = value as f64;
                     let odd = match (wide as i128).cmp(&value) {
                         std::cmp::Ordering::Equal => wide,
@@ -135,7 +136,7 @@ fn widths_of_integers() {
             }
         }
     }
-    // i4 lives between conversions only.
+    // i4 values exist between conversions only.
     let ours = eval(|b| {
         let x = tile(b, DType::I8, &[4], &[0x17, 0x18, 0xff, 0x00]);
         let small = op(b, Opcode::TruncI, &[x], vec![], DType::I4, &[4]);

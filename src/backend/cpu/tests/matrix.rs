@@ -139,7 +139,7 @@ fn scaled_products() {
     }
 }
 
-/// `c = a · b` for square matrices, one tile of `c` a block, a loop over k.
+/// `c = a · b` for square matrices: one tile of `c` per block, a loop over k.
 fn matmul(size: i64, [tm, tn, tk]: [i64; 3]) -> Module {
     let mut b = Builder::new();
     let pointer = Type::ptr(DType::F32);
@@ -196,7 +196,7 @@ fn matmul_of_odd_size() {
     }
 }
 
-/// `cargo test --release --lib matmul_speed -- --ignored --nocapture`
+/// Run with `cargo test --release --lib matmul_speed -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement, for release builds"]
 fn matmul_speed() {

@@ -1,4 +1,4 @@
-//! Tests of the interpreter on modules made by hand, against independent references.
+//! Tests of the interpreter on handwritten modules, against independent references.
 
 mod access;
 mod arithmetic;
@@ -23,12 +23,13 @@ impl Random {
         x ^ (x >> 32)
     }
 
-    /// Uniform in [-1, 1).
+    /// Returns a uniform number in [-1, 1).
     pub fn unit(&mut self) -> f64 {
         self.next() as f64 / 2f64.powi(63) - 1.0
     }
 
-    /// Patterns of a float type: specials, subnormals, any bits, and numbers of moderate size.
+    /// Returns patterns of a float type: special values, subnormals, random bits, and numbers of
+    /// moderate size.
     pub fn floats(&mut self, dtype: DType, count: usize) -> Vec<u64> {
         let mask = u64::MAX >> (64 - dtype.bits());
         let nearest = |v: f64| codec::encode(dtype, v, Rounding::NearestEven);
@@ -53,7 +54,7 @@ impl Random {
     }
 }
 
-/// A tile of given patterns.
+/// Creates a tile of given patterns.
 pub fn tile(b: &mut Builder, dtype: DType, shape: &[i64], bits: &[u64]) -> Value {
     let ty = b.module.intern(Type::tile(dtype, shape));
     b.simple(Opcode::Constant, &[], vec![Attr::Value(ConstData::Dense(bits.into()))], ty)
@@ -63,13 +64,13 @@ pub fn int(b: &mut Builder, value: i64) -> Value {
     b.splat(DType::I32, value as u32 as u64, &[])
 }
 
-/// An op on operands of one group each, whose result is a tile of numbers.
+/// Creates an op on operands of one group each, whose result is a tile of numbers.
 pub fn op(b: &mut Builder, code: Opcode, operands: &[Value], attrs: Vec<Attr>, dtype: DType, shape: &[i64]) -> Value {
     let ty = b.module.intern(Type::tile(dtype, shape));
     b.simple(code, operands, attrs, ty)
 }
 
-/// A view of the `extents` × `strides` array at `base`, cut by `make`.
+/// Creates a view of the `extents` × `strides` array at `base`, partitioned by `make`.
 pub fn view(
     b: &mut Builder,
     base: Value,
@@ -116,7 +117,7 @@ pub fn finish(b: &mut Builder) {
     b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
 }
 
-/// Host memory of a kernel's array: eight bytes of alignment.
+/// Host memory of an array of a kernel, with an alignment of eight bytes.
 pub struct Buffer {
     words: Vec<u64>,
     bytes: usize,
@@ -157,13 +158,13 @@ pub fn launch(module: &Module, grid: [u32; 3], buffers: &mut [&mut Buffer]) -> R
     let mut params = Vec::new();
     for buffer in buffers {
         params.push(buffer.address());
-        // SAFETY: the buffer outlives the run and nobody else has it.
+        // SAFETY: the buffer outlives the run and no other code accesses it.
         unsafe { memory.add(buffer.words.as_mut_ptr().cast(), buffer.bytes, true) };
     }
     Program::compile(module)?.run(grid, &params, &memory, &RunOptions::default())
 }
 
-/// Patterns of the tiles that `build` makes, one list a tile.
+/// Returns the patterns of the tiles that `build` creates, one list per tile.
 pub fn try_eval(build: impl FnOnce(&mut Builder) -> Vec<Value>) -> Result<Vec<Vec<u64>>> {
     let mut b = Builder::new();
     b.begin_entry("test", &[]);
@@ -187,12 +188,12 @@ pub fn try_eval(build: impl FnOnce(&mut Builder) -> Vec<Value>) -> Result<Vec<Ve
     Ok(outputs.iter().zip(&buffers).map(|(&(dtype, count), buffer)| buffer.all(dtype, count)).collect())
 }
 
-/// As [`try_eval`], for one tile that has to come out.
+/// As [`try_eval`], for one tile; panics on an error.
 pub fn eval(build: impl FnOnce(&mut Builder) -> Value) -> Vec<u64> {
     try_eval(|b| vec![build(b)]).expect("runs").remove(0)
 }
 
-/// The message of an execution error.
+/// Returns the message of an execution error.
 pub fn fault(result: Result<impl std::fmt::Debug>) -> String {
     match result {
         Err(Error::Execution(diagnostic)) => diagnostic.to_string(),

@@ -161,7 +161,8 @@ fn sums_along_every_axis() {
     }
 }
 
-/// Composition of maps x → a·x + b modulo 2^16, packed as a << 16 | b: associative, not commutative.
+/// Composition of maps x → a·x + b modulo 2^16, packed as a << 16 | b: associative, not
+/// commutative.
 fn compose(b: &mut Builder, element: Value, accumulator: Value) -> Value {
     let mut word = |code, operands: &[Value], attrs| op(b, code, operands, attrs, DType::I32, &[]);
     let sixteen = word(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(16))]);

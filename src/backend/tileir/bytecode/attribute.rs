@@ -25,7 +25,7 @@ mod tag {
     pub const BOUNDED: u64 = 12;
 }
 
-/// What an attribute that came after its op means where it is absent.
+/// Returns the value that an absent attribute of a later version implies.
 pub(super) fn late_default(kind: AttrKind, op: &Op) -> Attr {
     match kind {
         AttrKind::Rounding => Attr::Rounding(Rounding::Full),
@@ -115,13 +115,13 @@ fn encode_literal(literal: &Literal, tables: &mut WriteTables<'_>, out: &mut Enc
     }
 }
 
-/// Hints with their tag, as a function carries them.
+/// Appends hints with their tag, as a function has them.
 pub(super) fn encode_tagged_hints(hints: &Hints, tables: &mut WriteTables<'_>, out: &mut Encoder) {
     out.varint(tag::HINTS);
     encode_hints(hints, tables, out);
 }
 
-/// The attributes of a kernel's arguments: none.
+/// Appends the attributes of a kernel's arguments: none.
 pub(super) fn encode_no_argument_attributes(out: &mut Encoder) {
     out.varint(tag::ARRAY);
     out.count(0);
@@ -250,7 +250,7 @@ pub(super) fn decode_tagged_hints(tables: &ReadTables<'_>, input: &mut Decoder<'
     }
 }
 
-/// Reads the attributes of a kernel's arguments, of which none are known.
+/// Reads the attributes of a kernel's arguments; no attribute is supported.
 pub(super) fn decode_no_argument_attributes(input: &mut Decoder<'_>) -> Result<()> {
     let at = input.offset();
     match (input.varint()?, input.varint()?) {

@@ -1,4 +1,4 @@
-//! Element data of constants and globals: bytes of a dense value or of one element.
+//! Element data of constants and globals: the bytes of a dense value or of one element.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{ConstData, Elem, MAX_TILE_ELEMENTS, Type};
 
-/// Bytes of one element; bools are packed instead.
+/// Returns the bytes of one element. Bools are packed instead.
 const fn element_bytes(dtype: DType) -> usize {
     match dtype {
         DType::TF32 => 3,
-        // One 4-bit element a byte.
+        // One 4-bit element per byte.
         other => (other.bits() as usize).div_ceil(8),
     }
 }
 
-/// tf32 is an f32 pattern in the IR and 19 bits in bytecode.
+/// Converts a pattern to the file: tf32 is an f32 pattern in the IR, and 19 bits in bytecode.
 pub(super) const fn to_file_bits(dtype: DType, bits: u64) -> u64 {
     match dtype {
         DType::TF32 => bits >> 13,
@@ -34,7 +34,8 @@ pub(super) const fn from_file_bits(dtype: DType, bits: u64) -> u64 {
     }
 }
 
-/// Element type and number of elements of a tile of numbers; `None` for other or absurd types.
+/// Returns element type and number of elements of a tile of numbers; `None` for other types, or an
+/// excessive number.
 pub(super) fn dense_type(ty: &Type) -> Option<(DType, usize)> {
     let (elem, shape) = ty.as_tile()?;
     let Elem::Num(dtype) = elem else { return None };
@@ -42,7 +43,7 @@ pub(super) fn dense_type(ty: &Type) -> Option<(DType, usize)> {
     (count > 0 && count <= MAX_TILE_ELEMENTS).then_some((dtype, count as usize))
 }
 
-/// The bytes of a constant.
+/// Returns the bytes of a constant.
 pub(crate) fn encode(dtype: DType, data: &ConstData) -> Vec<u8> {
     let element = |bits: u64| to_file_bits(dtype, bits).to_le_bytes().into_iter().take(element_bytes(dtype));
     match data {
@@ -56,7 +57,7 @@ pub(crate) fn encode(dtype: DType, data: &ConstData) -> Vec<u8> {
     }
 }
 
-/// The constants of a file that is being read, each decoded once for an element type and count.
+/// Constants of a file that is read. Each one is decoded once per element type and count.
 pub(super) struct ConstReader<'f> {
     entries: Vec<Decoder<'f>>,
     decoded: FxHashMap<(usize, DType, usize), ConstData>,
@@ -67,7 +68,7 @@ impl<'f> ConstReader<'f> {
         ConstReader { entries, decoded: FxHashMap::default() }
     }
 
-    /// Reads a constant's index and gives the data as `count` elements of `dtype`.
+    /// Reads the index of a constant, and returns its data as `count` elements of `dtype`.
     pub fn read(&mut self, input: &mut Decoder<'_>, ty: &Type) -> Result<ConstData> {
         let at = input.offset();
         let index = input.varint()?;
@@ -91,7 +92,7 @@ impl<'f> ConstReader<'f> {
 
 fn decode(dtype: DType, count: usize, bytes: &[u8]) -> Option<ConstData> {
     let words: Vec<u64> = if dtype == DType::I1 {
-        // One byte means one value for all, unless it can be a packed one.
+        // One byte is one value for all elements, unless it can be a packed one.
         if bytes.len() == 1 && (count == 1 || count > 8) {
             return Some(ConstData::Splat((bytes[0] != 0).into()));
         }

@@ -1,6 +1,6 @@
-//! The frame of a file of bytecode: how it starts, its sections, the flags of functions.
+//! Container of bytecode: magic number, sections, flags of functions.
 
-/// The first bytes.
+/// First bytes of a file.
 pub(super) const MAGIC: [u8; 8] = *b"\x7FTileIR\0";
 
 /// Section numbers.

@@ -1,7 +1,7 @@
-//! The debug section: the user's file, line and column of every op.
+//! Debug section: file, line and column of each op in the user's source.
 //!
-//! A function's list holds its own place, then one of each op in the order of the stream. Of call
-//! sites and lexical blocks the reader keeps the innermost place.
+//! The list of a function has its own place, then one place per op in the order of the stream. For
+//! call sites and lexical blocks, the reader keeps the innermost place.
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -22,18 +22,19 @@ mod tag {
     pub const CALL_SITE: u64 = 6;
 }
 
-/// The debug section of a file that is being written.
+/// Debug section of a file that is written.
 #[derive(Default)]
 pub(super) struct DebugWriter {
-    /// Where each list starts in `ids`.
+    /// Start of each list in `ids`.
     starts: Vec<u32>,
-    /// 0, or one more than an index of `attrs`.
+    /// 0, or an index of `attrs` plus one.
     ids: Vec<u64>,
     attrs: IndexSet<Vec<u8>, FxBuildHasher>,
 }
 
 impl DebugWriter {
-    /// Adds the list of a function (its own place first) and gives the number that names it, 0 for none.
+    /// Adds the list of a function (its own place first). Returns the number of the list; 0 without
+    /// places.
     pub fn function(
         &mut self,
         version: Version,
@@ -73,7 +74,7 @@ impl DebugWriter {
         self.attr(&[tag::LOCATION, scope, file, place.line.into(), place.column.into()])
     }
 
-    /// The payload of the section; empty when no function has a list.
+    /// Returns the contents of the section; empty without a list.
     pub fn finish(self) -> Vec<u8> {
         if self.starts.is_empty() {
             return Vec::new();
@@ -93,10 +94,10 @@ impl DebugWriter {
     }
 }
 
-/// The lists of places of the functions of a file.
+/// Lists of places of the functions of a file.
 pub(super) struct DebugReader {
     starts: Vec<u32>,
-    /// Handles of the places, by position.
+    /// Places, by position.
     ids: Vec<Loc>,
     at: usize,
 }
@@ -112,7 +113,7 @@ impl DebugReader {
         input.align(8)?;
         let ids_at = input.offset();
         let ids = (0..ids).map(|_| input.fixed(8)).collect::<Result<Vec<u64>>>()?;
-        // The table of attributes is aligned from its own start.
+        // The alignment of the attribute table is relative to its start.
         let mut table = input.part(input.remaining())?;
         let mut places = Places::read(table.table(4, "debug attributes")?, strings, module)?;
         let resolve = |(i, id): (usize, u64)| places.resolve(id, ids_at + 8 * i);
@@ -120,7 +121,7 @@ impl DebugReader {
         Ok(DebugReader { starts, ids, at })
     }
 
-    /// The places of list `number - 1`, and of whatever follows it.
+    /// Returns the places of list `number - 1`, and those of all later lists.
     pub fn list(&self, number: u64, at: usize) -> Result<&[Loc]> {
         let start = usize::try_from(number).ok().and_then(|n| self.starts.get(n.checked_sub(1)?));
         let start = *start.ok_or_else(|| damaged(at, format!("debug list {number} of {}", self.starts.len())))?;
@@ -130,7 +131,7 @@ impl DebugReader {
 
 enum Place {
     Known(Loc),
-    /// A call site stands for its callee.
+    /// The same place as another attribute, for example the callee of a call site.
     Same(u64),
     Scope,
 }
@@ -164,7 +165,7 @@ impl Places {
                 }
             }
         };
-        // Long chains are walked once.
+        // Each attribute of a long chain is resolved once.
         passed.into_iter().for_each(|index| self.all[index].1 = Place::Known(found));
         Ok(found)
     }

@@ -1,6 +1,7 @@
-//! Bytecode of Tile IR: the writer, the reader and the tables that both use.
+//! Bytecode of Tile IR: the writer, the reader and their common tables.
 //!
-//! Input: a module in memory, or the bytes of a file. Output: the bytes, or the module. Nothing here changes a module.
+//! Input: a module in memory, or the bytes of a file. Output: the bytes, or the module. No file of
+//! this folder modifies a module.
 
 pub(super) mod attribute;
 pub(super) mod constant;

@@ -1,5 +1,5 @@
-//! From bytecode to a module. Any damage is an error with its offset; nothing is allocated for a
-//! count before the bytes are there to back it.
+//! Reader: conversion of bytecode to a module. Damage is an error with its offset. Memory for a
+//! count is only allocated if the file has the bytes for it.
 
 use super::attribute::{decode, decode_no_argument_attributes, decode_tagged_hints, late_default};
 use super::constant::ConstReader;
@@ -15,12 +15,13 @@ use crate::ir::{
     Attr, AttrKind, BlockId, Entry, Global, Hints, Loc, MAX_NESTING, Module, OpId, Opcode, Type, TypeId, Value,
 };
 
-/// Reads bytecode of any version from 13.1 to 13.5, with the places of its debug section.
+/// Reads bytecode of versions 13.1 to 13.5, with the places of its debug section.
 ///
-/// The module is not verified ([`crate::ir::verify`]); handles are in range and every op fits its row.
+/// The module is not verified ([`crate::ir::verify`]), but handles are in range, and each op
+/// matches its row of the op table.
 ///
 /// # Errors
-/// [`crate::Error::Bytecode`] with the offset of the first byte that does not fit.
+/// [`crate::Error::Bytecode`] with the offset of the first invalid byte.
 pub fn read(file: &[u8]) -> Result<Module> {
     let sections = Sections::read(file)?;
     let version = sections.version;
@@ -185,7 +186,7 @@ fn read_function<'f>(
     Ok(())
 }
 
-/// The op stream of one function.
+/// Op stream of one function.
 struct Body<'a, 'f> {
     tables: &'a mut ReadTables<'f>,
     module: &'a mut Module,
@@ -196,7 +197,7 @@ struct Body<'a, 'f> {
     next_loc: usize,
 }
 
-/// What bytecode has of an op before its regions.
+/// Encoded parts of an op that precede its regions.
 struct Start {
     at: usize,
     code: Opcode,
@@ -216,8 +217,8 @@ impl Body<'_, '_> {
         Ok(loc)
     }
 
-    /// Reads one op and appends it to the block. Of the parts before and after its regions nothing is on the stack at each
-    /// depth.
+    /// Reads one op and appends it to the block. The parts before and after the regions are read by
+    /// other functions, which keeps the stack frame of each nesting depth small.
     fn op(&mut self, block: BlockId, depth: u32) -> Result<()> {
         let start = self.start()?;
         let regions = self.regions(start.code.spec(), depth)?;
@@ -252,7 +253,7 @@ impl Body<'_, '_> {
         let Start { at, code, loc, results, attrs, groups } = start;
         let spec = code.spec();
         let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
-        // The token of a print came with 13.2; text shows it for older files, too.
+        // The token of a print exists since 13.2. The text of older files shows it, too.
         let unnumbered = code == Opcode::Print && self.tables.version < Version::V13_2;
         let results = if unnumbered { vec![self.module.intern(Type::Token)] } else { results };
         let id = self.module.add_op(code, &groups, attrs, regions, &results, loc);
@@ -265,7 +266,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// What a later version added is kept only where it says something.
+    /// Removes attributes of later versions that have their default value.
     fn drop_defaults(&mut self, id: OpId) {
         let op = self.module.op(id);
         let late = op.code.spec().attrs.iter().filter(|a| !a.optional && a.since > op.code.spec().since);
@@ -287,7 +288,8 @@ impl Body<'_, '_> {
         (0..count).map(|_| self.tables.types.value(&mut self.input)).collect()
     }
 
-    /// The unit attributes that are set, and all that the flags word says is there.
+    /// Reads the flags word: the unit attributes that are set, and the optional parts that are
+    /// present.
     fn flags(&mut self, spec: &OpSpec) -> Result<(Vec<Attr>, Vec<FlagKey>)> {
         let (mut attrs, mut present) = (Vec::new(), Vec::new());
         if spec.flags.is_empty() || self.tables.version.minor() < spec.flags_since {
@@ -326,7 +328,7 @@ impl Body<'_, '_> {
             let count = match (spec.counting, group.arity) {
                 (_, Arity::One) => 1,
                 (Counting::Total, _) => std::mem::take(&mut rest),
-                // A list without a count is one that Tile IR does not have.
+                // Tile IR has no list without a count.
                 (Counting::Plain, Arity::Many) => 0,
                 (_, Arity::Many) => self.input.count(1, "operands")?,
                 (_, Arity::Optional) => present.contains(&FlagKey::Operand(group.name)).into(),
@@ -351,7 +353,7 @@ impl Body<'_, '_> {
         if depth as usize >= MAX_NESTING {
             return Err(damaged(at, format!("regions are nested deeper than {MAX_NESTING}")));
         }
-        // Not `collect`, whose calls would be on the stack at each depth.
+        // `collect` would add stack frames at each depth.
         let mut regions = Vec::new();
         for index in 0..count {
             regions.push(self.region(index, depth)?);
@@ -385,14 +387,14 @@ impl Body<'_, '_> {
     }
 }
 
-/// What a bit of the flags word says is there.
+/// Meaning of a bit of the flags word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FlagKey {
     Attr(AttrKind),
     Operand(&'static str),
 }
 
-/// Attributes stand in row order, flags after them.
+/// Returns the position of an attribute in its row. Flags follow the attributes.
 fn row_position(spec: &OpSpec, kind: AttrKind) -> usize {
     spec.attrs.iter().position(|a| a.kind == kind).unwrap_or(spec.attrs.len())
 }

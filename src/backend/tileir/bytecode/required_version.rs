@@ -1,4 +1,4 @@
-//! Which version of the bytecode a module needs.
+//! Bytecode version that a module needs.
 
 use super::attribute::late_default;
 use super::types::{number_row, ptr_attr_since};
@@ -7,23 +7,24 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::op_table::{AttrSpec, FlagBit};
 use crate::ir::{Attr, AttrKind, Elem, Loc, Module, Op, OpId, Opcode, PtrAttr, Rounding, Type, TypeId};
 
-/// Something in a module that older versions lack.
+/// A feature of a module that older versions lack.
 struct Need {
-    /// The first version that has it; none does if it is ours.
+    /// First version with the feature; `None` for a feature of this crate that no version has.
     version: Option<Version>,
     what: String,
     loc: Loc,
 }
 
-/// The lowest version that holds a module.
+/// Returns the lowest version that can represent a module.
 pub fn lowest_version(module: &Module) -> Version {
     needs(module).iter().filter_map(|need| need.version).max().unwrap_or(Version::V13_1)
 }
 
-/// Does `version` hold the module?
+/// Checks that `version` can represent the module.
 ///
 /// # Errors
-/// [`Error::Unsupported`] with everything that needs a later version, at the user's places.
+/// [`Error::Unsupported`] with all features that need a later version, at their places in the
+/// user's source.
 pub(crate) fn check(module: &Module, version: Version) -> Result<()> {
     let missing: Vec<Diagnostic> = needs(module)
         .into_iter()
@@ -96,7 +97,7 @@ impl Needs<'_> {
         for attr in spec.attrs {
             self.of_attr(op, attr);
         }
-        // 13.1 has prints without results.
+        // A print has no results in 13.1.
         if op.code == Opcode::Print && op.results.iter().any(|v| self.used[v.index()]) {
             self.add(2, format!("the token of `{}`", spec.name), op.loc);
         }
@@ -110,7 +111,7 @@ impl Needs<'_> {
 
     fn of_attr(&mut self, op: &Op, spec: &AttrSpec) {
         let Some(value) = op.attr(spec.kind) else { return };
-        // Ours are left out.
+        // Attributes of this crate are not written.
         if spec.since == u8::MAX {
             return;
         }

@@ -1,4 +1,4 @@
-//! What ops refer to by index: strings, types and constants, while a file is written and while one is read.
+//! Tables that ops refer to by index: strings, types and constants, for the writer and the reader.
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -10,7 +10,7 @@ use super::wire::{Decoder, Encoder, damaged};
 use crate::error::Result;
 use crate::ir::{ConstData, Module, Op, TypeId};
 
-/// The string table: each string once, in order of first use.
+/// String table: each string once, in order of first use.
 #[derive(Default)]
 pub(super) struct Strings(IndexSet<String, FxBuildHasher>);
 
@@ -22,13 +22,13 @@ impl Strings {
         self.0.insert_full(text.to_string()).0 as u64
     }
 
-    /// The bytes of all of them, in order.
+    /// Returns the bytes of all strings, in order.
     pub fn into_entries(self) -> Vec<Vec<u8>> {
         self.0.into_iter().map(String::into_bytes).collect()
     }
 }
 
-/// The tables of a file that is being written; what is new is added.
+/// Tables of a file that is written. New entries are added at their first use.
 pub(super) struct WriteTables<'m> {
     module: &'m Module,
     pub strings: Strings,
@@ -46,7 +46,7 @@ impl<'m> WriteTables<'m> {
         self.strings.add(text)
     }
 
-    /// Type of the first result.
+    /// Returns the type of the first result.
     pub fn types_of(&self, op: &Op) -> TypeId {
         self.module.ty_id(op.results[0])
     }
@@ -61,7 +61,7 @@ impl<'m> WriteTables<'m> {
     }
 }
 
-/// The tables of a file that is being read.
+/// Tables of a file that is read.
 pub(super) struct ReadTables<'f> {
     pub version: Version,
     pub strings: Vec<&'f str>,
@@ -70,13 +70,13 @@ pub(super) struct ReadTables<'f> {
 }
 
 impl<'f> ReadTables<'f> {
-    /// Reads the index of a string.
+    /// Reads the index of a string, and returns the string.
     pub fn string(&self, input: &mut Decoder<'_>) -> Result<&'f str> {
         string(&self.strings, input)
     }
 }
 
-/// Reads the index of a string.
+/// Reads the index of a string, and returns the string.
 pub(super) fn string<'f>(strings: &[&'f str], input: &mut Decoder<'_>) -> Result<&'f str> {
     let at = input.offset();
     let index = input.varint()?;

@@ -15,7 +15,7 @@ pub(super) struct NumberRow {
     pub since: u8,
 }
 
-/// Every number type, with what bytecode knows about it.
+/// Returns the row of a number type.
 pub(super) const fn number_row(dtype: DType) -> NumberRow {
     let (tag, since) = match dtype {
         DType::I1 => (0, 1),
@@ -38,7 +38,7 @@ pub(super) const fn number_row(dtype: DType) -> NumberRow {
     NumberRow { tag, since }
 }
 
-/// First version with this pointer attribute.
+/// Returns the first version with this pointer attribute.
 pub(super) const fn ptr_attr_since(attr: PtrAttr) -> u8 {
     match attr {
         PtrAttr::None => 4,
@@ -60,7 +60,7 @@ mod tag {
     pub const STRIDED_VIEW: u64 = 21;
 }
 
-/// A dynamic extent or stride of a tensor view.
+/// Marks a dynamic extent or stride of a tensor view.
 const DYNAMIC: i64 = i64::MIN;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -71,7 +71,7 @@ enum Key {
     Function(Vec<TypeId>),
 }
 
-/// The type table of a file that is being written; dependencies come first.
+/// Type table of a file that is written. Dependencies precede their users.
 pub(super) struct TypeWriter<'m> {
     module: &'m Module,
     version: Version,
@@ -84,17 +84,17 @@ impl<'m> TypeWriter<'m> {
         TypeWriter { module, version, index: FxHashMap::default(), entries: Vec::new() }
     }
 
-    /// Index of a number type.
+    /// Returns the index of a number type.
     pub fn number(&mut self, dtype: DType) -> u64 {
         self.entry(Key::Number(dtype), |_, out| out.varint(number_row(dtype).tag.into()))
     }
 
-    /// Index of the type of a value.
+    /// Returns the index of the type of a value.
     pub fn value(&mut self, id: TypeId) -> u64 {
         self.entry(Key::Value(id), |table, out| table.encode(id, out))
     }
 
-    /// Index of the signature of a kernel.
+    /// Returns the index of the signature of a kernel.
     pub fn function(&mut self, params: Vec<TypeId>) -> u64 {
         self.entry(Key::Function(params.clone()), |table, out| {
             out.varint(tag::FUNCTION);
@@ -125,7 +125,7 @@ impl<'m> TypeWriter<'m> {
         index
     }
 
-    /// The bit set of optional parameters, which exists from a version on.
+    /// Appends the bit set of optional parameters, which exists since version `since`.
     fn flags(&self, present: bool, out: &mut Encoder, since: u8) {
         if self.version.minor() >= since {
             out.varint(present.into());
@@ -205,14 +205,14 @@ pub(super) enum Decoded {
     Function(Vec<TypeId>),
 }
 
-/// The type table of a file that is being read.
+/// Type table of a file that is read.
 pub(super) struct TypeReader<'f> {
     version: Version,
     entries: Vec<Decoder<'f>>,
     decoded: Vec<Option<Decoded>>,
 }
 
-/// A view names a tensor view, that a number: nothing nests deeper than this.
+/// Maximal nesting: a view refers to a tensor view, which refers to a number type.
 const MAX_NESTING: u32 = 4;
 
 impl<'f> TypeReader<'f> {
@@ -226,7 +226,7 @@ impl<'f> TypeReader<'f> {
         Ok(reader)
     }
 
-    /// An entry; `at` is where its index stood.
+    /// Returns an entry; `at` is the offset of its index.
     pub fn get(&self, index: u64, at: usize) -> Result<&Decoded> {
         let found = usize::try_from(index).ok().and_then(|i| self.decoded.get(i)?.as_ref());
         found.ok_or_else(|| self.no_such(index, at))
@@ -325,7 +325,8 @@ impl<'f> TypeReader<'f> {
         known.map(Some).ok_or_else(|| damaged(at, format!("pointer attribute {number} of version {}", self.version)))
     }
 
-    /// `flagged` is the bit set of the entry; before 13.3 a byte here says whether there is padding.
+    /// Reads the padding. `flagged` is its bit in the bit set of the entry. Before 13.3 there is a
+    /// byte instead.
     fn padding(&self, flagged: bool, input: &mut Decoder<'_>) -> Result<Option<Padding>> {
         let present = if self.version < Version::V13_3 { input.bool()? } else { flagged };
         if !present {

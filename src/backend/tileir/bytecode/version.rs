@@ -10,20 +10,20 @@ use crate::target::Target;
 pub struct Version(u8);
 
 impl Version {
-    /// 13.1: the first one; Blackwell.
+    /// 13.1: the first version; Blackwell.
     pub const V13_1: Version = Version(1);
-    /// 13.2: Ampere and Ada, too.
+    /// 13.2: adds Ampere and Ada.
     pub const V13_2: Version = Version(2);
-    /// 13.3: Hopper, too.
+    /// 13.3: adds Hopper.
     pub const V13_3: Version = Version(3);
     /// 13.4.
     pub const V13_4: Version = Version(4);
     /// 13.5.
     pub const V13_5: Version = Version(5);
-    /// Every version, oldest first.
+    /// All versions, oldest first.
     pub const ALL: [Version; 5] = [Self::V13_1, Self::V13_2, Self::V13_3, Self::V13_4, Self::V13_5];
 
-    /// The number after the point.
+    /// Returns the minor version number.
     pub const fn minor(self) -> u8 {
         self.0
     }
@@ -32,7 +32,7 @@ impl Version {
         Version::ALL.into_iter().find(|v| v.0 == minor)
     }
 
-    /// The first version whose tools know the target.
+    /// Returns the first version whose tools support the target.
     pub fn first_for(target: Target) -> Version {
         match target.arch {
             80..90 => Version::V13_2,

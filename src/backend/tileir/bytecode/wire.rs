@@ -1,14 +1,15 @@
 //! Primitive encodings: LEB128, zigzag, fixed-width lists, padding, and tables with offsets.
 //!
-//! [`Encoder`] appends, [`Decoder`] reads a range of a file that may be damaged in any way: every
-//! error names the byte offset in the file, and no count is believed before the bytes are there.
+//! [`Encoder`] appends to a byte string. [`Decoder`] reads a range of a file that may be damaged.
+//! Each error has the byte offset in the file, and a count is only accepted if the file has the
+//! bytes for it.
 
 use crate::error::{Error, Result};
 
-/// Filler of alignment padding.
+/// Fill byte of alignment padding.
 const FILLER: u8 = 0xCB;
 
-/// A growing byte string.
+/// Growing byte string.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Encoder {
     pub bytes: Vec<u8>,
@@ -19,7 +20,7 @@ impl Encoder {
         self.bytes.push(value);
     }
 
-    /// Unsigned LEB128.
+    /// Appends an unsigned LEB128 number.
     pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
@@ -28,7 +29,7 @@ impl Encoder {
         self.bytes.push(value as u8);
     }
 
-    /// Zigzag in 64 bits, then LEB128.
+    /// Appends a signed number: zigzag in 64 bits, then LEB128.
     pub fn svarint(&mut self, value: i64) {
         self.varint(((value << 1) ^ (value >> 63)) as u64);
     }
@@ -57,7 +58,7 @@ impl Encoder {
         self.bytes.resize(self.bytes.len().next_multiple_of(to), FILLER);
     }
 
-    /// Count, offsets of `width` bytes, entries.
+    /// Appends a table: count, offsets of `width` bytes, entries.
     pub fn table(&mut self, entries: &[Vec<u8>], width: usize) {
         self.count(entries.len());
         self.align(width);
@@ -70,7 +71,7 @@ impl Encoder {
     }
 }
 
-/// A range of a file, read from the front.
+/// Range of a file, read from the front.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decoder<'f> {
     file: &'f [u8],
@@ -79,7 +80,7 @@ pub(super) struct Decoder<'f> {
     end: usize,
 }
 
-/// The error for a byte offset of a file.
+/// Creates the error for a byte offset of a file.
 pub(super) fn damaged(offset: usize, message: impl Into<String>) -> Error {
     Error::Bytecode { offset, message: message.into() }
 }
@@ -89,7 +90,7 @@ impl<'f> Decoder<'f> {
         Decoder { file, start: 0, pos: 0, end: file.len() }
     }
 
-    /// Offset in the file of the next byte.
+    /// Returns the offset of the next byte in the file.
     pub fn offset(&self) -> usize {
         self.pos
     }
@@ -111,7 +112,7 @@ impl<'f> Decoder<'f> {
         Ok(bytes)
     }
 
-    /// The next `count` bytes as a range of their own.
+    /// Returns the next `count` bytes as a separate range.
     pub fn part(&mut self, count: usize) -> Result<Decoder<'f>> {
         let start = self.pos;
         self.take(count)?;
@@ -148,14 +149,14 @@ impl<'f> Decoder<'f> {
         Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
     }
 
-    /// A `varint` that fits 32 bits.
+    /// Reads a `varint` of at most 32 bits.
     pub fn u32(&mut self, what: &str) -> Result<u32> {
         let start = self.pos;
         let value = self.varint()?;
         u32::try_from(value).map_err(|_| damaged(start, format!("{what} {value} is out of range")))
     }
 
-    /// A count of things that take at least `unit` bytes each in this range.
+    /// Reads a count of items with at least `unit` bytes each in this range.
     pub fn count(&mut self, unit: usize, what: &str) -> Result<usize> {
         let start = self.pos;
         let value = self.varint()?;
@@ -197,14 +198,14 @@ impl<'f> Decoder<'f> {
         self.take(self.pos.next_multiple_of(to) - self.pos).map(|_| ())
     }
 
-    /// A fixed-width little-endian number of 4 or 8 bytes.
+    /// Reads a fixed-width little-endian number of 4 or 8 bytes.
     pub fn fixed(&mut self, width: usize) -> Result<u64> {
         let mut bytes = [0; 8];
         bytes[..width].copy_from_slice(self.take(width)?);
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// The entries of a table that fills the rest of the range (see [`Encoder::table`]).
+    /// Reads the entries of a table that occupies the rest of the range (see [`Encoder::table`]).
     pub fn table(&mut self, width: usize, what: &str) -> Result<Vec<Decoder<'f>>> {
         let count = self.count(width, what)?;
         if count == 0 {
@@ -254,7 +255,7 @@ mod tests {
             out.svarint(v);
             out.bytes
         };
-        // Negative infinity as an f64 pattern: the zigzag stays within 64 bits.
+        // Negative infinity as an f64 pattern: its zigzag form has at most 64 bits.
         let pattern = f64::NEG_INFINITY.to_bits() as i64;
         assert_eq!(bytes(pattern), [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]);
         assert_eq!((bytes(-1), bytes(1), bytes(-2)), (vec![1], vec![2], vec![3]));

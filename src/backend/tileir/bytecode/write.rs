@@ -1,4 +1,4 @@
-//! From a module to bytecode.
+//! Writer: conversion of a module to bytecode.
 
 use super::attribute::{encode, encode_no_argument_attributes, encode_tagged_hints, late_default};
 use super::constant::dense_type;
@@ -13,41 +13,42 @@ use crate::ir::op_table::{Arity, Counting, Results};
 use crate::ir::{BlockId, ConstData, Entry, Loc, Module, Op, OpId, Opcode, TypeId, Value};
 use crate::target::Target;
 
-/// How a module is written.
+/// Options of the writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteOptions {
-    /// The version; `None` is the lowest that holds the module and that the target's tools know.
+    /// Version; `None` is the lowest one that can represent the module and that the tools of the
+    /// target support.
     pub version: Option<Version>,
-    /// Which GPU the file is for; decides only the version.
+    /// GPU of the file. It only determines the version.
     pub target: Option<Target>,
-    /// Write the user's places?
+    /// Writes the places in the user's source.
     pub debug: bool,
 }
 
 impl Default for WriteOptions {
-    /// Lowest version for any target, with places.
+    /// The lowest version for any target, with places.
     fn default() -> Self {
         WriteOptions { version: None, target: None, debug: true }
     }
 }
 
 impl WriteOptions {
-    /// With a [`WriteOptions::version`].
+    /// Sets [`WriteOptions::version`].
     #[must_use]
     pub fn version(mut self, version: Version) -> WriteOptions {
         self.version = Some(version);
         self
     }
 
-    /// With a [`WriteOptions::target`].
+    /// Sets [`WriteOptions::target`].
     #[must_use]
     pub fn target(mut self, target: Target) -> WriteOptions {
         self.target = Some(target);
         self
     }
 
-    /// With or without the user's places.
+    /// Sets [`WriteOptions::debug`].
     #[must_use]
     pub fn debug(mut self, debug: bool) -> WriteOptions {
         self.debug = debug;
@@ -55,15 +56,15 @@ impl WriteOptions {
     }
 }
 
-/// Writes a module as bytecode; equal modules give equal bytes.
+/// Writes a module as bytecode. Equal modules have equal bytes.
 ///
-/// The version is the lowest that holds the module and that the target's tools know, unless
-/// `options` name one. The module is written as it is: memory ops keep the tokens they have or lack
-/// (see [`crate::backend::tileir::order_memory`]).
+/// Unless `options` names a version, it is the lowest one that can represent the module and that
+/// the tools of the target support. The module is not modified: memory ops have the tokens of the
+/// module (see [`crate::backend::tileir::order_memory`]).
 ///
 /// # Errors
-/// [`Error::Unsupported`] with everything that needs a later version than the one asked for;
-/// [`Error::Kernel`] for an op that is not well-formed (the verifier tells more).
+/// * [`Error::Unsupported`] with all features that need a later version than the requested one.
+/// * [`Error::Kernel`] for an ill-formed op. The verifier reports more.
 ///
 /// ```
 /// use cutlet::backend::tileir::{WriteOptions, read, write};
@@ -89,7 +90,7 @@ pub fn write(module: &Module, options: &WriteOptions) -> Result<Vec<u8>> {
     Ok(writer.finish(globals, functions))
 }
 
-/// Everything that the writer relies on and that no type guarantees.
+/// Checks the preconditions of the writer that types do not guarantee.
 fn check_rows(module: &Module) -> Result<()> {
     let mut problems = Vec::new();
     for global in &module.globals {
@@ -228,13 +229,13 @@ impl Writer<'_> {
     }
 }
 
-/// The op stream of one function.
+/// Op stream of one function.
 struct Body<'a, 'm> {
     module: &'m Module,
     version: Version,
     tables: &'a mut WriteTables<'m>,
     out: Encoder,
-    /// The function's own place, then that of each op.
+    /// Place of the function, then that of each op.
     locs: Vec<Loc>,
     /// Numbers of the values in scope, by value; the counter of the next one.
     numbers: Vec<Option<u64>>,
@@ -271,7 +272,7 @@ impl<'a, 'm> Body<'a, 'm> {
         self.locs.push(op.loc);
         self.out.varint(op.code as u64);
         let results: &[Value] = match op.code {
-            // The token of a print came with 13.2.
+            // The token of a print exists since 13.2.
             Opcode::Print if self.version < Version::V13_2 => &[],
             _ => &op.results,
         };

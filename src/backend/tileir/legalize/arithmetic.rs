@@ -1,5 +1,5 @@
-//! Integer arithmetic at its edges: shifts by the width or more, division by zero, conversion of
-//! floats that do not fit.
+//! Legalization of integer arithmetic: shifts by the width or more, division by zero, conversion of
+//! floats outside of the range.
 
 use super::rewrite::rewrite_blocks;
 use crate::codec;
@@ -10,7 +10,7 @@ use crate::ir::{
 };
 use crate::pass::{IntRange, IntRanges};
 
-/// Replaces the undefined cases of every op of an entry.
+/// Replaces the undefined cases of all ops of an entry.
 pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) {
     let mut values = Substitution::new();
     rewrite_blocks(module, entry.body, &mut |module, id, out| {
@@ -29,7 +29,7 @@ pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) {
     values.apply(module, entry.body);
 }
 
-/// Ops added before one op.
+/// Ops that are inserted before one op.
 struct Edit<'a> {
     module: &'a mut Module,
     out: &'a mut Vec<OpId>,
@@ -70,7 +70,7 @@ impl Edit<'_> {
         self.add(Opcode::Select, &[condition, yes, no], vec![], ty)
     }
 
-    /// Shifting by the width or more: all bits are shifted out, or are the sign.
+    /// Defines shifts by the width or more: all bits are shifted out, or equal the sign.
     fn shift(&mut self, id: OpId, facts: &IntRanges, values: &mut Substitution) {
         let op = self.module.op(id).clone();
         let (amount, ty) = (op.operands[1], self.module.ty_id(op.operands[1]));
@@ -93,7 +93,8 @@ impl Edit<'_> {
         values.replace(op.results[0], chosen);
     }
 
-    /// The smallest number has no counterpart and stays as it is, where `tileiras` takes no magnitude for negative.
+    /// Defines the absolute value of the smallest number, which is the number itself. `tileiras`
+    /// assumes that an absolute value is not negative.
     fn magnitude(&mut self, id: OpId, facts: &IntRanges, values: &mut Substitution) {
         let (source, result) = (self.module.op(id).operands[0], self.module.op(id).results[0]);
         let least = i64::MIN >> (64 - self.module.dtype(source).bits());
@@ -107,7 +108,8 @@ impl Edit<'_> {
         values.replace(result, larger);
     }
 
-    /// What is joined with itself along an axis of one is stretched: the same elements.
+    /// Replaces the concatenation of a value with itself along an axis of extent 1 by a broadcast,
+    /// which has the same elements.
     fn repetition(&mut self, id: OpId) {
         let op = self.module.op(id);
         let (first, second) = (op.operands[0], op.operands[1]);
@@ -123,7 +125,7 @@ impl Edit<'_> {
         self.out.push(id);
     }
 
-    /// Remainders have the sign of the dividend, also by zero.
+    /// Returns true for a remainder of a nonnegative dividend, which has its sign, also by zero.
     fn is_remainder_of_nonnegative(&self, value: Value, facts: &IntRanges) -> bool {
         let Some(op) = self.module.defining_op(value).map(|id| self.module.op(id)) else { return false };
         op.code == Opcode::RemI
@@ -131,8 +133,8 @@ impl Edit<'_> {
             && facts.range(op.operands[0]).is_some_and(|range| range.lo >= 0)
     }
 
-    /// A divisor of zero becomes one, and the quotient 0, the remainder the dividend; -1 under the smallest number
-    /// becomes one, too.
+    /// Defines division by zero: the divisor becomes 1, the quotient 0, and the remainder the
+    /// dividend. If the dividend is the smallest number, a divisor of -1 also becomes 1.
     fn division(&mut self, id: OpId, facts: &IntRanges, values: &mut Substitution) {
         let op = self.module.op(id).clone();
         let (dividend, divisor) = (op.operands[0], op.operands[1]);
@@ -171,8 +173,8 @@ impl Edit<'_> {
         }
     }
 
-    /// Floats that do not fit become the nearest integer that exists, NaN becomes 0. Types that have no
-    /// comparison go through f32, which holds all their values.
+    /// Defines conversions of floats outside of the range: the result is the nearest integer, and 0
+    /// for NaN. Types without comparison are converted to f32, which represents all their values.
     fn conversion(&mut self, id: OpId, values: &mut Substitution) {
         let op = self.module.op(id).clone();
         if op.flag(Flag::Saturating) {

@@ -1,11 +1,12 @@
-//! Assertions whose message has values: those of Tile IR have a text alone, so the values are printed where the
-//! condition fails, if they are scalars; of a tile the element would have to be found first.
+//! Legalization of assertions with values in the message. Tile IR only has a text, so the values
+//! are printed if the condition fails. Only scalars are printed: for tiles, the kernel would have
+//! to search the failing element.
 
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Entry, Literal, Loc, Module, OpId, Opcode, Type, Value};
 
-/// Prints the values of failed assertions, and leaves the assertions a text.
+/// Prints the values of failed assertions, and reduces the assertions to a text.
 pub(super) fn run(module: &mut Module, entry: &Entry) {
     rewrite_blocks(module, entry.body, &mut |module, id, out| {
         let op = module.op(id).clone();
@@ -28,7 +29,7 @@ pub(super) fn run(module: &mut Module, entry: &Entry) {
     });
 }
 
-/// Prints where a condition fails.
+/// Prints values if a condition fails.
 fn print_unless(
     module: &mut Module,
     condition: Value,
@@ -48,7 +49,7 @@ fn print_unless(
     out.push(module.add_op(Opcode::If, &[&[holds]], vec![], vec![stay, tell], &[], loc));
 }
 
-/// Are all elements of a condition true? A scalar.
+/// Returns the conjunction of all elements of a condition, as a scalar.
 fn every(module: &mut Module, condition: Value, loc: Loc, out: &mut Vec<OpId>) -> Value {
     let shape = module.shape(condition).to_vec();
     if shape.is_empty() {
@@ -74,7 +75,7 @@ fn every(module: &mut Module, condition: Value, loc: Loc, out: &mut Vec<OpId>) -
     module.op(reduction).results[0]
 }
 
-/// A format with question marks for the values that are not shown.
+/// Returns a format with question marks for the values that are not printed.
 fn without(format: &str, shown: &[bool]) -> String {
     let mut text = String::new();
     let mut rest = format;

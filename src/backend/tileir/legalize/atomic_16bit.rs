@@ -1,7 +1,9 @@
-//! Atomics on elements of 16 bits, which Tile IR does not have: by compare-and-swap of the words that hold them.
+//! Legalization of atomics on 16-bit elements, which Tile IR lacks: compare-and-swap of the words
+//! that contain them.
 //!
-//! The elements of a tile go round a loop together until each is done. A word whose other half changes in between is
-//! tried again. The first try expects a word of zeros, and finds what is there.
+//! A loop handles the elements of a tile together until each of them is done. If the other half of
+//! a word changes in between, the word is tried again. The first try expects a word of zeros, and
+//! reads the actual one.
 
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
@@ -10,7 +12,7 @@ use crate::ir::{
     Overflow, Sign, Substitution, Type, TypeId, Value,
 };
 
-/// Replaces such atomics of an entry.
+/// Replaces the 16-bit atomics of an entry.
 pub(super) fn run(module: &mut Module, entry: &Entry) {
     let mut values = Substitution::new();
     rewrite_blocks(module, entry.body, &mut |module, id, out| {
@@ -27,7 +29,7 @@ pub(super) fn run(module: &mut Module, entry: &Entry) {
     values.apply(module, entry.body);
 }
 
-/// Ops added at a place, on tiles of one shape.
+/// Ops that are inserted at a place, on tiles of one shape.
 struct Edit<'a> {
     module: &'a mut Module,
     out: &'a mut Vec<OpId>,
@@ -35,12 +37,12 @@ struct Edit<'a> {
     shape: Vec<i64>,
 }
 
-/// What stays the same from one try to the next.
+/// Loop-invariant values of the tries.
 struct Words {
     pointers: Value,
-    /// Bits below the half in its word.
+    /// Number of bits below the half in its word.
     shift: Value,
-    /// All bits of the word but the half.
+    /// Mask of the bits of the word outside of the half.
     others: Value,
     operand: Value,
     mode: AtomicMode,
@@ -89,13 +91,13 @@ impl Edit<'_> {
         self.put(Opcode::Constant, &[], vec![Attr::Value(ConstData::Splat(bits))], ty)
     }
 
-    /// `a op b` in the type of both.
+    /// Builds `a op b` in the type of both.
     fn both(&mut self, code: Opcode, a: Value, b: Value, attrs: Vec<Attr>) -> Value {
         let ty = self.module.ty_id(a);
         self.put(code, &[a, b], attrs, ty)
     }
 
-    /// The atomic by words; gives the values before.
+    /// Builds the atomic on words, and returns the previous values.
     fn by_words(&mut self, op: &Op) -> Value {
         let words = self.words(op);
         let pending = match op.operand_group("mask") {
@@ -113,7 +115,7 @@ impl Edit<'_> {
         self.module.op(id).results[0]
     }
 
-    /// Where the words are, and where the halves are in them.
+    /// Computes the addresses of the words, and the positions of the halves in them.
     fn words(&mut self, op: &Op) -> Words {
         let kept = [AttrKind::MemOrder, AttrKind::MemScope];
         let attrs: Vec<Attr> = kept.iter().filter_map(|&kind| op.attr(kind).cloned()).collect();
@@ -137,7 +139,7 @@ impl Edit<'_> {
         Words { pointers, shift, others, operand: op.operands[1], mode, attrs }
     }
 
-    /// One try for all elements that are not done.
+    /// Builds one try for all elements that are not done.
     fn turn(&mut self, words: &Words, body: BlockId) {
         let [pending, seen, old] = self.module.block(body).args[..] else { unreachable!("three carried values") };
         let [truth, word, half] = [pending, seen, old].map(|value| self.module.ty_id(value));
@@ -176,7 +178,7 @@ impl Edit<'_> {
         self.op(Opcode::Continue, &[&[left, got, old]], vec![], vec![], &[]);
     }
 
-    /// Is any element true?
+    /// Returns the disjunction of all elements, as a scalar.
     fn any(&mut self, tile: Value) -> Value {
         let mut value = tile;
         let scalar = self.module.intern(Type::scalar(DType::I1));

@@ -1,4 +1,5 @@
-//! Tile indices outside of the index space: loads read padding, stores write nothing.
+//! Legalization of tile indices outside of the index space: loads return padding, stores have no
+//! effect.
 
 use rustc_hash::FxHashSet;
 
@@ -15,8 +16,9 @@ use crate::ir::{
 };
 use crate::pass::IntRanges;
 
-/// Guards every access whose index is not known to be inside, by facts, or by what the launch will find out;
-/// gives the latter. Of the loops in `wrapping` those stay that the launch cannot vouch for.
+/// Guards each access whose index may be outside, unless ranges prove the opposite or the launch
+/// can check it. Returns the conditions for the launch. The loops that the launch cannot check
+/// remain in `wrapping`.
 pub(super) fn run(
     module: &mut Module,
     entry: &Entry,
@@ -38,7 +40,7 @@ pub(super) fn run(
     Promises { limits, probe }
 }
 
-/// The accesses that may be outside, and what the others rely on.
+/// Returns the accesses that may be outside, and the conditions of the other ones.
 fn open_accesses(module: &Module, entry: &Entry, facts: &IntRanges, guards: Guards) -> (Open, Vec<Limit>) {
     let (mut open, mut limits) = (Open::default(), Vec::new());
     let params: &[Value] = match guards {
@@ -50,7 +52,7 @@ fn open_accesses(module: &Module, entry: &Entry, facts: &IntRanges, guards: Guar
         let mut relied = Vec::new();
         let mut dims = open_dimensions(module, facts, params, id, &mut relied);
         if conditional.contains(&id) && !relied.is_empty() {
-            // What runs only sometimes says nothing about the launch.
+            // A condition of an op that does not always run must not reject the launch.
             dims = open_dimensions(module, facts, &[], id, &mut Vec::new());
             relied.clear();
         }
@@ -64,7 +66,8 @@ fn open_accesses(module: &Module, entry: &Entry, facts: &IntRanges, guards: Guar
     (open, limits)
 }
 
-/// Accesses that need not run in every block: under an `if`, or anywhere if a block can return early.
+/// Returns the accesses that some blocks may not execute: those in an `if`, or all of them if a
+/// block can return early.
 fn conditional_ops(module: &Module, body: BlockId) -> FxHashSet<OpId> {
     let (mut conditional, mut returns) = (FxHashSet::default(), 0);
     module.walk(body, &mut |id| {
@@ -80,7 +83,7 @@ fn conditional_ops(module: &Module, body: BlockId) -> FxHashSet<OpId> {
     conditional
 }
 
-/// The dimensions of an access along which its index may be outside.
+/// Returns the dimensions of an access along which its index may be outside.
 fn open_dimensions(
     module: &Module,
     facts: &IntRanges,
@@ -96,7 +99,7 @@ fn open_dimensions(
     let steps: Vec<i32> = match module.ty(view) {
         Type::PartitionView { tile, .. } => tile.clone(),
         Type::StridedView { traversal, .. } => traversal.clone(),
-        // Positions and offsets of elements, each with a meaning outside of the array.
+        // Positions and offsets of elements, which are defined outside of the array, too.
         _ => return Vec::new(),
     };
     let index = op.operand_group("index").to_vec();
@@ -117,7 +120,7 @@ fn open_dimensions(
     (0..index.len()).filter(|d| !known(d)).collect()
 }
 
-/// A number above every value of an index that is never negative.
+/// Returns a bound above all values of an index that is never negative.
 fn upper_bound(module: &Module, facts: &IntRanges, params: &[Value], index: Value) -> Option<Bound> {
     let range = facts.range(index)?;
     if range.lo < 0 {
@@ -137,7 +140,7 @@ fn upper_bound(module: &Module, facts: &IntRanges, params: &[Value], index: Valu
     }
 }
 
-/// A value as a number that the launch knows.
+/// Returns a value as a number that the launch can compute.
 fn number(module: &Module, facts: &IntRanges, params: &[Value], value: Value) -> Option<Bound> {
     let value = through_assumes(module, value);
     if let Some(constant) = facts.constant(value) {
@@ -160,7 +163,7 @@ fn number(module: &Module, facts: &IntRanges, params: &[Value], value: Value) ->
     }
 }
 
-/// How many tiles the array behind a view has, as the launch knows it, along tile dimension `d`.
+/// Returns the number of tiles along tile dimension `d` of a view, as the launch can compute it.
 fn known_count(module: &Module, params: &[Value], view: Value, d: usize, step: i32) -> Option<Bound> {
     let (Type::PartitionView { dim_map, .. } | Type::StridedView { dim_map, .. }) = module.ty(view) else {
         return None;
@@ -179,7 +182,8 @@ fn known_count(module: &Module, params: &[Value], view: Value, d: usize, step: i
     Some(Bound::Tiles { param: param as u32, tile: u32::try_from(step).ok()? })
 }
 
-/// An index in i64 where extents of the array behind a view are: there may be more tiles than 32 bits count.
+/// Converts an index to i64 if the extents of its array are i64: the number of tiles may exceed 32
+/// bits.
 fn as_wide_as_extents(module: &mut Module, view: Value, index: Value, loc: Loc, out: &mut Vec<OpId>) -> Value {
     let make = |module: &Module, value: Value| module.defining_op(value).map(|id| module.op(id).clone());
     let extent = make(module, view)
@@ -195,7 +199,7 @@ fn as_wide_as_extents(module: &mut Module, view: Value, index: Value, loc: Loc, 
     module.op(id).results[0]
 }
 
-/// Puts an access into an `if` on its index being inside.
+/// Encloses an access in an `if` that tests its index.
 fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, values: &mut Substitution) {
     let (op, loc) = (module.op(id).clone(), module.op(id).loc);
     let (view, index) = (op.operand_group("view")[0], op.operand_group("index").to_vec());
@@ -204,7 +208,7 @@ fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, val
     for &d in open {
         let position = as_wide_as_extents(module, view, index[d], loc, out);
         let count = tile_count(module, view, d, position, loc, out);
-        // Read as unsigned, a negative index is large.
+        // As an unsigned number, a negative index is large.
         let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Unsigned)];
         let less = module.add_op(Opcode::CmpI, &[&[position], &[count]], attrs, vec![], &[truth], loc);
         out.push(less);
@@ -220,7 +224,7 @@ fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, val
     }
     let condition = condition.expect("an open dimension");
     let (inside, outside) = (module.add_block(&[]), module.add_block(&[]));
-    // Only the tile is wanted outside; tokens come later.
+    // The `if` only needs the tile as a result; tokens are added later.
     let tile = op.results.first().copied().filter(|&v| module.ty(v).as_tile().is_some());
     let results: Vec<_> = tile.iter().map(|&v| module.ty_id(v)).collect();
     let leave = |module: &mut Module, tiles: &[Value]| module.add_op(Opcode::Yield, &[tiles], vec![], vec![], &[], loc);
@@ -244,7 +248,7 @@ fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, val
     }
 }
 
-/// What a load outside reads, as a bit pattern.
+/// Returns the bit pattern that a load returns outside of the array.
 pub(super) fn padding_bits(module: &Module, view: Value, tile: Value) -> u64 {
     let padding = match module.ty(view) {
         Type::PartitionView { padding, .. } | Type::StridedView { padding, .. } => padding.unwrap_or(Padding::Zero),

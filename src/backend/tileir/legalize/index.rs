@@ -1,13 +1,13 @@
-//! Tile indices and the accesses that use them.
+//! Tile indices, and accesses with tile indices.
 
 use rustc_hash::FxHashMap;
 
 use crate::ir::{Loc, Module, OpId, Opcode, Type, Value};
 
-/// The dimensions of each access along which its index may be outside.
+/// By access: the dimensions along which its index may be outside.
 pub(super) type Open = FxHashMap<OpId, Vec<usize>>;
 
-/// What a value is without the assumptions about it.
+/// Returns the value below the `assume` ops of a value.
 pub(super) fn through_assumes(module: &Module, mut value: Value) -> Value {
     while let Some(op) = module.defining_op(value).map(|id| module.op(id)) {
         if op.code != Opcode::Assume {
@@ -18,7 +18,7 @@ pub(super) fn through_assumes(module: &Module, mut value: Value) -> Value {
     value
 }
 
-/// How many tiles there are along a dimension of a view, as a number of the type of `like`.
+/// Returns the number of tiles along a dimension of a view, in the type of `like`.
 pub(super) fn tile_count(
     module: &mut Module,
     view: Value,

@@ -1,14 +1,14 @@
-//! Comparisons of numbers that a launch knows.
+//! Comparisons of numbers that a launch can compute.
 
-/// A number that a launch knows before the kernel runs.
+/// A number that a launch can compute before the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Bound {
-    /// Tile blocks along an axis of the grid.
+    /// Number of tile blocks along an axis of the grid.
     Grid(u8),
-    /// An entry parameter, by position, read as signed.
+    /// An entry parameter, by position, as a signed number.
     Param(u32),
-    /// How many tiles of `tile` elements cover an extent that is an entry parameter.
+    /// Number of tiles of `tile` elements of an extent that is an entry parameter.
     Tiles {
         /// Position of the extent among the entry parameters.
         param: u32,
@@ -19,17 +19,17 @@ pub enum Bound {
     Constant(i64),
 }
 
-/// What must hold at a launch: `index <= count`, so that tile indices below `index` are inside.
+/// Condition of a launch: `index <= count`, so that tile indices below `index` are inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
-    /// Upper end (exclusive) of the indices that the kernel uses.
+    /// Exclusive upper bound of the indices of the kernel.
     pub index: Bound,
-    /// Tiles along that dimension of the array.
+    /// Number of tiles along that dimension of the array.
     pub count: Bound,
 }
 
 impl Limit {
-    /// Do constants leave it open, or true?
+    /// Returns false if both sides are constants that contradict the condition.
     pub(super) fn can_hold(&self) -> bool {
         match (self.index, self.count) {
             (Bound::Constant(index), Bound::Constant(count)) => index <= count,
@@ -39,7 +39,8 @@ impl Limit {
 }
 
 impl Bound {
-    /// The number at a launch with this grid and these parameter words (extents sign-extended).
+    /// Returns the number for a launch with this grid and these parameter words (extents
+    /// sign-extended).
     pub fn value(self, grid: [u32; 3], param: impl Fn(u32) -> i64) -> i64 {
         match self {
             Bound::Grid(axis) => grid[usize::from(axis)].into(),

@@ -1,31 +1,31 @@
-//! What a legalised kernel leaves to the launch.
+//! Conditions of a legalized kernel that the launch must check.
 
 use super::launch_compare::Limit;
 use super::launch_probe::Probe;
 
-/// Who sees to it that tile indices are inside, and that loops end.
+/// Check of tile indices and loop ends: by the launch or by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guards {
-    /// The launch, where it can.
+    /// The launch checks all conditions that it can.
     #[default]
     Launch,
-    /// The kernel alone: any launch will do.
+    /// The kernel checks all conditions, so each launch is permitted.
     Kernel,
 }
 
-/// What must hold at a launch.
+/// Conditions that a launch must satisfy.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Promises {
     /// Comparisons.
     pub limits: Vec<Limit>,
-    /// What comparisons cannot say.
+    /// Conditions beyond comparisons.
     pub probe: Option<Probe>,
 }
 
 impl Promises {
-    /// Is there nothing to hold?
+    /// Returns true without a condition.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty() && self.probe.is_none()
     }

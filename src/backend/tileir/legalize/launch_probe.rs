@@ -1,10 +1,11 @@
-//! What of a kernel decides its tile indices and the ends of its loops, taken out as a kernel of its own, so that a
-//! launch can find out beforehand whether all indices are inside and all loops end.
+//! Launch probe: the computation of tile indices and loop ends, extracted from a kernel as a
+//! separate kernel. A launch executes it first, and so checks that all indices are inside and all
+//! loops end.
 //!
-//! A guard is an `if` around an access, and compilers overlap accesses with arithmetic only where there is
-//! none; counters of more bits cost registers. Most indices and ends depend on nothing but block ids, extents and loop
-//! counters. The probe computes these, as the kernel does, and asserts what the kernel relies on; it touches no memory
-//! and no tiles.
+//! Reason: a guard is an `if` around an access, which prevents compilers from overlapping the
+//! access with arithmetic. Wider counters cost registers. Most indices and ends only depend on
+//! block ids, extents and loop counters. The probe computes these as the kernel does, and asserts
+//! the conditions of the kernel. It accesses no memory and has no tiles.
 
 use rustc_hash::FxHashSet;
 
@@ -20,20 +21,22 @@ use crate::ir::{
 };
 use crate::pass::{self, IntRanges};
 
-/// Marks the assertions of a probe.
+/// Message of the assertions of a probe, which identifies them.
 const MESSAGE: &str = "a tile index outside of its array, or a loop without an end";
 
-/// A kernel with the parameters of another one that asserts what the other one relies on.
+/// A kernel with the parameters of another kernel, whose conditions it asserts.
 #[derive(Clone, Debug)]
 pub struct Probe(Module);
 
 impl Probe {
-    /// The probe as a module that the cpu back end runs: without memory, it fails where something does not hold.
+    /// Returns the probe as a module for the cpu back end. It runs without memory, and fails if a
+    /// condition is false.
     pub fn module(&self) -> &Module {
         &self.0
     }
 
-    /// Do ranges prove all assertions for a launch with this grid and these parameters? They may hold even if not.
+    /// Returns true if ranges prove all assertions for a launch with this grid and these
+    /// parameters. False does not imply a failure.
     pub fn is_proven(&self, grid: [u32; 3], params: &[ParamWord]) -> bool {
         let mut module = self.0.clone();
         let entry = module.entries[0].clone();
@@ -53,7 +56,7 @@ fn is_ours(op: &Op) -> bool {
     op.code == Opcode::Assert && matches!(op.attr(AttrKind::Text), Some(Attr::Text(text)) if **text == *MESSAGE)
 }
 
-/// Replaces grid and parameters by what a launch passes.
+/// Replaces grid and parameters by the values of a launch.
 fn insert_launch(module: &mut Module, body: BlockId, grid: [u32; 3], params: &[ParamWord]) {
     let mut values = Substitution::new();
     let mut head = Vec::new();
@@ -96,8 +99,8 @@ fn constant(module: &mut Module, ty: TypeId, bits: u64, out: &mut Vec<OpId>) -> 
     module.op(id).results[0]
 }
 
-/// The probe of an entry for those open accesses and loops that can be decided without the kernel's data, and takes
-/// them out of `open` and `wrapping`.
+/// Builds the probe of an entry for the open accesses and loops that do not depend on data, and
+/// removes them from `open` and `wrapping`.
 pub(super) fn build(
     module: &Module,
     entry: &Entry,
@@ -124,28 +127,29 @@ pub(super) fn build(
 enum Condition {
     /// An index is below the number of tiles.
     Inside { view: Value, dim: usize, index: Value },
-    /// The end of a loop whose counter is an index is not above the number of tiles.
+    /// The end of a loop whose counter is an index is at most the number of tiles.
     EndsInside { view: Value, dim: usize, end: Value },
     /// The counter of a loop reaches its end before the last number of its type.
     Ends { end: Value, step: Value, sign: Sign },
 }
 
-/// What is asserted for one access or loop.
+/// Assertion for one access or loop.
 struct Check {
     subject: OpId,
-    /// The op before which it is decided: the subject or a loop around it.
+    /// The op before which it is evaluated: the subject or an enclosing loop.
     place: OpId,
     conditions: Vec<Condition>,
 }
 
-/// A loop, as seen from an access in it.
+/// A loop that encloses an access.
 #[derive(Clone)]
 struct Around {
     id: OpId,
     blocks: Vec<BlockId>,
 }
 
-/// Finds for every open access and every loop that may wrap the outermost place at which it can be decided.
+/// Selects, for each open access and each loop that may wrap, the outermost place at which its
+/// condition can be evaluated.
 struct Plan<'m> {
     module: &'m Module,
     facts: &'m IntRanges,
@@ -155,8 +159,8 @@ struct Plan<'m> {
 }
 
 impl Plan<'_> {
-    /// `around`: the loops around this block, outermost first, from the innermost branch on, for what runs
-    /// only sometimes is to be asked only then.
+    /// `around` has the loops around this block, outermost first, inside of the innermost branch.
+    /// An op that does not always run must only be checked if it runs.
     fn block(&mut self, block: BlockId, around: &mut Vec<Around>) {
         for &id in &self.module.block(block).ops {
             if let Some(dims) = self.open.get(&id) {
@@ -201,8 +205,8 @@ impl Plan<'_> {
         self.checks.push(Check { subject: id, place, conditions: vec![Condition::Ends { end, step, sign }] });
     }
 
-    /// The condition before a loop for one dimension of an access in it, if there is one: an index that is the same
-    /// in all iterations, or the counter, whose end is compared.
+    /// Returns the condition before a loop for one dimension of an access in it, if there is one.
+    /// The index is either invariant, or the counter, whose end is compared.
     fn before(&self, around: &Around, access: OpId, dim: usize) -> Option<Condition> {
         let op = self.module.op(access);
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index")[dim]);
@@ -228,7 +232,8 @@ impl Plan<'_> {
     }
 }
 
-/// The kernel without everything that these checks do not need; `None` if that leaves memory or tiles.
+/// Returns the kernel without the ops that these checks do not need; `None` if memory or tiles
+/// remain.
 fn extract(module: &Module, entry: &Entry, checks: &[&Check]) -> Option<Module> {
     let mut probe = module.clone();
     probe.globals.clear();

@@ -1,8 +1,8 @@
-//! Counters that would pass the end of their type: a loop ends at the first number that is not below its end, also
-//! where that number does not exist.
+//! Legalization of loop counters that exceed their type. A loop ends at the first number that is
+//! not below its end, also if the type cannot represent this number.
 //!
-//! In Tile IR the counter wraps and the loop goes on for ever. A step of one never leads there, nor do ranges that
-//! leave room; else the launch sees to it, or the counter gets twice as many bits and more.
+//! In Tile IR the counter wraps, and the loop never ends. A step of 1 never wraps, and ranges can
+//! exclude the case. Otherwise the launch checks it, or the counter is widened to 64 bits.
 
 use rustc_hash::FxHashSet;
 
@@ -11,7 +11,7 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Entry, Flag, Module, Op, OpId, Opcode, Overflow, Sign, Substitution, Type};
 use crate::pass::IntRanges;
 
-/// Takes off the hints that Tile IR does not have: those of loops, and those about caches.
+/// Removes the hints of loops and caches, which Tile IR lacks.
 pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
     let mut hinted = Vec::new();
     module.walk(entry.body, &mut |id| hinted.extend(module.op(id).attr(AttrKind::Hints).is_some().then_some(id)));
@@ -27,7 +27,7 @@ pub(super) fn drop_hints(module: &mut Module, entry: &Entry) {
     }
 }
 
-/// The loops whose counter may wrap. Those of 64 bits do not get there.
+/// Returns the loops whose counter may wrap. 64-bit counters never reach this point.
 pub(super) fn wrapping(module: &Module, entry: &Entry, facts: &IntRanges) -> FxHashSet<OpId> {
     let mut found = FxHashSet::default();
     module.walk(entry.body, &mut |id| {
@@ -45,23 +45,23 @@ fn has_room(module: &Module, op: &Op, facts: &IntRanges) -> bool {
         return true;
     }
     match sign(op) {
-        // What is not negative as signed leaves half of the numbers.
+        // A nonnegative signed number is in the lower half of the unsigned range.
         Sign::Unsigned => end.lo >= 0 && step.lo >= 0,
         Sign::Signed => end.hi - 1 + step.hi <= last(module.dtype(op.operands[0]), Sign::Signed) as i64,
     }
 }
 
-/// How a loop compares its counter.
+/// Returns the sign with which a loop compares its counter.
 pub(super) fn sign(op: &Op) -> Sign {
     if op.flag(Flag::UnsignedCmp) { Sign::Unsigned } else { Sign::Signed }
 }
 
-/// The largest number of a type of less than 64 bits.
+/// Returns the largest number of a type of less than 64 bits.
 pub(super) fn last(dtype: DType, sign: Sign) -> u64 {
     (1 << (dtype.bits() - u32::from(sign == Sign::Signed))) - 1
 }
 
-/// Lets these loops count in 64 bits.
+/// Widens the counters of these loops to 64 bits.
 pub(super) fn widen(module: &mut Module, entry: &Entry, loops: &FxHashSet<OpId>) {
     if loops.is_empty() {
         return;

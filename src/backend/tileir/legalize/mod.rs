@@ -1,13 +1,15 @@
-//! From our semantics to those of Tile IR: what we define and Tile IR leaves undefined becomes ops
-//! with the defined result, on a copy of the module before it is written.
+//! Legalization: conversion from the semantics of this crate to those of Tile IR. Ops replace the
+//! cases that this crate defines and Tile IR does not, on a copy of the module.
 //!
-//! Nothing is added where facts prove that the undefined case cannot happen. Of tile indices outside
-//! of an array, most need nothing either: an index that is a block id or the counter of a
-//! loop over tiles is inside whenever grid and extents fit together, which the host checks at each
-//! launch ([`Limit`]) at the price of a few integer operations; others that depend on nothing but block ids,
-//! parameters and counters are gone through before the first launch of a kind ([`Probe`]), and so are ends of loops
-//! whose counter could wrap. Launches that do not fit, and indices and ends that depend on data, get a kernel in
-//! which each such access has an `if`, and each such loop a wider counter.
+//! No op is added if ranges prove that the undefined case cannot occur. For tile indices and loop
+//! counters there are three levels:
+//!
+//! * An index that is a block id or the counter of a loop over tiles is inside if grid and extents
+//!   match. The host checks this at each launch by a few integer operations ([`Limit`]).
+//! * Other indices that only depend on block ids, parameters and counters are evaluated before the
+//!   first launch of a kind ([`Probe`]), as are the ends of loops whose counter could wrap.
+//! * Launches that violate a condition, and indices and ends that depend on data, need another
+//!   kernel. In it, each such access is in an `if`, and each such loop has a wider counter.
 
 mod arithmetic;
 mod assertion;
@@ -33,8 +35,8 @@ use super::grid;
 use crate::ir::Module;
 use crate::pass;
 
-/// Makes the undefined cases of a verified module defined. Gives what a launch must check before it
-/// runs the result.
+/// Defines the undefined cases of a verified module. Returns the conditions that a launch must
+/// check before it runs the result.
 pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
     let mut promises = Promises::default();
     for entry in module.entries.clone() {
@@ -57,7 +59,7 @@ pub fn legalize(module: &mut Module, guards: Guards) -> Promises {
     promises
 }
 
-/// Lets tf32 be read from memory as f32 and converted, for targets that know no better.
+/// Replaces loads of tf32 by loads of f32 and conversions, for targets that need it.
 pub fn read_tf32_as_f32(module: &mut Module) {
     for entry in module.entries.clone() {
         padding::run_for_all(module, &entry);

@@ -1,5 +1,5 @@
-//! Tiles of strided views that may begin before the array and reach into it: Tile IR has no negative indices. They are
-//! accessed through pointers, each element behind a mask.
+//! Legalization of tiles of strided views that may begin before the array and reach into it: Tile
+//! IR has no negative indices. Masked accesses through pointers replace them.
 
 use super::bounds::padding_bits;
 use super::index::through_assumes;
@@ -10,7 +10,8 @@ use crate::ir::{
 };
 use crate::pass::IntRanges;
 
-/// Replaces the accesses of an entry that need it; tells whether there were any.
+/// Replaces the accesses of an entry to tiles that may begin before the array. Returns true if
+/// there were any.
 pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) -> bool {
     let mut values = Substitution::new();
     let mut any = false;
@@ -26,7 +27,7 @@ pub(super) fn run(module: &mut Module, entry: &Entry, facts: &IntRanges) -> bool
     any
 }
 
-/// Is this an access to a tile that may lie across the start of its array?
+/// Returns true for an access to a tile that may extend across the start of its array.
 fn may_begin_before(module: &Module, facts: &IntRanges, id: OpId) -> bool {
     let op = module.op(id);
     if !matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView) {
@@ -34,7 +35,7 @@ fn may_begin_before(module: &Module, facts: &IntRanges, id: OpId) -> bool {
     }
     let view = op.operand_group("view")[0];
     let Type::StridedView { tile, traversal, view: array, .. } = module.ty(view) else { return false };
-    // Elements that share a byte cannot be pointed to.
+    // A pointer cannot address an element that shares a byte.
     let Type::TensorView { elem, .. } = module.type_of(*array) else { return false };
     if elem.storage_bits() < 8 {
         return false;
@@ -51,7 +52,7 @@ fn is_promised(module: &Module, id: OpId, dim: usize) -> bool {
     }
 }
 
-/// Ops added in the place of one op.
+/// Ops that replace one op.
 struct Edit<'a> {
     module: &'a mut Module,
     out: &'a mut Vec<OpId>,
@@ -73,7 +74,8 @@ impl Edit<'_> {
         }
     }
 
-    /// An index as i64 whose tile has positions that 64 bits hold: tiles beyond those are as far outside as the last ones.
+    /// Converts an index to i64 and clamps it, so that positions fit in 64 bits. Tiles beyond the
+    /// clamp are entirely outside, as the last ones are.
     fn countable(&mut self, index: Value, step: i64, extent: i64) -> Value {
         let fits = step == 1 || self.module.dtype(index).bits() < DType::I64.bits();
         let mut index = self.wide(index);
@@ -93,7 +95,7 @@ impl Edit<'_> {
         self.add(Opcode::Constant, &[], data, Type::scalar(DType::I64))
     }
 
-    /// A scalar, or a list along dimension `dim`, in the shape of the tile.
+    /// Broadcasts a scalar, or a list along dimension `dim`, to the shape of the tile.
     fn spread(&mut self, value: Value, dim: usize, shape: &[i64]) -> Value {
         let elem = match self.module.ty(value) {
             Type::Tile { elem, .. } => *elem,
@@ -115,7 +117,7 @@ impl Edit<'_> {
         self.add(code, &[&[a], &[b]], vec![Attr::Overflow(Overflow::None)], ty)
     }
 
-    /// Extents and strides of the array behind a view, as i64, and its base.
+    /// Returns base, extents and strides of the array of a view; extents and strides as i64.
     fn array(&mut self, view: Value) -> (Value, Vec<Value>, Vec<Value>) {
         let cut = self.module.defining_op(view).expect("views come from ops");
         let tensor = through_assumes(self.module, self.module.op(cut).operands[0]);

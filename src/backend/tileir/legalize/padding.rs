@@ -1,10 +1,11 @@
-//! Padding of tf32 that is not zero: read as f32 and converted.
+//! Legalization of tf32 loads: nonzero padding is loaded as f32 and converted.
 //!
-//! `tileiras` 13.5 writes such padding as the 19 bits of the type into a word of 32 and leaves the upper
-//! byte as it finds it, so that -0.0, NaN and the infinities come out as other numbers (constants of
-//! the type it gets right). In memory tf32 is f32 with 13 low bits that do not count, and f32 padding is right.
-//!
-//! Before sm_90 it ends itself over a loaded tf32 that is multiplied in a loop: there all are read as f32.
+//! * Symptom (`tileiras` 13.5): it writes such padding as the 19 bits of the type into a 32-bit
+//!   word, and does not write the upper byte. So -0.0, NaN and the infinities become other numbers.
+//!   Constants of tf32 are correct. In memory, tf32 is f32 with 13 ignored low bits, and f32
+//!   padding is correct.
+//! * Symptom before sm_90: `tileiras` terminates for a loaded tf32 that is multiplied in a loop.
+//!   There, all tf32 loads are replaced.
 
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
@@ -12,12 +13,12 @@ use crate::ir::{
     Attr, Def, Elem, Entry, Loc, Module, OpId, Opcode, Padding, Rounding, Substitution, Type, TypeId, Value,
 };
 
-/// Replaces every load of an entry that pads tf32 with something but zero.
+/// Replaces each load of an entry that pads tf32 with a nonzero value.
 pub(super) fn run(module: &mut Module, entry: &Entry) {
     read_as_f32(module, entry, &|padding| padding.is_some_and(|padding| padding != Padding::Zero));
 }
 
-/// Replaces every load of tf32 through a view.
+/// Replaces each load of tf32 through a view.
 pub(super) fn run_for_all(module: &mut Module, entry: &Entry) {
     read_as_f32(module, entry, &|_| true);
 }
@@ -50,7 +51,7 @@ fn read_as_f32(module: &mut Module, entry: &Entry, wanted: &dyn Fn(Option<Paddin
     values.apply(module, entry.body);
 }
 
-/// The padding of a view of tf32; `None` for views of other types.
+/// Returns the padding of a tf32 view; `None` for views of other types.
 fn padding_of_tf32(module: &Module, view: Value) -> Option<Option<Padding>> {
     let (padding, tensor) = match *module.ty(view) {
         Type::PartitionView { padding, view, .. }
@@ -62,7 +63,7 @@ fn padding_of_tf32(module: &Module, view: Value) -> Option<Option<Padding>> {
     is_tf32.then_some(padding)
 }
 
-/// Makes the f32 versions of views, and of the addresses they start from, before an op.
+/// Builds the f32 versions of views, and of their base addresses, before an op.
 struct Widen<'a> {
     module: &'a mut Module,
     out: &'a mut Vec<OpId>,
@@ -70,7 +71,7 @@ struct Widen<'a> {
 }
 
 impl Widen<'_> {
-    /// `None` where the view comes from out of a loop or branch.
+    /// Returns the f32 version of a value; `None` if a loop or branch produces the view.
     fn value(&mut self, value: Value) -> Option<Value> {
         let ty = self.wide_type(self.module.ty_id(value));
         let is_address = self.module.ty(value).as_tile().is_some();

@@ -1,8 +1,8 @@
-//! Going through all blocks of a kernel, adding ops.
+//! Traversal of all blocks of a kernel, for the insertion of ops.
 
 use crate::ir::{BlockId, Module, OpId};
 
-/// Takes a block's ops apart and puts them together again with what `rewrite` adds before each.
+/// Rebuilds the op list of each block, with the ops that `rewrite` inserts before each op.
 pub(super) fn rewrite_blocks(
     module: &mut Module,
     block: BlockId,

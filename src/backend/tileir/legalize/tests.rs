@@ -1,5 +1,5 @@
-//! The stages keep the meaning of a kernel: the cpu back end, which defines it, gets the same results
-//! before and after.
+//! Tests that the stages preserve the results of a kernel. The cpu back end, which defines them,
+//! runs it before and after the stages.
 
 use super::{Guards, legalize};
 use crate::backend::cpu::{Memory, Program, RunOptions};
@@ -10,13 +10,13 @@ use crate::pass::optimize;
 use crate::pass::tests::random;
 use crate::sample::one_in;
 
-/// Both stages, where guards or the promises of the kernel for three tile blocks see to tile indices.
+/// Runs both stages, with guards or with the launch conditions of the kernel for three tile blocks.
 fn staged(mut module: Module, guards: Guards) -> Option<Module> {
     let promises = legalize(&mut module, guards);
     order_memory(&mut module);
     verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
     assert!(guards == Guards::Launch || promises.is_empty(), "a guarded kernel relies on nothing");
-    // The scalars of the random kernels; extents are static there.
+    // The scalars of the random kernels, whose extents are static.
     let param = |index: u32| [5, 100, -16].get((index as usize).wrapping_sub(3)).copied().unwrap_or(0);
     let value = |bound: super::Bound| bound.value([3, 1, 1], param);
     let words: Vec<u64> = (0..6).map(|index| param(index) as u64).collect();
@@ -51,7 +51,8 @@ fn random_kernels_keep_their_results() {
     assert!(compared > seeds * 8 / 3, "only {compared} kernels fit their grid");
 }
 
-/// Runs one op on each pair of elements of two arrays of 16 numbers, at tile indices -1 to 2 of tiles of 8.
+/// Runs one op on each pair of elements of two arrays of 16 numbers, at tile indices -1 to 2 of
+/// tiles of 8.
 fn run(code: Opcode, attrs: Vec<Attr>, from: DType, to: DType, a: &[u64], b: &[u64], stage: bool) -> Vec<u32> {
     let mut builder = Builder::new();
     let params = builder.begin_entry("k", &[Type::ptr(from), Type::ptr(from), Type::ptr(to)]);
@@ -61,7 +62,7 @@ fn run(code: Opcode, attrs: Vec<Attr>, from: DType, to: DType, a: &[u64], b: &[u
     let ids = builder.op(Opcode::GetTileBlockId, &[], vec![], vec![], &[int; 3]);
     let one = builder.splat(DType::I32, 1, &[]);
     let id = builder.module.op(ids).results[0];
-    // Blocks 0 to 3 visit tiles -1 to 2: the first and the last lie outside.
+    // Blocks 0 to 3 access tiles -1 to 2: the first and the last one are outside.
     let index = builder.simple(Opcode::SubI, &[id, one], vec![Attr::Overflow(Overflow::None)], int);
     let weak = || vec![Attr::MemOrder(crate::ir::MemOrder::Weak)];
     let token = builder.module.intern(Type::Token);
@@ -108,7 +109,7 @@ fn execute(module: &Module, a: &[u64], b: &[u64]) -> Vec<u32> {
     let mut memory = Memory::new();
     let addresses: Vec<*mut u8> = arrays.iter_mut().map(|array| array.as_mut_ptr().cast()).collect();
     for &address in &addresses {
-        // SAFETY: the vectors outlive the run and nobody else touches them meanwhile.
+        // SAFETY: the vectors outlive the run and no other code accesses them.
         unsafe { memory.add(address, 64, true) };
     }
     let params: Vec<u64> = addresses.iter().map(|&address| address as u64).collect();
@@ -153,7 +154,7 @@ fn divisions_that_overflow_or_are_by_zero() {
     }
 }
 
-/// Tile IR leaves division by zero undefined: no divisor that may be zero reaches it.
+/// Division by zero is undefined in Tile IR: no divisor that may be zero remains.
 #[test]
 fn no_division_by_zero_is_left() {
     let text = "entry @k(%a: tile<i32>, %b: tile<i32>) {\n  %d = divi %a, %b signed : tile<i32>\n  \
@@ -173,7 +174,8 @@ fn no_division_by_zero_is_left() {
     assert_eq!(divisions, 2);
 }
 
-/// The smallest number is its own magnitude, which is negative: `tileiras` takes none for negative.
+/// The smallest number is its own absolute value, which is negative. `tileiras` assumes the
+/// opposite.
 #[test]
 fn no_magnitude_is_left_of_what_may_be_the_smallest_number() {
     let text = "entry @k(%a: tile<i32>, %c: tile<4x1xi32>) {\n  %m = absi %a : tile<i32>\n  %b = absi %m : tile<i32>\n  \
@@ -194,7 +196,8 @@ fn floats_that_do_not_fit() {
     let words = |values: &[f32]| -> Vec<u64> {
         values.iter().cycle().take(16).map(|v| u64::from(v.to_bits() & !0x1fff)).collect()
     };
-    // Sixteen patterns of 8 bits in four words: numbers, the largest, NaN and (e5m2) infinities.
+    // Sixteen patterns of 8 bits in four words: numbers, the largest one, NaN and (e5m2)
+    // infinities.
     let bytes = [0x3c_7e_fe_00u64, 0x7f_ff_7c_fc, 0x01_81_44_c4, 0x7b_fb_5a_da].repeat(4);
     for (from, bits) in [
         (DType::F32, words(&values)),
@@ -210,7 +213,7 @@ fn floats_that_do_not_fit() {
     }
 }
 
-/// A kernel that copies tiles 0 and 1 of an array of 10 tf32 to one of 16.
+/// Builds a kernel that copies tiles 0 and 1 of an array of 10 tf32 to one of 16.
 fn padded_copy(padding: Padding) -> Module {
     let mut builder = Builder::new();
     let ptr = Type::ptr(DType::TF32);
@@ -238,7 +241,7 @@ fn padding_of_tf32_keeps_its_value() {
         let mut module = padded_copy(padding);
         legalize(&mut module, Guards::Launch);
         verify(&module).unwrap_or_else(|problems| panic!("{}\n{module}", problems[0]));
-        // Any NaN is as good as another.
+        // All NaNs are equivalent.
         let number_of = |bits: u32| if f32::from_bits(bits).is_nan() { u32::MAX } else { bits };
         let got: Vec<u32> = execute(&module, &a, &a).into_iter().map(number_of).collect();
         let want = (0..16).map(|i| if i < 10 { a[i] as u32 } else { number_of(number.to_bits()) });
@@ -246,7 +249,8 @@ fn padding_of_tf32_keeps_its_value() {
     }
 }
 
-/// A kernel that writes how often a loop from one parameter to another by steps of a third runs.
+/// Builds a kernel that writes the number of iterations of a loop; start, end and step are
+/// parameters.
 fn counting() -> Module {
     let mut builder = Builder::new();
     let number = Type::scalar(DType::I32);
@@ -311,7 +315,7 @@ fn counters_near_the_end_of_their_type() {
         let mut result = [0i32; 16];
         let mut memory = Memory::new();
         let address = result.as_mut_ptr().cast::<u8>();
-        // SAFETY: the array outlives the run and nobody else touches it meanwhile.
+        // SAFETY: the array outlives the run and no other code accesses it.
         unsafe { memory.add(address, 64, true) };
         let params = [words.as_slice(), &[address as u64]].concat();
         let program = Program::compile(&guarded).expect("a kernel that the cpu runs");

@@ -1,9 +1,9 @@
-//! Which memory each op touches: alias sets, read or write, and whether the iterations of a loop
-//! touch different tiles.
+//! Alias sets: the memory effects of each op, and the disjointness of loop iterations.
 //!
-//! Memory is told apart by where its address comes from: a parameter, a global, an `alloca`. Distinct
-//! parameters are distinct memory unless all accesses are loads: the launch lends each array either
-//! to readers or to one writer. An address of unknown origin may be any of them, and then there is one set.
+//! Memory is distinguished by the root of its address: a parameter, a global, an `alloca`. Distinct
+//! parameters are distinct memory, unless all accesses are loads: a launch borrows each array
+//! either for readers or for one writer. An address of unknown root may be in any memory; then
+//! there is one set.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,7 +16,7 @@ use crate::pass::IntRanges;
 /// Number of an alias set.
 pub(super) type Set = usize;
 
-/// What an op, or everything in its regions, does to one set.
+/// Effects of an op, including its regions, on one set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Touch {
     pub reads: bool,
@@ -29,26 +29,26 @@ impl Touch {
         self.writes |= other.writes;
     }
 
-    /// Must one of the two come before the other?
+    /// Returns true if the two effects must be ordered.
     pub fn conflicts(self, other: Touch) -> bool {
         (self.writes && (other.reads || other.writes)) || (other.writes && self.reads)
     }
 }
 
-/// Where an address comes from.
+/// Root of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Root {
     Param(Value),
     Global(String),
     Alloca(Value),
     Unknown,
-    /// What prints write to.
+    /// Output of prints.
     Output,
 }
 
-/// The accesses of one entry, by op.
+/// Memory effects of one entry, by op.
 pub(super) struct Accesses {
-    /// Sets that need an order: all that something writes. Others have no number.
+    /// Number of the sets that need an order: those with a write. Other sets have no number.
     pub num_sets: usize,
     touched: FxHashMap<OpId, Vec<(Set, Touch)>>,
     fences: FxHashSet<OpId>,
@@ -74,7 +74,8 @@ impl Accesses {
         }
         let mut whole: FxHashMap<&Root, Touch> = FxHashMap::default();
         found.iter().for_each(|(_, root, touch)| whole.entry(root).or_default().add(*touch));
-        // With fences, even loads of memory that nobody here writes have to stay on their side.
+        // With fences, loads of memory that this entry never writes must also stay on their side of
+        // the fence.
         let ordered = |root: &Root| whole[root].writes || !fences.is_empty();
         let mut numbers: FxHashMap<&Root, Set> = FxHashMap::default();
         let mut touched: FxHashMap<OpId, Vec<(Set, Touch)>> = FxHashMap::default();
@@ -95,7 +96,7 @@ impl Accesses {
         accesses
     }
 
-    /// Gives each op with regions the sum of what they do.
+    /// Assigns to each op with regions the sum of their effects.
     fn sum_up(&mut self, module: &Module, block: BlockId) -> Vec<(Set, Touch)> {
         let mut sum = vec![Touch::default(); self.num_sets];
         for &id in &module.block(block).ops {
@@ -112,18 +113,18 @@ impl Accesses {
         sum.into_iter().enumerate().filter(|(_, touch)| *touch != Touch::default()).collect()
     }
 
-    /// The sets that an op with everything in its regions touches.
+    /// Returns the sets that an op accesses, including its regions.
     pub fn touched(&self, id: OpId) -> &[(Set, Touch)] {
         self.touched.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// What an op with everything in its regions does to one set.
+    /// Returns the effects of an op on one set, including its regions.
     pub fn touch(&self, id: OpId, set: Set) -> Touch {
         self.touched(id).iter().find(|(s, _)| *s == set).map_or(Touch::default(), |(_, touch)| *touch)
     }
 
-    /// Loads and stores of tiles in sets that the entry also writes element by element. (Sums of tiles into views go
-    /// through the copy engine as well, in order.)
+    /// Returns loads and stores of tiles in sets that the entry also writes by element. Atomic
+    /// additions of tiles through views use the copy engine in order, and are excluded.
     pub fn tiles_beside_elements(&self, module: &Module, entry: &Entry) -> Vec<OpId> {
         let mut by_element = FxHashSet::default();
         let mut tiles = Vec::new();
@@ -145,11 +146,12 @@ impl Accesses {
         tiles.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Does each iteration of this `for` touch tiles of the set that no other iteration touches?
+    /// Returns true if each iteration of this `for` accesses tiles of the set that no other
+    /// iteration accesses.
     ///
-    /// So when every access goes through one partition of one array, with an index that is the same
-    /// injective function of the loop counter along the same dimension. (The memory of an array that is
-    /// written does not overlap itself.)
+    /// This holds if all accesses use one partition of one array, with an index that is the same
+    /// injective function of the loop counter along the same dimension. The memory of a written
+    /// array does not overlap itself.
     pub fn iterations_are_disjoint(&self, module: &Module, facts: &IntRanges, id: OpId, set: Set) -> bool {
         let op = module.op(id);
         if op.code != Opcode::For {
@@ -170,7 +172,7 @@ impl Accesses {
         }
         let Some(&first) = list.first() else { return false };
         let Some((view, index)) = partition_access(module, first) else { return false };
-        // An array that is described anew in each iteration may begin elsewhere.
+        // An array view that is created in each iteration may have another base address.
         if array_of(module, view).is_none_or(|id| inside.contains(&id)) {
             return false;
         }
@@ -194,11 +196,12 @@ fn is_fence(op: &Op) -> bool {
     ordering || matches!(op.code, Opcode::GdcWait | Opcode::GdcLaunchDependents | Opcode::MemoryFenceAlias)
 }
 
-/// Memory and direction of an op that touches memory by itself.
+/// Returns the memory root and the effects of an op without regions.
 fn access(module: &Module, op: &Op) -> Option<(Root, Touch)> {
     let is_weak = op.attr(AttrKind::MemOrder) == Some(&Attr::MemOrder(MemOrder::Weak));
     let touch = match op.code.spec().effect {
-        // Of two reads of what others write, the second one must not see less.
+        // Two ordered reads of memory that other blocks write stay in order: the second one must
+        // not read an older value.
         Effect::Read => Touch { reads: true, writes: !is_weak },
         Effect::Write => Touch { reads: false, writes: true },
         Effect::ReadWrite => Touch { reads: true, writes: true },
@@ -212,7 +215,7 @@ fn access(module: &Module, op: &Op) -> Option<(Root, Touch)> {
     Some((root(module, op.group(group)[0]), touch))
 }
 
-/// Follows an address to where it comes from.
+/// Returns the root of an address.
 fn root(module: &Module, address: Value) -> Root {
     let base = module.base(address);
     match module.def(base) {
@@ -221,13 +224,13 @@ fn root(module: &Module, address: Value) -> Root {
         Def::Result(id, _) => match (module.op(id).code, module.op(id).attr(AttrKind::Text)) {
             (Opcode::GetGlobal, Some(Attr::Text(name))) => Root::Global(name.to_string()),
             (Opcode::Alloca, _) => Root::Alloca(base),
-            // Loaded, chosen or computed addresses may point anywhere.
+            // Loaded, selected or computed addresses may point to any memory.
             _ => Root::Unknown,
         },
     }
 }
 
-/// View and index of a load or store through a partition view.
+/// Returns view and index of a load or store through a partition view.
 fn partition_access(module: &Module, id: OpId) -> Option<(Value, &[Value])> {
     let op = module.op(id);
     if !matches!(op.code, Opcode::LoadView | Opcode::StoreView | Opcode::AtomicRedView) {
@@ -237,7 +240,7 @@ fn partition_access(module: &Module, id: OpId) -> Option<(Value, &[Value])> {
     matches!(module.ty(view), Type::PartitionView { .. }).then(|| (view, op.operand_group("index")))
 }
 
-/// The op that describes the array behind a partition view.
+/// Returns the op that creates the array view of a partition view.
 fn array_of(module: &Module, view: Value) -> Option<OpId> {
     let cut = module.op(module.defining_op(view)?);
     let mut tensor = module.defining_op(cut.operands[0])?;
@@ -247,7 +250,7 @@ fn array_of(module: &Module, view: Value) -> Option<OpId> {
     Some(tensor)
 }
 
-/// Do two partition views cut the same array in the same way?
+/// Returns true if two partition views divide the same array in the same way.
 fn same_tiling(module: &Module, a: Value, b: Value) -> bool {
     let tensor = |view: Value| module.defining_op(view).map(|id| module.op(id).operands[0]);
     let cut = |view: Value| match module.ty(view) {
@@ -279,7 +282,7 @@ impl LoopBody<'_> {
         self.module.block(block).args.contains(&self.counter)
     }
 
-    /// Does the value differ between any two iterations?
+    /// Returns true if the value differs between any two iterations.
     fn is_injective(&self, value: Value, depth: u32) -> bool {
         if value == self.counter {
             return true;
@@ -289,7 +292,7 @@ impl LoopBody<'_> {
         let deeper = |v: Value| depth < 8 && self.is_injective(v, depth + 1);
         match op.code {
             Opcode::Assume | Opcode::ExtI | Opcode::Reshape => deeper(op.operands[0]),
-            // Sums and differences with a fixed value are injective even where they wrap.
+            // Sums and differences with an invariant value are injective, also if they wrap.
             Opcode::AddI | Opcode::SubI => {
                 let (a, b) = (op.operands[0], op.operands[1]);
                 (deeper(a) && self.is_invariant(b)) || (self.is_invariant(a) && deeper(b))
@@ -303,7 +306,8 @@ impl LoopBody<'_> {
         }
     }
 
-    /// Odd factors are invertible modulo a power of two; others are harmless if nothing wraps.
+    /// Returns true if the multiplication is injective. Odd factors are invertible modulo a power
+    /// of two; other factors need a product that does not wrap.
     fn multiplies_without_loss(&self, op: &Op, factor: Value) -> bool {
         let constant = self.facts.constant(factor).or_else(|| splat(self.module, factor));
         let no_wrap = matches!(op.overflow(), Overflow::Nsw | Overflow::Nw);

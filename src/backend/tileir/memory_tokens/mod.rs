@@ -1,21 +1,22 @@
-//! The order of memory accesses as tokens.
+//! Memory tokens: order of memory accesses in Tile IR.
 //!
-//! In the IR memory ops take effect in program order; in Tile IR only tokens order them. This stage
-//! runs on a copy of the module before it is written and adds as few tokens as correctness allows,
-//! because the compiler can overlap only what they leave free:
+//! In the IR, memory ops take effect in program order; in Tile IR, only tokens order them. This
+//! stage transforms a copy of the module before the output. It adds as few tokens as correctness
+//! permits, because the compiler can only overlap accesses without an order:
 //!
-//! * memory that an entry only reads needs no order, distinct parameters none among each other;
-//! * within an alias set a load waits for the last store, a store for the last store and every
-//!   access since;
-//! * an `if` gives a token of a set that a branch touches when somebody waits for it later;
-//! * a loop carries one token for a set whose iterations conflict. If it only reads the set, or each
-//!   iteration has tiles of its own, the iterations do not wait for each other, and there is a
-//!   token only if somebody waits for the whole loop;
-//! * acquires, releases and fences are ordered against everything;
-//! * tiles of memory that the same entry writes element by element do not go through the copy engine, which `tileiras` lets
-//!   run ahead of such writes.
+//! * Memory that an entry only reads needs no order. Distinct parameters need no order among each
+//!   other.
+//! * Within an alias set, a load waits for the last store. A store waits for the last store and all
+//!   later accesses.
+//! * An `if` yields a token of a set that a branch accesses if a later op waits for it.
+//! * A loop carries one token for a set whose iterations conflict. If it only reads the set, or
+//!   each iteration accesses other tiles, the iterations do not wait for each other. Then there is
+//!   a token only if a later op waits for the entire loop.
+//! * Acquires, releases and fences are ordered against all accesses.
+//! * Tiles of memory that the same entry writes by element do not use the copy engine, because
+//!   `tileiras` does not order it after such writes.
 //!
-//! Relies on a verified module. Tokens that ops had before are replaced.
+//! Precondition: the module is verified. Existing tokens are replaced.
 
 mod alias_sets;
 
@@ -30,7 +31,7 @@ use crate::ir::{Attr, BlockId, Entry, HintValue, Hints, Loc, Module, OpId, Opcod
 use crate::pass::IntRanges;
 use alias_sets::{Accesses, Set, Touch};
 
-/// Gives the memory ops of every entry the tokens that make their program order hold in Tile IR.
+/// Adds the tokens that establish program order in Tile IR to the memory ops of all entries.
 pub fn order_memory(module: &mut Module) {
     let token = module.intern(Type::Token);
     for entry in module.entries.clone() {
@@ -49,8 +50,9 @@ fn order_entry(module: &mut Module, entry: &Entry, token: TypeId) {
     stage.block(entry.body, state, &Context::default());
 }
 
-/// What threads write element by element, atomics foremost, the copy engine does not see in time for all that a token says:
-/// `tileiras` orders the threads and forgets the engine. Accesses of tiles there are by threads, too.
+/// Excludes the copy engine from an access. Symptom: the engine does not see earlier writes by
+/// element, foremost atomics, in spite of a token: `tileiras` orders the threads, but not the
+/// engine. So threads execute these accesses of tiles.
 fn keep_from_copy_engine(module: &mut Module, id: OpId) {
     let op = module.op_mut(id);
     let no_engine = ("allow_tma".to_string(), HintValue::Bool(false));
@@ -67,12 +69,12 @@ fn keep_from_copy_engine(module: &mut Module, id: OpId) {
     }
 }
 
-/// What accesses of a set wait for.
+/// Tokens that later accesses of a set wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Order {
     /// Token of the last store.
     store: Option<Value>,
-    /// Tokens of the accesses since, each of which comes after the last store.
+    /// Tokens of the later accesses. Each of them follows the last store.
     since: Vec<Value>,
 }
 
@@ -84,12 +86,12 @@ impl Order {
 
 type State = Vec<Order>;
 
-/// How a loop orders a set that it carries.
+/// Order of a set that a loop carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Each iteration after the one before.
+    /// Each iteration follows the previous one.
     Serial,
-    /// Iterations free of each other; the token tells when all are done.
+    /// Iterations are unordered. The token completes after all of them.
     Free,
 }
 
@@ -97,16 +99,16 @@ enum Mode {
 struct Carried {
     set: Set,
     mode: Mode,
-    /// The token as the body sees it.
+    /// Token in the body.
     arg: Value,
-    /// What the iterations start from (free ones).
+    /// Order at the start of the iterations (unordered ones).
     start: Order,
 }
 
-/// What the block around an op wants at its end.
+/// Tokens that the enclosing region needs at the end of a block.
 #[derive(Clone, Debug, Default)]
 struct Context {
-    /// Sets whose tokens a `yield` gives.
+    /// Sets whose tokens a `yield` returns.
     yields: Vec<(Set, Touch)>,
     /// Sets whose tokens the innermost loop carries.
     carried: Vec<Carried>,
@@ -123,15 +125,15 @@ struct Stage<'m> {
     accesses: Accesses,
     facts: IntRanges,
     token: TypeId,
-    /// A token without predecessors, at the start of the entry.
+    /// Token without predecessors, at the start of the entry.
     fresh: Option<Value>,
     entry: BlockId,
-    /// The place of the op at hand.
+    /// Place of the current op.
     loc: Loc,
 }
 
 impl Stage<'_> {
-    /// Orders a block; gives the state at its end.
+    /// Orders a block, and returns the state at its end.
     fn block(&mut self, block: BlockId, mut state: State, context: &Context) -> State {
         let ops = std::mem::take(&mut self.module.block_mut(block).ops);
         let mut later = self.later(&ops);
@@ -159,7 +161,7 @@ impl Stage<'_> {
         state
     }
 
-    /// For each op of a list, what the ops behind it do to each set.
+    /// Returns, for each op of a list, the effects of the later ops on each set.
     fn later(&self, ops: &[OpId]) -> Vec<Vec<Touch>> {
         let mut sum = vec![Touch::default(); self.accesses.num_sets];
         let mut later: Vec<Vec<Touch>> = ops
@@ -178,7 +180,7 @@ impl Stage<'_> {
         later
     }
 
-    /// An op that touches memory by itself.
+    /// Orders an op that accesses memory itself.
     fn access(&mut self, id: OpId, block: BlockId, state: &mut State) {
         let Some(group) = self.module.op(id).code.spec().operands.iter().position(|o| o.name == "token") else {
             return;
@@ -222,7 +224,7 @@ impl Stage<'_> {
         op.segments[group] = token.is_some().into();
     }
 
-    /// One token after all of these; the op that makes it goes to the end of the block.
+    /// Joins tokens into one. The op that joins them is appended to the block.
     fn join(&mut self, block: BlockId, mut tokens: Vec<Value>) -> Option<Value> {
         tokens.sort();
         tokens.dedup();
@@ -237,18 +239,18 @@ impl Stage<'_> {
         }
     }
 
-    /// A token after every access of a set so far, if there was one.
+    /// Returns a token after all accesses of a set so far; `None` without an access.
     fn all(&mut self, block: BlockId, order: &Order) -> Option<Value> {
         let tokens = if order.since.is_empty() { order.store.into_iter().collect() } else { order.since.clone() };
         self.join(block, tokens)
     }
 
-    /// What a `yield` gives for a set.
+    /// Returns the token of a set for a `yield`.
     fn exported(&mut self, block: BlockId, order: &Order) -> Value {
         self.all(block, order).unwrap_or_else(|| self.fresh())
     }
 
-    /// What an iteration passes on for a carried set.
+    /// Returns the token of a carried set at the end of an iteration.
     fn at_end(&mut self, block: BlockId, carried: &Carried, order: &Order) -> Value {
         if *order == carried.start && carried.mode == Mode::Free {
             return carried.arg;
@@ -258,7 +260,7 @@ impl Stage<'_> {
         self.join(block, own.into_iter().chain(before).collect()).expect("a token that is carried")
     }
 
-    /// The token without predecessors.
+    /// Returns the token without predecessors.
     fn fresh(&mut self) -> Value {
         if let Some(token) = self.fresh {
             return token;
@@ -266,7 +268,7 @@ impl Stage<'_> {
         let id = self.module.add_op(Opcode::MakeToken, &[], vec![], vec![], &[self.token], self.loc);
         let token = self.module.op(id).results[0];
         self.fresh = Some(token);
-        // The entry's list is being put together again: its beginning is in place, or empty.
+        // The op list of the entry is under construction: its beginning is complete, or empty.
         self.module.block_mut(self.entry).ops.insert(0, id);
         token
     }
@@ -299,7 +301,7 @@ impl Stage<'_> {
         }
     }
 
-    /// An empty else region gets its terminator, so that it can yield.
+    /// Adds a terminator to an empty else region, so that it can yield.
     fn fill_else(&mut self, region: BlockId, parent: OpId) {
         if self.module.block(region).ops.is_empty() {
             let loc = self.module.op(parent).loc;
@@ -318,7 +320,8 @@ impl Stage<'_> {
             let free = !touch.writes || self.accesses.iterations_are_disjoint(self.module, &self.facts, id, set);
             let mode = if free { Mode::Free } else { Mode::Serial };
             let waited = waited(set, touch);
-            // Loads wait for the last store only; free stores for everything before the loop.
+            // Loads only wait for the last store; unordered stores wait for all accesses before the
+            // loop.
             if mode == Mode::Free && !touch.writes {
                 inside[set].since = Vec::new();
                 if !waited {

@@ -1,8 +1,8 @@
-//! Every order that a program needs is there, and no more than was promised.
+//! Tests of memory tokens: each required order exists, and no more than the stage documents.
 //!
-//! [`Run`] executes the integers and control flow of a module and records each access with the
-//! accesses that its token path reaches. Two accesses of one array that may touch the same tile, one
-//! of them a store, must be connected; this is independent of how the stage decides.
+//! [`Run`] executes the integers and control flow of a module. It records each access with the
+//! accesses that its token path reaches. Two accesses of one array that may overlap, one of which
+//! is a store, must be connected. The reference does not depend on the analysis of the stage.
 
 use rustc_hash::FxHashMap;
 
@@ -15,11 +15,11 @@ use crate::ir::{
 
 const SCALAR: Type = Type::Tile { elem: crate::ir::Elem::Num(DType::I32), shape: Vec::new() };
 
-/// A kernel over some arrays, written op by op.
+/// A kernel on some arrays, built op by op.
 struct Kernel {
     b: Builder,
     int: TypeId,
-    /// A partition view of each array.
+    /// Partition view of each array.
     arrays: Vec<Value>,
 }
 
@@ -95,7 +95,8 @@ impl Kernel {
         self.b.op(Opcode::If, &[&[condition]], vec![], regions, &[]);
     }
 
-    /// An endless loop that counts up and leaves after `count` rounds, in the middle of the body.
+    /// Builds a loop without a range that counts up and exits after `count` iterations, in the
+    /// middle of the body.
     fn rounds(&mut self, count: i64, before: impl FnOnce(&mut Kernel, Value), after: impl FnOnce(&mut Kernel, Value)) {
         let (zero, end, one) = (self.int(0), self.int(count), self.int(1));
         let block = self.b.begin_block(&[self.int]);
@@ -116,7 +117,7 @@ impl Kernel {
         self.b.op(Opcode::Loop, &[&[zero]], vec![], vec![block], &[]);
     }
 
-    /// The kernel with its order.
+    /// Returns the kernel with its order.
     fn ordered(mut self) -> Module {
         self.b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
         verify(&self.b.module).expect("a well-formed kernel");
@@ -133,11 +134,11 @@ struct Event {
     array: Value,
     tile: i64,
     writes: bool,
-    /// Events that come before it.
+    /// Events that precede it.
     before: Vec<usize>,
 }
 
-/// What happened to a block.
+/// End of a block.
 enum End {
     Yield(Vec<Value>),
     Continue(Vec<Value>),
@@ -148,7 +149,7 @@ enum End {
 #[derive(Default)]
 struct Run {
     ints: FxHashMap<Value, i64>,
-    /// Events that a token stands for, with all before them.
+    /// Events that a token includes, with all their predecessors.
     tokens: FxHashMap<Value, Vec<usize>>,
     events: Vec<Event>,
 }
@@ -160,7 +161,7 @@ impl Run {
         run
     }
 
-    /// All at once: a value may be both source and target.
+    /// Copies simultaneously: a value may be both source and target.
     fn copy_all(&mut self, from: &[Value], to: &[Value]) {
         let old: Vec<_> = from.iter().map(|v| (self.ints.get(v).copied(), self.tokens.get(v).cloned())).collect();
         for ((int, token), &to) in old.into_iter().zip(to) {
@@ -187,7 +188,7 @@ impl Run {
                     self.ints.insert(op.results[0], i64::from(*bits as i32));
                 }
             }
-            // As numbers of 32 bits: they wrap.
+            // 32-bit integers, which wrap.
             Opcode::AddI => _ = self.ints.insert(op.results[0], (int(self, 0) + int(self, 1)) as i32 as i64),
             Opcode::SubI => _ = self.ints.insert(op.results[0], (int(self, 0) - int(self, 1)) as i32 as i64),
             Opcode::MulI => _ = self.ints.insert(op.results[0], (int(self, 0) * int(self, 1)) as i32 as i64),
@@ -259,7 +260,7 @@ impl Run {
         self.tokens.insert(token, vec![self.events.len() - 1]);
     }
 
-    /// Every pair that needs an order has one.
+    /// Asserts that each pair of accesses that needs an order has one.
     fn check(&self, module: &Module) {
         for (later, b) in self.events.iter().enumerate() {
             for (earlier, a) in self.events[..later].iter().enumerate() {
@@ -269,13 +270,13 @@ impl Run {
         }
     }
 
-    /// Pairs of accesses that are ordered.
+    /// Returns the number of ordered pairs of accesses.
     fn ordered_pairs(&self) -> usize {
         self.events.iter().map(|event| event.before.len()).sum()
     }
 }
 
-/// Runs a kernel and checks it; gives the number of ordered pairs and the text.
+/// Runs and checks a kernel; returns the number of ordered pairs and the text.
 fn checked(kernel: Kernel) -> (usize, String) {
     let module = kernel.ordered();
     let run = Run::of(&module);
@@ -307,7 +308,7 @@ fn loads_and_stores_of_one_array_are_ordered() {
     k.store(0, i);
     k.store(0, i);
     let (pairs, text) = checked(k);
-    // The two loads are free of each other: 15 pairs but one.
+    // The two loads are unordered: 15 pairs minus one.
     assert_eq!(pairs, 14, "{text}");
 }
 
@@ -331,7 +332,7 @@ fn stores_at_injective_indices_are_free() {
         k.store(0, index);
     });
     let (pairs, text) = checked(k);
-    // Each store waits for the load of its own iteration only.
+    // Each store only waits for the load of its own iteration.
     assert_eq!(pairs, 4, "{text}");
 }
 
@@ -381,7 +382,7 @@ fn even_factors_repeat_where_they_wrap() {
     }
 }
 
-/// The text of a kernel after the stage.
+/// Returns the text of a kernel after the stage.
 fn ordered_text(body: &str) -> String {
     let params = "%a: tile<ptr<f32>>, %b: tile<ptr<f32>>, %flag: tile<ptr<i32>>, %c: tile<i1>, %x: tile<f32>";
     let text = format!("entry @k({params}) {{\n{body}\n  return\n}}\n");
@@ -401,11 +402,11 @@ fn what_is_read_only_still_stays_behind_an_acquire_and_before_a_release() {
     let release = "store_ptr_tko release device %flag, %n : tile<ptr<i32>>, tile<i32> -> token";
     let text = ordered_text(&format!("  %v, %u = {load}\n  %n = constant <i32: 1> : tile<i32>\n  %t = {release}"));
     assert!(text.contains("store_ptr_tko release device %arg2, %cst_1_i32 token=%result_token : "), "{text}");
-    // The second of two relaxed reads sees no less than the first one.
+    // The second one of two relaxed reads must not read an older value than the first one.
     let relaxed = "load_ptr_tko relaxed device %flag : tile<ptr<i32>> -> tile<i32>, token";
     let text = ordered_text(&format!("  %f, %t = {relaxed}\n  %g, %u = {relaxed}"));
     assert!(text.contains("load_ptr_tko relaxed device %arg2 token=%result_token : "), "{text}");
-    // Nothing of the kind, no order.
+    // Weak reads have no order.
     let text = ordered_text(&format!("  %v, %u = {load}\n  %w, %s = {load}"));
     assert!(!text.contains("token="), "{text}");
 }
@@ -417,14 +418,14 @@ fn an_address_of_unknown_origin_may_be_any() {
     let chosen = "  %p = select %c, %a, %b : tile<i1>, tile<ptr<f32>>";
     let text = ordered_text(&format!("{chosen}\n  %t = {}\n  %v, %u = {load}", store("%p")));
     assert!(text.contains("load_ptr_tko weak %arg0 token="), "{text}");
-    // Known ones are told apart.
+    // Known roots are distinct.
     let text = ordered_text(&format!("  %t = {}\n  %v, %u = {load}", store("%b")));
     assert!(!text.contains("token="), "{text}");
     let text = ordered_text(&format!("  %t = {}\n  %v, %u = {load}", store("%a")));
     assert!(text.contains("load_ptr_tko weak %arg0 token="), "{text}");
 }
 
-/// Tiles beside atomics of the same array, and beside those of another one.
+/// Tiles with atomics of the same array, and with those of another array.
 #[test]
 fn tiles_of_memory_that_is_written_by_element_keep_from_the_copy_engine() {
     let view = |base: &str| {
@@ -446,7 +447,7 @@ fn tiles_of_memory_that_is_written_by_element_keep_from_the_copy_engine() {
 
 #[test]
 fn injective_stores_beside_other_indices_are_carried() {
-    // Each iteration reads what the one before wrote.
+    // Each iteration reads the element that the previous one wrote.
     let mut k = Kernel::new(1);
     k.counted(4, |k, i| {
         let one = k.int(1);
@@ -487,7 +488,7 @@ fn who_comes_after_a_loop_waits_for_all_of_it() {
         k.counted(4, |k, i| k.store(0, if injective { i } else { two }));
         k.load(0, two);
         checked(k);
-        // Loads of a loop, and a store behind it.
+        // Loads of a loop, and a store after it.
         let mut k = Kernel::new(1);
         let two = k.int(2);
         k.counted(4, |k, i| _ = k.load(0, if injective { i } else { two }));
@@ -584,7 +585,7 @@ fn random_kernels_keep_their_order() {
     }
 }
 
-/// Some accesses, loops and branches; `index` is the innermost counter.
+/// Adds some accesses, loops and branches; `index` is the innermost counter.
 fn fill(k: &mut Kernel, next: &mut dyn FnMut(u64) -> u64, index: Value, depth: u32) {
     for _ in 0..1 + next(4) {
         let array = next(2) as usize;
