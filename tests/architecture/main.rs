@@ -6,7 +6,7 @@ mod hidden;
 mod programs;
 mod source;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -165,6 +165,26 @@ fn every_file_says_what_it_is_for() {
     }
     let silent: Vec<_> = files.iter().filter(|file| !fs::read_to_string(file).unwrap().starts_with("//!")).collect();
     assert!(silent.is_empty(), "files without a //! head: {silent:?}");
+}
+
+/// The largest number of files in a folder of `src/`.
+const MAX_FILES: usize = 15;
+
+/// Folders above the limit, with their number of files. The list shrinks.
+const LARGE_FOLDERS: &[(&str, usize)] = &[("backend/ptx/layout_inference", 16), ("backend/simulate", 19)];
+
+#[test]
+fn folders_have_few_files() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut counts = BTreeMap::new();
+    for file in &files {
+        *counts.entry(file.parent().unwrap().strip_prefix(&root).unwrap().display().to_string()).or_insert(0) += 1;
+    }
+    counts.retain(|_, count| *count > MAX_FILES);
+    let known = LARGE_FOLDERS.iter().map(|&(folder, count)| (folder.to_owned(), count)).collect();
+    assert_eq!(counts, known, "folders with more than {MAX_FILES} files");
 }
 
 #[test]
