@@ -145,9 +145,9 @@ fn every_op_assembles() {
     }
 }
 
-/// Instructions from which ptxas derives facts that some operands violate are not emitted. The facts:
-/// `abs` is not negative, comparisons of magnitudes hold for NaN, a zero of a negated select has no
-/// sign.
+/// Instructions from which ptxas derives facts that some operands violate are not emitted. The
+/// facts: `abs` is not negative, comparisons of magnitudes hold for NaN, a zero of a negated select
+/// has no sign.
 #[test]
 fn nothing_is_emitted_that_ptxas_misreads() {
     for target in [Target::SM_80, Target::SM_90A] {
