@@ -27,8 +27,8 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Returns the tiles that the deferred operands of an op depend on, without rematerialized ones.
-    /// They are in the order of their use.
+    /// Returns the tiles that the deferred operands of an op depend on, without rematerialized
+    /// ones. They are in the order of their use.
     pub fn deferred_inputs(&self, id: OpId) -> Vec<Value> {
         let mut leaves = Vec::new();
         let mut pending = self.module.op(id).operands.clone();
