@@ -235,7 +235,7 @@ fn partition_data(module: &Module, target: Target, data_partitions: u32) -> Stag
 }
 
 impl<T> Accepted<T> {
-    /// The reason why a tile is not divided, if the options ask for so many warps.
+    /// The reason why no tile is divided, if the options request a number of warps.
     fn why_not_partitioned(&self, options: &CompileOptions) -> Option<String> {
         let is_divided = |strategy: &Strategy| strategy.data_partitions > 1;
         options.num_warps?;

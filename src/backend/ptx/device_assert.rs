@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::dtype::DType;
 use crate::error::Location;
 
-/// An assertion of a kernel. Which one failed, where and for which values the kernel notes in
-/// memory that [`ParamKind::Failure`](super::ParamKind::Failure) names, in 32-bit words (see
-/// [`NoteField`]).
+/// An assertion of a kernel. On a failure, the kernel writes a note: the number of the assertion,
+/// the place and the values, in 32-bit words (see [`NoteField`]). The address of the note is the
+/// parameter [`ParamKind::Failure`](super::ParamKind::Failure).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assertion {
     /// The format of the values, or plain text if there are none.
@@ -20,7 +20,7 @@ pub struct Assertion {
     pub shape: Vec<i64>,
 }
 
-/// What stands where in a note. The first word is its state: 0 free, 1 claimed, 2 complete.
+/// A field of a note. The first word is its state: 0 free, 1 claimed, 2 complete.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum NoteField {

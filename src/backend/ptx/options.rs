@@ -22,7 +22,7 @@ pub struct CompileOptions {
     pub line_info: bool,
     /// The result contains the schedule as text.
     pub schedule: bool,
-    /// Whether the cost model may select another plan than the default one.
+    /// Scope of the search by which the cost model may select another plan than the default one.
     pub plan_search: PlanSearch,
     /// Ping-pong schedules are allowed.
     pub pingpong: bool,

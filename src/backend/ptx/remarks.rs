@@ -69,9 +69,9 @@ pub struct Product {
     pub place: Option<Location>,
     /// Extents of the operands and the result.
     pub shapes: [Vec<i64>; 3],
-    /// The instruction, and how many of them a warp issues.
+    /// The instruction.
     pub instruction: String,
-    /// How many of them a warp issues.
+    /// Number of these instructions that a warp issues.
     pub count: u32,
 }
 

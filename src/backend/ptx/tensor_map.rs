@@ -29,7 +29,7 @@ pub const MAX_EXTENT: u64 = (1 << 31) - (1 << 25);
 /// Strides are below this many bytes.
 const MAX_STRIDE: u64 = 1 << 40;
 
-/// Where a number comes from at launch.
+/// Source of a number at launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Number {
     /// Compiled in.
@@ -67,7 +67,7 @@ pub struct Dim {
     pub boxed: u32,
 }
 
-/// How the engine reads elements. It copies bits, unless it rounds or adds.
+/// Element type of the copy engine. It copies bits, unless it rounds or adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapElement {
     /// One byte.
@@ -101,10 +101,10 @@ impl MapElement {
 }
 
 /// Order of the 16-byte chunks of a box in shared memory: chunk `c` of the row at byte address `a`
-/// stands at chunk `c` XOR some bits of `a`, those from bit 7 up.
+/// is stored at chunk `c` XOR some bits of `a`, those from bit 7 up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Swizzle {
-    /// As they come.
+    /// Unchanged.
     #[default]
     None,
     /// Rows of 32 bytes: 1 bit.
@@ -132,10 +132,10 @@ impl Swizzle {
     }
 }
 
-/// Bytes that one miss brings into the second-level cache.
+/// Bytes that one miss loads into the second-level cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum L2Promotion {
-    /// What was asked for.
+    /// The requested bytes only.
     None,
     /// 64.
     B64,
@@ -156,13 +156,13 @@ pub struct TensorMap {
     pub dims: Vec<Dim>,
     /// Elements.
     pub element: MapElement,
-    /// How a box stands in shared memory.
+    /// Order of the chunks of a box in shared memory.
     pub swizzle: Swizzle,
-    /// How loads fill the second-level cache.
+    /// Bytes that a miss of a load loads into the second-level cache.
     pub promotion: L2Promotion,
 }
 
-/// The array of one launch as the driver's encoder takes it.
+/// The array of one launch as input of the driver's encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolvedMap {
     /// Dimensions that count.
@@ -183,7 +183,7 @@ impl TensorMap {
         self.dims.iter().map(|dim| dim.boxed).product::<u32>() * self.element.bytes()
     }
 
-    /// Does the hardware have this kind of box?
+    /// Returns true if the hardware supports the box.
     pub fn is_possible(&self) -> bool {
         let row = self.dims.first().map_or(0, |dim| u64::from(dim.boxed * self.element.bytes()));
         (1..=MAX_RANK).contains(&self.dims.len())
@@ -192,9 +192,8 @@ impl TensorMap {
             && self.swizzle.span().is_none_or(|span| row <= u64::from(span))
     }
 
-    /// The numbers for a launch with these parameter words; `None` for an array that no map can
-    /// describe: an empty one, one with an extent or a stride beyond the limits, one that is not
-    /// aligned.
+    /// Returns the numbers for a launch with these parameter words, or `None` for an array that no
+    /// map can describe: it is empty or unaligned, or an extent or stride exceeds the limits.
     pub fn resolve(&self, words: &[ParamWord]) -> Option<ResolvedMap> {
         let mut map = ResolvedMap {
             rank: self.dims.len(),

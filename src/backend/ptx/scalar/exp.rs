@@ -13,8 +13,8 @@ pub(super) const LOG2E: [f32; 2] = [f32::from_bits(0x3fb8_aa3b), f32::from_bits(
 pub(super) const LN2: [f64; 2] = [std::f64::consts::LN_2, 2.3190468138462996e-17];
 /// log2 e as a sum of two f64.
 pub(super) const LOG2E_F64: [f64; 2] = [std::f64::consts::LOG2_E, 2.0355273740931033e-17];
-/// Adding it rounds an f64 of magnitude below 2^51 to an integer, which then stands in the low
-/// bits.
+/// Summand that rounds an f64 of magnitude below 2^51 to an integer. The low bits of the sum are
+/// the integer.
 pub(super) const MAGIC: f64 = 6755399441055744.0;
 
 /// (e^r - 1 - r) / r² on |r| ≤ ln 2 / 2.

@@ -6,7 +6,7 @@ use super::float;
 use crate::dtype::DType;
 use crate::ir::{Flag, Op, Opcode, Rounding};
 
-/// Is there a packed form of `op`?
+/// Returns true if `op` has a packed form.
 pub fn exists(op: &Op, dtype: DType) -> bool {
     use Opcode::*;
     matches!(dtype, DType::F16 | DType::BF16)

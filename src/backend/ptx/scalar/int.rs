@@ -108,7 +108,7 @@ fn shift_amount(b: &mut Builder, dtype: DType, amount: Operand) -> Operand {
     }
 }
 
-/// `value`, or what stands for it where the divisor is zero.
+/// Returns `value`, or `otherwise` if the divisor is zero.
 fn unless_zero(b: &mut Builder, ty: Ty, divisor: Operand, value: Operand, otherwise: Operand) -> Operand {
     match divisor.as_imm() {
         Some(0) => otherwise,

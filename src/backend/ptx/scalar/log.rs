@@ -39,7 +39,7 @@ pub(super) struct Split {
     pub fraction: Operand,
 }
 
-/// m = 1 + f lies in [2/3, 4/3).
+/// Splits x such that m = 1 + f is in [2/3, 4/3).
 pub(super) fn split_single(b: &mut Builder, x: Operand) -> Split {
     let small = b.setp(Cmp::Lt, Ty::F32, x, f32::MIN_POSITIVE);
     let grown = b.fmul(Ty::F32, x, 8_388_608f32);

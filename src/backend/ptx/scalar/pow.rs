@@ -137,11 +137,11 @@ fn exp2_sum(b: &mut Builder, ty: Ty, Sum { high: x, low }: Sum) -> Operand {
 /// The exponent of a power.
 struct Exponent {
     value: Operand,
-    /// What `value` was rounded by.
+    /// Rounding error of `value`.
     low: Option<Operand>,
-    /// Is it an odd integer?
+    /// True if the exponent is an odd integer.
     odd: Operand,
-    /// Is it an integer?
+    /// True if the exponent is an integer.
     integer: Operand,
 }
 

@@ -6,7 +6,7 @@
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 
-/// What differs between f32 and f64.
+/// Parameters that differ between f32 and f64.
 struct Shape {
     float: Ty,
     uint: Ty,

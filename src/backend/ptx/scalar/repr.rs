@@ -1,4 +1,4 @@
-//! How one element lives in registers: the only place that says so.
+//! Representation of one element in registers. No other file defines it.
 //!
 //! | element type | class | form |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //!
 //! Constants are [`Operand::Imm`] with the value of that form (sign-extended from the class width
 //! for i32 and i64), [`Operand::F32`] or [`Operand::F64`]. Memory and packed words hold elements of
-//! [`DType::storage_bits`]; [`from_word`] and [`to_word`] go between the two.
+//! [`DType::storage_bits`]; [`from_word`] and [`to_word`] convert between the two.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
@@ -30,7 +30,7 @@ pub struct ScalarTypes<'a> {
     pub result: DType,
 }
 
-/// Why an operation has no lowering, in words for the user; the caller adds target and place.
+/// Reason why an operation has no lowering, as text for the user. The caller adds target and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported(pub String);
 

@@ -16,7 +16,7 @@ struct Format {
     max: i64,
     /// The code without sign that is the only NaN, and what a NaN converts to.
     nan: i64,
-    /// Does the format have a NaN with that code?
+    /// True if the format has a NaN with that code.
     has_nan: bool,
     /// Bits without sign.
     magnitude_bits: u32,

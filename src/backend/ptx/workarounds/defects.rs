@@ -8,9 +8,8 @@ use super::definitions::{Definitions, bank, only_result, operands};
 /// Replaces operations with a constant that leaves the other operand as it is, and unsigned
 /// comparisons with zero.
 ///
-/// Symptom: an unsigned `max` with 0 beside a signed `min` with 0 is taken for a clamp to 0. An
-/// unsigned comparison with zero that selects is such a `max`; ptxas does not take an equality for
-/// one.
+/// Symptom: ptxas treats an unsigned `max` with 0 together with a signed `min` with 0 as a clamp to
+/// 0. An unsigned comparison with zero that selects is such a `max`, an equality is not.
 pub(super) fn remove_trivial(function: &mut Function, definitions: &Definitions) {
     for line in &mut function.lines {
         let Line::Inst(inst) = line else { continue };

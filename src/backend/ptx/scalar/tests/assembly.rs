@@ -145,8 +145,9 @@ fn every_op_assembles() {
     }
 }
 
-/// What ptxas derives from these holds for all operands but some: of `abs` that it is not negative,
-/// of comparisons of magnitudes that they hold of NaN, of negated choices that a zero has no sign.
+/// Instructions from which ptxas derives facts that some operands violate are not emitted. The
+/// facts: `abs` is not negative, comparisons of magnitudes hold for NaN, a zero of a negated select
+/// has no sign.
 #[test]
 fn nothing_is_emitted_that_ptxas_misreads() {
     for target in [Target::SM_80, Target::SM_90A] {

@@ -1,5 +1,5 @@
-//! Lowerings run on the host by an evaluator of instructions, against exact references; and all of
-//! them through ptxas.
+//! Tests of the lowerings: an evaluator of instructions on the host compares them with exact
+//! references, and ptxas assembles all of them.
 
 mod accuracy;
 mod arithmetic;

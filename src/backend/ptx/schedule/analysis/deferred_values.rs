@@ -5,13 +5,14 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{ConstData, OpId, Opcode, Type, Value};
 
 impl KernelInfo<'_> {
-    /// Is a condition known to hold?
+    /// Returns true if a condition is the constant true.
     pub fn is_always_true(&self, condition: Value) -> bool {
         let maker = self.module.defining_op(condition).map(|id| self.module.op(id));
         matches!(maker.and_then(|op| op.const_data()), Some(ConstData::Splat(bits)) if bits & 1 == 1)
     }
 
-    /// The bits of a padding value that is the same for all elements; none needed is zero.
+    /// Returns the bits of a padding value that is equal for all elements. Without padding they are
+    /// zero.
     pub fn constant_padding(&self, padding: Option<Value>) -> Option<u64> {
         let Some(mut value) = padding else { return Some(0) };
         loop {
@@ -26,15 +27,15 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// What deferred ops of this one are made of, of what is not free: in the order in which it is
-    /// asked for.
+    /// Returns the tiles that the deferred operands of an op depend on, without rematerialized
+    /// ones. They are in the order of their use.
     pub fn deferred_inputs(&self, id: OpId) -> Vec<Value> {
         let mut leaves = Vec::new();
         let mut pending = self.module.op(id).operands.clone();
         while let Some(value) = pending.pop() {
             match self.deferred_op(value) {
                 Some(op) => pending.extend(&self.module.op(op).operands),
-                // What is free needs no exchange wherever it is computed.
+                // Rematerialized values need no layout conversion at any place.
                 None if matches!(self.module.ty(value), Type::Tile { .. })
                     && self.inference.source(value) != ValueOrigin::Rematerialized =>
                 {
@@ -46,13 +47,13 @@ impl KernelInfo<'_> {
         leaves
     }
 
-    /// The op of a value that is computed where it is used.
+    /// Returns the op of a deferred value.
     pub fn deferred_op(&self, value: Value) -> Option<OpId> {
         self.module.defining_op(value).filter(|id| self.rematerialized.contains(id))
     }
 }
 
-/// Does the op only name values, or give what is computed where it is used?
+/// Returns true if the op only renames values, or its result is computed at its use.
 pub fn is_computed_at_use(info: &KernelInfo<'_>, id: OpId) -> bool {
     let op = info.module.op(id);
     let renames = matches!(op.code, Opcode::Constant | Opcode::Iota | Opcode::Assume)

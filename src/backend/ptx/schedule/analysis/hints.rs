@@ -49,18 +49,19 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Stages for loads that say how long they take: as many as the longest one says.
+    /// Returns the number of stages for loads with a `latency` hint: the maximum of the hints, at
+    /// least `MIN_STAGES`.
     pub fn stages_for_latency(&self, loads: impl IntoIterator<Item = OpId>) -> Option<u32> {
         let latencies = loads.into_iter().filter_map(|load| self.int_hint(load, "latency"));
         latencies.max().map(|latency| latency.max(MIN_STAGES))
     }
 
-    /// May TMA do this access?
+    /// Returns true if the hints of the access allow TMA.
     pub fn allows_tma(&self, id: OpId) -> bool {
         !matches!(self.hint(id, "allow_tma"), Some(HintValue::Bool(false)))
     }
 
-    /// Rounds of a loop that are to stand one after another.
+    /// Returns the unroll factor that a loop requests.
     pub fn unroll_hint(&self, id: OpId) -> Option<u32> {
         self.int_hint(id, hint_key::UNROLL)
     }

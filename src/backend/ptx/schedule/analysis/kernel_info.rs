@@ -12,31 +12,31 @@ use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, MemOrder, Module, Op, OpId, Opcode, Rounding, Type, Value};
 use crate::pass::MmaGroups;
 
-/// A kernel, as the passes of a schedule see it.
+/// A kernel as input of the passes of the schedule, with its analyses.
 pub struct KernelInfo<'m> {
     pub module: &'m Module,
     /// Layouts of values, and plans of MMAs.
     pub inference: Inference<'m>,
-    /// Wishes; fewer blocks than were requested for where they would be too many.
+    /// Requests. The occupancy is reduced if the requested one is not possible.
     pub options: CompileOptions,
-    /// How often each value is used.
+    /// Number of uses of each value.
     pub use_counts: Vec<u32>,
-    /// The block that each op stands in.
+    /// The block that contains each op.
     pub op_blocks: Vec<Option<BlockId>>,
-    /// What the kernel writes.
+    /// Memory that the kernel writes.
     pub written_memory: WrittenMemory,
-    /// Stores that TMA does.
+    /// TMA stores.
     pub tma_stores: HashMap<OpId, TmaStorePlan>,
-    /// Atomics that the block combines in shared memory first, and the copy of their array.
+    /// Privatized atomics, and the copy of their array.
     pub privatized_atomics: HashSet<OpId>,
     pub privatized: Option<PrivatizedArray>,
     /// MMAs that are issued together.
     pub mma_groups: MmaGroups,
-    /// Ops that are computed where they are used, by an op that may skip them.
+    /// Ops that are rematerialized at their use, by an op that may skip them.
     pub rematerialized: HashSet<OpId>,
     /// Number of ping-pong groups, each with the warps of the layouts.
     pub pingpong_groups: u32,
-    /// Number of data partitions, each with rows of its own (`warp_specialize/data_partition`).
+    /// Number of data partitions, each with separate rows (`warp_specialize/data_partition`).
     pub data_partitions: u32,
 }
 
@@ -63,7 +63,7 @@ fn op_blocks(module: &Module, body: BlockId) -> Vec<Option<BlockId>> {
 }
 
 impl<'m> KernelInfo<'m> {
-    /// Of an entry whose layouts have been inferred.
+    /// Returns the analyses of an entry whose layouts have been inferred.
     pub fn new(
         module: &'m Module,
         entry: &Entry,
@@ -95,37 +95,37 @@ impl<'m> KernelInfo<'m> {
         }
     }
 
-    /// Is the access to positions that are listed?
+    /// Returns true if the access is to a list of positions (a gather-scatter view).
     pub fn is_indexed_access(&self, id: OpId) -> bool {
         let view = self.module.op(id).operand_group("view");
         matches!(view.first().map(|&view| self.module.ty(view)), Some(Type::GatherScatterView { .. }))
     }
 
-    /// Does a load read the same whenever it is done? It is in no order, and of an array that is
-    /// only read.
+    /// Returns true if a load reads the same values at all times: it is weak, and the kernel only
+    /// reads its array.
     pub fn is_invariant_load(&self, load: OpId) -> bool {
         let op = self.module.op(load);
         is_weak(op) && self.written_memory.is_read_only(self.module, op.group(0)[0])
     }
 
-    /// The access that an op makes, if it makes one.
+    /// Returns the memory effect of an op, if it has one.
     pub fn memory_effect_of(&self, id: OpId) -> Option<MemoryEffect> {
         let layout = |tensor: OpId| {
             let layout = self.inference.accesses.get(&id)?;
-            // An array that is described anew in each iteration may begin elsewhere.
+            // A tensor that a loop defines may have another address in each iteration.
             (!self.is_in_loop(tensor)).then(|| layout.clone())
         };
         MemoryEffect::of(self.module, id, self.is_result_used(id), layout)
     }
 
-    /// Does anybody read a number that this op gives?
+    /// Returns true if a tile result of the op is used.
     pub fn is_result_used(&self, id: OpId) -> bool {
         let results = self.module.op(id).results.iter();
         let mut numbers = results.filter(|&&result| matches!(self.module.ty(result), Type::Tile { .. }));
         numbers.any(|result| self.use_counts[result.index()] > 0)
     }
 
-    /// Does an op stand in a loop?
+    /// Returns true if a loop contains the op.
     pub fn is_in_loop(&self, id: OpId) -> bool {
         let mut block = self.op_blocks[id.index()];
         while let Some(owner) = block.and_then(|block| self.module.block(block).parent) {
@@ -137,7 +137,7 @@ impl<'m> KernelInfo<'m> {
         false
     }
 
-    /// The load that a value is another view of, perhaps rounded to tf32.
+    /// Returns the load of which a value is another view, possibly rounded to tf32.
     pub fn source_load(&self, value: Value) -> Option<OpId> {
         let mut id = self.module.defining_op(value)?;
         while self.is_operand_view(id) {
@@ -146,24 +146,25 @@ impl<'m> KernelInfo<'m> {
         (self.module.op(id).code == Opcode::LoadView).then_some(id)
     }
 
-    /// Does this op pass its operand on as whoever fetches it can: as it is, or rounded to tf32?
+    /// Returns true if a load can supply the result of the op: it renames its operand or rounds it
+    /// to tf32.
     pub fn is_operand_view(&self, id: OpId) -> bool {
         let renames = matches!(self.module.op(id).code, Opcode::Permute | Opcode::Reshape | Opcode::Assume);
         renames || rounds_to_tf32(self.module, id)
     }
 
-    /// Is there something to print? A call needs more registers than warps with roles leave each
-    /// other.
+    /// Returns true if the kernel prints. The call needs more registers than warp specialization
+    /// leaves to a partition.
     pub fn has_print(&self, body: BlockId) -> bool {
         let mut found = false;
         self.module.walk(body, &mut |id| found |= self.module.op(id).code == Opcode::Print);
         found
     }
 
-    /// Shared memory for stages beside what is reserved already, so that as many blocks as
-    /// requested fit on a multiprocessor.
+    /// Returns the bytes of shared memory for stages, in addition to the reserved ones. With them,
+    /// the requested number of blocks fits on a multiprocessor.
     pub fn smem_for_stages(&self, smem: &SharedMemory) -> u32 {
-        // Each block takes a kilobyte more than it sees.
+        // The hardware reserves 1 KiB for each block.
         const RESERVED: u32 = 1 << 10;
         let most = self.inference.target.max_shared_bytes();
         let each = (most + RESERVED) / self.options.occupancy.unwrap_or(1).max(1) - RESERVED;
@@ -172,12 +173,12 @@ impl<'m> KernelInfo<'m> {
     }
 }
 
-/// Does an access say nothing about the order in which other tile blocks see it?
+/// Returns true if an access has no order with respect to other tile blocks.
 pub fn is_weak(op: &Op) -> bool {
     matches!(op.attr(AttrKind::MemOrder), None | Some(Attr::MemOrder(MemOrder::Weak)))
 }
 
-/// Is this the conversion of f32 that TMA and the MMAs make themselves?
+/// Returns true if the op is the conversion of f32 to tf32 that TMA and the MMAs do implicitly.
 pub fn rounds_to_tf32(module: &Module, id: OpId) -> bool {
     let op = module.op(id);
     op.code == Opcode::FToF

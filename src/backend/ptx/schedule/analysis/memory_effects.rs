@@ -6,7 +6,7 @@ use crate::backend::ptx::layout_inference::ViewShape;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Def, Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
-/// Which thread touches which element of an array, as far as it decides about races inside a block.
+/// Map from threads to the accessed elements of an array, for races inside a block.
 #[derive(Clone, Debug, PartialEq)]
 struct ThreadElementMap {
     tensor: OpId,
@@ -15,32 +15,32 @@ struct ThreadElementMap {
     layout: Layout,
 }
 
-/// Where addresses come from, as far as it tells accesses apart.
+/// Origin of an address, by which accesses are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryRoot {
     /// A parameter.
     Param(Value),
-    /// Memory of the block's own.
+    /// Memory that the block allocates.
     BlockLocal(Value),
     /// A global array.
     Global,
-    /// It may be anywhere.
+    /// Possibly any memory.
     Unknown,
 }
 
 impl MemoryRoot {
-    /// May both be the same memory?
+    /// Returns true if both may be the same memory.
     fn may_alias(self, other: MemoryRoot) -> bool {
         self == other || self == MemoryRoot::Unknown || other == MemoryRoot::Unknown
     }
 }
 
-/// What an access does.
+/// Kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum AccessKind {
     Load,
     Store,
-    /// An atomic whose result nobody reads: those of one mode need no order.
+    /// An atomic without a used result. Atomics of one mode need no order.
     CommutativeAtomic(AtomicMode),
 }
 
@@ -53,10 +53,10 @@ pub struct MemoryEffect {
 }
 
 impl MemoryEffect {
-    /// May different threads access one element, one of them writing?
+    /// Returns true if different threads may access one element and one of them writes.
     ///
-    /// Two accesses of one pattern need no order between threads: an element always belongs to the
-    /// same thread. Where several hold it, one of them stores but all of them load.
+    /// Two accesses with equal maps need no order between threads: the same thread accesses an
+    /// element. If the element is replicated, one thread stores it but all of them load it.
     pub fn may_race(&self, other: &MemoryEffect) -> bool {
         let same_kind = self.kind == other.kind;
         if !self.root.may_alias(other.root) || (same_kind && self.kind != AccessKind::Store) {
@@ -70,26 +70,26 @@ impl MemoryEffect {
         }
     }
 
-    /// May both be accesses to the same memory, by whichever threads?
+    /// Returns true if both may access the same memory, in any threads.
     #[cfg(any(test, feature = "_suite"))]
     pub fn may_alias_across_threads(&self, other: &MemoryEffect) -> bool {
         self.root.may_alias(other.root)
     }
 }
 
-/// What a kernel writes.
+/// Memory that a kernel writes.
 ///
-/// Arrays are told apart by their base parameter: the arguments of a launch do not overlap where
-/// one of them is written.
+/// Arrays are distinguished by their base parameter: arguments of a launch do not overlap if one of
+/// them is written.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenMemory {
     stored_roots: HashSet<MemoryRoot>,
-    /// Has the block memory of its own?
+    /// True if the block allocates memory.
     has_block_local: bool,
 }
 
 impl WrittenMemory {
-    /// By the kernel with this body.
+    /// Returns the memory that the kernel with this body writes.
     pub fn of(module: &Module, body: BlockId) -> WrittenMemory {
         let (mut stored_roots, mut has_block_local) = (HashSet::new(), false);
         module.walk(body, &mut |id| {
@@ -100,36 +100,36 @@ impl WrittenMemory {
                 stored_roots.insert(memory_root(module, address));
             }
             if module.op(id).code == Opcode::MemoryFenceAlias {
-                // One memory under two addresses: what is only read may be written.
+                // Memory with two addresses may be written through the other one.
                 stored_roots.insert(MemoryRoot::Unknown);
             }
         });
         WrittenMemory { stored_roots, has_block_local }
     }
 
-    /// Is this global memory that the kernel never writes?
+    /// Returns true if this is global memory that the kernel never writes.
     fn is_root_read_only(&self, root: MemoryRoot) -> bool {
         let own = matches!(root, MemoryRoot::BlockLocal(_)) || (root == MemoryRoot::Unknown && self.has_block_local);
         !own && !self.stored_roots.iter().any(|&stored_roots| stored_roots.may_alias(root))
     }
 
-    /// Is the array behind this view or these pointers never written by this kernel?
+    /// Returns true if the kernel never writes the array of this view or these pointers.
     pub fn is_read_only(&self, module: &Module, address: Value) -> bool {
         self.is_root_read_only(memory_root(module, address))
     }
 
-    /// Is what this touches never written?
+    /// Returns true if the kernel never writes the memory of this effect.
     pub fn does_not_modify(&self, effect: &MemoryEffect) -> bool {
         self.is_root_read_only(effect.root)
     }
 }
 
-/// May a view or pointers lead anywhere?
+/// Returns true if the memory root of a view or pointers is unknown.
 pub fn has_unknown_root(module: &Module, address: Value) -> bool {
     memory_root(module, address) == MemoryRoot::Unknown
 }
 
-/// Where the memory behind a view or pointers is.
+/// Returns the memory root of a view or pointers.
 fn memory_root(module: &Module, address: Value) -> MemoryRoot {
     let root = module.base(address);
     match module.def(root) {
@@ -143,7 +143,7 @@ fn memory_root(module: &Module, address: Value) -> MemoryRoot {
     }
 }
 
-/// The address that an op accesses by itself, and what it does there.
+/// Returns the address that an op itself accesses, and the kind of the access.
 fn address_and_kind(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
     let op = module.op(id);
     let mode = match op.attr(AttrKind::AtomicMode) {
@@ -160,8 +160,8 @@ fn address_and_kind(module: &Module, id: OpId) -> Option<(Value, AccessKind)> {
 }
 
 impl MemoryEffect {
-    /// What an op does by itself, if it is an access. `is_read`: somebody reads a number that it
-    /// gives. `layout`: the one in which it touches memory, by a view that is described once.
+    /// Returns the effect of an op itself, if it is an access. `is_read`: a result of it is used.
+    /// `layout`: the layout of the access, if its tensor is defined outside of loops.
     pub fn of(
         module: &Module,
         id: OpId,

@@ -13,7 +13,7 @@ pub struct RegionTree {
 }
 
 impl KernelInfo<'_> {
-    /// Of a kernel's body.
+    /// Returns the region tree of a kernel's body.
     pub fn region_tree(&self, body: BlockId) -> RegionTree {
         let mut region_tree = RegionTree { owners: HashMap::new(), users: HashMap::new() };
         self.module.walk(body, &mut |id| {
@@ -50,7 +50,7 @@ impl KernelInfo<'_> {
         }
     }
 
-    /// Does a region of an op of block `outer` lead to block `inner`?
+    /// Returns true if a region of an op of block `outer` contains block `inner`.
     pub fn contains_block(&self, outer: BlockId, inner: BlockId, region_tree: &RegionTree) -> bool {
         self.parent_op(outer, inner, region_tree).is_some()
     }
