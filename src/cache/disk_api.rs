@@ -34,7 +34,8 @@ pub fn bytes() -> u64 {
     entries().iter().map(|entry| entry.bytes).sum()
 }
 
-/// Returns the entries, most recently used first, like [`cache_entries`](crate::cache::cache_entries).
+/// Returns the entries, most recently used first, like
+/// [`cache_entries`](crate::cache::cache_entries).
 ///
 /// ```
 /// for entry in cutlet::cache::entries() {

@@ -30,6 +30,8 @@ mod state;
 mod strip_mine;
 mod unroll;
 
-pub use driver::{lower, lowered, planned};
+#[cfg(any(test, feature = "_suite"))]
+pub use driver::lowered;
+pub use driver::{lower, planned};
 pub use state::core::{Lowered, Lowering};
 use state::values::Tile;

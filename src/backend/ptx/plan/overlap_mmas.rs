@@ -1,10 +1,10 @@
 //! MMA overlap in loops: rewrites loop-carried values so that work is independent of the MMAs in
 //! flight.
 //!
-//! * Sums over an axis are carried as the partial sums of each thread (`pass::thread_local_reduction`), and
-//!   reduced after the loop.
-//! * An MMA that depends on another one moves into the next iteration (`pass::pipeline_dependent_mma`;
-//!   FlashAttention-3, Shah et al. 2024).
+//! * Sums over an axis are carried as the partial sums of each thread
+//!   (`pass::thread_local_reduction`), and reduced after the loop.
+//! * An MMA that depends on another one moves into the next iteration
+//!   (`pass::pipeline_dependent_mma`; FlashAttention-3, Shah et al. 2024).
 //!
 //! The rewriting needs layouts. Layouts of the new module are inferred again.
 

@@ -341,7 +341,8 @@ mod tests {
         assert!(line("default (8 warps)").ends_with("; selected"), "{considered:?}");
         assert!(line("2 stages").ends_with(" % more"), "{considered:?}");
         assert!(line("4 warps").contains(" cycles per block"), "{considered:?}");
-        // Each schedule once: there is no loop over tiles, so that there is no ping-pong to leave out.
+        // Each schedule once: there is no loop over tiles, so that there is no ping-pong to leave
+        // out.
         assert!(considered.iter().all(|line| !line.contains("no ping-pong")), "{considered:?}");
     }
 
