@@ -4,7 +4,7 @@ use super::device_assert::Assertion;
 use super::remarks::CodeRemarks;
 use super::tensor_map::TensorMap;
 
-/// Where the bytes of one kernel parameter come from at launch.
+/// Source of the bytes of one kernel parameter at launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamKind {
     /// Entry parameter `index`, `bytes` wide.
@@ -20,7 +20,7 @@ pub enum ParamKind {
     TensorMap(TensorMap),
 }
 
-/// A kernel as PTX text, and what a launch has to know about it.
+/// A kernel as PTX text, with the data that a launch needs.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// PTX of one entry.
@@ -29,7 +29,8 @@ pub struct Compiled {
     pub entry: String,
     /// Threads of a tile block.
     pub threads: u32,
-    /// Tile blocks for which the assembler is to save registers, so that they fit on a multiprocessor.
+    /// The number of tile blocks that should fit on a multiprocessor, for which the assembler
+    /// limits registers.
     pub min_blocks: u32,
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
@@ -37,12 +38,12 @@ pub struct Compiled {
     pub cluster: u32,
     /// Kernel parameters in order.
     pub params: Vec<ParamKind>,
-    /// Its assertions, by their numbers in a note.
+    /// The assertions of the kernel, by their numbers in a note.
     pub assertions: Vec<Assertion>,
-    /// The register layouts, as text for people.
+    /// The register layouts as text.
     pub layout: String,
-    /// What the threads do, step by step, as text for people, if it was wanted.
+    /// The steps of the schedule as text, if requested.
     pub schedule: String,
-    /// What became of the kernel, for people.
+    /// The compilation remarks.
     pub remarks: CodeRemarks,
 }

@@ -71,7 +71,7 @@ pub struct Product {
     pub shapes: [Vec<i64>; 3],
     /// The instruction, and how many of them a warp issues.
     pub instruction: String,
-    /// How many of them a warp issues.
+    /// Number of instructions per warp.
     pub count: u32,
 }
 
