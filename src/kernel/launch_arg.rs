@@ -217,7 +217,7 @@ macro_rules! list_methods {
 
 impl<A: LaunchArg> Sealed for Vec<A> {}
 
-/// The length is compiled in.
+/// A list of arguments. Its length is compiled in.
 impl<A: LaunchArg> LaunchArg for Vec<A> {
     type Traced = Vec<A::Traced>;
     type Output = Vec<A::Output>;
@@ -239,7 +239,7 @@ impl<A: LaunchArg> LaunchArg for Vec<A> {
 
 impl<A: LaunchArg> Sealed for Option<A> {}
 
-/// The presence is compiled in.
+/// An optional argument. Its presence is compiled in.
 impl<A: LaunchArg> LaunchArg for Option<A> {
     type Traced = Option<A::Traced>;
     type Output = Option<A::Output>;

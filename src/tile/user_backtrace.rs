@@ -109,7 +109,7 @@ fn chain(frames: Vec<Frame>, location: Option<&Location>) -> Vec<Note> {
     });
     let mut frames = frames.into_iter().skip(reported.unwrap_or(0));
     let Some(first) = frames.next() else { return Vec::new() };
-    // The prefix of the absolute paths of the stack. It is removed, since rustc reports relative ones.
+    // Prefix of the absolute paths of the stack. It is removed, since rustc reports relative paths.
     let folder = reported.and(first.place.as_ref().zip(location)).and_then(|(place, at)| {
         let folder = place.file.strip_suffix(at.file.as_ref()).filter(|folder| !folder.is_empty());
         folder.map(str::to_string)

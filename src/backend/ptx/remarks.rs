@@ -126,8 +126,6 @@ struct Largest {
     shape: Vec<i64>,
 }
 
-/// Registers of a multiprocessor, and most of a thread.
-
 impl CodeRemarks {
     /// Loads and stores in the order in which they were lowered.
     pub fn accesses(&self) -> impl Iterator<Item = &Access> {
@@ -216,7 +214,7 @@ impl CodeRemarks {
         self.warps = warps;
         self.producer_warps = (function.threads / WARP_SIZE).saturating_sub(warps * self.groups());
         self.live_registers = super::opt::register_pressure::live_registers(function);
-        // Warps that compute beside a producer take registers that it gives up.
+        // Consumer warps acquire registers that the producer releases.
         let taken = function.lines.iter().filter_map(|line| match line {
             Line::Inst(Inst { op: Opcode::SetMaxNReg { inc: true }, srcs, .. }) => match srcs[..] {
                 [Arg::One(Operand::Imm(count))] => u32::try_from(count).ok(),

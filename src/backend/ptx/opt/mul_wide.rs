@@ -100,8 +100,8 @@ impl Lives {
         lives
     }
 
-    /// Returns true if a factor is written at or after line `start`, after which there is no jump
-    /// target, and read for the last time by line `last`.
+    /// Returns true if a factor is written in the straight-line code from line `start` on, and line
+    /// `last` is its last read.
     fn end(&self, factors: &Factors, start: usize, last: usize) -> bool {
         factors.0.iter().any(|factor| match *factor {
             Factor::Register(id) => self.written[id as usize] >= start && self.read[id as usize] == last,

@@ -158,8 +158,8 @@ pub(super) fn encode(b: &mut Builder, dtype: DType, x: Operand) -> Operand {
 pub(super) fn encode_e8m0(b: &mut Builder, up: bool, x: Operand) -> Operand {
     let bits = b.bitcast(x, RegClass::B32);
     let magnitude = b.and(Ty::B32, bits, 0x7fff_ffffi64);
-    // Below 2^-126 f32 is subnormal: 2^-127 has the mantissa 0x400000, what is above rounds up to
-    // code 1.
+    // Below 2^-126 f32 is subnormal: 2^-127 has the mantissa 0x400000, and larger values round up
+    // to code 1.
     let carry = if up { 0x7f_ffffi64 } else { 0 };
     let rounded = b.add(Ty::U32, magnitude, carry);
     let mut code = b.shr(Ty::U32, rounded, 23i64);

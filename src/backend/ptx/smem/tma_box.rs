@@ -48,9 +48,9 @@ pub struct SmemWrites {
 /// lanes of a warp would write the same register at once and access the same banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BankConflictSwap {
-    /// The bit of a thread.
+    /// The number of the thread bit.
     pub thread: usize,
-    /// The bit of a register in which the two differ.
+    /// The number of the register bit in which the two registers differ.
     pub register: usize,
 }
 
