@@ -255,7 +255,7 @@ impl WgmmaPlan {
         part: &MmaPart<'a, WgmmaPlan>,
     ) -> WgmmaIssue<'a> {
         let along_rows = b.and(Ty::B32, group, (self.groups[0] - 1) as u32);
-        // ptxas does not determine the number of groups itself.
+        // ptxas cannot fold this shift: the number of groups is unknown to it.
         let along_columns = match self.groups[1] {
             1 => Operand::Imm(0),
             _ => b.shr(Ty::U32, group, self.groups[0].ilog2()),
