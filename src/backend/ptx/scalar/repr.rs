@@ -14,7 +14,7 @@
 //!
 //! Constants are [`Operand::Imm`] with the value of that form (sign-extended from the class width
 //! for i32 and i64), [`Operand::F32`] or [`Operand::F64`]. Memory and packed words hold elements of
-//! [`DType::storage_bits`]; [`from_word`] and [`to_word`] go between the two.
+//! [`DType::storage_bits`]; [`from_word`] and [`to_word`] convert between the two.
 
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;

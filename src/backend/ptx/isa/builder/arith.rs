@@ -307,9 +307,11 @@ impl Builder {
         dst
     }
 
-    /// Emits [`Builder::setp`] into an existing predicate. For f32, `a < b` is emitted as not (`a
-    /// >= b` or unordered), without a further instruction. Reason: ptxas derives that squares,
-    /// magnitudes and powers are not negative, ignores NaN, and folds `a >= 0` of them to true.
+    /// Emits [`Builder::setp`] into an existing predicate.
+    ///
+    /// For f32, `a < b` is emitted as not (`a >= b` or unordered), without a further instruction.
+    /// Reason: ptxas derives that squares, magnitudes and powers are not negative, ignores NaN, and
+    /// folds `a >= 0` of them to true.
     pub fn setp_to(&mut self, dst: Reg, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) {
         let opposite = match cmp {
             Cmp::Lt => Cmp::Geu,
